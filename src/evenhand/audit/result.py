@@ -1,0 +1,109 @@
+"""Everything that one audit found, and what it could not run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from evenhand.certify.result import Certificate
+from evenhand.groups.result import GroupMetrics
+from evenhand.individual.result import IndividualResult
+from evenhand.result import Result
+from evenhand.schema import Schema
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+
+class ModelCard(BaseModel):
+    """What was audited: name, type, labels, and whether it is a white box (if not, why not)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    type: str
+    classes: tuple[str, ...]
+    favourable: str
+    label_only: bool
+    white_box: bool
+    why_not: str | None = None
+
+
+class DataCard(BaseModel):
+    """Who was in the data: aggregates only.
+
+    Attributes:
+        name: file or data set.
+        people: rows used; dropped: rows left out for missing values.
+        fingerprint: SHA-256 of the individuals and labels as read.
+        counts: protected attribute -> value -> people.
+        base_rate: share with the favourable true label.
+        training_rows: whether the model is known to have been trained on these rows (None: unknown).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    people: int
+    dropped: int
+    fingerprint: str
+    counts: dict[str, dict[str, int]]
+    base_rate: float
+    training_rows: bool | None = None
+
+
+class NotRun(BaseModel):
+    """An analysis that could not be run, and the reason."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    what: str
+    reason: str
+
+
+class AuditResult(Result):
+    """The audit of one model on one data set.
+
+    Attributes:
+        model, data: what was looked at.
+        described: the schema by which the data was read.
+        protected: attributes looked at.
+        groups: performance and group metrics.
+        individual: violation rates and examples.
+        certificates: one per protected attribute (white boxes only), one for all of them jointly.
+        not_run: what could not be run, with reasons.
+        settings: the options that were in force.
+        versions: libraries that took part.
+        violation_rate: share of the people in the data whose label flips with the protected attributes together.
+    """
+
+    kind: Literal["audit"] = "audit"
+    model: ModelCard
+    data: DataCard
+    described: Schema
+    protected: tuple[str, ...]
+    groups: GroupMetrics
+    individual: IndividualResult
+    certificates: tuple[Certificate, ...]
+    not_run: tuple[NotRun, ...]
+    settings: dict[str, str | int | float | bool | None]
+    versions: dict[str, str]
+    violation_rate: float
+
+    def summary(self) -> str:
+        """The first screen, in plain text."""
+        parts = [self.groups.summary(), self.individual.summary(), *(c.summary() for c in self.certificates)]
+        parts += [f"not run: {item.what}: {item.reason}" for item in self.not_run]
+        return "\n".join(part for part in parts if part)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The group metrics as a table; ``individual.to_frame()`` and the certificates have their own."""
+        return self.groups.to_frame()
+
+    def plot(self) -> alt.TopLevelMixin:
+        """Group metrics above violation rates."""
+        import altair as alt
+
+        return alt.vconcat(self.groups.plot(), self.individual.plot())

@@ -1,0 +1,122 @@
+"""For which share of everybody a model is proved to decide the same whatever the protected attributes say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from evenhand.result import Result
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+
+class Estimate(BaseModel):
+    """A two-sided confidence interval for the true unfair mass: proved masses plus a sample of what is undecided."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    unfair: float
+    low: float
+    high: float
+    confidence: float
+    n: int
+
+
+class Counterexample(BaseModel):
+    """A person of the domain, re-run on the model, whose label differs between two protected assignments."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    unprotected: dict[str, str]
+    first: dict[str, str]
+    second: dict[str, str]
+    first_label: str
+    second_label: str
+
+
+class Moment(BaseModel):
+    """What was proved after so many seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seconds: float
+    boxes: int
+    certified: float
+    falsified: float
+
+
+class Region(BaseModel):
+    """Part of the domain, attribute -> range or values in words, with its mass and how much of it is unfair or open."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    where: dict[str, str]
+    mass: float
+    falsified: float
+    undecided: float
+
+
+class Certificate(Result):
+    """Shares of the population: certified + falsified + undecided = 1.
+
+    Attributes:
+        certified: proved lower bound on the mass of individuals treated fairly.
+        falsified: proved lower bound on the mass treated unfairly.
+        undecided: the rest.
+        estimate: confidence interval for the true unfair mass.
+        counterexamples: distinct, in the domain, re-verified.
+        boxes: how many boxes were analysed.
+        cpu_seconds: processor time of the whole run.
+        method: ``interval`` (symbolic intervals, depth first) or ``linear``.
+        population: what the masses are measured by.
+        stopped_by: ``done``, ``time``, ``boxes``, ``target``, ``depth`` or ``interrupt``.
+        protected: the attributes that were varied.
+        history: the course of the run.
+        regions: where the unfair and the undecided lie.
+    """
+
+    kind: Literal["certificate"] = "certificate"
+    certified: float = Field(ge=0, le=1)
+    falsified: float = Field(ge=0, le=1)
+    undecided: float = Field(ge=0, le=1)
+    estimate: Estimate
+    counterexamples: tuple[Counterexample, ...]
+    boxes: int
+    cpu_seconds: float
+    method: str
+    population: str
+    stopped_by: Literal["done", "time", "boxes", "target", "depth", "interrupt"]
+    protected: tuple[str, ...]
+    history: tuple[Moment, ...] = ()
+    regions: tuple[Region, ...] = ()
+
+    def summary(self) -> str:
+        """Three proved shares, the estimate, and what stopped the run."""
+        name = " x ".join(self.protected)
+        return (
+            f"{name:<20} provably same for {self.certified:.2%} of {self.population}; "
+            f"provably different {self.falsified:.2%}; undecided {self.undecided:.2%}\n"
+            f"{'':<20} unfair share estimated {self.estimate.unfair:.3%} "
+            f"({self.estimate.confidence:.0%} interval {self.estimate.low:.3%} to {self.estimate.high:.3%}); "
+            f"{self.boxes:,} boxes in {self.seconds:.1f} s, stopped by {self.stopped_by}"
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per share."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "share": ["certified", "falsified", "undecided"],
+                "value": [self.certified, self.falsified, self.undecided],
+            }
+        )
+
+    def plot(self) -> alt.TopLevelMixin:
+        """One bar: certified, undecided, falsified, with the estimate's interval as a marker."""
+        from evenhand.certify.plot import plot
+
+        return plot(self)

@@ -1,0 +1,87 @@
+"""Every error Evenhand raises on purpose.
+
+EvenhandError                 root: what went wrong, where, how to mend it (exit code 2 on the command line)
+├── SchemaError (ValueError)       the description of an individual is wrong or incomplete
+├── DataError (ValueError)         the people do not fit the schema, or a file of them cannot be read
+├── ModelError (ValueError)        a model cannot be read, or does not answer as a model must
+│   └── NotAdditiveError           the model works as a black box but cannot become an additive network
+├── OptionError (ValueError)       an option or expression given by the user makes no sense
+├── TrustError (PermissionError)   loading the file could run code, and nobody said that it may
+├── MissingExtraError (ImportError) an optional part is not installed
+├── FetchError (OSError)           something that must come over the network did not come
+└── LimitError (RuntimeError)      a limit stopped the work before there was any result (exit code 3)
+"""
+
+from __future__ import annotations
+
+
+class EvenhandError(Exception):
+    """What went wrong, where, and how to mend it.
+
+    Args:
+        what: one sentence with the names and values at fault.
+        where: the file, column, row or option it was found in.
+        mend: what the reader can do about it.
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, where: str | None = None, mend: str | None = None) -> None:
+        self.what = what
+        self.where = where
+        self.mend = mend
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text}\n  -> {self.mend}" if self.mend else text
+
+
+class SchemaError(EvenhandError, ValueError):
+    """The description of an individual is wrong or incomplete."""
+
+
+class DataError(EvenhandError, ValueError):
+    """The people do not fit the schema, or a file of them cannot be read."""
+
+
+class ModelError(EvenhandError, ValueError):
+    """A model cannot be read, or does not answer as a model must."""
+
+
+class NotAdditiveError(ModelError):
+    """The model answers questions, but cannot be written as an additive network."""
+
+
+class OptionError(EvenhandError, ValueError):
+    """An option or expression given by the user makes no sense."""
+
+
+class TrustError(EvenhandError, PermissionError):
+    """Loading this file could run code, and nobody said that it may."""
+
+
+class FetchError(EvenhandError, OSError):
+    """Something that must come over the network did not come."""
+
+
+class LimitError(EvenhandError, RuntimeError):
+    """A limit stopped the work before there was any result."""
+
+    exit_code = 3
+
+
+class MissingExtraError(EvenhandError, ImportError):
+    """An optional part of Evenhand is needed and not installed.
+
+    Args:
+        module: the import that failed, e.g. ``"onnxruntime"``.
+        extra: the extra that brings it, e.g. ``"onnx"``.
+        purpose: what it is needed for, e.g. ``"to run an ONNX model"``.
+    """
+
+    def __init__(self, module: str, *, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{module} is needed {purpose}, and it is not installed",
+            mend=f"pip install 'evenhand[{extra}]'",
+        )

@@ -1,0 +1,240 @@
+"""The white box: per-attribute tables that add up to the first pre-activation, then affine and ReLU layers."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import ModelError
+from evenhand.schema import Schema, Value
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One row per value of a finite attribute. ``rows`` has shape (size, units)."""
+
+    rows: Floats
+    first: float
+
+    def at(self, entries: Floats) -> Floats:
+        """Contributions of entries (n,) to the units, shape (n, units)."""
+        return self.rows[(entries - self.first).astype(np.int64)]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A number that enters affinely: ``slope * entry + intercept``, both of shape (units,)."""
+
+    slope: Floats
+    intercept: Floats
+
+    def at(self, entries: Floats) -> Floats:
+        """Contributions of entries (n,) to the units, shape (n, units)."""
+        return entries[:, None] * self.slope + self.intercept
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A number that enters by the bin it falls into: cell i holds ``cuts[i-1] <= entry < cuts[i]``.
+
+    ``cuts`` has shape (cells - 1,), increasing; ``rows`` has shape (cells, units).
+    """
+
+    cuts: Floats
+    rows: Floats
+
+    def at(self, entries: Floats) -> Floats:
+        """Contributions of entries (n,) to the units, shape (n, units)."""
+        return self.rows[np.searchsorted(self.cuts, entries, side="right")]
+
+
+Part: TypeAlias = Table | Line | Steps
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``x @ weights + bias``: weights (inputs, outputs), bias (outputs,)."""
+
+    weights: Floats
+    bias: Floats
+
+
+@dataclass(frozen=True)
+class AdditiveNetwork:
+    """``z = bias + sum_i parts[i](x_i)``, then ReLU before every further affine layer; the last gives logits.
+
+    Preprocessing that acts on one attribute at a time (scaling, one-hot, bins, embeddings) disappears into
+    the parts. Without ``layers`` it is a (logistic) linear model: z are the logits themselves.
+    A single logit decides for ``classes[1]`` when it is > 0, else for ``classes[0]``; with one logit per class the
+    largest wins, the first on a tie.
+
+    Attributes:
+        schema: what its individuals are.
+        parts: one per attribute, in order.
+        bias: shape (first units,).
+        layers: the affine maps after the first, each applied to the ReLU of what came before.
+        classes: labels in the order of the outputs.
+        favourable: position of the favourable label in ``classes``.
+        name: how to call it in a report.
+    """
+
+    schema: Schema
+    parts: tuple[Part, ...]
+    bias: Floats
+    layers: tuple[Affine, ...]
+    classes: tuple[Value, ...]
+    favourable: int
+    name: str = "network"
+    label_only: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        if len(self.parts) != len(self.schema.attributes):
+            raise ModelError(f"{len(self.parts)} parts for {len(self.schema.attributes)} attributes", where=self.name)
+        for attribute, part in zip(self.schema.attributes, self.parts, strict=True):
+            if isinstance(part, Table) and len(part.rows) != attribute.size:
+                raise ModelError(
+                    f"{len(part.rows)} table rows for attribute {attribute.name!r} with {attribute.size} values",
+                    where=self.name,
+                )
+        width = len(self.bias)
+        for i, layer in enumerate(self.layers):
+            if layer.weights.shape[0] != width or layer.weights.shape[1] != len(layer.bias):
+                raise ModelError(
+                    f"layer {i + 2} has weights {layer.weights.shape} and {len(layer.bias)} biases after {width} units",
+                    where=self.name,
+                )
+            width = len(layer.bias)
+        if width != (1 if len(self.classes) == 2 else len(self.classes)) and width != len(self.classes):
+            raise ModelError(f"{width} outputs for the {len(self.classes)} labels {self.classes}", where=self.name)
+        arrays = [self.bias, *(a for layer in self.layers for a in (layer.weights, layer.bias))]
+        if not all(np.isfinite(array).all() for array in arrays):
+            raise ModelError("some weights are NaN or infinite", where=self.name)
+
+    @cached_property
+    def hidden(self) -> tuple[int, ...]:
+        """Units of each hidden (ReLU) layer."""
+        return tuple(layer.weights.shape[0] for layer in self.layers)
+
+    def first(self, individuals: Floats) -> Floats:
+        """The first pre-activation of individuals (n, attributes), shape (n, first units)."""
+        total = np.tile(self.bias, (len(individuals), 1))
+        for i, part in enumerate(self.parts):
+            total += part.at(individuals[:, i])
+        return total
+
+    def logits(self, individuals: Floats) -> Floats:
+        """The outputs before sigmoid or softmax, in float64, shape (n, 1) or (n, classes)."""
+        if np.isnan(individuals).any():
+            raise ModelError(
+                "an individual has a missing value, and a network has no input for that",
+                where=self.name,
+                mend="say `missing: drop` for the attribute in the schema",
+            )
+        units = self.first(individuals)
+        for layer in self.layers:
+            units = np.maximum(units, 0.0) @ layer.weights + layer.bias
+        return units
+
+    def scores(self, individuals: Floats) -> Floats:
+        """Class probabilities (sigmoid or softmax of the logits), shape (n, classes)."""
+        logits = self.logits(individuals)
+        if logits.shape[1] == 1:
+            positive = 1 / (1 + np.exp(-np.clip(logits[:, 0], -700, 700)))
+            return np.stack([1 - positive, positive], axis=1)
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+    def predict(self, individuals: Floats) -> NDArray[np.int64]:
+        """Labels as positions in ``classes``, shape (n,)."""
+        logits = self.logits(individuals)
+        if logits.shape[1] == 1:
+            return np.asarray(logits[:, 0] > 0, dtype=np.int64)
+        return np.argmax(logits, axis=1).astype(np.int64)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of schema, parts and weights: two networks that can answer differently differ in it."""
+        state = hashlib.sha256(self.schema.model_dump_json().encode())
+        for part in self.parts:
+            state.update(type(part).__name__.encode())
+            for array in vars(part).values():
+                state.update(np.ascontiguousarray(array, dtype=np.float64).tobytes())
+        for array in (self.bias, *(a for layer in self.layers for a in (layer.weights, layer.bias))):
+            state.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
+        state.update(repr((self.classes, self.favourable)).encode())
+        return state.hexdigest()
+
+
+def from_dense(
+    schema: Schema,
+    layers: list[tuple[Floats, Floats]],
+    *,
+    classes: tuple[Value, ...] | None = None,
+    favourable: int = 1,
+    name: str = "network",
+) -> AdditiveNetwork:
+    """A dense ReLU network over plain inputs (each attribute by its encoding) as an additive network.
+
+    Args:
+        schema: says how each attribute becomes inputs; their number must match the first layer.
+        layers: (weights (inputs, outputs), bias (outputs,)) in order, ReLU between them.
+        classes: labels in the order of the outputs; by default (unfavourable, favourable).
+        favourable: position of the favourable label in ``classes``.
+
+    Raises:
+        ModelError: the network takes another number of inputs than the schema gives.
+    """
+    weights, bias = (np.asarray(array, dtype=np.float64) for array in layers[0])
+    if weights.shape[0] != schema.width:
+        raise ModelError(
+            f"the network takes {weights.shape[0]} inputs, but the schema's {len(schema.attributes)} attributes "
+            f"give {schema.width}",
+            where=name,
+            mend="describe every input of the network in the schema, in its order, with the right encoding",
+        )
+    parts: list[Part] = []
+    start = 0
+    for attribute in schema.attributes:
+        block = weights[start : start + attribute.width]
+        start += attribute.width
+        if attribute.kind in ("integer", "real"):
+            at_zero, at_one = attribute.inputs(np.array([0.0, 1.0]))
+            parts.append(Line(slope=(at_one - at_zero) @ block, intercept=at_zero @ block))
+        else:
+            parts.append(Table(rows=attribute.inputs(attribute.domain()) @ block, first=attribute.first))
+    rest = tuple(Affine(np.asarray(w, dtype=np.float64), np.asarray(b, dtype=np.float64)) for w, b in layers[1:])
+    return AdditiveNetwork(
+        schema=schema,
+        parts=tuple(parts),
+        bias=bias,
+        layers=rest,
+        classes=two_labels(schema) if classes is None else classes,
+        favourable=favourable,
+        name=name,
+    )
+
+
+def two_labels(schema: Schema) -> tuple[Value, Value]:
+    """(unfavourable, favourable) of a two-label target.
+
+    Raises:
+        ModelError: the target has more labels than a single logit can give.
+    """
+    favourable = schema.target.favourable
+    values = schema.target.values
+    if values is None:
+        return f"not {favourable}", favourable
+    others = [value for value in values if value != favourable]
+    if len(others) != 1:
+        raise ModelError(
+            f"the network gives one logit, but the target has {len(values)} labels",
+            mend="name the model's two labels in the schema's target, or use a model with one output per label",
+        )
+    return others[0], favourable

@@ -1,0 +1,185 @@
+"""One attribute of an individual: its kind, its domain, how a model sees it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
+
+Value: TypeAlias = StrictBool | StrictInt | StrictFloat | StrictStr
+"""A value as it stands in a user's data. Strict: ``1`` and ``True`` stay what they are."""
+
+Kind: TypeAlias = Literal["categorical", "ordinal", "integer", "real"]
+Missing: TypeAlias = Literal["refuse", "keep", "drop"]
+
+
+class Affine(BaseModel):
+    """The model's input is ``(value - offset) / scale``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    offset: float = 0.0
+    scale: Annotated[float, Field(gt=0)] = 1.0
+
+
+Encoding: TypeAlias = Literal["code", "one-hot", "value"] | Affine | tuple[float, ...]
+
+
+class Attribute(BaseModel):
+    """One attribute, by name; its bounds travel with it.
+
+    An individual's entry for this attribute is one float: the position in ``values`` for a categorical
+    or ordinal attribute, the number itself for an integer or real one, NaN where it is missing.
+
+    Attributes:
+        name: the column it comes from.
+        kind: ``categorical`` (nominal), ``ordinal`` (ordered values), ``integer`` or ``real``.
+        values: the domain of a categorical or ordinal attribute, in the order of its codes.
+        lower, upper: the domain of an integer or real attribute, both ends included.
+        edges: for an ordinal attribute made from a numeric column, the bin edges e0 < e1 < ... < en;
+            code i holds e_i <= x < e_{i+1}, the last bin its upper end too. ``values`` are then labels.
+        encoding: how a network that takes plain numbers sees it: ``code`` (position in ``values``),
+            ``one-hot``, ``value`` (the number itself), ``{offset, scale}``, or one number per value.
+        protected: whether a decision must not depend on it.
+        missing: what to do with a missing value: ``refuse`` it with an error, ``drop`` the person, or
+            ``keep`` it and hand it to the model as missing (the domain itself never contains it).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[StrictStr, Field(min_length=1)]
+    kind: Kind
+    values: tuple[Value, ...] | None = None
+    lower: float | None = None
+    upper: float | None = None
+    edges: tuple[float, ...] | None = None
+    encoding: Encoding = "code"
+    protected: bool = False
+    missing: Missing = "refuse"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        given = dict(given)
+        if given.get("kind") in ("integer", "real"):
+            given.setdefault("encoding", "value")
+        edges = given.get("edges")
+        if edges is not None and given.get("values") is None and isinstance(edges, list | tuple) and len(edges) > 1:
+            given["values"] = bin_labels([float(edge) for edge in edges])
+        return given
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Attribute:
+        if self.discrete_values:
+            self._check_values()
+        else:
+            self._check_bounds()
+        if self.kind == "real" and self.protected:
+            raise ValueError(
+                "a protected attribute needs finitely many values: make it ordinal with `edges: [...]`, or integer"
+            )
+        if self.protected and self.missing == "keep":
+            raise ValueError("a protected attribute cannot keep missing values: use `missing: drop` or `refuse`")
+        return self
+
+    def _check_values(self) -> None:
+        if not self.values:
+            raise ValueError(f"a {self.kind} attribute needs its values: [...]")
+        if len({(type(v) is bool, v) for v in self.values}) != len(self.values):
+            raise ValueError("values must be distinct")
+        if self.lower is not None or self.upper is not None:
+            raise ValueError(f"lower and upper belong to integer and real attributes, not to a {self.kind} one")
+        if self.edges is not None:
+            if self.kind != "ordinal":
+                raise ValueError("edges belong to an ordinal attribute")
+            if len(self.edges) != len(self.values) + 1 or np.any(np.diff(self.edges) <= 0):
+                raise ValueError(f"edges must be {len(self.values) + 1} increasing numbers for {len(self.values)} bins")
+        if self.encoding == "value" or isinstance(self.encoding, Affine):
+            raise ValueError(f"encoding of a {self.kind} attribute is code, one-hot or one number per value")
+        if isinstance(self.encoding, tuple) and len(self.encoding) != len(self.values):
+            raise ValueError(f"encoding lists {len(self.encoding)} numbers for {len(self.values)} values")
+
+    def _check_bounds(self) -> None:
+        if self.values is not None or self.edges is not None:
+            raise ValueError(f"values and edges belong to categorical and ordinal attributes, not to {self.kind} ones")
+        if self.lower is None or self.upper is None:
+            raise ValueError(f"a {self.kind} attribute needs lower and upper")
+        if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower <= self.upper):
+            raise ValueError(f"lower {self.lower:g} and upper {self.upper:g} must be finite, lower not above upper")
+        if self.kind == "integer":
+            if self.lower != int(self.lower) or self.upper != int(self.upper):
+                raise ValueError("the bounds of an integer attribute must be whole numbers")
+            if max(abs(self.lower), abs(self.upper)) > 2**53:
+                raise ValueError("bounds beyond 2**53 cannot be held exactly")
+        if self.encoding != "value" and not isinstance(self.encoding, Affine):
+            raise ValueError(f"encoding of an {self.kind} attribute is value or {{offset, scale}}")
+
+    @property
+    def discrete_values(self) -> bool:
+        """Whether entries are positions in ``values`` (categorical or ordinal)."""
+        return self.kind in ("categorical", "ordinal")
+
+    @property
+    def ordered(self) -> bool:
+        """Whether ranges of this attribute make sense (everything but categorical)."""
+        return self.kind != "categorical"
+
+    @property
+    def first(self) -> float:
+        """The smallest entry of the domain."""
+        return 0.0 if self.discrete_values else float(self.lower or 0.0)
+
+    @property
+    def last(self) -> float:
+        """The largest entry of the domain."""
+        return float(len(self.values or ()) - 1) if self.discrete_values else float(self.upper or 0.0)
+
+    @property
+    def size(self) -> int | None:
+        """The number of entries in the domain, an exact integer; None for a real attribute."""
+        return None if self.kind == "real" else int(self.last) - int(self.first) + 1
+
+    @property
+    def width(self) -> int:
+        """How many inputs of a plain network this attribute takes."""
+        return len(self.values or ()) if self.encoding == "one-hot" else 1
+
+    def domain(self) -> NDArray[np.float64]:
+        """All entries, in order, shape (size,). Only for attributes with finitely many."""
+        if self.size is None:
+            raise ValueError(f"{self.name} is real: its domain cannot be listed")
+        return np.arange(int(self.first), int(self.last) + 1, dtype=np.float64)
+
+    def contains(self, entries: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which entries lie in the domain; missing (NaN) does not."""
+        inside = (entries >= self.first) & (entries <= self.last)
+        return np.asarray(inside if self.kind == "real" else inside & (entries == np.floor(entries)))
+
+    def inputs(self, entries: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Entries (n,) as the numbers that a plain network takes, shape (n, width)."""
+        if self.encoding == "one-hot":
+            return (entries[:, None] == np.arange(self.width)).astype(np.float64)
+        if isinstance(self.encoding, Affine):
+            return np.asarray((entries - self.encoding.offset) / self.encoding.scale)[:, None]
+        if isinstance(self.encoding, tuple):
+            return np.asarray(self.encoding, dtype=np.float64)[entries.astype(np.int64)][:, None]
+        return entries[:, None]
+
+    def text(self, entry: float) -> str:
+        """One entry in the data's own words."""
+        if math.isnan(entry):
+            return "missing"
+        if self.values is not None:
+            return str(self.values[int(entry)])
+        return str(int(entry)) if self.kind == "integer" else f"{entry:g}"
+
+
+def bin_labels(edges: list[float]) -> tuple[str, ...]:
+    """Readable names of the bins between consecutive edges, e.g. ``"10 to 20"``."""
+    return tuple(f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges))

@@ -1,0 +1,320 @@
+"""From a data frame to individuals and back: the boundary where bad data is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import DataError
+from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.schema import Schema
+
+if TYPE_CHECKING:
+    from narwhals import Series
+    from narwhals.typing import IntoDataFrame
+
+
+@dataclass(frozen=True)
+class People:
+    """Individuals read from data, with their true labels.
+
+    Attributes:
+        schema: what the columns mean; its target lists every label.
+        individuals: shape (n, attributes), see ``Attribute`` for the entries.
+        labels: shape (n,), positions in ``schema.target.values``; None where the data has no target column.
+        rows: shape (n,), the row of the frame each came from (0 is the first).
+        dropped: how many rows were left out because a ``missing: drop`` attribute or the target was missing.
+        frame: the frame they came from, in the user's own type.
+    """
+
+    schema: Schema
+    individuals: NDArray[np.float64]
+    labels: NDArray[np.int64] | None
+    rows: NDArray[np.int64]
+    dropped: int
+    frame: Any
+
+    def __len__(self) -> int:
+        return len(self.individuals)
+
+    @property
+    def favourable(self) -> NDArray[np.bool_]:
+        """Who truly has the favourable label, shape (n,). Only where there are labels."""
+        values = self.schema.target.values
+        if self.labels is None or values is None:
+            raise DataError(f"the data has no column {self.schema.target.name!r} with the true label")
+        return np.asarray(self.labels == values.index(self.schema.target.favourable))
+
+
+def encode(schema: Schema, frame: IntoDataFrame, *, where: str = "data") -> People:
+    """Read individuals from any data frame that narwhals knows (pandas, polars, pyarrow, ...).
+
+    Args:
+        schema: what the columns mean. A target without ``values`` gets them from the data.
+        frame: one row per person; columns that the schema does not name are ignored.
+        where: how to call the data in messages.
+
+    Raises:
+        DataError: a column is missing, a value is outside its domain, or missing where it must not be;
+            the message names column, row (counting from 1) and value.
+    """
+    import narwhals as nw
+
+    table = nw.from_native(frame, eager_only=True)
+    absent = [name for name in schema.names if name not in table.columns]
+    if absent:
+        raise DataError(
+            f"column {absent[0]!r} is missing",
+            where=where,
+            mend=f"the columns are: {', '.join(table.columns)}",
+        )
+    if len(table) == 0:
+        raise DataError("there are no rows", where=where)
+    keep = np.ones(len(table), dtype=bool)
+    columns = []
+    for attribute in schema.attributes:
+        entries, missing = _entries(attribute, table[attribute.name], schema.missing_markers, where)
+        if attribute.missing == "drop":
+            keep &= ~missing
+        elif attribute.missing == "refuse" and missing.any():
+            raise DataError(
+                f"column {attribute.name!r}, row {int(np.argmax(missing)) + 1}: the value is missing "
+                f"({int(missing.sum())} of {len(table)} rows)",
+                where=where,
+                mend="fill it in, or say `missing: drop` or `missing: keep` for it in the schema",
+            )
+        columns.append(entries)
+    labels = None
+    if schema.target.name in table.columns:
+        schema, labels = _labels(schema, table[schema.target.name].to_list(), keep, where)
+    rows = np.flatnonzero(keep)
+    if len(rows) == 0:
+        raise DataError("no row is left after dropping those with missing values", where=where)
+    return People(
+        schema=schema,
+        individuals=np.stack(columns, axis=1)[rows],
+        labels=None if labels is None else labels[rows],
+        rows=rows,
+        dropped=len(keep) - len(rows),
+        frame=frame,
+    )
+
+
+def decode(schema: Schema, individuals: NDArray[np.float64], *, like: Any = None) -> Any:
+    """Individuals as a data frame in the data's own words: pandas, or the type and column types of ``like``.
+
+    A bin of an ordinal attribute with ``edges`` becomes its midpoint, since a model that reads frames
+    was trained on the numbers themselves.
+    """
+    import narwhals as nw
+
+    columns = {attribute.name: _values(attribute, individuals[:, i]) for i, attribute in enumerate(schema.attributes)}
+    if like is None:
+        import pandas as pd
+
+        return pd.DataFrame(columns)
+    template = nw.from_native(like, eager_only=True)
+    if template.implementation.is_pandas():
+        import pandas as pd
+
+        frame = pd.DataFrame(columns)
+        wanted = {name: like[name].dtype for name in frame.columns if name in like.columns}
+        lossy = {name for name in wanted if _narrower(frame[name], wanted[name])}
+        return frame.astype({name: dtype for name, dtype in wanted.items() if name not in lossy})
+    lists = {name: [None if _is_missing(value) else value for value in column] for name, column in columns.items()}
+    built = nw.from_dict(lists, backend=template.implementation)
+    casts = [nw.col(name).cast(template.schema[name]) for name in built.columns if name in template.columns]
+    return built.with_columns(*casts).to_native()
+
+
+def _narrower(column: Any, dtype: Any) -> bool:
+    """Whether casting would fail or lose a value, as with half-way midpoints or missing values as integers."""
+    kind = getattr(dtype, "kind", "O")
+    return kind in "iub" and column.dtype.kind == "f" and not bool((column == column.round()).all())
+
+
+def _is_missing(value: Any) -> bool:
+    return (
+        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
+    )
+
+
+def plain(value: Any) -> Any:
+    """A NumPy scalar as the Python value it holds; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _entries(
+    attribute: Attribute, series: Series[Any], markers: tuple[str, ...], where: str
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    marked = set(markers)
+    column = [plain(value) for value in series.to_list()]
+    missing = np.array(
+        [_is_missing(value) or (isinstance(value, str) and value.strip() in marked) for value in column], dtype=bool
+    )
+    if attribute.discrete_values and attribute.edges is None:
+        entries = _codes(attribute, column, missing, where)
+    else:
+        try:  # one conversion for the whole column; row by row only to name the value at fault
+            entries = np.array([np.nan if gone else value for value, gone in zip(column, missing, strict=True)], float)
+        except (TypeError, ValueError):
+            entries = np.full(len(column), np.nan)
+        if not np.isfinite(entries[~missing]).all():
+            entries = _numbers(attribute, column, missing, where)
+        if attribute.edges is not None:
+            entries = _bins(attribute, attribute.edges, entries, column, missing, where)
+    outside = ~missing & ~attribute.contains(entries)
+    if outside.any():
+        row = int(np.argmax(outside))
+        whole = "a whole number " if attribute.kind == "integer" else ""
+        raise DataError(
+            f"column {attribute.name!r}, row {row + 1}: {column[row]!r} is not {whole}"
+            f"between {attribute.first:g} and {attribute.last:g}",
+            where=where,
+            mend="correct the value, or widen lower and upper in the schema",
+        )
+    return entries, missing
+
+
+def _codes(attribute: Attribute, column: list[Any], missing: NDArray[np.bool_], where: str) -> NDArray[np.float64]:
+    values = attribute.values or ()
+    code: dict[tuple[bool, Hashable], float] = {_key(value): float(i) for i, value in enumerate(values)}
+    entries = np.full(len(column), np.nan)
+    for row, value in enumerate(column):
+        if missing[row]:
+            continue
+        found = code.get(_key(value)) if isinstance(value, Hashable) else None
+        if found is None and isinstance(value, str):
+            found = code.get(_key(value.strip()))
+        if found is None:
+            raise DataError(
+                f"column {attribute.name!r}, row {row + 1}: {value!r} is not one of its values",
+                where=where,
+                mend=f"the values are: {_listed(values)}; add it to the schema or correct the data",
+            )
+        entries[row] = found
+    return entries
+
+
+def _key(value: Any) -> tuple[bool, Hashable]:
+    # True == 1 in Python, but a flag and a count are different values to a person.
+    return isinstance(value, bool), value
+
+
+def _numbers(attribute: Attribute, column: list[Any], missing: NDArray[np.bool_], where: str) -> NDArray[np.float64]:
+    entries = np.full(len(column), np.nan)
+    for row, value in enumerate(column):
+        if missing[row]:
+            continue
+        try:
+            entries[row] = float(value)
+        except (TypeError, ValueError):
+            entries[row] = np.nan
+        if not np.isfinite(entries[row]):
+            raise DataError(f"column {attribute.name!r}, row {row + 1}: {value!r} is not a finite number", where=where)
+    return entries
+
+
+def _bins(
+    attribute: Attribute,
+    edges: tuple[float, ...],
+    numbers: NDArray[np.float64],
+    column: list[Any],
+    missing: NDArray[np.bool_],
+    where: str,
+) -> NDArray[np.float64]:
+    outside = ~missing & ((numbers < edges[0]) | (numbers > edges[-1]))
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise DataError(
+            f"column {attribute.name!r}, row {row + 1}: {column[row]!r} lies outside its bins, "
+            f"{edges[0]:g} to {edges[-1]:g}",
+            where=where,
+            mend="correct the value, or widen the edges in the schema",
+        )
+    codes = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 2).astype(np.float64)
+    codes[missing] = np.nan
+    return codes
+
+
+def _labels(schema: Schema, column: list[Any], keep: NDArray[np.bool_], where: str) -> tuple[Schema, NDArray[np.int64]]:
+    name = schema.target.name
+    column = [value.strip() if isinstance(value, str) else plain(value) for value in column]
+    for row, value in enumerate(column):
+        if keep[row] and (_is_missing(value) or value in schema.missing_markers):
+            raise DataError(
+                f"target column {name!r}, row {row + 1}: the label is missing",
+                where=where,
+                mend="fill it in or remove the row",
+            )
+    present = {value for value, kept in zip(column, keep, strict=True) if kept}
+    favourable = schema.target.favourable
+    if schema.target.values is None:
+        ordered = (*sorted(present - {favourable}, key=_sort_key), favourable)
+        if favourable not in present:
+            raise DataError(
+                f"the favourable label {favourable!r} does not occur in the target column {name!r}",
+                where=where,
+                mend=f"the labels there are: {_listed(sorted(present, key=_sort_key))}",
+            )
+        if len(ordered) < 2:
+            raise DataError(
+                f"the target column {name!r} has one class only: {favourable!r}",
+                where=where,
+                mend="an audit needs people with and without the favourable label",
+            )
+        target = schema.target.model_copy(update={"values": tuple(ordered)})
+        schema = schema.model_copy(update={"target": target})
+        # model_copy keeps cached properties; these depend on attributes only, which did not change.
+    values = schema.target.values or ()
+    code = {value: i for i, value in enumerate(values)}
+    unknown = sorted(present - set(values), key=_sort_key)
+    if unknown:
+        row = column.index(unknown[0])
+        raise DataError(
+            f"target column {name!r}, row {row + 1}: {unknown[0]!r} is not one of its labels {_listed(values)}",
+            where=where,
+        )
+    labels = np.array([code[value] if kept else -1 for value, kept in zip(column, keep, strict=True)], dtype=np.int64)
+    return schema, labels
+
+
+def _values(attribute: Attribute, entries: NDArray[np.float64]) -> NDArray[Any]:
+    missing = np.isnan(entries)
+    if attribute.edges is not None:
+        middles = (np.asarray(attribute.edges[:-1]) + np.asarray(attribute.edges[1:])) / 2
+        out: NDArray[Any] = middles[np.where(missing, 0, entries).astype(np.int64)]
+        out[missing] = np.nan
+        return out
+    if attribute.values is not None:
+        out = _typed(attribute.values)[np.where(missing, 0, entries).astype(np.int64)]
+        if missing.any():
+            out = out.astype(object)
+            out[missing] = np.nan
+        return out
+    if attribute.kind == "integer" and not missing.any():
+        return entries.astype(np.int64)
+    return entries
+
+
+def _typed(values: tuple[Value, ...]) -> NDArray[Any]:
+    kinds = {type(value) for value in values}
+    if len(kinds) == 1 and kinds <= {int, float, bool}:
+        return np.array(values)
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
+
+
+def _sort_key(value: Any) -> tuple[str, Any]:
+    number = isinstance(value, int | float)
+    return ("", value) if number else (type(value).__name__, str(value))
+
+
+def _listed(values: Any, most: int = 12) -> str:
+    shown = [repr(value) for value in list(values)[:most]]
+    return ", ".join(shown) + (f", ... ({len(values)} in all)" if len(values) > most else "")
