@@ -76,7 +76,9 @@ class AuditResult(Result):
         not_run: what could not be run, with reasons.
         settings: the options that were in force.
         versions: libraries that took part.
-        violation_rate: share of the people in the data whose label flips with the protected attributes together.
+        violation_rate: share of the people in the data whose label flips with the protected attributes together;
+            None if the audit was interrupted before. (``individual`` has it with its interval.)
+        interrupted: whether somebody stopped it; what is here was found before.
     """
 
     kind: Literal["audit"] = "audit"
@@ -90,7 +92,8 @@ class AuditResult(Result):
     not_run: tuple[NotRun, ...]
     settings: dict[str, str | int | float | bool | None]
     versions: dict[str, str]
-    violation_rate: float
+    violation_rate: float | None
+    interrupted: bool = False
 
     def summary(self) -> str:
         """The first screen, in plain text."""

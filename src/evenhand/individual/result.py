@@ -74,11 +74,13 @@ class IndividualResult(Result):
     Attributes:
         rates: one per protected attribute and for all of them together, over the data and the population.
         examples: per entry of ``rates[*].protected``, the profiles with the widest score gap, data first.
+        interrupted: whether somebody stopped it; what is here was found before.
     """
 
     kind: Literal["individual"] = "individual"
     rates: tuple[Rate, ...]
     examples: tuple[Profile, ...]
+    interrupted: bool = False
 
     def rate(self, protected: tuple[str, ...], over: Literal["data", "population"]) -> Rate | None:
         """The rate for these protected attributes over data or population, if it was measured."""

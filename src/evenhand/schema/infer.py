@@ -131,9 +131,7 @@ def _attribute(series: Any, name: str, *, protected: bool) -> dict[str, Any]:
 
 
 def _ordered_categories(series: Any) -> list[Any] | None:
-    if str(series.dtype).startswith("Enum"):
-        return list(series.cat.get_categories().to_list())
-    dtype: Any = getattr(series.to_native(), "dtype", None)
-    if getattr(dtype, "ordered", False) and hasattr(dtype, "categories"):
-        return list(dtype.categories)
-    return None
+    """The values of an ordered categorical (pandas) or Enum (polars) column, in order."""
+    import narwhals as nw
+
+    return list(series.dtype.categories) if isinstance(series.dtype, nw.Enum) else None

@@ -1,0 +1,293 @@
+"""One audit: read the people, ask the model, measure groups and individuals, certify what can be certified."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from evenhand import certify, groups, individual, models, population
+from evenhand.audit.result import AuditResult, DataCard, ModelCard, NotRun
+from evenhand.certify import Certificate
+from evenhand.errors import DataError, NotAdditiveError, OptionError
+from evenhand.models import AdditiveNetwork, Scorer
+from evenhand.population import ProductPopulation
+from evenhand.schema import People, Schema, Value, encode, infer
+
+MIN_CERTIFY_SECONDS = 1.0
+"""Less time than this for a certificate is not worth starting."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of an audit.
+
+    Attributes:
+        time_limit: seconds for the violation rates and the certificates together. Reading the data and one pass of
+            the model over it are always done.
+        population: ``data`` (independent attributes, each distributed as in the data) or ``uniform`` (over the domain),
+            for the population violation rate and the certificates.
+        confidence: of the intervals.
+        samples: individuals drawn from the population.
+        seed: of all sampling.
+    """
+
+    time_limit: float = 60.0
+    population: Literal["data", "uniform"] = "data"
+    confidence: float = 0.95
+    samples: int = 20_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.time_limit > 0:
+            raise OptionError(f"the time limit must be positive, not {self.time_limit:g} seconds")
+        if self.population not in ("data", "uniform"):
+            raise OptionError(f"population is 'data' or 'uniform', not {self.population!r}")
+        if not 0 < self.confidence < 1:
+            raise OptionError(f"confidence must lie between 0 and 1, not {self.confidence:g}")
+
+
+Progress = Callable[[str, float], None]
+"""Called with what is being done and the share of the audit done, 0 to 1."""
+
+
+def run(
+    model: Any,
+    data: Any,
+    *,
+    schema: Schema | None = None,
+    target: str | None = None,
+    protected: Sequence[str] | None = None,
+    favourable: Value | None = None,
+    ignore: Sequence[str] = (),
+    config: Config | None = None,
+    trust: bool = False,
+    data_name: str = "data",
+    model_name: str | None = None,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Audit a model on people with known labels.
+
+    Args:
+        model: a model object, a file, a URL or ``module:function`` (see ``evenhand.models.load``).
+        data: a data frame of any common kind, one row per person, with the column of the true label.
+        schema: what the columns mean; inferred from the data if left out (see ``evenhand.schema.infer``).
+        target: column of the true label (with a schema: must agree with it).
+        protected: attributes that a decision must not depend on (with a schema: in place of those it marks).
+        favourable: the label that people want.
+        ignore: columns that are no attributes, for an inferred schema.
+        config: time limit, population, confidence, seed.
+        trust: allow model files that can run code when loaded.
+        data_name, model_name: how to call them in the report.
+        progress: called as work goes on.
+
+    Returns:
+        Everything found, and what could not be run with the reason. An interrupt (Ctrl-C) while the model is being
+        asked leaves a result with what was found before it.
+
+    Raises:
+        EvenhandError: the data, the model or the options cannot be used; nothing was asked in vain.
+    """
+    started = time.perf_counter()
+    config = config or Config()
+    say = progress or (lambda what, share: None)
+    say("reading the people", 0.0)
+    schema = described(data, schema=schema, target=target, protected=protected, favourable=favourable, ignore=ignore)
+    for name in schema.protected:
+        schema.assignments([name])
+    people = encode(schema, data, where=data_name)
+    schema = people.schema
+    _two_classes(people)
+    say("loading the model", 0.02)
+    scorer = models.load(model, schema, like=data, trust=trust, name=model_name)
+    say("asking the model about everybody in the data", 0.05)
+    by_group = groups.run(scorer, people, confidence=config.confidence, seed=config.seed)
+    deadline = time.perf_counter() + config.time_limit
+    wider = population.marginals(people) if config.population == "data" else population.uniform(schema)
+    network, why_not = _white_box(scorer, people)
+    flips = individual.run(
+        scorer,
+        people,
+        wider,
+        individual.Config(
+            protected=schema.protected,
+            samples=config.samples,
+            confidence=config.confidence,
+            time_limit=config.time_limit * (0.4 if network is not None else 1.0),
+            seed=config.seed,
+        ),
+        progress=lambda what, share: say(what, 0.1 + 0.3 * share),
+    )
+    not_run: list[NotRun] = []
+    certificates: list[Certificate] = []
+    interrupted = flips.interrupted
+    if network is None:
+        not_run.append(NotRun(what="certification", reason=why_not))
+    elif not interrupted:
+        certificates, skipped = _certificates(network, wider, config, deadline, say)
+        not_run += skipped
+        interrupted = any(certificate.stopped_by == "interrupt" for certificate in certificates)
+    if interrupted:
+        not_run.append(NotRun(what="the rest of the audit", reason="it was interrupted; what is here was found before"))
+    joint = flips.rate(schema.protected, "data")
+    say("done", 1.0)
+    return AuditResult(
+        model=_model_card(scorer, network, why_not),
+        data=_data_card(people, data_name),
+        described=schema,
+        protected=schema.protected,
+        groups=by_group,
+        individual=flips,
+        certificates=tuple(certificates),
+        not_run=tuple(not_run),
+        interrupted=interrupted,
+        settings=asdict(config),
+        versions=_versions(),
+        violation_rate=None if joint is None else joint.flips / joint.n,
+        seed=config.seed,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def described(
+    data: Any,
+    *,
+    schema: Schema | None,
+    target: str | None,
+    protected: Sequence[str] | None,
+    favourable: Value | None,
+    ignore: Sequence[str] = (),
+) -> Schema:
+    """The schema to audit by: the given one with the options applied, or one inferred from the data.
+
+    Raises:
+        OptionError: nothing says what is decided or who is protected, or the options contradict the schema.
+    """
+    if schema is None:
+        if target is None:
+            raise OptionError("what is decided about these people?", mend="name the column: --target NAME, or a schema")
+        if not protected:
+            raise OptionError("no attribute is protected", mend="name at least one: --protected NAME")
+        return infer(data, target=target, protected=protected, favourable=favourable, ignore=ignore)
+    if target is not None and target != schema.target.name:
+        raise OptionError(f"the target is {target!r}, but the schema says {schema.target.name!r}")
+    if favourable is not None and str(favourable) != str(schema.target.favourable):
+        values = schema.target.values
+        matches = [value for value in values or (favourable,) if str(value) == str(favourable)]
+        if not matches:
+            raise OptionError(f"the favourable label {favourable!r} is not among the schema's labels {values}")
+        changed = schema.target.model_copy(update={"favourable": matches[0]})
+        schema = schema.model_copy(update={"target": changed})
+    if protected:
+        schema = schema.protect(protected)
+    if not schema.protected:
+        raise OptionError("no attribute is protected", mend="name at least one: --protected NAME")
+    return schema
+
+
+def _two_classes(people: People) -> None:
+    name = people.schema.target.name
+    if people.labels is None:
+        raise DataError(f"the target column {name!r} is missing: an audit needs the true labels")
+    present = np.unique(people.labels)
+    if len(present) < 2:
+        values = people.schema.target.values or ()
+        raise DataError(
+            f"the target column {name!r} has one class only: {values[int(present[0])]!r}",
+            mend="an audit needs people with and without the favourable label",
+        )
+
+
+def _white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | None, str]:
+    """The model as a network that answers like the model itself, or why there is none."""
+    try:
+        network = models.white_box(scorer)
+    except NotAdditiveError as error:
+        return None, error.what
+    if network is scorer:
+        return network, ""
+    known = people.individuals[~np.isnan(people.individuals).any(axis=1)]
+    differ = int((models.predict(network, known) != models.predict(scorer, known)).sum())
+    if differ:
+        return None, (
+            f"read as a network, the model decides {differ:,} of {len(known):,} people differently than when it runs, "
+            "so a proof about the one would say nothing about the other"
+        )
+    return network, ""
+
+
+def _certificates(
+    network: AdditiveNetwork, wider: ProductPopulation, config: Config, deadline: float, say: Progress
+) -> tuple[list[Certificate], list[NotRun]]:
+    certificates: list[Certificate] = []
+    not_run: list[NotRun] = []
+    names = network.schema.protected
+    sets = [(name,) for name in names] + ([names] if len(names) > 1 else [])
+    for step, protected in enumerate(sets):
+        left = deadline - time.perf_counter()
+        what = f"certification for {' x '.join(protected)}"
+        if left < MIN_CERTIFY_SECONDS:
+            not_run.append(
+                NotRun(what=what, reason=f"the time limit of {config.time_limit:g} s was used up: give it more")
+            )
+            continue
+        say(f"proving: {' x '.join(protected)}", 0.4 + 0.6 * step / len(sets))
+        try:
+            certificates.append(
+                certify.run(
+                    network,
+                    protected=protected,
+                    population=wider,
+                    time_limit=left / (len(sets) - step),
+                    seed=config.seed,
+                    progress=None,
+                )
+            )
+        except OptionError as error:
+            not_run.append(NotRun(what=what, reason=error.what))
+            continue
+        if certificates[-1].stopped_by == "interrupt":
+            break
+    return certificates, not_run
+
+
+def _model_card(scorer: Scorer, network: AdditiveNetwork | None, why_not: str) -> ModelCard:
+    return ModelCard(
+        name=scorer.name,
+        type=type(scorer).__name__,
+        classes=tuple(str(label) for label in scorer.classes),
+        favourable=str(scorer.classes[scorer.favourable]),
+        label_only=scorer.label_only,
+        white_box=network is not None,
+        why_not=why_not or None,
+    )
+
+
+def _data_card(people: People, name: str) -> DataCard:
+    fingerprint = hashlib.sha256(np.ascontiguousarray(people.individuals).tobytes())
+    fingerprint.update(np.ascontiguousarray(people.labels).tobytes())
+    schema = people.schema
+    counts = {}
+    for attribute in (schema[name] for name in schema.protected):
+        entries, sizes = np.unique(people.individuals[:, schema.position(attribute.name)], return_counts=True)
+        counts[attribute.name] = {attribute.text(entry): int(size) for entry, size in zip(entries, sizes, strict=True)}
+    return DataCard(
+        name=name,
+        people=len(people),
+        dropped=people.dropped,
+        fingerprint=fingerprint.hexdigest(),
+        counts=counts,
+        base_rate=float(people.favourable.mean()),
+    )
+
+
+def _versions() -> dict[str, str]:
+    import platform
+
+    libraries = {name: importlib.metadata.version(name) for name in ("evenhand", "numpy", "scipy", "scikit-learn")}
+    return {"python": platform.python_version()} | libraries

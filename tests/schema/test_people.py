@@ -1,0 +1,130 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.errors import DataError
+from evenhand.schema import Schema, decode, encode, infer
+
+FRAME = pd.DataFrame(
+    {
+        "sex": ["Female", "Male", "Male", "Female"],
+        "age": [20, 30, 40, 50],
+        "gain": [0.0, 12.5, 99.0, 50.0],
+        "married": [True, False, True, True],
+        "income": ["low", "high", "low", "low"],
+    }
+)
+SCHEMA = Schema.parse(
+    {
+        "target": {"name": "income", "favourable": "high"},
+        "attributes": [
+            {"name": "age", "kind": "integer", "lower": 18, "upper": 60},
+            {"name": "sex", "kind": "categorical", "values": ["Female", "Male"], "protected": True},
+            {"name": "gain", "kind": "ordinal", "edges": [0, 10, 50, 100]},
+            {"name": "married", "kind": "categorical", "values": [False, True]},
+        ],
+    }
+)
+
+
+@pytest.fixture(params=["pandas", "polars", "pyarrow"])
+def frame(request):
+    return {"pandas": FRAME, "polars": pl.from_pandas(FRAME), "pyarrow": pa.Table.from_pandas(FRAME)}[request.param]
+
+
+def test_every_frame_reads_the_same(frame):
+    people = encode(SCHEMA, frame)
+    assert people.individuals.tolist() == [[20, 0, 0, 1], [30, 1, 1, 0], [40, 1, 2, 1], [50, 0, 2, 1]]
+    assert people.schema.target.values == ("low", "high")
+    assert people.favourable.tolist() == [False, True, False, False]
+    assert people.dropped == 0
+
+
+def test_decode_gives_back_the_users_kind_and_types(frame):
+    back = decode(SCHEMA, encode(SCHEMA, frame).individuals, like=frame)
+    assert type(back) is type(frame)
+    as_pandas = back if isinstance(back, pd.DataFrame) else back.to_pandas()
+    for name in ("age", "sex", "married"):
+        assert as_pandas[name].tolist() == FRAME[name].tolist()
+    assert as_pandas["gain"].tolist() == [5.0, 30.0, 75.0, 75.0]  # midpoints of the bins
+
+
+def mutilated(column, row, value):
+    frame = FRAME.astype(object)
+    frame.loc[row, column] = value
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value", "complaint"),
+    [
+        ("sex", 2, "X", "column 'sex', row 3: 'X' is not one of its values"),
+        ("sex", 1, None, "column 'sex', row 2: the value is missing"),
+        ("age", 0, 17, "column 'age', row 1: 17 is not a whole number between 18 and 60"),
+        ("age", 0, 20.5, "column 'age', row 1: 20.5 is not a whole number"),
+        ("age", 3, "old", "column 'age', row 4: 'old' is not a finite number"),
+        ("age", 3, float("inf"), "column 'age', row 4: inf is not a finite number"),
+        ("age", 3, float("nan"), "column 'age', row 4: the value is missing"),
+        ("gain", 2, 100.5, "column 'gain', row 3: 100.5 lies outside its bins, 0 to 100"),
+        ("married", 2, 1, "column 'married', row 3: 1 is not one of its values"),
+        ("income", 2, None, "target column 'income', row 3: the label is missing"),
+    ],
+)
+def test_errors_name_column_row_and_value(column, row, value, complaint):
+    with pytest.raises(DataError) as caught:
+        encode(SCHEMA, mutilated(column, row, value), where="people.csv")
+    assert complaint in str(caught.value)
+    assert str(caught.value).startswith("people.csv: ")
+
+
+def test_missing_column_lists_those_that_exist():
+    with pytest.raises(DataError, match="column 'age' is missing") as caught:
+        encode(SCHEMA, FRAME.drop(columns="age"))
+    assert "sex, gain, married, income" in str(caught.value)
+
+
+def test_one_class_and_absent_favourable_label():
+    with pytest.raises(DataError, match="one class only"):
+        encode(SCHEMA, FRAME.assign(income="high"))
+    with pytest.raises(DataError, match="does not occur"):
+        encode(SCHEMA, FRAME.assign(income="low"))
+    assert encode(SCHEMA, FRAME.drop(columns="income")).labels is None
+
+
+def test_missing_values_are_dropped_or_kept_as_the_schema_says():
+    described = SCHEMA.model_dump(mode="json", exclude_defaults=True)
+    described["missing_markers"] = ["?"]
+    described["attributes"][0]["missing"] = "drop"
+    described["attributes"][2]["missing"] = "keep"
+    schema = Schema.parse(described)
+    frame = FRAME.astype(object)
+    frame.loc[0, "age"] = "?"
+    frame.loc[1, "gain"] = None
+    people = encode(schema, frame)
+    assert (len(people), people.dropped, people.rows.tolist()) == (3, 1, [1, 2, 3])
+    assert np.isnan(people.individuals[0, 2])
+    assert decode(schema, people.individuals)["gain"].isna().tolist() == [True, False, False]
+
+
+@given(st.data())
+def test_decode_then_encode_is_the_identity(data):
+    rows = data.draw(st.integers(1, 8))
+    individuals = np.stack(
+        [
+            np.array(data.draw(st.lists(st.sampled_from(attribute.domain()), min_size=rows, max_size=rows)))
+            for attribute in SCHEMA.attributes
+        ],
+        axis=1,
+    )
+    assert (encode(SCHEMA, decode(SCHEMA, individuals)).individuals == individuals).all()
+
+
+def test_inferred_schema_reads_its_own_data(frame):
+    schema = infer(frame, target="income", protected=["sex"], favourable="high")
+    assert [attribute.kind for attribute in schema.attributes] == ["categorical", "integer", "real", "categorical"]
+    people = encode(schema, frame)
+    assert len(people) == 4

@@ -1,0 +1,178 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.errors import DataError, OptionError, SchemaError
+from evenhand.schema import Schema, infer, read_yaml, to_yaml, write_yaml
+
+CONTRACT = """
+target: {name: income, favourable: ">50K"}
+attributes:                       # in the order of the model's inputs
+  - {name: age, kind: integer, lower: 10, upper: 100}
+  - {name: workclass, kind: categorical, values: [Federal-gov, Local-gov, Private], encoding: code}
+  - {name: sex, kind: categorical, values: [Female, Male], protected: true}
+  - {name: gain, kind: real, lower: 0, upper: 99999}
+  - {name: housing, kind: categorical, values: [no, yes, 'true']}
+"""
+
+
+@pytest.fixture
+def contract(tmp_path: Path) -> Path:
+    path = tmp_path / "schema.yaml"
+    path.write_text(CONTRACT)
+    return path
+
+
+def test_the_documented_file_reads(contract):
+    schema = read_yaml(contract)
+    assert schema.names == ("age", "workclass", "sex", "gain", "housing")
+    assert schema.protected == ("sex",)
+    assert schema["housing"].values == ("no", "yes", "true")  # words, not booleans
+    assert schema.domain_size is None
+    assert schema.width == 5
+    assert schema.assignments().tolist() == [[0], [1]]
+
+
+def names_strategy():
+    return st.lists(st.text(min_size=1, max_size=8).filter(str.strip), min_size=3, max_size=6, unique=True)
+
+
+VALUES = st.one_of(st.text(max_size=6), st.integers(-5, 5), st.booleans(), st.floats(-9, 9))
+
+
+def key(value):
+    return isinstance(value, bool), value
+
+
+@st.composite
+def schemas(draw):
+    names = draw(names_strategy())
+    attributes = []
+    for name in names[1:]:
+        kind = draw(st.sampled_from(["categorical", "ordinal", "integer", "real", "bins"]))
+        if kind in ("categorical", "ordinal"):
+            values = draw(st.lists(VALUES, min_size=1, max_size=4, unique_by=key))
+            one = {"kind": kind, "values": values, "encoding": draw(st.sampled_from(["code", "one-hot"]))}
+        elif kind == "bins":
+            edges = sorted(draw(st.lists(st.integers(-50, 50), min_size=2, max_size=5, unique=True)))
+            one = {"kind": "ordinal", "edges": edges}
+        else:
+            low = draw(st.integers(-100, 100))
+            one = {"kind": kind, "lower": low, "upper": low + draw(st.integers(0, 50))}
+        attributes.append({"name": name, "missing": draw(st.sampled_from(["refuse", "keep", "drop"]))} | one)
+    return Schema.parse({"target": {"name": names[0], "favourable": draw(VALUES)}, "attributes": attributes})
+
+
+@given(schemas())
+def test_yaml_round_trip(tmp_path_factory, schema):
+    path = tmp_path_factory.mktemp("yaml") / "schema.yaml"
+    write_yaml(schema, path)
+    assert read_yaml(path) == schema
+
+
+def test_yaml_faults_name_the_attribute(contract):
+    cases = {
+        "kind: real, lower: 0, upper: 99999": ("kind: real, lower: 0", "attribute 'gain': a real attribute needs"),
+        "lower: 10, upper": ("lower: old, upper", "attribute 'age': lower: "),
+        "name: workclass": ("name: age", "repeat: ['age']"),
+        "name: income": ("name: sex", "cannot also be an attribute"),
+        "attributes:": ("atributes:", "Field required"),
+        "kind: categorical": ("kind: [", "not valid YAML"),
+    }
+    for old, (new, complaint) in cases.items():
+        contract.write_text(CONTRACT.replace(old, new, 1))
+        with pytest.raises(SchemaError) as caught:
+            read_yaml(contract)
+        assert complaint in str(caught.value)
+        assert str(contract) in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"", b"- a\n- b\n", b"just words"])
+def test_no_schema_file_at_all(tmp_path, content):
+    path = tmp_path / "s.yaml"
+    path.write_bytes(content)
+    with pytest.raises(SchemaError):
+        read_yaml(path)
+    with pytest.raises(SchemaError, match="cannot be read"):
+        read_yaml(tmp_path / "absent.yaml")
+
+
+def test_unknown_names_list_the_known(contract):
+    with pytest.raises(SchemaError, match="there is no attribute 'gender'") as caught:
+        read_yaml(contract).protect(["gender"])
+    assert "age, workclass, sex, gain, housing" in str(caught.value)
+
+
+def test_assignments_are_bounded_and_need_two_values(contract):
+    schema = read_yaml(contract)
+    assert len(schema.assignments(["age", "sex"])) == 182
+    assert schema.assignments(["sex", "workclass"]).tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+    with pytest.raises(OptionError, match="no attribute is protected"):
+        schema.protect([]).assignments()
+    wide = schema.model_dump(mode="json", exclude_defaults=True)
+    wide["attributes"][0] |= {"upper": 20_000}
+    with pytest.raises(OptionError, match="joint values"):
+        Schema.parse(wide).assignments(["age"])
+    wide["attributes"][0] |= {"upper": 10}
+    with pytest.raises(OptionError, match="one value only"):
+        Schema.parse(wide).assignments(["age"])
+
+
+def test_domain_size_beyond_doubles_is_exact():
+    attribute = {"kind": "integer", "lower": 0, "upper": 999_999}
+    names = ["a", "b", "c", "d"]
+    schema = Schema.parse(
+        {"target": {"name": "y", "favourable": 1}, "attributes": [{"name": n} | attribute for n in names]}
+    )
+    assert schema.domain_size == 10**24
+
+
+FRAME = pd.DataFrame({"id": [f"u{i}" for i in range(200)], "age": range(200), "hired": [0, 1] * 100})
+
+
+def test_infer_guesses_and_refuses():
+    assert infer(FRAME, target="hired", ignore=["id"]).target.favourable == 1
+    with pytest.raises(DataError, match="looks like an identifier"):
+        infer(FRAME, target="hired")
+    with pytest.raises(DataError, match="one class only"):
+        infer(FRAME.assign(hired=1), target="hired", ignore=["id"])
+    with pytest.raises(DataError, match="does not look like a decision"):
+        infer(FRAME, target="age", ignore=["id"])
+    with pytest.raises(DataError, match="there is no column 'sex'"):
+        infer(FRAME, target="hired", protected=["sex"])
+    words = FRAME.assign(hired=["abc", "xyz"] * 100)
+    with pytest.raises(SchemaError, match="which label of 'hired' is favourable"):
+        infer(words, target="hired", ignore=["id"])
+    assert infer(words, target="hired", ignore=["id"], favourable="xyz").target.values == ("abc", "xyz")
+    with pytest.raises(SchemaError, match="does not occur"):
+        infer(words, target="hired", ignore=["id"], favourable="nope")
+
+
+def test_infer_sees_missing_values_order_and_dates():
+    frame = FRAME.drop(columns="id").assign(
+        age=[None, *range(199)],
+        size=pd.Categorical(["S", "L"] * 100, categories=["S", "M", "L"], ordered=True),
+    )
+    schema = infer(frame, target="hired")
+    assert (schema["age"].kind, schema["age"].missing) == ("integer", "keep")
+    assert (schema["size"].kind, schema["size"].values) == ("ordinal", ("S", "M", "L"))
+    with pytest.raises(DataError, match="holds Timestamp values"):
+        infer(frame.assign(born=pd.Timestamp("2000-01-01")), target="hired")
+
+
+def test_inputs_concatenate_encodings():
+    schema = Schema.parse(
+        {
+            "target": {"name": "y", "favourable": 1},
+            "attributes": [
+                {"name": "c", "kind": "categorical", "values": ["a", "b"], "encoding": "one-hot"},
+                {"name": "n", "kind": "integer", "lower": 0, "upper": 9, "encoding": {"offset": 1, "scale": 2}},
+            ],
+        }
+    )
+    assert schema.inputs(np.array([[1.0, 5.0]])).tolist() == [[0, 1, 2]]
+    assert "offset" in to_yaml(schema)
