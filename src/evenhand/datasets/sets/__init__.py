@@ -1,0 +1,1 @@
+"""The field's data sets, one module each."""

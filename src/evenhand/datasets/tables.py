@@ -1,0 +1,265 @@
+"""Files of people as data frames: text tables and parquet, plain or compressed, refused clearly when damaged."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenhand.errors import DataError, MissingExtraError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DELIMITERS = (",", ";", "\t", "|")
+"""What may stand between two values of a text table."""
+
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "<NA>", "#N/A", "#NA")
+"""Words that mean "missing" in a text table. ``None`` and ``?`` stay words: they are categories in real data."""
+
+COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
+
+SNIFFED_ROWS = 50
+
+
+def read_frame(path: str | Path) -> pd.DataFrame:
+    """Read a table: ``.csv``, ``.tsv`` and the like (also ``.gz``, ``.xz``, ``.bz2``, ``.zst``), or ``.parquet``.
+
+    A text table is UTF-8 with one line of column names; its values are separated by a comma, semicolon,
+    tab or bar, whichever fits. Columns of numbers become numbers, ``True``/``False`` booleans, everything
+    else words. The words in ``MISSING`` are read as missing.
+
+    Raises:
+        DataError: the file is absent, empty, damaged or no table; the message names file and line.
+        MissingExtraError: parquet or zstd, and the library that reads it is not installed.
+    """
+    path = Path(path)
+    where = str(path)
+    if _suffixes(path)[-1:] in ([".parquet"], [".pq"]):
+        return _parquet(path)
+    return parse(decompressed(path), where=where)
+
+
+def decompressed(path: Path) -> bytes:
+    """The content of a file, decompressed as its last suffix says.
+
+    Raises:
+        DataError: the file is absent, cannot be read, or its compressed data is truncated or corrupt.
+        MissingExtraError: it is compressed with zstd, which needs a library that is not installed.
+    """
+    data = _bytes(path)
+    suffix = _suffixes(path)[-1:]
+    return expanded(data, suffix[0], where=str(path)) if suffix and suffix[0] in COMPRESSIONS else data
+
+
+def expanded(data: bytes, suffix: str, *, where: str) -> bytes:
+    """Decompress bytes by the suffix of the file they came from."""
+    import bz2
+    import gzip
+    import lzma
+    import zlib
+
+    try:
+        if suffix == ".gz":
+            return gzip.decompress(data)
+        if suffix == ".xz":
+            return lzma.decompress(data)
+        if suffix == ".bz2":
+            return bz2.decompress(data)
+        return _zstd(data)
+    except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(
+            f"the {suffix} file is truncated or corrupt ({error})",
+            where=where,
+            mend="get the file again",
+        ) from None
+
+
+def parse(data: bytes, *, where: str, names: Sequence[str] | None = None) -> pd.DataFrame:
+    """Read a text table from bytes; ``names`` are the columns of a table without a line of names.
+
+    Raises:
+        DataError: the bytes are no text table; the message names the line.
+    """
+    import pandas as pd
+
+    text = _text(data, where)
+    delimiter = _delimiter(text)
+    header, rows = _checked(text, delimiter, names, where)
+    try:
+        frame = pd.read_csv(
+            io.StringIO(text),
+            sep=delimiter,
+            header=None if names is not None else 0,
+            names=list(range(len(header))),
+            index_col=False,
+            keep_default_na=False,
+            na_values=list(MISSING),
+            skipinitialspace=True,
+            low_memory=False,
+        )
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"the table cannot be read: {error}", where=where) from None
+    if len(frame) != rows:
+        raise DataError(
+            f"the table reads as {len(frame):,} or as {rows:,} rows, depending on how its quotes are taken",
+            where=where,
+            mend="quote values that hold line breaks, and double the quotes inside quoted values",
+        )
+    frame.columns = header
+    return frame
+
+
+def _suffixes(path: Path) -> list[str]:
+    return [suffix.lower() for suffix in path.suffixes]
+
+
+def _bytes(path: Path) -> bytes:
+    if path.is_dir():
+        raise DataError("this is a folder, not a file", where=str(path), mend="name a file inside it")
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise DataError("there is no such file", where=str(path)) from None
+    except OSError as error:
+        raise DataError(f"the file cannot be read: {error.strerror or error}", where=str(path)) from None
+    if not data:
+        raise DataError("the file is empty", where=str(path))
+    return data
+
+
+def _text(data: bytes, where: str) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError("the text is UTF-16", where=where, mend="save it as UTF-8")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"the text is not UTF-8: byte 0x{data[error.start]:02x}",
+            where=f"{where}, line {line}",
+            mend="save it as UTF-8",
+        ) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise DataError("a zero byte: this is no text table", where=f"{where}, line {line}")
+    if not text.strip():
+        raise DataError("the file is empty", where=where)
+    return text
+
+
+def _delimiter(text: str) -> str:
+    """The separator under which most of the first rows have as many values as the first one, at least two."""
+
+    def fit(delimiter: str) -> tuple[float, int]:
+        widths = []
+        try:
+            for _, row in _rows(text, delimiter):
+                widths.append(len(row))
+                if len(widths) >= SNIFFED_ROWS:
+                    break
+        except csv.Error:
+            # An unquoted table can look badly quoted under the wrong separator; the right one is judged below.
+            widths = widths or [1]
+        if widths[0] < 2:
+            return (0.0, 0)
+        return (sum(width == widths[0] for width in widths) / len(widths), widths[0])
+
+    return max(DELIMITERS, key=fit)
+
+
+def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Rows that are not blank, with the line each ends on."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
+    for row in reader:
+        if len(row) > 1 or (row and row[0].strip()):
+            yield reader.line_num, row
+
+
+def _checked(text: str, delimiter: str, names: Sequence[str] | None, where: str) -> tuple[list[str], int]:
+    """Column names and number of rows; refuses rows that are longer or shorter than the names."""
+    header = list(names) if names is not None else None
+    rows = 0
+    line = 0
+    try:
+        for line, row in _rows(text, delimiter):
+            if header is None:
+                header = _header(row, f"{where}, line {line}")
+                continue
+            if len(row) != len(header):
+                raise DataError(
+                    f"{len(row)} values, but {len(header)} columns",
+                    where=f"{where}, line {line}",
+                    mend="every line needs one value per column; quote a value that holds the separator "
+                    f"({'tab' if delimiter == chr(9) else delimiter})",
+                )
+            rows += 1
+    except csv.Error as error:
+        raise DataError(
+            f"the quotes do not match up ({error})",
+            where=f"{where}, after line {line}",
+            mend="close the quote, and double quotes inside a quoted value",
+        ) from None
+    if header is None or rows == 0:
+        raise DataError("there are no rows", where=where)
+    return header, rows
+
+
+def _header(row: list[str], where: str) -> list[str]:
+    header = [name.strip() for name in row]
+    if "" in header:
+        raise DataError(
+            f"column {header.index('') + 1} has no name",
+            where=where,
+            mend="name it; if it only numbers the rows, save the table without it (pandas: index=False)",
+        )
+    return _distinct(header, where)
+
+
+def _distinct(header: list[str], where: str) -> list[str]:
+    repeated = sorted({name for name in header if header.count(name) > 1})
+    if repeated:
+        raise DataError(f"two columns are called {repeated[0]!r}", where=where, mend="give every column its own name")
+    return header
+
+
+def _zstd(data: bytes) -> bytes:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError("zstandard", extra="zstd", purpose="to read a .zst file") from None
+    content = []
+    while data:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        try:
+            content.append(frame.decompress(data))
+        except zstandard.ZstdError as error:
+            raise EOFError(str(error)) from None
+        if not frame.eof:
+            raise EOFError("the end is missing")
+        data = frame.unused_data
+    return b"".join(content)
+
+
+def _parquet(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    data = _bytes(path)
+    try:
+        import pyarrow as pa  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("pyarrow", extra="parquet", purpose="to read a parquet file") from None
+    try:
+        frame = pd.read_parquet(io.BytesIO(data), engine="pyarrow")
+    except Exception as error:  # a damaged file surfaces as almost any exception of the reader
+        raise DataError(
+            f"this is no readable parquet file: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            where=str(path),
+            mend="get the file again",
+        ) from None
+    _distinct([str(name) for name in frame.columns], str(path))
+    if frame.empty:
+        raise DataError("there are no rows", where=str(path))
+    return frame
