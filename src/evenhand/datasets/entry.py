@@ -100,16 +100,46 @@ def require(frame: pd.DataFrame, columns: Sequence[str], where: str) -> None:
         )
 
 
-def whole(frame: pd.DataFrame, columns: Sequence[str], where: str) -> pd.DataFrame:
-    """The same table with these columns as integers.
+def typed(frame: pd.DataFrame, schema: Schema, where: str) -> pd.DataFrame:
+    """The same table with whole numbers as integers and other numbers as floats, as the schema says.
+
+    Columns in which people may be missing, and those that the schema does not name, stay as they are.
 
     Raises:
         DataError: a column holds something else.
     """
+    types = {}
+    for attribute in schema.attributes:
+        if attribute.kind == "real":
+            types[attribute.name] = "float64"
+        elif attribute.kind == "integer" or (_whole(attribute.values) and attribute.missing == "refuse"):
+            types[attribute.name] = "int64"
+    if _whole(schema.target.values):
+        types[schema.target.name] = "int64"
+    return _cast(frame, types, where)
+
+
+def numbers(frame: pd.DataFrame, columns: Sequence[str], where: str) -> pd.DataFrame:
+    """The same table with these columns as floats, before anything is computed from them.
+
+    Raises:
+        DataError: a column holds something else.
+    """
+    return _cast(frame, dict.fromkeys(columns, "float64"), where)
+
+
+def _cast(frame: pd.DataFrame, types: dict[str, str], where: str) -> pd.DataFrame:
+    for name, kind in types.items():
+        if kind == "int64" and frame[name].dtype.kind == "f" and not frame[name].mod(1).eq(0).all():
+            raise DataError(f"column {name!r} must hold whole numbers and does not", where=where)
     try:
-        return frame.astype(dict.fromkeys(columns, "int64"))
-    except (TypeError, ValueError) as error:
-        raise DataError(f"a column that must hold whole numbers does not: {error}", where=where) from None
+        return frame.astype(types)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"a column that must hold numbers does not: {error}", where=where) from None
+
+
+def _whole(values: Sequence[Value] | None) -> bool:
+    return all(type(value) is int for value in values or ("",))
 
 
 def headerless(data: bytes) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.datasets.entry import Entry, decision, integer, nominal, ordinal, require, whole
+from evenhand.datasets.entry import Entry, decision, integer, nominal, ordinal, require, typed
 from evenhand.datasets.tables import parse
 from evenhand.schema import Schema
 
@@ -46,8 +46,7 @@ def prepare(data: bytes, where: str) -> pd.DataFrame:
     """The publisher's table as it is."""
     frame = parse(data, where=where)
     require(frame, ENTRY.columns(), where)
-    numbers = [attribute.name for attribute in schema().attributes if attribute.kind == "integer"]
-    return whole(frame[list(ENTRY.columns())], numbers, where)
+    return typed(frame[list(ENTRY.columns())], schema(), where)
 
 
 ENTRY = Entry(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.datasets.entry import Entry, decision, headerless, real, require
+from evenhand.datasets.entry import Entry, decision, headerless, numbers, real, require
 from evenhand.datasets.tables import parse
-from evenhand.errors import DataError
 from evenhand.schema import Attribute, Schema
 
 if TYPE_CHECKING:
@@ -74,10 +73,7 @@ def prepare(data: bytes, where: str) -> pd.DataFrame:
     """Complete columns only, with or without a line of names, and the rate cut at its median."""
     frame = parse(data, where=where, names=COLUMNS if headerless(data) else None)
     require(frame, [*MEASURES, RATE], where)
-    try:
-        frame = frame[[*MEASURES, RATE]].astype("float64")
-    except ValueError as error:
-        raise DataError(f"a column that must hold numbers does not: {error}", where=where) from None
+    frame = numbers(frame[[*MEASURES, RATE]], [*MEASURES, RATE], where)
     return frame.assign(crime=frame[RATE].gt(frame[RATE].median()).map({True: "high", False: "low"}))
 
 

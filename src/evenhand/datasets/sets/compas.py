@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.datasets.entry import Entry, decision, integer, nominal, require, whole
+from evenhand.datasets.entry import Entry, decision, integer, nominal, numbers, require, typed
 from evenhand.datasets.tables import parse
 from evenhand.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COUNTS = ("juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count")
 FILTER = ("days_b_screening_arrest", "is_recid")
 
 
@@ -39,16 +38,14 @@ def prepare(data: bytes, where: str) -> pd.DataFrame:
     """Keep the rows that ProPublica's analysis keeps, and the columns that the analysis of a decision needs."""
     frame = _unrepeated(data, where)
     require(frame, [*FILTER, *ENTRY.columns()], where)
+    frame = numbers(frame, FILTER, where)
     kept = (
         frame["days_b_screening_arrest"].between(-30, 30)
         & (frame["is_recid"] != -1)
         & (frame["c_charge_degree"] != "O")
         & frame["score_text"].notna()
     )
-    columns = list(ENTRY.columns())
-    return whole(
-        frame.loc[kept, columns].reset_index(drop=True), ["age", *COUNTS, "decile_score", "two_year_recid"], where
-    )
+    return typed(frame.loc[kept, list(ENTRY.columns())].reset_index(drop=True), schema(), where)
 
 
 def _unrepeated(data: bytes, where: str) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.datasets.entry import Entry, decision, headerless, integer, real, require, whole
+from evenhand.datasets.entry import Entry, decision, headerless, integer, real, require, typed
 from evenhand.datasets.tables import parse
 from evenhand.schema import Schema
 
@@ -34,8 +34,7 @@ def prepare(data: bytes, where: str) -> pd.DataFrame:
     columns = ENTRY.columns()
     frame = parse(data, where=where, names=columns if headerless(data) else None)
     require(frame, columns, where)
-    whole_numbers = [name for name in columns if name not in ("BMI", "DiabetesPedigreeFunction")]
-    return whole(frame[list(columns)], whole_numbers, where)
+    return typed(frame[list(columns)], schema(), where)
 
 
 ENTRY = Entry(

@@ -72,7 +72,7 @@ ENTRY = Entry(
     citation="Hofmann, H. (1994). Statlog (German Credit Data). UCI Machine Learning Repository. doi:10.24432/C5NC77",
     rows=1_000,
     preparation="Columns named. sex is derived from personal_status_sex (A91, A93, A94 male; A92, A95 female), which "
-    "stays in the frame but is no attribute. Later research (Gromping 2019) found that the published meaning of "
+    "stays in the frame but is no attribute. Later research (Grömping 2019) found that the published meaning of "
     "several codes, of sex among them, does not match the original survey: read findings about sex with care.",
     schema=schema,
     prepare=prepare,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.datasets.entry import Entry, decision, headerless, integer, nominal, ordinal, real, require, whole
+from evenhand.datasets.entry import Entry, decision, headerless, integer, nominal, ordinal, real, require, typed
 from evenhand.datasets.tables import parse
 from evenhand.schema import Schema
 
@@ -46,10 +46,11 @@ def prepare(data: bytes, where: str) -> pd.DataFrame:
     """Whole numbers as such, '?' kept as a value, and the grades of disease (num 1 to 4) taken together."""
     frame = parse(data, where=where, names=COLUMNS if headerless(data) else None)
     require(frame, COLUMNS, where)
-    frame = frame[list(COLUMNS)].assign(**{name: frame[name].map(_code) for name in UNMEASURED})
-    frame = whole(frame, [name for name in COLUMNS if name not in (*UNMEASURED, "oldpeak")], where)
-    frame["disease"] = frame["num"].gt(0).map({True: "yes", False: "no"})
-    return frame.drop(columns="num")
+    frame = frame.assign(
+        **{name: frame[name].map(_code) for name in UNMEASURED},
+        disease=frame["num"].ne(0).map({True: "yes", False: "no"}),
+    )
+    return typed(frame[list(ENTRY.columns())], schema(), where)
 
 
 def _code(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.datasets.entry import Entry, decision, nominal, ordinal, real, require, whole
+from evenhand.datasets.entry import Entry, decision, nominal, ordinal, real, require, typed
 from evenhand.datasets.tables import parse
 from evenhand.schema import Schema
 
@@ -32,7 +32,7 @@ def prepare(data: bytes, where: str) -> pd.DataFrame:
     """Keep what is known at admission, and the outcome."""
     frame = parse(data, where=where)
     require(frame, ENTRY.columns(), where)
-    return whole(frame[list(ENTRY.columns())], ["pass_bar"], where)
+    return typed(frame[list(ENTRY.columns())], schema(), where)
 
 
 ENTRY = Entry(

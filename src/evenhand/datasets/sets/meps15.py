@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.datasets.entry import Entry, decision, integer, nominal, ordinal, real, require, whole
+from evenhand.datasets.entry import Entry, decision, integer, nominal, numbers, ordinal, real, require, typed
 from evenhand.datasets.tables import parse
 from evenhand.errors import DataError
 from evenhand.schema import Attribute, Schema
@@ -78,7 +78,8 @@ def prepare(data: bytes, where: str) -> pd.DataFrame:
     wanted = [*names, "RACEV2X", "HISPANX", "PANEL", "PERWT15F", *VISITS]
     frame = _transport(data, wanted, where) if data.startswith(XPORT) else parse(data, where=where)
     require(frame, wanted, where)
-    frame = frame.loc[frame["PANEL"] == PANEL, wanted].rename(columns=names)
+    frame = numbers(frame[wanted], wanted, where)
+    frame = frame[frame["PANEL"] == PANEL].rename(columns=names)
     answered = frame[["REGION", "AGE", "MARRY", "ASTHDX"]].ge(0).all(axis=1)
     # The two summary scores keep their codes for "not ascertained", as the field does.
     scores = ("PCS42", "MCS42", "K6SUM42")
@@ -89,8 +90,7 @@ def prepare(data: bytes, where: str) -> pd.DataFrame:
         RACE=white.map({True: "White", False: "Non-White"}),
         UTILIZATION=frame[list(VISITS)].sum(axis=1).ge(10),
     )
-    numbers = [name for name in ENTRY.columns() if name not in ("RACE", "PCS42", "MCS42", "PERWT15F")]
-    return whole(frame[list(ENTRY.columns())], numbers, where)
+    return typed(frame[list(ENTRY.columns())], schema(), where)
 
 
 def _transport(data: bytes, wanted: list[str], where: str) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.datasets.entry import Entry, decision, integer, nominal, ordinal, require, whole
+from evenhand.datasets.entry import Entry, decision, integer, nominal, numbers, ordinal, require, typed
 from evenhand.datasets.tables import parse
 from evenhand.schema import Attribute, Schema
 
@@ -51,13 +51,10 @@ def _yes_no(name: str) -> Attribute:
 def prepare(data: bytes, where: str) -> pd.DataFrame:
     """The publisher's table with the final grade turned into passed or not."""
     frame = parse(data, where=where)
-    attributes = schema()
-    require(frame, [*attributes.names, *GRADES], where)
-    numbers = [
-        a.name for a in attributes.attributes if a.kind == "integer" or (a.values and isinstance(a.values[0], int))
-    ]
-    frame = whole(frame[[*attributes.names, *GRADES]], [*numbers, *GRADES], where)
-    return frame.assign(passed=frame["G3"].ge(10).map({True: "yes", False: "no"}))
+    columns = [*schema().names, *GRADES]
+    require(frame, columns, where)
+    passed = numbers(frame, ["G3"], where)["G3"].ge(10).map({True: "yes", False: "no"})
+    return typed(frame[columns].assign(passed=passed), schema(), where)
 
 
 ENTRY = Entry(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenhand.datasets import store
-from evenhand.datasets.card import Card
+from evenhand.datasets.description import Card
 from evenhand.datasets.entry import Entry, table_hash
 from evenhand.datasets.fetch import Progress
 from evenhand.datasets.sets import (

@@ -1,0 +1,209 @@
+"""Data sets by name: the bundled ones, their schemas and cards, and copies read from a folder."""
+
+import gzip
+import lzma
+import subprocess
+import sys
+from importlib.resources import files
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand import datasets
+from evenhand.datasets.catalogue import ENTRIES
+from evenhand.datasets.entry import table_hash
+from evenhand.errors import DataError, FetchError, OptionError
+from evenhand.schema import Schema, decode, encode, read_yaml, write_yaml
+from support import shared
+
+NAMES = (
+    "adult", "german", "compas", "bank", "law-school", "communities-crime", "diabetes", "heart", "students", "meps15",
+)  # fmt: skip
+
+BUNDLED = {"adult": (48_842, 13, 11_687), "german": (1_000, 20, 700)}
+
+# name -> (copies beside the checkout, people, people left out, people with the favourable label)
+COPIES = {
+    "bank": (("bank-full.csv", "bank_marketing.csv"), 45_211, 0, 5_289),
+    "compas": (("compas_two_years.csv",), 6_172, 0, 3_363),
+    "law-school": (("law_school_lsac.csv",), 21_985, 422, 20_855),
+    "communities-crime": (("communities_crime.csv",), 1_994, 0, 1_001),
+}
+
+
+def tight(schema, people):
+    """Attributes whose domain is wider than what occurs."""
+    return [
+        attribute.name
+        for i, attribute in enumerate(schema.attributes)
+        if (people.individuals[:, i].min(), people.individuals[:, i].max()) != (attribute.first, attribute.last)
+    ]
+
+
+def test_names_and_cards():
+    assert datasets.names() == NAMES
+    assert [card.name for card in datasets.cards()] == list(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_card_agrees_with_the_schema(name, tmp_path):
+    card = datasets.card(name, data_home=tmp_path)
+    schema = ENTRIES[name].schema()
+    assert card.columns == (*card.attributes, *card.extra, card.target)
+    assert len(set(card.columns)) == len(card.columns)
+    assert card.attributes == schema.names
+    assert card.protected == schema.protected != ()
+    assert card.favourable == schema.target.favourable
+    assert card.place == ("bundled" if name in BUNDLED else "to be fetched")
+    assert (card.path is None) == (name in BUNDLED)
+    assert card.licence
+    assert card.citation
+    assert card.publisher.startswith("https://")
+    assert all(url.startswith("https://") for url in card.urls)
+    assert type(card).model_validate_json(card.model_dump_json()) == card
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_schema_survives_its_yaml_file(name, tmp_path):
+    schema = ENTRIES[name].schema()
+    write_yaml(schema, tmp_path / "schema.yaml")
+    assert read_yaml(tmp_path / "schema.yaml") == schema
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_bundled(name):
+    rows, attributes, favourable = BUNDLED[name]
+    data = datasets.load(name, download=False)
+    people = encode(data.schema, data.frame)
+    assert data.frame.columns.tolist() == list(data.card.columns)
+    assert len(data.frame) == len(people) == rows == data.card.rows
+    assert people.dropped == 0
+    assert len(data.schema.attributes) == attributes
+    assert int(people.favourable.sum()) == favourable
+    assert tight(data.schema, people) == []
+    back = decode(data.schema, people.individuals, like=data.frame)
+    pd.testing.assert_frame_equal(back, data.frame[list(data.schema.names)])
+
+
+def test_adult_keeps_the_not_stated_and_codes_as_published_networks_do():
+    data = datasets.load("adult")
+    assert (data.frame["native_country"] == "?").sum() == 857
+    assert data.frame["split"].value_counts().to_dict() == {"train": 32_561, "test": 16_281}
+    assert not data.frame["income"].str.endswith(".").any()
+    stated = data.frame[~data.frame.isin(["?"]).any(axis=1)]
+    assert len(stated) == 45_222
+    for attribute in data.schema.attributes:
+        if attribute.kind == "categorical":
+            alphabetical = tuple(sorted(stated[attribute.name].unique()))
+            assert attribute.values[: len(alphabetical)] == alphabetical
+
+
+def test_german_sex_is_derived():
+    frame = datasets.load("german").frame
+    assert frame.groupby("personal_status_sex")["sex"].unique().map(list).to_dict() == {
+        "A91": ["male"], "A92": ["female"], "A93": ["male"], "A94": ["male"]
+    }  # fmt: skip
+    assert frame["sex"].value_counts().to_dict() == {"male": 690, "female": 310}
+
+
+def test_bundled_files_are_small_and_attributed():
+    folder = files("evenhand.datasets") / "bundled"
+    sizes = {file.name: len(file.read_bytes()) for file in folder.iterdir()}
+    assert set(sizes) == {"adult.csv.xz", "german.csv.xz", "NOTICE.md"}
+    assert sum(sizes.values()) < 1_000_000
+    notice = (folder / "NOTICE.md").read_text()
+    assert "CC BY 4.0" in notice
+    assert "10.24432/C5XW20" in notice
+    assert "10.24432/C5NC77" in notice
+
+
+@pytest.mark.parametrize(("name", "copy"), [("adult", "adult.csv.xz"), ("german", "german_credit.csv.xz")])
+def test_bundled_equals_the_copy_beside_the_checkout(name, copy):
+    other = pd.read_csv(shared("data", "tabular", copy), keep_default_na=False)
+    frame = datasets.load(name).frame
+    assert set(frame.columns) == set(other.columns)
+    pd.testing.assert_frame_equal(frame, other[frame.columns])
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_are_read_and_fit_their_schema(name, tmp_path):
+    copies, rows, dropped, favourable = COPIES[name]
+    for copy in copies:
+        home = tmp_path / copy
+        home.mkdir()
+        packed = shared("data", "tabular", copy + ".xz").read_bytes()
+        (home / (copy + ".gz")).write_bytes(gzip.compress(lzma.decompress(packed), 1))
+        data = datasets.load(name, data_home=home, download=False)
+        assert data.card.place == "here"
+        assert data.card.path == str(home / (copy + ".gz"))
+        assert data.frame.columns.tolist() == list(data.card.columns)
+        assert len(data.frame) == data.card.rows
+        people = encode(data.schema, data.frame)
+        assert (len(people), people.dropped, int(people.favourable.sum())) == (rows, dropped, favourable)
+        assert tight(data.schema, people) == []
+
+
+def test_a_folder_of_copies_serves_as_data_home(monkeypatch):
+    monkeypatch.setenv("EVENHAND_DATA_HOME", str(shared("data", "tabular")))
+    assert len(datasets.load("compas", download=False).frame) == 6_172
+
+
+def test_a_tampered_copy_is_refused(tmp_path):
+    text = lzma.decompress(shared("data", "tabular", "communities_crime.csv.xz").read_bytes())
+    head, first, rest = text.split(b"\n", 2)
+    (tmp_path / "communities_crime.csv").write_bytes(b"\n".join([head, first.replace(b"0.19", b"0.18", 1), rest]))
+    with pytest.raises(DataError) as caught:
+        datasets.load("communities-crime", data_home=tmp_path)
+    expected = datasets.card("communities-crime").sha256
+    found = table_hash(ENTRIES["communities-crime"].prepare((tmp_path / "communities_crime.csv").read_bytes(), ""))
+    assert expected != found
+    assert expected in str(caught.value)
+    assert found in str(caught.value)
+    assert "communities_crime.csv" in str(caught.value)
+
+
+def test_a_truncated_copy_is_refused(tmp_path):
+    packed = shared("data", "tabular", "compas_two_years.csv.xz").read_bytes()
+    (tmp_path / "compas_two_years.csv.xz").write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(DataError, match="truncated or corrupt"):
+        datasets.load("compas", data_home=tmp_path)
+
+
+def test_absent_and_not_to_be_fetched(tmp_path):
+    with pytest.raises(FetchError) as caught:
+        datasets.load("bank", data_home=tmp_path, download=False)
+    message = str(caught.value)
+    assert "tried" not in message
+    assert f"save it as {tmp_path / 'bank+marketing.zip'}" in message
+    assert "--data-home" in message
+    assert "bank-full.csv" in message
+
+
+def test_an_unknown_name_suggests_another():
+    with pytest.raises(OptionError, match=r"did you mean law-school\?"):
+        datasets.load("lawschool")
+
+
+def test_where_data_files_are_kept(tmp_path, monkeypatch):
+    monkeypatch.delenv("EVENHAND_DATA_HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert datasets.card("bank").path == str(tmp_path / "evenhand" / "bank+marketing.zip")
+    monkeypatch.setenv("EVENHAND_DATA_HOME", str(tmp_path / "mine"))
+    assert datasets.card("bank").path == str(tmp_path / "mine" / "bank+marketing.zip")
+    assert datasets.card("bank", data_home=tmp_path).path == str(tmp_path / "bank+marketing.zip")
+
+
+def test_importing_and_listing_stay_light():
+    code = (
+        "import sys, evenhand.datasets as d; d.cards(); "
+        "print(sorted({'pandas', 'urllib3', 'scipy', 'sklearn', 'pyarrow', 'narwhals'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_exports_are_what_is_meant():
+    assert datasets.__all__ == sorted(datasets.__all__)
+    assert isinstance(datasets.load("german").schema, Schema)
+    assert np.isfinite(encode(datasets.load("german").schema, datasets.load("german").frame).individuals).all()

@@ -1,0 +1,169 @@
+"""Fetching over the network, from a small server on this machine."""
+
+import hashlib
+import io
+import threading
+import zipfile
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from evenhand import datasets
+from evenhand.datasets.catalogue import ENTRIES
+from evenhand.errors import DataError, FetchError
+
+HEADER = "Pregnancies,Glucose,BloodPressure,SkinThickness,Insulin,BMI,DiabetesPedigreeFunction,Age,Outcome\n"
+TABLE = (HEADER + "6,148,72,35,0,33.6,0.627,50,1\n1,85,66,29,0,26.6,0.351,31,0\n").encode()
+
+
+def zipped(members):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+class Publisher(BaseHTTPRequestHandler):
+    """Serves ``server.pages``: path -> bytes, or an int to answer with that status, or (bytes, length to promise)."""
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        page = self.server.pages.get(self.path, 404)
+        if isinstance(page, int):
+            self.send_error(page)
+            return
+        body, promised = page if isinstance(page, tuple) else (page, len(page))
+        self.send_response(200)
+        self.send_header("Content-Length", str(promised))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def publisher(monkeypatch):
+    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Publisher) as server:
+        server.pages, server.asked = {}, []
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def publish(monkeypatch, server, *paths, **changes):
+    """Let the diabetes data be two rows at these paths of the server."""
+    urls = tuple(f"http://127.0.0.1:{server.server_address[1]}{path}" for path in paths)
+    entry = replace(ENTRIES["diabetes"], urls=urls, rows=2, sha256=None, **changes)
+    monkeypatch.setitem(ENTRIES, "diabetes", entry)
+
+
+def test_fetched_once_and_checked_afterwards(publisher, monkeypatch, tmp_path):
+    publisher.pages["/d.csv"] = TABLE
+    publish(monkeypatch, publisher, "/d.csv")
+    home = tmp_path / "new" / "folder"
+    seen = []
+    first = datasets.load("diabetes", data_home=home, progress=lambda done, whole: seen.append((done, whole)))
+    assert first.card.place == "here"
+    assert first.frame["Glucose"].tolist() == [148, 85]
+    assert seen[-1] == (len(TABLE), len(TABLE))
+    assert datasets.load("diabetes", data_home=home).frame.equals(first.frame)
+    assert publisher.asked == ["/d.csv"]
+    assert sorted(path.name for path in home.iterdir()) == ["d.csv", "d.csv.sha256"]
+    changed = TABLE.replace(b"148", b"149")
+    (home / "d.csv").write_bytes(changed)
+    with pytest.raises(DataError, match="has changed") as caught:
+        datasets.load("diabetes", data_home=home)
+    assert hashlib.sha256(TABLE).hexdigest() in str(caught.value)
+    assert hashlib.sha256(changed).hexdigest() in str(caught.value)
+
+
+def test_a_file_inside_a_zip_inside_a_zip(publisher, monkeypatch, tmp_path):
+    inner = zipped({"readme.txt": b"hello", "folder/Data.CSV": TABLE})
+    publisher.pages["/d.zip"] = zipped({"other.zip": zipped({"x": b"y"}), "inner.zip": inner})
+    publish(monkeypatch, publisher, "/d.zip", member="data.csv")
+    assert len(datasets.load("diabetes", data_home=tmp_path).frame) == 2
+
+
+def test_the_second_address_serves_when_the_first_does_not(publisher, monkeypatch, tmp_path):
+    publisher.pages["/b.csv"] = TABLE
+    publish(monkeypatch, publisher, "/a.csv", "/b.csv")
+    assert datasets.load("diabetes", data_home=tmp_path).card.path == str(tmp_path / "b.csv")
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        (404, "answers 404"),
+        (500, "answers 500"),
+        ((TABLE, len(TABLE) + 100), "IncompleteRead"),
+        (b"<html>Sorry</html>", "what came is not the data set"),
+        (TABLE[: len(TABLE) // 2], "what came is not the data set"),
+        (b"PK\x03\x04 no zip file", "zip file is truncated or corrupt"),
+        (zipped({"other.csv": TABLE}), "does not hold"),
+        (HEADER.encode() + TABLE.split(b"\n")[1], "1 rows, expected 2"),
+    ],
+)
+def test_what_is_not_the_data_leaves_nothing_behind(publisher, monkeypatch, tmp_path, page, words):
+    publisher.pages["/d.csv"] = page
+    publish(monkeypatch, publisher, "/d.csv", member="d.csv")
+    with pytest.raises(FetchError) as caught:
+        datasets.load("diabetes", data_home=tmp_path)
+    message = str(caught.value)
+    assert words in message
+    assert "/d.csv: " in message
+    assert f"save it as {tmp_path / 'd.csv'}" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_content_is_named_by_its_hash(publisher, monkeypatch, tmp_path):
+    publisher.pages["/d.csv"] = TABLE
+    publish(monkeypatch, publisher, "/d.csv")
+    monkeypatch.setitem(ENTRIES, "diabetes", replace(ENTRIES["diabetes"], sha256="0" * 64))
+    with pytest.raises(FetchError, match=f"expected {'0' * 64}"):
+        datasets.load("diabetes", data_home=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_answers(publisher, monkeypatch, tmp_path):
+    publish(monkeypatch, publisher, "/d.csv")
+    publisher.shutdown()
+    publisher.socket.close()
+    with pytest.raises(FetchError) as caught:
+        datasets.load("diabetes", data_home=tmp_path)
+    assert "refused" in str(caught.value)
+    assert "object at 0x" not in str(caught.value)
+
+
+def test_an_interrupted_fetch_leaves_nothing_behind(publisher, monkeypatch, tmp_path):
+    publisher.pages["/d.csv"] = TABLE
+    publish(monkeypatch, publisher, "/d.csv")
+
+    def interrupt(done, whole):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        datasets.load("diabetes", data_home=tmp_path, progress=interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(FetchError, match=r"tried .*file"):
+        datasets.load("bank", data_home=tmp_path / "file" / "folder")
+
+
+def test_a_zip_saved_by_hand_is_read(monkeypatch, tmp_path):
+    entry = replace(ENTRIES["diabetes"], urls=("https://example.org/d+e.zip",), member="d.csv", rows=2, sha256=None)
+    monkeypatch.setitem(ENTRIES, "diabetes", entry)
+    (tmp_path / "d+e.zip").write_bytes(zipped({"d.csv": TABLE}))
+    assert len(datasets.load("diabetes", data_home=tmp_path, download=False).frame) == 2
+    (tmp_path / "d+e.zip").write_bytes(zipped({"d.csv": TABLE})[:-30])
+    with pytest.raises(DataError, match="truncated or corrupt"):
+        datasets.load("diabetes", data_home=tmp_path, download=False)

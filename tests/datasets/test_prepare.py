@@ -1,0 +1,244 @@
+"""From a publisher's file to the frame, on small tables in the publishers' own forms."""
+
+import struct
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.datasets import bundle
+from evenhand.datasets.catalogue import ENTRIES
+from evenhand.datasets.sets import adult, communities_crime, german, meps15
+from evenhand.errors import DataError, EvenhandError
+from evenhand.schema import encode
+
+
+def prepared(name, data):
+    frame = ENTRIES[name].prepare(data, name)
+    assert frame.columns.tolist() == list(ENTRIES[name].columns())
+    return frame
+
+
+def test_adult_is_train_then_test_without_full_stops():
+    row = b"39, State-gov, 77516, Bachelors, 13, Never-married, ?, Not-in-family, White, Male, 2174, 0, 40, ?, "
+    frame = adult.combine(row + b"<=50K\n\n", b"|1x3 Cross validator\n" + row + b">50K.\n")
+    assert frame["income"].tolist() == ["<=50K", ">50K"]
+    assert frame["split"].tolist() == ["train", "test"]
+    assert frame["occupation"].tolist() == ["?", "?"]
+
+
+def test_german_has_a_derived_sex():
+    row = b"A11 6 A34 A43 1169 A65 A75 4 %s A101 4 A121 67 A143 A152 2 A173 1 A192 A201 1\n"
+    frame = german.derive(b"".join(row % code for code in (b"A91", b"A92", b"A93", b"A94", b"A95")))
+    assert frame["sex"].tolist() == ["male", "female", "male", "male", "female"]
+
+
+def test_the_bundle_is_only_made_from_the_publishers_files(tmp_path):
+    with pytest.raises(DataError, match=r"no adult\.data"):
+        bundle.write(tmp_path, tmp_path)
+    (tmp_path / "adult.data").write_bytes(b"something else")
+    with pytest.raises(DataError, match="expected 5b00264637db"):
+        bundle.write(tmp_path, tmp_path)
+
+
+def test_compas_keeps_the_rows_that_propublica_keeps():
+    names = (
+        "id,sex,age,race,juv_fel_count,decile_score,juv_misd_count,juv_other_count,priors_count,"
+        "days_b_screening_arrest,c_charge_degree,is_recid,score_text,decile_score,priors_count,two_year_recid"
+    )
+    row = "{},Male,34,Asian,0,3,0,0,2,{},{},{},{},3,2,{}"
+    kept = [(1, -30, "F", 0, "Low", 0), (2, 30, "M", 1, "High", 1)]
+    left_out = [
+        (3, 31, "F", 0, "Low", 0), (4, -31, "F", 0, "Low", 0), (5, "", "F", 0, "Low", 0),
+        (6, 0, "O", 0, "Low", 0), (7, 0, "F", -1, "Low", 0), (8, 0, "F", 0, "N/A", 0),
+    ]  # fmt: skip
+    frame = prepared("compas", "\n".join([names, *(row.format(*case) for case in kept + left_out)]).encode())
+    assert frame["two_year_recid"].tolist() == [0, 1]
+    assert frame["priors_count"].tolist() == [2, 2]
+    assert encode(ENTRIES["compas"].schema(), frame).favourable.tolist() == [True, False]
+
+
+def test_heart_with_and_without_names():
+    rows = (
+        b"63.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,6.0,0\n"
+        b"67.0,0.0,4.0,160.0,286.0,0.0,2.0,108.0,1.0,1.5,2.0,?,?,2\n"
+    )
+    frame = prepared("heart", rows)
+    assert frame["disease"].tolist() == ["no", "yes"]
+    assert frame["ca"].tolist() == ["0", "?"]
+    assert frame["thal"].tolist() == ["6", "?"]
+    assert encode(ENTRIES["heart"].schema(), frame).favourable.tolist() == [True, False]
+    names = b"age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,num\n"
+    pd.testing.assert_frame_equal(prepared("heart", names + rows.replace(b".0,", b",")), frame)
+
+
+def test_diabetes_with_and_without_names():
+    rows = b"6,148,72,35,0,33.6,0.627,50,1\n1,85,66,29,0,26.6,0.351,31,0\n"
+    frame = prepared("diabetes", rows)
+    assert encode(ENTRIES["diabetes"].schema(), frame).favourable.tolist() == [False, True]
+    names = ",".join(ENTRIES["diabetes"].columns()).encode() + b"\r\n"
+    pd.testing.assert_frame_equal(prepared("diabetes", names + rows.replace(b"\n", b"\r\n")), frame)
+
+
+def test_students_pass_with_ten():
+    schema = ENTRIES["students"].schema()
+    values = [str(attribute.values[0] if attribute.values else int(attribute.first)) for attribute in schema.attributes]
+    lines = [";".join([*schema.names, "G1", "G2", "G3"])]
+    lines += [";".join([*values, "11", "12", grade]) for grade in ("9", "10")]
+    frame = prepared("students", "\n".join(lines).encode())
+    assert frame["passed"].tolist() == ["no", "yes"]
+    assert encode(schema, frame).favourable.tolist() == [False, True]
+    assert not {"G1", "G2", "G3"} & set(schema.names)
+
+
+def test_communities_as_published_and_with_names():
+    assert len(communities_crime.COLUMNS) == 128
+    assert len(communities_crime.INCOMPLETE) == 23
+    assert len(communities_crime.MEASURES) == 99
+    lines = []
+    for share, rate in ((0.06, 0.1), (0.07, 0.2), (0.5, 0.9)):
+        row = dict.fromkeys(communities_crime.COLUMNS, "0.5")
+        row |= dict.fromkeys(communities_crime.INCOMPLETE, "?")
+        row |= {"state": "8", "communityname": "Lakewoodcity", "racepctblack": str(share)}
+        row[communities_crime.RATE] = str(rate)
+        lines.append(",".join(row.values()))
+    published = "\n".join(lines).encode()
+    frame = prepared("communities-crime", published)
+    assert frame["crime"].tolist() == ["low", "low", "high"]
+    named = ",".join(communities_crime.COLUMNS).encode() + b"\n" + published
+    pd.testing.assert_frame_equal(prepared("communities-crime", named), frame)
+    schema = ENTRIES["communities-crime"].schema()
+    share = encode(schema, frame).individuals[:, schema.position("racepctblack")]
+    assert share.tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("name", [name for name in ENTRIES if name not in ("adult", "german", "meps15")])
+def test_another_table_is_refused_by_its_columns(name):
+    with pytest.raises(DataError, match=r"column '\w+' is missing, so this is not the expected file"):
+        ENTRIES[name].prepare(b"apples,pears\n1,2\n", "fruit.csv")
+
+
+def a_table(name):
+    """A well-formed file of a few people: column names, then values in the publisher's words."""
+    if name == "meps15":
+        frame = pd.DataFrame([row for row, _ in meps_rows()])
+    else:
+        entry = ENTRIES[name]
+        people = {
+            attribute.name: [attribute.values[0] if attribute.edges is None and attribute.values else 0.0] * 3
+            for attribute in entry.schema().attributes
+        }
+        more = [*entry.extra, entry.schema().target.name, "num", "days_b_screening_arrest", "is_recid"]
+        frame = pd.DataFrame(people | dict.fromkeys(more, [0.0] * 3))
+    return [frame.columns.tolist(), *frame.astype(str).to_numpy().tolist()]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from([name for name in ENTRIES if name not in ("adult", "german")]), st.data())
+def test_words_where_numbers_belong_never_break_out(name, data):
+    table = a_table(name)
+    for _ in range(data.draw(st.integers(0, 3))):
+        row = data.draw(st.integers(1, len(table) - 1))
+        column = data.draw(st.integers(0, len(table[0]) - 1))
+        table[row][column] = data.draw(st.sampled_from(["many", "", "NA", "1e999", "0.5", "-9", "True", "9" * 30]))
+    text = "\n".join(",".join(row) for row in table).encode()
+    try:
+        frame = ENTRIES[name].prepare(text, name)
+    except EvenhandError:
+        return
+    assert frame.columns.tolist() == list(ENTRIES[name].columns())
+
+
+def test_halves_do_not_become_whole_numbers():
+    with pytest.raises(DataError, match="column 'Age' must hold whole numbers"):
+        ENTRIES["diabetes"].prepare(b"6,148,72,35,0,33.6,0.627,50.5,1\n1,85,66,29,0,26.6,0.351,31,0\n", "d.csv")
+
+
+def meps_rows():
+    """One person, varied: what the publisher's columns hold, and whether the person is kept."""
+    usual = {attribute.name: 1 for attribute in meps15.schema().attributes if attribute.name != "RACE"}
+    usual |= {"EDUCYR": 12, "HIDEG": 3, "AGE": 40, "PCS42": 51.25, "MCS42": -1, "K6SUM42": -9}
+    usual = {meps15.SOURCE.get(name, name): value for name, value in usual.items()}
+    usual |= {"PANEL": 19, "RACEV2X": 1, "HISPANX": 2, "PERWT15F": 21854.98} | dict.fromkeys(meps15.VISITS, 2)
+    return [
+        (usual, True),
+        (usual | {"RACEV2X": 2, "OBTOTV15": 1}, True),
+        (usual | {"HISPANX": 1, "FTSTU53X": -1}, True),
+        (usual | {"PANEL": 20}, False),
+        (usual | {"REGION53": -1}, False),
+        (usual | {"AGE53X": -1}, False),
+        (usual | {"ASTHDX": -8}, False),
+        (usual | {"HIDEG": -7}, False),
+        (usual | {"ADSMOK42": -9}, False),
+    ]
+
+
+def test_meps_keeps_whom_the_field_keeps():
+    rows = meps_rows()
+    table = pd.DataFrame([row for row, _ in rows]).assign(OTHER=7)
+    frame = prepared("meps15", table.to_csv(index=False).encode())
+    assert len(frame) == sum(kept for _, kept in rows)
+    assert frame["RACE"].tolist() == ["White", "Non-White", "Non-White"]
+    assert frame["UTILIZATION"].tolist() == [1, 0, 1]
+    assert frame["PCS42"].tolist() == [51.25] * 3
+    people = encode(ENTRIES["meps15"].schema(), frame)
+    assert people.favourable.tolist() == [True, False, True]
+    assert len(people.schema.attributes) == 41
+
+
+def test_meps_from_a_transport_file_equals_the_csv(monkeypatch):
+    monkeypatch.setattr(meps15, "CHUNK", 2)
+    table = pd.DataFrame([row for row, _ in meps_rows()]).assign(OTHER=7)
+    from_transport = prepared("meps15", transport(table))
+    pd.testing.assert_frame_equal(from_transport, prepared("meps15", table.to_csv(index=False).encode()))
+    whole = transport(table)
+    for damaged in (whole[:90], whole[:500], whole[:240] + b"\xff" * 80 + whole[320:], whole[: len(meps15.XPORT)]):
+        with pytest.raises(DataError):
+            ENTRIES["meps15"].prepare(damaged, "h181.ssp")
+    with pytest.raises(DataError, match="column 'PANEL' is missing"):
+        ENTRIES["meps15"].prepare(transport(table.drop(columns="PANEL")), "h181.ssp")
+
+
+def transport(table):
+    """A SAS transport file (version 5) of numbers, as its published layout describes it."""
+
+    def record(text):
+        return text.encode().ljust(80)
+
+    def header(kind, tail="0" * 30):
+        return record(f"HEADER RECORD*******{kind:<8}HEADER RECORD!!!!!!!{tail}")
+
+    def namestr(number, name):
+        start = struct.pack(">hhhh8s40s8shhh2s8shhi", 1, 0, 8, number, name.encode().ljust(8), b" " * 40, b" " * 8,
+                            0, 0, 0, b"\0\0", b" " * 8, 0, 0, 8 * (number - 1))  # fmt: skip
+        return start.ljust(140, b"\0")
+
+    stamp = "SAS     SAS     SASLIB  9.4     LIN X64 " + " " * 24 + "01JAN16:00:00:00"
+    names = b"".join(namestr(i + 1, name) for i, name in enumerate(table.columns))
+    values = b"".join(ibm(value) for row in table.to_numpy(dtype=float) for value in row)
+    return b"".join(
+        [
+            header("LIBRARY"), record(stamp), record("01JAN16:00:00:00"),
+            header("MEMBER", "000000000000000001600000000140"), header("DSCRPTR"),
+            record("SAS     H181    SASDATA 9.4     LIN X64 " + " " * 24 + "01JAN16:00:00:00"),
+            record("01JAN16:00:00:00"), header("NAMESTR", f"000000{len(table.columns):04d}" + "0" * 20),
+            padded(names), header("OBS"), padded(values),
+        ]
+    )  # fmt: skip
+
+
+def padded(data):
+    return data + b" " * (-len(data) % 80)
+
+
+def ibm(value):
+    """A number in IBM's hexadecimal floating point: sign, exponent of 16 plus 64, 56 bits of fraction."""
+    if value == 0:
+        return bytes(8)
+    exponent, fraction = 64, abs(value)
+    while fraction >= 1:
+        exponent, fraction = exponent + 1, fraction / 16
+    while fraction < 1 / 16:
+        exponent, fraction = exponent - 1, fraction * 16
+    return ((int(value < 0) << 7 | exponent) << 56 | int(fraction * 2**56)).to_bytes(8, "big")

@@ -1,0 +1,196 @@
+"""Tables of people: what reads, how, and what is refused with which words."""
+
+import bz2
+import gzip
+import lzma
+import sys
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from evenhand import datasets
+from evenhand.errors import DataError, EvenhandError, MissingExtraError
+
+TABLE = b"name,age,member,note\nAnn,31,True,x\nBob,44,False,\nEve,27,True,NA\n"
+
+
+def frame_of(tmp_path, data, name="people.csv"):
+    path = tmp_path / name
+    path.write_bytes(data)
+    return datasets.read_frame(path)
+
+
+def refused(tmp_path, data, name="people.csv"):
+    with pytest.raises(DataError) as caught:
+        frame_of(tmp_path, data, name)
+    return str(caught.value)
+
+
+def test_numbers_flags_words_and_missing(tmp_path):
+    frame = frame_of(tmp_path, TABLE)
+    assert frame["age"].tolist() == [31, 44, 27]
+    assert frame["member"].tolist() == [True, False, True]
+    assert frame["name"].tolist() == ["Ann", "Bob", "Eve"]
+    assert frame["note"].isna().tolist() == [False, True, True]
+
+
+def test_none_and_question_mark_are_words(tmp_path):
+    assert frame_of(tmp_path, b"a,b\nNone,?\nx,y\n").iloc[0].tolist() == ["None", "?"]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_the_separator_is_found(tmp_path, delimiter, newline):
+    rows = [["name", "pay", "remark"], ["Ann", "1.5", '"a; b, c|d\te"'], ["Bob", "2.5", "plain"]]
+    frame = frame_of(tmp_path, newline.join(delimiter.join(row) for row in rows).encode())
+    assert frame.columns.tolist() == ["name", "pay", "remark"]
+    assert frame["pay"].tolist() == [1.5, 2.5]
+    assert frame["remark"].tolist() == ["a; b, c|d\te", "plain"]
+
+
+def test_decimal_commas_do_not_pass_for_separators(tmp_path):
+    assert frame_of(tmp_path, b"a;b\n1,5;x\n2,5;y\n")["a"].tolist() == ["1,5", "2,5"]
+
+
+def test_one_column_blank_lines_and_quoted_line_breaks(tmp_path):
+    assert frame_of(tmp_path, b"\n\na\n1\n\n2\n  \n")["a"].tolist() == [1, 2]
+    assert frame_of(tmp_path, b'a,b\n"x\ny",1\n')["a"].tolist() == ["x\ny"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".CSV", ".tsv", ".data", ".txt"])
+def test_byte_order_mark_and_any_suffix(tmp_path, suffix):
+    assert frame_of(tmp_path, b"\xef\xbb\xbf" + TABLE, "people" + suffix).columns[0] == "name"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)]
+)
+def test_compressed(tmp_path, suffix, compress):
+    whole = compress(TABLE)
+    pd.testing.assert_frame_equal(frame_of(tmp_path, whole, "p.csv" + suffix), frame_of(tmp_path, TABLE))
+    for damaged in (
+        whole[: len(whole) // 2],
+        whole[:-1],
+        b"",
+        b"not compressed",
+        whole[:12] + b"\0\0\0\0" + whole[16:],
+    ):
+        message = refused(tmp_path, damaged, "q.csv" + suffix)
+        assert "q.csv" + suffix in message
+        assert "truncated or corrupt" in message or "empty" in message
+
+
+def test_zstd(tmp_path):
+    zstandard = pytest.importorskip("zstandard", reason="needs the extra zstd")
+    whole = zstandard.compress(TABLE)
+    pd.testing.assert_frame_equal(frame_of(tmp_path, whole, "p.csv.zst"), frame_of(tmp_path, TABLE))
+    pd.testing.assert_frame_equal(
+        frame_of(tmp_path, zstandard.compress(TABLE[:9]) + zstandard.compress(TABLE[9:]), "p.csv.zst"),
+        frame_of(tmp_path, TABLE),
+    )
+    assert "truncated or corrupt" in refused(tmp_path, whole[:-3], "p.csv.zst")
+    assert "truncated or corrupt" in refused(tmp_path, b"nothing", "p.csv.zst")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "extra"), [("zstandard", "p.csv.zst", "zstd"), ("pyarrow", "p.parquet", "parquet")]
+)
+def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch, module, name, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"{module}[\s\S]*evenhand\[{extra}\]"):
+        frame_of(tmp_path, b"anything", name)
+
+
+def test_parquet(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    path = tmp_path / "p.parquet"
+    frame = frame_of(tmp_path, TABLE).drop(columns="note")
+    frame.to_parquet(path)
+    pd.testing.assert_frame_equal(datasets.read_frame(path), frame)
+    data = path.read_bytes()
+    for damaged in (data[:-20], data[: len(data) // 2], data[:8] + b"\xff" * 60 + data[68:], b"PAR1"):
+        assert "no readable parquet" in refused(tmp_path, damaged, "q.parquet")
+    frame.iloc[:0].to_parquet(path)
+    with pytest.raises(DataError, match="no rows"):
+        datasets.read_frame(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "the file is empty"),
+        (b" \n \n", "the file is empty"),
+        (b"a,b\n", "there are no rows"),
+        (b"a,b,a\n1,2,3\n", "two columns are called 'a'"),
+        (b"a, a\n1,2\n", "two columns are called 'a'"),
+        (b",a\n0,1\n", "column 1 has no name"),
+        (b"a,b\n1,2\n3\n", "line 3: 1 values, but 2 columns"),
+        (b"a,b\n1,2\n3,4,5\n", "line 3: 3 values, but 2 columns"),
+        (b'a,b\n1,"2\n', "quotes do not match"),
+        (b'a,b\n1,"2"x\n', "quotes do not match"),
+        (b"a,b\n1,2\ncaf\xe9,3\n", "line 3: the text is not UTF-8: byte 0xe9"),
+        (b"a,b\n1,2\n\0,3\n", "line 3: a zero byte"),
+        ("a,b\n1,2\n".encode("utf-16"), "UTF-16"),
+    ],
+)
+def test_damage_is_named_with_its_place(tmp_path, data, words):
+    message = refused(tmp_path, data)
+    assert words in message
+    assert "people.csv" in message
+
+
+def test_no_such_file_and_folders(tmp_path):
+    with pytest.raises(DataError, match=r"absent\.csv: there is no such file"):
+        datasets.read_frame(tmp_path / "absent.csv")
+    with pytest.raises(DataError, match="folder"):
+        datasets.read_frame(tmp_path)
+
+
+COMPRESSED = {"": TABLE, ".gz": gzip.compress(TABLE, mtime=0), ".xz": lzma.compress(TABLE), ".bz2": bz2.compress(TABLE)}
+
+
+@st.composite
+def mutilated(draw):
+    suffix = draw(st.sampled_from(sorted(COMPRESSED)))
+    data = bytearray(COMPRESSED[suffix])
+    for _ in range(draw(st.integers(1, 4))):
+        place = draw(st.integers(0, max(len(data) - 1, 0)))
+        piece = draw(
+            st.one_of(st.binary(max_size=4), st.sampled_from([b'"', b"\r", b"\n", b",", b";", b"1e999", b" "]))
+        )
+        data[place : place + draw(st.integers(0, 6))] = piece
+    return suffix, bytes(data)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(mutilated())
+@example(("", b'a,b\n1,"\r"\n'))
+@example(("", b"a\n99999999999999999999999999\n-1\n"))
+def test_mutilated_bytes_give_a_frame_or_a_clear_error(tmp_path, case):
+    suffix, data = case
+    message = "people.csv"
+    try:
+        frame = frame_of(tmp_path, data, "people.csv" + suffix)
+    except EvenhandError as error:
+        message = str(error)
+    else:
+        assert len(frame) > 0
+        assert frame.columns.is_unique
+    assert "people.csv" in message
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.integers(-(10**6), 10**6), st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_what_pandas_writes_is_read_back(tmp_path, rows):
+    written = pd.DataFrame({"number": [row[0] for row in rows], "word": ["w" + row[1].rstrip() for row in rows]})
+    frame = frame_of(tmp_path, written.to_csv(index=False).encode())
+    assert frame["number"].tolist() == written["number"].tolist()
+    assert frame["word"].tolist() == written["word"].tolist()
