@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import ModelError
-from evenhand.schema import Schema, Value
+from evenhand.schema import Affine as Scaling
+from evenhand.schema import Attribute, Schema, Value
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -83,6 +84,9 @@ class AdditiveNetwork:
         classes: labels in the order of the outputs.
         favourable: position of the favourable label in ``classes``.
         name: how to call it in a report.
+
+    Raises:
+        ModelError: the numbers do not make a network over this schema.
     """
 
     schema: Schema
@@ -98,11 +102,7 @@ class AdditiveNetwork:
         if len(self.parts) != len(self.schema.attributes):
             raise ModelError(f"{len(self.parts)} parts for {len(self.schema.attributes)} attributes", where=self.name)
         for attribute, part in zip(self.schema.attributes, self.parts, strict=True):
-            if isinstance(part, Table) and len(part.rows) != attribute.size:
-                raise ModelError(
-                    f"{len(part.rows)} table rows for attribute {attribute.name!r} with {attribute.size} values",
-                    where=self.name,
-                )
+            _check_part(attribute, part, len(self.bias), self.name)
         width = len(self.bias)
         for i, layer in enumerate(self.layers):
             if layer.weights.shape[0] != width or layer.weights.shape[1] != len(layer.bias):
@@ -113,6 +113,8 @@ class AdditiveNetwork:
             width = len(layer.bias)
         if width != (1 if len(self.classes) == 2 else len(self.classes)) and width != len(self.classes):
             raise ModelError(f"{width} outputs for the {len(self.classes)} labels {self.classes}", where=self.name)
+        if not 0 <= self.favourable < len(self.classes):
+            raise ModelError(f"favourable label {self.favourable} of {len(self.classes)}", where=self.name)
         arrays = [self.bias, *(a for layer in self.layers for a in (layer.weights, layer.bias))]
         if not all(np.isfinite(array).all() for array in arrays):
             raise ModelError("some weights are NaN or infinite", where=self.name)
@@ -156,7 +158,7 @@ class AdditiveNetwork:
         logits = self.logits(individuals)
         if logits.shape[1] == 1:
             return np.asarray(logits[:, 0] > 0, dtype=np.int64)
-        return np.argmax(logits, axis=1).astype(np.int64)
+        return np.asarray(np.argmax(logits, axis=1), dtype=np.int64)
 
     @cached_property
     def digest(self) -> str:
@@ -170,6 +172,28 @@ class AdditiveNetwork:
             state.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
         state.update(repr((self.classes, self.favourable)).encode())
         return state.hexdigest()
+
+
+def _check_part(attribute: Attribute, part: Part, units: int, name: str) -> None:
+    where = f"{name}, attribute {attribute.name!r}"
+    if isinstance(part, Table) and (len(part.rows) != attribute.size or part.first != attribute.first):
+        raise ModelError(f"{len(part.rows)} table rows for {attribute.size} values", where=where)
+    if isinstance(part, Steps) and (len(part.rows) != len(part.cuts) + 1 or np.any(np.diff(part.cuts) <= 0)):
+        raise ModelError(f"{len(part.rows)} bins need {len(part.rows) - 1} increasing cuts", where=where)
+    if isinstance(part, Line) and attribute.discrete_values:
+        raise ModelError("a line for an attribute that is no number", where=where)
+    numbers = (part.slope, part.intercept) if isinstance(part, Line) else (part.rows,)
+    if any(array.shape[-1] != units for array in numbers):
+        raise ModelError(f"shape {numbers[0].shape} for {units} units", where=where)
+    if not all(np.isfinite(array).all() for array in numbers):
+        raise ModelError("some weights are NaN or infinite", where=where)
+
+
+def plain_line(attribute: Attribute) -> tuple[float, float]:
+    """Slope and intercept of an integer or real attribute's input to a network that takes plain numbers."""
+    if isinstance(attribute.encoding, Scaling):
+        return 1 / attribute.encoding.scale, -attribute.encoding.offset / attribute.encoding.scale
+    return 1.0, 0.0
 
 
 def from_dense(
@@ -192,7 +216,7 @@ def from_dense(
         ModelError: the network takes another number of inputs than the schema gives.
     """
     weights, bias = (np.asarray(array, dtype=np.float64) for array in layers[0])
-    if weights.shape[0] != schema.width:
+    if weights.ndim != 2 or weights.shape[0] != schema.width:
         raise ModelError(
             f"the network takes {weights.shape[0]} inputs, but the schema's {len(schema.attributes)} attributes "
             f"give {schema.width}",
@@ -205,8 +229,8 @@ def from_dense(
         block = weights[start : start + attribute.width]
         start += attribute.width
         if attribute.kind in ("integer", "real"):
-            at_zero, at_one = attribute.inputs(np.array([0.0, 1.0]))
-            parts.append(Line(slope=(at_one - at_zero) @ block, intercept=at_zero @ block))
+            slope, intercept = plain_line(attribute)
+            parts.append(Line(slope=slope * block[0], intercept=intercept * block[0]))
         else:
             parts.append(Table(rows=attribute.inputs(attribute.domain()) @ block, first=attribute.first))
     rest = tuple(Affine(np.asarray(w, dtype=np.float64), np.asarray(b, dtype=np.float64)) for w, b in layers[1:])

@@ -1,0 +1,92 @@
+"""Dense ReLU networks in NumPy files: W0, b0, W1, b1, ..."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from evenhand.errors import ModelError
+from evenhand.models.additive import AdditiveNetwork, Floats, from_dense
+from evenhand.schema import Schema
+
+FORMAT = "a network file holds W0, b0, W1, b1, ... (x @ W + b, ReLU between the layers)"
+
+
+def from_npz(path: str | Path, schema: Schema) -> AdditiveNetwork:
+    """Read a network from a ``.npz`` file with the arrays ``W0, b0, W1, b1, ...``.
+
+    It computes ``x @ W0 + b0``, then ReLU before every further layer. Attribute i of the schema is its input i (several
+    inputs where the attribute's encoding is one-hot). One output is a logit, favourable when > 0; several outputs are
+    one per label of the schema's target, in its order. Nothing in the file is executed (no pickles).
+
+    Raises:
+        ModelError: the file is absent, truncated or no such archive; an array is missing, has the wrong shape or holds
+            NaN; inputs or outputs do not fit the schema.
+    """
+    name = Path(path).name
+    layers = _layers(_arrays(Path(path)), name)
+    outputs = layers[-1][1].shape[0]
+    if outputs == 1:
+        return from_dense(schema, layers, name=name)
+    labels = schema.target.values or ()
+    if len(labels) != outputs:
+        raise ModelError(
+            f"the network has {outputs} outputs, and the target {schema.target.name!r} "
+            + (f"has {len(labels)} labels" if labels else "does not list its labels"),
+            where=name,
+            mend="list the target's `values` in the schema, in the order of the network's outputs",
+        )
+    favourable = labels.index(schema.target.favourable)
+    return from_dense(schema, layers, classes=labels, favourable=favourable, name=name)
+
+
+def _arrays(path: Path) -> dict[str, Floats]:
+    arrays = {}
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ModelError("this is a single array, not an archive of them", where=path.name, mend=FORMAT)
+            for key in archive.files:
+                if re.fullmatch(r"[Wb]\d+", key):
+                    arrays[key] = np.asarray(archive[key])
+    except FileNotFoundError:
+        raise ModelError("there is no such file", where=str(path)) from None
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(
+            f"the file cannot be read as a NumPy archive ({error}): it may be truncated, or hold Python objects",
+            where=path.name,
+            mend=FORMAT,
+        ) from None
+    return arrays
+
+
+def _layers(arrays: dict[str, Floats], name: str) -> list[tuple[Floats, Floats]]:
+    count = 1 + max((int(key[1:]) for key in arrays), default=0)
+    layers: list[tuple[Floats, Floats]] = []
+    for i in range(count):
+        for key in (f"W{i}", f"b{i}"):
+            if key not in arrays:
+                raise ModelError(f"the array {key} is missing", where=name, mend=FORMAT)
+            if arrays[key].dtype.kind not in "fiu":
+                raise ModelError(f"the array {key} holds {arrays[key].dtype}, not numbers", where=name)
+            if not np.isfinite(arrays[key]).all():
+                raise ModelError(f"the array {key} holds NaN or infinite numbers", where=name)
+        weights, bias = arrays[f"W{i}"].astype(np.float64), arrays[f"b{i}"].astype(np.float64)
+        inputs = layers[-1][1].shape[0] if layers else None
+        if weights.ndim != 2 or bias.shape != weights.shape[1:] or inputs not in (None, weights.shape[0]):
+            before = "" if inputs is None else f" after a layer of {inputs} units"
+            raise ModelError(
+                f"W{i} has shape {weights.shape} and b{i} {bias.shape}{before}; expected (inputs, units) and (units,)",
+                where=name,
+                mend=FORMAT,
+            )
+        if 0 in weights.shape:
+            raise ModelError(f"W{i} has shape {weights.shape}: an empty layer", where=name)
+        layers.append((weights, bias))
+    return layers

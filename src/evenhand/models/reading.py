@@ -1,0 +1,40 @@
+"""What every importer of a white box says when a model cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from evenhand.errors import ModelError, NotAdditiveError
+from evenhand.schema import Schema
+
+BLACK_BOX = (
+    "as a black box it can still be audited and searched, but not certified: that needs preprocessing that acts on one "
+    "attribute at a time, then affine and ReLU layers"
+)
+
+
+@contextmanager
+def reading(place: str, *, where: str) -> Iterator[None]:
+    """Let errors name the part of the model that is being read, e.g. ``layer 'dense_1' (Dense)``.
+
+    NumPy's complaints about shapes and types mean that the model's parts do not fit together.
+    """
+    try:
+        yield
+    except NotAdditiveError as refusal:
+        raise NotAdditiveError(f"{place}: {refusal.what}", where=where, mend=BLACK_BOX) from None
+    except ModelError as refusal:
+        raise ModelError(f"{place}: {refusal.what}", where=where, mend=refusal.mend) from None
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError, AttributeError) as error:
+        raise ModelError(f"{place} does not fit what comes before it ({error})", where=where) from None
+
+
+def check_width(width: int, schema: Schema, *, where: str) -> None:
+    """Refuse a model of plain numbers that takes another number of them than the schema gives."""
+    if width != schema.width:
+        raise ModelError(
+            f"the model takes {width} inputs, but the schema's {len(schema.attributes)} attributes give {schema.width}",
+            where=where,
+            mend="describe every input of the model in the schema, in its order, with the right encoding",
+        )
