@@ -1,0 +1,76 @@
+# What can be done here; `make` alone lists it. Everything is installed into $(VENV) and nowhere else.
+#   make demo        make test        make test EXTRAS=all        make test EXTRAS=onnx,keras
+PYTHON ?= python3
+VENV ?= .venv
+OUT ?= evenhand-report
+EXTRAS ?=
+PYTEST_ARGS ?=
+
+bin := $(VENV)/bin
+pip := $(bin)/python -m pip --disable-pip-version-check
+stamps := $(VENV)/.stamps
+
+# What `make test` installs: the package with the extras asked for, and with all of them the frameworks to compare with.
+comma := ,
+extras := $(if $(EXTRAS),[$(EXTRAS)])
+frameworks := $(if $(filter all,$(EXTRAS)),--group frameworks)
+tested := $(stamps)/test$(if $(EXTRAS),-$(subst $(comma),-,$(EXTRAS)))
+
+.PHONY: help demo test test-slow lint docs bench
+.DELETE_ON_ERROR:
+
+help:  ## list what can be done
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(stamps)/plain  ## audit a model on a bundled data set and say where the report is
+	$(bin)/evenhand audit --example adult --out $(OUT)
+	@printf '\nThe report is %s: open it in a browser.\nThe same numbers for programs: %s\n' \
+		'$(abspath $(OUT))/report.html' '$(abspath $(OUT))/report.json'
+
+test: $(tested)  ## run the tests; EXTRAS=all runs those of the optional parts too
+	EVENHAND_EXTRAS=$(EXTRAS) $(bin)/python -m pytest -p no:benchmark -m 'not slow' $(PYTEST_ARGS)
+
+test-slow: $(tested)  ## run the tests that take minutes
+	EVENHAND_EXTRAS=$(EXTRAS) $(bin)/python -m pytest -p no:benchmark -m slow $(PYTEST_ARGS)
+
+lint: $(stamps)/lint  ## format, style, types, import rules
+	$(bin)/ruff format --check
+	$(bin)/ruff check
+	$(bin)/mypy --strict
+	$(bin)/lint-imports
+
+docs: $(stamps)/docs  ## build the documentation into site/
+	$(bin)/mkdocs build --strict
+
+bench: $(stamps)/bench  ## measure, and keep the figures in benchmarks/results/
+	@mkdir -p benchmarks/results
+	$(bin)/python -m pytest benchmarks --benchmark-json=benchmarks/results/latest.json $(PYTEST_ARGS)
+
+$(stamps)/venv:
+	@$(PYTHON) -c 'import sys; old = sys.version_info < (3, 11); sys.exit("Evenhand needs Python 3.11 or newer; name one: make PYTHON=python3.12" if old else 0)'
+	@test -x $(bin)/python || $(PYTHON) -m venv $(VENV)
+	@$(pip) install --quiet 'pip>=25.1'
+	@mkdir -p $(stamps)
+	@touch $@
+
+$(stamps)/plain: $(stamps)/venv pyproject.toml
+	@echo 'Installing Evenhand into $(VENV) (the first time about 150 MB to download)'
+	@$(pip) install --quiet --editable .
+	@touch $@
+
+$(tested): $(stamps)/venv pyproject.toml
+	@echo 'Installing Evenhand$(extras) and what its tests need into $(VENV)'
+	@$(pip) install --quiet --editable '.$(extras)' --group test $(frameworks)
+	@touch $@
+
+$(stamps)/lint: $(stamps)/venv pyproject.toml
+	@$(pip) install --quiet --editable . --group lint
+	@touch $@
+
+$(stamps)/docs: $(stamps)/venv pyproject.toml
+	@$(pip) install --quiet --editable '.[docs]'
+	@touch $@
+
+$(stamps)/bench: $(stamps)/venv pyproject.toml
+	@$(pip) install --quiet --editable . --group test --group bench
+	@touch $@

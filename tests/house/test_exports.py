@@ -1,0 +1,49 @@
+"""What a package exports is what it means to export."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import evenhand
+
+PACKAGES = ["evenhand", *(found.name for found in pkgutil.walk_packages(evenhand.__path__, "evenhand.") if found.ispkg)]
+
+
+def in_order(names):
+    """CONSTANTS, then Classes, then the rest, each by alphabet: the order that the linter keeps."""
+    return sorted(names, key=lambda name: (0 if name.isupper() else 1 if name[0].isupper() else 2, name))
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_exports(name):
+    package = importlib.import_module(name)
+    public = getattr(package, "__all__", None)
+    if public is None:
+        shown = [key for key, value in vars(package).items() if _meant_to_be_seen(key, value)]
+        assert shown == [], f"{name} shows names and has no __all__"
+        return
+    assert list(public) == in_order(set(public))
+    absent = [key for key in public if not hasattr(package, key)]
+    assert absent == []
+    forgotten = [key for key, value in vars(package).items() if _meant_to_be_seen(key, value) and key not in public]
+    assert forgotten == []
+
+
+def _meant_to_be_seen(key, value):
+    """Classes and functions of ours under a plain name; modules are seen by their path anyway."""
+    ours = (getattr(value, "__module__", None) or "").startswith("evenhand")
+    return not key.startswith("_") and not inspect.ismodule(value) and ours
+
+
+def test_every_part_is_within_reach_of_the_package():
+    parts = {found.name for found in pkgutil.iter_modules(evenhand.__path__)}
+    inner = {"cli", "charts", "result"}
+    assert parts - inner <= set(evenhand.__all__)
+    assert set(dir(evenhand)) == set(evenhand.__all__)
+
+
+def test_an_absent_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"evenhand.*fairness"):
+        _ = evenhand.fairness

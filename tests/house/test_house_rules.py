@@ -1,0 +1,85 @@
+"""Rules that hold for every file of the project."""
+
+import re
+import tomllib
+
+import pytest
+
+import evenhand
+from support import ROOT
+
+LONGEST = 600
+
+PLACES = (
+    "src",
+    "docs",
+    "examples",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Makefile",
+    "pyproject.toml",
+    "mkdocs.yml",
+)
+TEXT = {".py", ".md", ".toml", ".yml", ".yaml", ".html", ".css", ".js", ".j2", ".txt", ".json", ".svg", ""}
+
+
+def texts():
+    for place in PLACES:
+        path = ROOT / place
+        files = [path] if path.is_file() else sorted(path.rglob("*"))
+        for file in files:
+            if file.is_file() and file.suffix in TEXT and "__pycache__" not in file.parts:
+                yield file
+
+
+FILES = list(texts())
+
+
+def names(path):
+    return str(path.relative_to(ROOT))
+
+
+def test_the_rules_look_at_the_files_that_matter():
+    seen = {names(path) for path in FILES}
+    assert {"src/evenhand/__init__.py", "README.md", "pyproject.toml", "Makefile"} <= seen
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.suffix == ".py"], ids=names)
+def test_no_module_outgrows_a_reader(path):
+    assert len(path.read_text("utf-8").splitlines()) <= LONGEST
+
+
+# Written in pieces, so that a search for them does not find this file.
+FORBIDDEN = {
+    "a folder beside the checkout": r"\.\./" + "shared",
+    "a path of one machine": r"(?<![\w.])/(?:work|root|home|farm)/\w",
+    "a package registry": "pypi" + r"\.org|python" + r"hosted\.org|--(?:extra-)?" + "index-url",
+    "something unfinished": r"\b(?:TO" + "DO|FIX" + r"ME|XXX)\b|raise Not" + "ImplementedError",
+}
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_no_file_mentions(what):
+    found = [
+        f"{names(path)}:{number}: {line.strip()[:100]}"
+        for path in FILES
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        if re.search(FORBIDDEN[what], line)
+    ]
+    assert found == []
+
+
+def test_the_version_is_said_once():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["version"] == evenhand.__version__
+    assert re.search(
+        rf"^## (Unreleased|{re.escape(evenhand.__version__)})", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M
+    )
+
+
+def test_every_optional_part_is_in_all():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    (everything,) = extras["all"]
+    named = set(re.fullmatch(r"evenhand\[(.+)\]", everything).group(1).split(","))
+    assert named == set(extras) - {"all", "docs"}
