@@ -1,0 +1,202 @@
+"""What a black box replied: labels, scores of the favourable label, or one score per label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import ModelError
+from evenhand.models.additive import two_labels
+from evenhand.models.labels import same_label
+from evenhand.models.scorer import checked_scores
+from evenhand.schema import Schema, Value
+
+Floats = NDArray[np.float64]
+
+NO_PROBABILITY = 1e-3
+"""Scores of one individual may miss a sum of 1 by this much, for models that compute in single precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """Scores and labels of a batch.
+
+    Attributes:
+        scores: shape (n, classes), rows adding up to 1.
+        labels: positions in the classes, shape (n,).
+        label_only: whether the scores are the labels, one-hot.
+    """
+
+    scores: Floats
+    labels: NDArray[np.int64]
+    label_only: bool
+
+
+def target_labels(schema: Schema) -> tuple[tuple[Value, ...], int]:
+    """The labels of a model that does not name its own, and the position of the favourable one."""
+    classes = two_labels(schema) if schema.target.values is None else schema.target.values
+    return classes, classes.index(schema.target.favourable)
+
+
+def labels_of_outputs(schema: Schema, outputs: int, *, where: str) -> tuple[tuple[Value, ...], int]:
+    """The labels of a network that does not name them, and the position of the favourable one.
+
+    One output speaks for the favourable label, several for one label each, in the order of the target's ``values``.
+
+    Raises:
+        ModelError: the target has another number of labels.
+    """
+    if outputs == 1:
+        return two_labels(schema), 1
+    labels = schema.target.values or ()
+    if len(labels) != outputs:
+        raise ModelError(
+            f"the model has {outputs} outputs, and the target {schema.target.name!r} "
+            + (f"has {len(labels)} labels" if labels else "does not list its labels"),
+            where=where,
+            mend="list the target's `values` in the schema, in the order of the model's outputs",
+        )
+    return labels, labels.index(schema.target.favourable)
+
+
+def read_reply(reply: Any, n: int, classes: Sequence[Value], favourable: int, *, where: str) -> Reply:
+    """Understand what a function or a service replied about n individuals.
+
+    Words and booleans are labels. Numbers are labels if all of them are labels of the target, else scores of the
+    favourable label, from 0 to 1 (two labels only; ``favourable_scores`` refuses the one case in which the meaning of a
+    reply would depend on who else was in the batch). A second axis holds one score per class, in their order. With two
+    labels, ``True`` means the favourable one unless the labels themselves are booleans.
+
+    Raises:
+        ModelError: it is none of this, or not one reply per individual.
+    """
+    try:
+        array = np.asarray(reply.detach().cpu() if hasattr(reply, "detach") else reply)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"the model's reply is no array: {error}", where=where) from None
+    if array.shape == (n, 1):
+        array = array[:, 0]
+    if array.ndim == 2 and array.dtype.kind in "fiu":
+        return scored(array.astype(np.float64), len(classes), where=where)
+    if array.shape != (n,):
+        shape = "a single value" if array.shape == () else f"shape {array.shape}"
+        raise ModelError(
+            f"asked about {n} individuals, the model replied with {shape}; expected ({n},): one label or score each, "
+            f"or ({n}, {len(classes)}): one score per label",
+            where=where,
+        )
+    kinds, inverse = _distinct(array)
+    positions = [_position(kind, classes, favourable) for kind in kinds]
+    known = [position for position in positions if position is not None]
+    if len(known) == len(kinds):
+        return labelled(np.array(known, dtype=np.int64)[inverse], len(classes))
+    if any(isinstance(kind, bool | str) or not isinstance(kind, int | float) for kind in kinds):
+        raise _unknown(kinds[positions.index(None)], classes, where)
+    return favourable_scores(np.array(kinds, dtype=np.float64)[inverse], classes, favourable, where=where)
+
+
+def labelled(labels: NDArray[np.int64], classes: int) -> Reply:
+    """A reply of labels alone, given as positions (n,)."""
+    return Reply(np.eye(classes)[labels], labels, True)
+
+
+def scored(scores: Floats, classes: int, *, where: str) -> Reply:
+    """A reply of one probability per class, shape (n, classes): the largest decides, the first on a tie.
+
+    Raises:
+        ModelError: wrong shape, not finite, negative, or not adding up to 1.
+    """
+    scores = checked_scores(scores, len(scores), classes, model=where)
+    wrong = (scores < 0).any(axis=1) | (np.abs(scores.sum(axis=1) - 1) > NO_PROBABILITY)
+    if wrong.any():
+        raise ModelError(
+            f"the model scored an individual {scores[int(np.argmax(wrong))].tolist()}: these are no probabilities",
+            where=where,
+            mend="scores are from 0 to 1 and add up to 1: apply a softmax, or reply with labels",
+        )
+    return Reply(scores, np.argmax(scores, axis=1).astype(np.int64), bool(np.isin(scores, (0, 1)).all()))
+
+
+def favourable_scores(scores: Floats, classes: Sequence[Value], favourable: int, *, where: str) -> Reply:
+    """A reply of the favourable label's scores, shape (n,): above 1/2 it is given.
+
+    Raises:
+        ModelError: a score is not between 0 and 1, there are more than two labels, or the labels are numbers of which
+            0 is favourable: then a score of 1 and a label of 1 would mean opposite things.
+    """
+    wrong = ~((scores >= 0) & (scores <= 1))
+    if wrong.any():
+        raise _unknown(float(scores[int(np.argmax(wrong))]), classes, where)
+    if len(classes) != 2:
+        raise ModelError(
+            f"the model replied with one score, and there are {len(classes)} labels",
+            where=where,
+            mend="reply with a label, or with one score per label",
+        )
+    if same_label(1, classes[1 - favourable]) or same_label(0, classes[favourable]):
+        raise ModelError(
+            f"the model replied with one score, and it cannot be told of which label: the favourable one is "
+            f"{classes[favourable]!r}",
+            where=where,
+            mend=f"reply with labels, or with a score for each of {', '.join(map(repr, classes))}",
+        )
+    pair = np.empty((len(scores), 2))
+    pair[:, favourable], pair[:, 1 - favourable] = scores, 1 - scores
+    labels = np.where(scores > 0.5, favourable, 1 - favourable).astype(np.int64)
+    return Reply(pair, labels, bool(np.isin(scores, (0, 1)).all()))
+
+
+def sigmoid(logits: Floats) -> Floats:
+    """The logistic function, without overflow."""
+    return np.asarray(1 / (1 + np.exp(-np.clip(logits, -700, 700))))
+
+
+def softmax(logits: Floats) -> Floats:
+    """Probabilities from logits (n, classes)."""
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def position(reply: Any, classes: Sequence[Value], favourable: int, *, where: str) -> int:
+    """The label that a single reply names, as a position in ``classes``.
+
+    Raises:
+        ModelError: it is none of them.
+    """
+    found = _position(reply, classes, favourable)
+    if found is None:
+        raise _unknown(reply, classes, where)
+    return found
+
+
+def _position(reply: Any, classes: Sequence[Value], favourable: int) -> int | None:
+    for i, label in enumerate(classes):
+        if same_label(reply, label):
+            return i
+    if isinstance(reply, bool) and len(classes) == 2:
+        return favourable if reply else 1 - favourable
+    return None
+
+
+def _distinct(array: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+    """The distinct replies as Python values, and which of them each reply is."""
+    if array.dtype.kind in "biuf":
+        kinds, inverse = np.unique(array, return_inverse=True)
+        return kinds.tolist(), np.asarray(inverse, dtype=np.int64)
+    seen: dict[tuple[type, Any], int] = {}
+    values = [value.item() if isinstance(value, np.generic) else value for value in array.tolist()]
+    order = [seen.setdefault((type(value), value if value.__hash__ else repr(value)), len(seen)) for value in values]
+    return [value for _, value in seen], np.array(order, dtype=np.int64)
+
+
+def _unknown(reply: Any, classes: Sequence[Value], where: str) -> ModelError:
+    return ModelError(
+        f"the model replied {reply!r}, which is none of the labels {', '.join(map(repr, classes))}"
+        + (" and no score between 0 and 1" if isinstance(reply, int | float) else ""),
+        where=where,
+        mend="name the model's own labels in the schema's target, or reply with scores of the favourable label",
+    )

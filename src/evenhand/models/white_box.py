@@ -1,0 +1,53 @@
+"""The inside of a model, where it has one that certification can use."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from evenhand.errors import ModelError, NotAdditiveError
+from evenhand.models.additive import AdditiveNetwork
+from evenhand.models.estimator import Estimator
+from evenhand.models.onnx_runtime import OnnxModel
+from evenhand.models.scorer import Scorer
+from evenhand.models.torch_module import TorchModule
+
+
+def white_box(scorer: Scorer) -> AdditiveNetwork:
+    """A model as an additive network: what certification needs.
+
+    Args:
+        scorer: any model. It stays what it is; the network answers for it.
+
+    Raises:
+        NotAdditiveError: it cannot be written so; the message says why, and what that rules out.
+        MissingExtraError: reading it needs a library that is not installed.
+    """
+    if isinstance(scorer, AdditiveNetwork):
+        return scorer
+    try:
+        network = _read(scorer)
+        if network.classes != scorer.classes or network.favourable != scorer.favourable:
+            raise NotAdditiveError(f"its labels read {network.classes} inside and {scorer.classes} outside")
+    except ModelError as error:
+        raise NotAdditiveError(
+            f"certification needs the inside of the model: {error.what}; everything else still runs",
+            where=scorer.name,
+            mend=None if isinstance(error, NotAdditiveError) else error.mend,
+        ) from None
+    return dataclasses.replace(network, name=scorer.name)
+
+
+def _read(scorer: Scorer) -> AdditiveNetwork:
+    if isinstance(scorer, Estimator):
+        from evenhand.models.sklearn_tables import from_sklearn
+
+        return from_sklearn(scorer.model, scorer.schema, like=scorer.like, name=scorer.name)
+    if isinstance(scorer, OnnxModel):
+        from evenhand.models.onnx_graph import from_onnx
+
+        return from_onnx(scorer.source, scorer.schema)
+    if isinstance(scorer, TorchModule):
+        from evenhand.models.torch_graph import from_torch
+
+        return from_torch(scorer.source, scorer.schema, name=scorer.name)
+    raise NotAdditiveError(f"a {type(scorer).__name__} only answers questions")
