@@ -93,7 +93,7 @@ def run(
     rng = np.random.default_rng(config.seed)
     sampled = population.sample(config.samples, rng)
     shuffled = people.individuals[rng.permutation(len(people))]
-    sets = [(name,) for name in config.protected]
+    sets: list[tuple[str, ...]] = [(name,) for name in config.protected]
     if len(config.protected) > 1:
         sets.append(config.protected)
     for protected in sets:

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.cli.main import main
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def evenhand(monkeypatch, capsys) -> Callable[..., Ran]:
+    """Run the command line in this process, as a user would, and see exit code and output."""
+
+    def run(*arguments: object) -> Ran:
+        monkeypatch.setattr("sys.argv", ["evenhand", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        return Ran(int(left.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+SCHEMA = """
+target: {name: hired, favourable: "yes", values: ["no", "yes"]}
+attributes:
+  - {name: grade, kind: integer, lower: 0, upper: 20}
+  - {name: sex, kind: categorical, values: [f, m], protected: true}
+  - {name: region, kind: categorical, values: [north, south, west]}
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A small case on disk: people, schema, and a network that prefers men."""
+
+    folder: Path
+    data: Path
+    schema: Path
+    model: Path
+
+    @property
+    def arguments(self) -> list[str]:
+        return [str(self.model), str(self.data), "--schema", str(self.schema)]
+
+
+@pytest.fixture(scope="session")
+def case(tmp_path_factory) -> Case:
+    folder = tmp_path_factory.mktemp("case")
+    rng = np.random.default_rng(0)
+    n = 400
+    frame = pd.DataFrame(
+        {
+            "grade": rng.integers(0, 21, n),
+            "sex": rng.choice(["f", "m"], n),
+            "region": rng.choice(["north", "south", "west"], n),
+        }
+    )
+    frame["hired"] = np.where(frame["grade"] + rng.normal(0, 3, n) > 10, "yes", "no")
+    frame.to_csv(folder / "people.csv", index=False)
+    (folder / "schema.yaml").write_text(SCHEMA)
+    hidden = np.array([[1.0, -1.0], [3.0, 0.0], [0.5, 0.2]])
+    np.savez(
+        folder / "model.npz",
+        W0=hidden.astype(np.float32),
+        b0=np.array([-10.0, 8.0], dtype=np.float32),
+        W1=np.array([[1.0], [-0.5]], dtype=np.float32),
+        b1=np.array([-0.25], dtype=np.float32),
+    )
+    return Case(folder, folder / "people.csv", folder / "schema.yaml", folder / "model.npz")

@@ -1,0 +1,163 @@
+"""Bad input: one clear error, exit code 2, no traceback, no partial report."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+
+def refused(ran, *complaints):
+    assert ran.code == 2, (ran.code, ran.out, ran.err)
+    assert ran.out == ""
+    assert ran.err.startswith("error: ")
+    assert "Traceback" not in ran.err
+    for complaint in complaints:
+        assert complaint in ran.err
+
+
+def frame_with(case, tmp_path, change):
+    frame = pd.read_csv(case.data).astype(object)
+    change(frame)
+    path = tmp_path / "people.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def put(column, row, value):
+    def change(frame):
+        frame.loc[row, column] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "complaints"),
+    [
+        (put("sex", 4, "x"), ["column 'sex', row 5: 'x'", "'f', 'm'"]),
+        (put("grade", 4, None), ["column 'grade', row 5: the value is missing"]),
+        (put("grade", 4, 21), ["column 'grade', row 5", "between 0 and 20"]),
+        (put("hired", 4, None), ["target column 'hired', row 5: the label is missing"]),
+        (put("hired", slice(None), "yes"), ["one class only: 'yes'"]),
+        (lambda frame: frame.drop(columns="region", inplace=True), ["column 'region' is missing", "grade, sex, hired"]),
+        (lambda frame: frame.drop(columns="hired", inplace=True), ["target column 'hired' is missing"]),
+        (lambda frame: frame.drop(index=frame.index, inplace=True), ["no rows"]),
+    ],
+)
+def test_bad_people(evenhand, case, tmp_path, change, complaints):
+    path = frame_with(case, tmp_path, change)
+    out = tmp_path / "out"
+    refused(evenhand("audit", case.model, path, "--schema", case.schema, "--out", out), *complaints)
+    assert not out.exists()
+
+
+def test_a_protected_attribute_with_one_value(evenhand, case, tmp_path):
+    path = frame_with(case, tmp_path, put("sex", slice(None), "f"))
+    ran = evenhand("audit", case.model, path, "--target", "hired", "--protected", "sex")
+    refused(ran, "'sex' has one value only")
+
+
+def test_a_model_whose_width_does_not_match(evenhand, case, tmp_path):
+    np.savez(tmp_path / "wide.npz", W0=np.ones((5, 1)), b0=np.zeros(1))
+    refused(evenhand("audit", tmp_path / "wide.npz", case.data, "--schema", case.schema), "5 inputs", "give 3")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaints"),
+    [
+        (["audit"], ["needs a MODEL and DATA"]),
+        (["audit", "{model}", "{data}"], ["what is decided", "--target"]),
+        (["audit", "{model}", "{data}", "--target", "hired"], ["no attribute is protected"]),
+        (["audit", "{model}", "{data}", "--target", "wage", "--protected", "sex"], ["no column 'wage'"]),
+        (["audit", "{model}", "{data}", "--target", "hired", "--protected", "race"], ["no column 'race'"]),
+        (["audit", "{model}", "absent.csv", "--schema", "{schema}"], ["no file 'absent.csv'", "adult"]),
+        (["audit", "absent.npz", "{data}", "--schema", "{schema}"], ["absent.npz"]),
+        (["audit", "{data}", "{data}", "--schema", "{schema}"], [".csv"]),
+        (["audit", "{model}", "{data}", "--schema", "{data}"], ["schema"]),
+        (["audit", "{model}", "{data}", "--schema", "{schema}", "--time-limit", "0"], ["time limit"]),
+        (["audit", "{model}", "{data}", "--schema", "{schema}", "--population", "mars"], ["mars"]),
+        (["audit", "{model}", "{data}", "--schema", "{schema}", "--protected", "race"], ["no attribute 'race'"]),
+        (["audit", "{model}", "{data}", "--schema", "{schema}", "--favourable", "perhaps"], ["perhaps"]),
+        (["audit", "{model}", "{data}", "--schema", "{schema}", "--out", "{data}"], ["is a file, not a folder"]),
+        (["audit", "http://127.0.0.1:9/predict", "{data}", "--schema", "{schema}"], ["127.0.0.1:9"]),
+        (["audit", "no_such_module:f", "{data}", "--schema", "{schema}"], ["no_such_module"]),
+        (["audit", "--example", "atlantis"], ["atlantis"]),
+        (["certify", "{model}"], ["--schema"]),
+        (["certify", "{model}", "--schema", "{schema}", "--population", "data"], ["--data"]),
+        (["certify", "{model}", "--schema", "{schema}", "--method", "magic"], ["magic"]),
+        (["datasets", "atlantis"], ["atlantis"]),
+        (["schema", "{data}"], ["--target"]),
+    ],
+)
+def test_bad_options(evenhand, case, arguments, complaints):
+    names = {"model": case.model, "data": case.data, "schema": case.schema}
+    refused(evenhand(*(argument.format(**names) for argument in arguments)), *complaints)
+
+
+def test_an_unknown_option_is_a_usage_error(evenhand):
+    ran = evenhand("audit", "--colour")
+    assert ran.code == 2
+    assert "--colour" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def mutilate(data: bytes, draw) -> bytes:
+    kind = draw(st.sampled_from(["truncate", "flip", "insert", "delete", "repeat"]))
+    at = draw(st.integers(0, len(data)))
+    if kind == "truncate":
+        return data[:at]
+    if kind == "flip":
+        at = min(at, len(data) - 1)
+        return data[:at] + bytes([data[at] ^ draw(st.integers(1, 255))]) + data[at + 1 :]
+    length = draw(st.integers(1, 40))
+    if kind == "insert":
+        return data[:at] + draw(st.binary(min_size=1, max_size=length)) + data[at:]
+    return data[:at] + data[at + length :] if kind == "delete" else data[:at] + data[at : at + length] * 2 + data[at:]
+
+
+RARE = {"max_examples": 60, "deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+
+
+def accepted_or_refused(ran, out):
+    assert ran.code in (0, 2), (ran.code, ran.err)
+    assert "Traceback" not in ran.err
+    assert "fault in Evenhand" not in ran.err
+    present = out.exists() and {path.name for path in out.iterdir()}
+    if ran.code == 2:
+        assert ran.err.startswith("error: ")
+        assert not present
+    else:
+        assert present == {"report.html", "report.json"}
+
+
+@settings(**RARE)
+@given(st.data())
+def test_mutilated_people(evenhand, case, tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("people")
+    path = folder / "people.csv"
+    path.write_bytes(mutilate(case.data.read_bytes()[:600], data.draw))
+    out = folder / "out"
+    ran = evenhand("audit", case.model, path, "--schema", case.schema, "--time-limit", 0.2, "--out", out, "--quiet")
+    accepted_or_refused(ran, out)
+
+
+@settings(**RARE)
+@given(st.data())
+def test_mutilated_model(evenhand, case, tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("model")
+    path = folder / "model.npz"
+    path.write_bytes(mutilate(case.model.read_bytes(), data.draw))
+    out = folder / "out"
+    ran = evenhand("audit", path, case.data, "--schema", case.schema, "--time-limit", 0.2, "--out", out, "--quiet")
+    accepted_or_refused(ran, out)
+
+
+@settings(**RARE)
+@given(st.data())
+def test_mutilated_schema(evenhand, case, tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("schema")
+    path = folder / "schema.yaml"
+    path.write_bytes(mutilate(case.schema.read_bytes(), data.draw))
+    out = folder / "out"
+    ran = evenhand("audit", case.model, case.data, "--schema", path, "--time-limit", 0.2, "--out", out, "--quiet")
+    accepted_or_refused(ran, out)

@@ -1,0 +1,213 @@
+"""The violation rate against its definition, by hand, by brute force, and on the census network."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand import individual, population
+from evenhand.errors import OptionError
+from evenhand.models import AdditiveNetwork, npz, predict
+from evenhand.models.additive import from_dense
+from evenhand.schema import People, Schema
+from evenhand.stats import Estimated, Observed
+from support import shared
+
+SCHEMA = Schema.parse(
+    {
+        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+        "attributes": [
+            {"name": "grade", "kind": "integer", "lower": 0, "upper": 4},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+            {"name": "origin", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
+        ],
+    }
+)
+
+
+def people(individuals: np.ndarray, schema: Schema = SCHEMA) -> People:
+    n = len(individuals)
+    return People(schema, individuals, np.zeros(n, dtype=np.int64), np.arange(n), 0, None)
+
+
+def linear(weights: list[float], bias: float, schema: Schema = SCHEMA) -> AdditiveNetwork:
+    return from_dense(schema, [(np.array(weights)[:, None], np.array([bias]))])
+
+
+def everybody() -> np.ndarray:
+    return np.array(list(itertools.product(range(5), range(2), range(3))), dtype=float)
+
+
+def config(**more: object) -> individual.Config:
+    return individual.Config(**({"protected": ("sex", "origin"), "samples": 50} | more))  # type: ignore[arg-type]
+
+
+def test_by_hand():
+    # hired if grade + 2 * (sex is m) > 2.5: sex decides for grades 1 and 2 (of 0..4), origin never.
+    model = linear([1.0, 2.0, 0.0], -2.5)
+    result = individual.run(model, people(everybody()), population.uniform(SCHEMA), config())
+    sex, origin, both = (result.rate(names, "data") for names in [("sex",), ("origin",), ("sex", "origin")])
+    assert sex is not None
+    assert (sex.flips, sex.n) == (12, 30)
+    assert isinstance(sex.rate, Observed)
+    assert sex.rate.value == pytest.approx(0.4)
+    assert origin is not None
+    assert origin.flips == 0
+    assert both is not None
+    assert both.flips == 12
+    drawn = result.rate(("sex",), "population")
+    assert drawn is not None
+    assert isinstance(drawn.rate, Estimated)
+    assert drawn.rate.low <= 0.4 <= drawn.rate.high
+
+
+def test_examples_differ_only_in_what_is_protected_and_are_sorted():
+    model = linear([1.0, 2.0, 0.0], -2.5)
+    result = individual.run(model, people(everybody()), population.uniform(SCHEMA), config(protected=("sex",)))
+    assert result.examples
+    for profile in result.examples:
+        assert set(profile.unprotected) == {"grade", "origin"}
+        assert profile.unprotected["grade"] in ("1", "2")
+        assert (profile.worse.values, profile.better.values) == ({"sex": "f"}, {"sex": "m"})
+        assert (profile.worse.label, profile.better.label) == ("no", "yes")
+        assert profile.disagreeing == 1
+    assert [profile.gap for profile in result.examples] == sorted((p.gap for p in result.examples), reverse=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_equals_one_person_at_a_time(seed):
+    rng = np.random.default_rng(seed)
+    layers = [(rng.normal(size=(3, 4)), rng.normal(size=4)), (rng.normal(size=(4, 1)), rng.normal(size=1))]
+    model = from_dense(SCHEMA, layers)
+    them = everybody()[rng.integers(0, 30, size=25)]
+    result = individual.run(model, people(them), population.uniform(SCHEMA), config(samples=5))
+    for names in [("sex",), ("origin",), ("sex", "origin")]:
+        columns = SCHEMA.positions(names)
+        flips = 0
+        for person in them:
+            labels = set()
+            for assignment in itertools.product(*(range(SCHEMA.attributes[i].size or 0) for i in columns)):
+                other = person.copy()
+                other[columns] = assignment
+                labels.add(int(model.predict(other[None])[0]))
+            flips += len(labels) > 1
+        rate = result.rate(names, "data")
+        assert rate is not None
+        assert (rate.flips, rate.n) == (flips, 25)
+
+
+def test_same_seed_same_result():
+    model = linear([1.0, 2.0, 0.5], -2.5)
+    runs = [
+        individual.run(model, people(everybody()), population.uniform(SCHEMA), config(seed=7)).model_copy(
+            update={"seconds": 0.0}
+        )
+        for _ in range(2)
+    ]
+    assert runs[0] == runs[1]
+    assert individual.IndividualResult.from_json(runs[0].to_json()) == runs[0]
+
+
+class Counting:
+    """A scorer that interrupts after so many calls and counts who it was asked about."""
+
+    def __init__(self, inner: AdditiveNetwork, calls: int) -> None:
+        self.inner, self.calls = inner, calls
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def predict(self, individuals: np.ndarray) -> np.ndarray:
+        if self.calls == 0:
+            raise KeyboardInterrupt
+        self.calls -= 1
+        return self.inner.predict(individuals)
+
+
+def test_an_interrupt_keeps_what_was_found():
+    model = linear([1.0, 2.0, 0.0], -2.5)
+    result = individual.run(
+        Counting(model, 3),  # type: ignore[arg-type]
+        people(everybody()),
+        population.uniform(SCHEMA),
+        config(examples=0),
+    )
+    assert result.interrupted
+    assert result.rates
+    assert result.rate(("sex",), "data") is not None
+
+
+def test_people_reached_before_a_time_limit_are_a_fair_draw():
+    """Frequent profiles come first when people are merged; counting them all would overstate the rate."""
+    rng = np.random.default_rng(1)
+    schema = Schema.parse(
+        {
+            "target": {"name": "y", "favourable": 1, "values": [0, 1]},
+            "attributes": [
+                {"name": "x", "kind": "integer", "lower": 0, "upper": 9999},
+                {"name": "p", "kind": "categorical", "values": [0, 1], "protected": True},
+            ],
+        }
+    )
+    # Person 0 is half of all people and flips; the rest never do.
+    model = from_dense(schema, [(np.array([[-1000.0], [2.0]]), np.array([-1.0]))])
+    rates = []
+    for seed in range(200):
+        x = np.where(np.arange(400) < 200, 0, np.arange(400))
+        them = np.stack([x, rng.integers(0, 2, 400)], axis=1).astype(float)
+        shuffled = them[np.random.default_rng(seed).permutation(400)]
+        from evenhand.individual.flips import distinct_unprotected
+
+        distinct = distinct_unprotected(shuffled, [1])
+        asked = 20
+        reached = int(distinct.first[asked])
+        flipped = predict(model, np.column_stack([distinct.individuals[:, 0], np.ones(len(distinct.individuals))])) == 1
+        rates.append(flipped[distinct.of[:reached]].mean())
+    assert abs(np.mean(rates) - 0.5) < 0.03
+
+
+def test_refusals():
+    with pytest.raises(OptionError, match="no protected attribute"):
+        individual.Config(protected=())
+    with pytest.raises(OptionError, match="confidence"):
+        config(confidence=1.5)
+    narrow = SCHEMA.model_dump(mode="json", exclude_defaults=True)
+    narrow["attributes"][1]["values"] = ["f"]
+    schema = Schema.parse(narrow)
+    with pytest.raises(OptionError, match="one value only"):
+        individual.run(
+            linear([1, 1, 1], 0, schema),
+            people(everybody()[:3], schema),
+            population.uniform(schema),
+            config(),
+        )
+
+
+def test_census_network_rate_agrees_with_the_published_sample():
+    """AC-1 of FairQuant: 0.6335 % of 400,000 uniform points flip with sex."""
+    domain = json.loads(shared("data", "certify", "domains.json").read_text())["adult"]
+    expected = json.loads(shared("data", "certify", "expected.json").read_text())["networks"]["AC-1"]
+    schema = Schema.parse(
+        {
+            "target": {"name": "income", "favourable": 1},
+            "attributes": [
+                {"name": a["name"], "kind": "integer", "lower": a["lower"], "upper": a["upper"]}
+                | ({"protected": True} if a["name"] == "sex" else {})
+                for a in domain["attributes"]
+            ],
+        }
+    )
+    model = npz.from_npz(shared("data", "certify", "AC-1.npz"), schema)
+    anyone = population.uniform(schema)
+    them = anyone.sample(2000, np.random.default_rng(0))
+    result = individual.run(
+        model, people(them, schema), anyone, individual.Config(protected=("sex",), samples=100_000, confidence=0.999)
+    )
+    rate = result.rate(("sex",), "population")
+    assert rate is not None
+    assert isinstance(rate.rate, Estimated)
+    assert rate.rate.low <= expected["sampled_truth"]["sex"]["unfair_pct"] / 100 <= rate.rate.high
