@@ -9,9 +9,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand.errors import ModelError, NotAdditiveError
-from evenhand.models.additive import AdditiveNetwork, two_labels
+from evenhand.models.additive import AdditiveNetwork
 from evenhand.models.labels import match_labels
 from evenhand.models.linear import Linear, network, scale, take
+from evenhand.models.replies import labels_of_outputs
 from evenhand.schema import Schema
 
 Form: TypeAlias = Literal["second", "first", "probabilities", "margins", "position", "label"]
@@ -137,18 +138,8 @@ def finish(outputs: Sequence[Linear | Answer], schema: Schema, *, name: str) -> 
     classes = next((answer.classes for answer in answers if answer.classes is not None), None)
     if classes is not None:
         matched, favourable = match_labels(schema, classes, where=name)
-    elif logits.units == 1:
-        matched, favourable = two_labels(schema), 1
     else:
-        matched = schema.target.values or ()
-        if len(matched) != logits.units:
-            raise ModelError(
-                f"the model has {logits.units} outputs, and the target {schema.target.name!r} "
-                + (f"has {len(matched)} labels" if matched else "does not list its labels"),
-                where=name,
-                mend="list the target's `values` in the schema, in the order of the model's outputs",
-            )
-        favourable = matched.index(schema.target.favourable)
+        matched, favourable = labels_of_outputs(schema, logits.units, where=name)
     if answers and not any(answer.probable for answer in answers) and opposite(logits):
         logits = take(logits, [1])  # one against the rest says everything twice where there are two labels
     return network(schema, logits, matched, favourable, name=name)

@@ -11,6 +11,7 @@ import numpy as np
 
 from evenhand.errors import ModelError
 from evenhand.models.additive import AdditiveNetwork, Floats, from_dense
+from evenhand.models.replies import labels_of_outputs
 from evenhand.schema import Schema
 
 FORMAT = "a network file holds W0, b0, W1, b1, ... (x @ W + b, ReLU between the layers)"
@@ -30,18 +31,8 @@ def from_npz(path: str | Path, schema: Schema) -> AdditiveNetwork:
     name = Path(path).name
     layers = _layers(_arrays(Path(path)), name)
     outputs = layers[-1][1].shape[0]
-    if outputs == 1:
-        return from_dense(schema, layers, name=name)
-    labels = schema.target.values or ()
-    if len(labels) != outputs:
-        raise ModelError(
-            f"the network has {outputs} outputs, and the target {schema.target.name!r} "
-            + (f"has {len(labels)} labels" if labels else "does not list its labels"),
-            where=name,
-            mend="list the target's `values` in the schema, in the order of the network's outputs",
-        )
-    favourable = labels.index(schema.target.favourable)
-    return from_dense(schema, layers, classes=labels, favourable=favourable, name=name)
+    classes, favourable = labels_of_outputs(schema, outputs, where=name)
+    return from_dense(schema, layers, classes=classes, favourable=favourable, name=name)
 
 
 def _arrays(path: Path) -> dict[str, Floats]:

@@ -17,6 +17,7 @@ from evenhand.models.additive import AdditiveNetwork
 from evenhand.models.answer import Answer, finish
 from evenhand.models.cells import Cells, Values, cells_of, column, listed, own_words, plain_inputs
 from evenhand.models.linear import Linear, mixed
+from evenhand.models.onnx_inputs import attribute_of
 from evenhand.models.onnx_operators import OPERATORS, Node
 from evenhand.models.reading import BLACK_BOX, check_width, reading
 from evenhand.models.tensors import Tensor, is_weights
@@ -90,22 +91,20 @@ def _words(array: Values) -> Values:
 
 
 def _inputs(given: list[Any], schema: Schema, name: str) -> dict[str, Tensor]:
-    if len(given) == 1 and given[0].name not in schema.names:
+    if len(given) == 1 and attribute_of(given[0].name, schema) is None:
         return {given[0].name: _one_tensor(given[0], schema, name)}
-    absent = [item.name for item in given if item.name not in schema.names]
-    if absent:
-        raise ModelError(
-            f"the model's input {absent[0]!r} is no attribute of the schema",
-            where=name,
-            mend=f"the attributes are: {', '.join(schema.names)}; or give the model one tensor with all of them",
-        )
     columns: dict[str, Tensor] = {}
     for item in given:
-        shape = _shape(item)
-        attribute = schema[item.name]
+        attribute, shape = attribute_of(item.name, schema), _shape(item)
+        if attribute is None:
+            raise ModelError(
+                f"the model's input {item.name!r} is no attribute of the schema",
+                where=name,
+                mend=f"the attributes are: {', '.join(schema.names)}; or let the model take one tensor of all",
+            )
         if len(shape) > 2 or (len(shape) == 2 and shape[1] not in (1, None)):
             raise ModelError(f"the input {item.name!r} has shape {shape}, not one column", where=name)
-        cell = _own_column(schema.position(item.name), attribute, _type(item, name))
+        cell = _own_column(schema.position(attribute.name), attribute, _type(item, name))
         columns[item.name] = cells_of([cell], (1,) if len(shape) == 2 else ())
     return columns
 

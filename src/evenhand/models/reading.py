@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from evenhand.errors import ModelError, NotAdditiveError
+from evenhand.errors import ModelError, NotAdditiveError, TrustError
 from evenhand.schema import Schema
 
 BLACK_BOX = (
@@ -24,6 +24,8 @@ def reading(place: str, *, where: str) -> Iterator[None]:
         yield
     except NotAdditiveError as refusal:
         raise NotAdditiveError(f"{place}: {refusal.what}", where=where, mend=BLACK_BOX) from None
+    except TrustError as refusal:
+        raise TrustError(f"{place}: {refusal.what}", where=where, mend=refusal.mend) from None
     except ModelError as refusal:
         raise ModelError(f"{place}: {refusal.what}", where=where, mend=refusal.mend) from None
     except (ValueError, IndexError, KeyError, TypeError, OverflowError, AttributeError) as error:

@@ -1,0 +1,291 @@
+"""Scikit-learn pipelines as additive networks, when their preprocessing acts on one attribute at a time.
+
+Which steps do is known by their exact type, from a list. What they do is not copied: every fitted step is called on
+rows in which one attribute runs through its whole domain, and what comes out fills the tables. A number with too many
+values to list is followed as a line through the scalers, and by exact bins through ``KBinsDiscretizer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import NotAdditiveError
+from evenhand.models import cells as cell
+from evenhand.models import linear as lin
+from evenhand.models.additive import AdditiveNetwork
+from evenhand.models.cells import Cell, Cells, Floats, Listed, Ramp, Values
+from evenhand.models.estimator import Estimator, from_estimator
+from evenhand.models.linear import Linear
+from evenhand.models.questions import question, refusal
+from evenhand.models.reading import BLACK_BOX, reading
+from evenhand.population import uniform
+from evenhand.schema import Schema
+
+SCALERS = frozenset({"MaxAbsScaler", "MinMaxScaler", "RobustScaler", "StandardScaler"})
+COLUMN_BY_COLUMN = SCALERS | {
+    "Binarizer", "OrdinalEncoder", "PowerTransformer", "QuantileTransformer", "SimpleImputer"
+}  # fmt: skip
+SELECTORS = frozenset({"SelectKBest", "SelectPercentile", "VarianceThreshold"})
+LINEAR_CLASSIFIERS = frozenset(
+    {"LinearSVC", "LogisticRegression", "LogisticRegressionCV", "PassiveAggressiveClassifier", "Perceptron",
+     "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier"}
+)  # fmt: skip
+
+ROUNDINGS = 64
+"""A scaler may be this many roundings away from the line through its ends; more is a bend."""
+
+SAME_SCORE = 1e-6
+"""The network's scores must be this close to the estimator's on people drawn from the domain."""
+
+
+def from_sklearn(estimator: Any, schema: Schema, *, like: Any = None, name: str | None = None) -> AdditiveNetwork:
+    """Read a fitted scikit-learn classifier as an additive network.
+
+    Args:
+        estimator: a linear classifier or an ``MLPClassifier`` (relu or identity), alone or last in a ``Pipeline`` whose
+            steps are scalers, ``OneHotEncoder``, ``OrdinalEncoder``, ``KBinsDiscretizer``, ``SimpleImputer``, selectors
+            of columns, or a ``ColumnTransformer`` of such; or a search that ended with one of these.
+        schema: what its individuals are.
+        like: the user's data, see ``from_estimator``; the estimator is asked in exactly the same way.
+        name: how to call it in a report.
+
+    Raises:
+        ModelError: the estimator cannot be asked about the schema's individuals.
+        NotAdditiveError: a step or the classifier is of another kind; the message names it.
+    """
+    box = from_estimator(estimator, schema, like=like, name=name)
+    value = _columns(box)
+    logits = _model(estimator, value, box.name)
+    network = lin.network(schema, logits, box.classes, box.favourable, name=box.name)
+    _compare(network, box)
+    return network
+
+
+def _columns(box: Estimator) -> Cells:
+    """The columns that the estimator is asked with, in its order."""
+    if box.form == "numbers":
+        return cell.plain_inputs(box.schema)
+    schema = box.schema
+    someone = np.array([attribute.first for attribute in schema.attributes])
+
+    def read(position: int, entries: Floats) -> Values:
+        people = np.tile(someone, (len(entries), 1))
+        people[:, position] = entries
+        asked = question(schema, people, box.form, like=box.like, columns=[schema.names[position]], where=box.name)
+        return np.asarray(asked.to_numpy() if hasattr(asked, "to_numpy") else asked)[:, 0]
+
+    positions = schema.positions(box.columns or schema.names)
+    return cell.cells_of([cell.column(i, schema.attributes[i], partial(read, i)) for i in positions])
+
+
+def _model(model: Any, value: Cells, name: str) -> Linear:
+    """The logits of a classifier, alone, last in a pipeline, or found by a search."""
+    model = getattr(model, "best_estimator_", model)
+    if _is(model, {"Pipeline"}):
+        for step_name, step in model.steps[:-1]:
+            value = _transformed(step, value, step_name, name)
+        return _model(model.steps[-1][1], value, name)
+    kind = type(model).__name__
+    if _is(model, LINEAR_CLASSIFIERS):
+        with reading(f"the classifier {kind}", where=name):
+            return lin.affine(value, np.atleast_2d(model.coef_).T, np.atleast_1d(model.intercept_))
+    if _is(model, {"MLPClassifier"}) and model.activation in ("relu", "identity"):
+        with reading(f"the classifier {kind}", where=name):
+            return _layers(model, value)
+    activation = f" with {model.activation} activation" if hasattr(model, "activation") else ""
+    raise NotAdditiveError(
+        f"a {kind}{activation} is neither a linear classifier nor a ReLU network", where=name, mend=BLACK_BOX
+    )
+
+
+def _layers(model: Any, value: Cells) -> Linear:
+    tensor = lin.affine(value, model.coefs_[0], model.intercepts_[0])
+    for weights, bias in zip(model.coefs_[1:], model.intercepts_[1:], strict=True):
+        source = lin.relu(tensor) if model.activation == "relu" else tensor
+        tensor = lin.affine(source, weights, bias)
+    return tensor
+
+
+def _is(step: Any, kinds: Any) -> bool:
+    # By exact class: a subclass may do something else.
+    return type(step).__module__.split(".")[0] == "sklearn" and type(step).__name__ in kinds
+
+
+def _transformed(step: Any, value: Cells, path: str, name: str) -> Cells:
+    """What a preprocessing step makes of its columns."""
+    if step is None or step == "passthrough" or (_is(step, {"FunctionTransformer"}) and step.func is None):
+        return value
+    if _is(step, {"Pipeline"}):
+        for inner_name, inner in step.steps:
+            value = _transformed(inner, value, f"{path}/{inner_name}", name)
+        return value
+    if _is(step, {"ColumnTransformer"}):
+        return _side_by_side(step, value, path, name)
+    with reading(f"the step {path!r} ({type(step).__name__})", where=name):
+        if _is(step, SELECTORS):
+            return np.asarray(value[step.get_support(indices=True)])
+        return _Step(step, value).outcome()
+
+
+def _side_by_side(step: Any, value: Cells, path: str, name: str) -> Cells:
+    blocks: list[Cells] = [value[:0]]
+    for inner_name, inner, _ in step.transformers_:
+        # The columns may be given in many ways; this is how scikit-learn itself understood them when fitted.
+        places = list(step._transformer_to_input_indices.get(inner_name, ()))
+        if (isinstance(inner, str) and inner == "drop") or not places:
+            continue
+        block = _transformed(inner, value[places], f"{path}/{inner_name}", name)
+        weight = (step.transformer_weights or {}).get(inner_name)
+        blocks.append(block if weight is None else cell.arithmetic("Mul", block, cell.constants(np.array(weight))))
+    return np.concatenate(blocks)
+
+
+class _Step:
+    """A fitted transformer and the columns it is given."""
+
+    def __init__(self, step: Any, value: Cells) -> None:
+        self.step = step
+        self.given: list[Cell] = list(value)
+        self.owners = _owners(step, len(value))
+        self.base = [given.computed(np.array([given.low])) if isinstance(given, Ramp) else given.values[:1]
+                     for given in self.given]  # fmt: skip
+
+    def outcome(self) -> Cells:
+        """Its output columns, each a function of the attribute that its input column depends on."""
+        made: dict[int, Cell] = {}
+        for attribute in {given.attribute for given in self.given if isinstance(given, Listed)}:
+            mine = [
+                j for j, given in enumerate(self.given) if isinstance(given, Listed) and given.attribute == attribute
+            ]
+            outputs = [o for o, owner in enumerate(self.owners) if owner in mine]
+
+            def values(*columns: Values, mine: list[int] = mine, outputs: list[int] = outputs) -> tuple[Values, ...]:
+                return tuple(self._call(dict(zip(mine, columns, strict=True)))[:, outputs].T)
+
+            made.update(zip(outputs, cell.jointly(values, [self.given[j] for j in mine]), strict=True))
+        for j, given in enumerate(self.given):
+            outputs = [o for o, owner in enumerate(self.owners) if owner == j]
+            if isinstance(given, Ramp):
+                follow = self._bins if _is(self.step, {"KBinsDiscretizer"}) else self._lines
+                made.update(zip(outputs, follow(j, given, outputs), strict=True))
+        return cell.cells_of([made[o] for o in range(len(self.owners))])
+
+    def _call(self, columns: dict[int, Values]) -> Values:
+        """The step on rows that differ in some columns only, shape (rows, outputs)."""
+        rows = len(next(iter(columns.values())))
+        table = [columns.get(j, np.repeat(base, rows)) for j, base in enumerate(self.base)]
+        names = getattr(self.step, "feature_names_in_", None)
+        if names is not None:
+            import pandas as pd
+
+            asked: Any = pd.DataFrame(dict(zip(names, table, strict=True)))
+        elif all(column.dtype.kind in "fiub" for column in table):
+            asked = np.column_stack(table)
+        else:
+            asked = np.column_stack([column.astype(object) for column in table])
+        try:
+            result = self.step.transform(asked)
+        except Exception as error:
+            raise refusal(error, where="transform") from error
+        result = result.toarray() if hasattr(result, "toarray") else result
+        result = np.asarray(result.to_numpy() if hasattr(result, "to_numpy") else result)
+        if result.shape != (rows, len(self.owners)):
+            raise NotAdditiveError(
+                f"it makes {result.shape[-1]} columns where {len(self.owners)} are understood, so nobody can "
+                "tell which depends on which attribute"
+            )
+        return result
+
+    def _lines(self, j: int, given: Ramp, outputs: Sequence[int]) -> list[Cell]:
+        keeps_numbers = _is(self.step, {"SimpleImputer"}) and _is_nan(self.step.missing_values)
+        if not (_is(self.step, SCALERS) or keeps_numbers):
+            raise NotAdditiveError(
+                "it bends a number that has too many values to list; describe the number as ordinal, with `edges`, or "
+                "as an integer with a smaller range"
+            )
+        probes = np.linspace(given.low, given.high, 9)
+        if given.high - given.low > cell.MOST_LISTED:
+            probes[1:-1] = np.floor(probes[1:-1])  # an integer attribute has nothing in between
+        probed = self._call({j: given.computed(probes)})
+        precision = np.finfo(probed.dtype if probed.dtype.kind == "f" else np.float64).eps
+        lines: list[Cell] = []
+        for o in outputs:
+            numbers = probed[:, o].astype(np.float64)
+            ends = numbers[[0, -1]]
+            slope = (ends[1] - ends[0]) / (given.high - given.low) if given.high > given.low else 0.0
+            intercept = ends[0] - slope * given.low
+            bend = np.abs(numbers - (slope * probes + intercept)).max()
+            if bend > ROUNDINGS * precision * max(np.abs(ends).max(), abs(intercept)):
+                raise NotAdditiveError("it clips a number that has too many values to list, inside its domain")
+            if slope == 0:
+                lines.append(Listed(None, probed[:1, o]))
+                continue
+
+            def computed(entries: Floats, o: int = o) -> Values:
+                return np.asarray(self._call({j: given.computed(entries)})[:, o])
+
+            lines.append(Ramp(given.attribute, slope, intercept, given.low, given.high, computed, False))
+        return lines
+
+    def _bins(self, j: int, given: Ramp, outputs: Sequence[int]) -> list[Cell]:
+        edges = np.asarray(self.step.bin_edges_[j], dtype=np.float64)[1:-1]
+
+        def reached(entries: Floats, edges: Floats) -> Values:
+            numbers = given.computed(entries)
+            return (numbers if self.step.dtype is None else numbers.astype(self.step.dtype)) >= edges
+
+        low, high = np.full(len(edges), given.low), np.full(len(edges), given.high)
+        edges = edges[~reached(low, edges) & reached(high, edges)]
+        low, high = low[: len(edges)], high[: len(edges)]
+        cuts = np.unique(cell.first_true(lambda entries: reached(entries, edges), low, high))
+        starts = np.concatenate([[given.low], cuts])
+        values = self._call({j: given.computed(starts)})
+        if not len(cuts):
+            return [Listed(None, values[:1, o]) for o in outputs]
+        return [Listed(given.attribute, values[:, o], cuts) for o in outputs]
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
+
+
+def _owners(step: Any, inputs: int) -> list[int]:
+    """For every output column of a fitted step the one input column it depends on.
+
+    Raises:
+        NotAdditiveError: the step is of a kind that mixes columns, or whose workings are not known.
+    """
+    if _is(step, COLUMN_BY_COLUMN):
+        extra = step.indicator_.features_.tolist() if getattr(step, "add_indicator", False) else []
+        return [*range(inputs), *extra]
+    if _is(step, {"KBinsDiscretizer"}):
+        widths = [1] * inputs if step.encode == "ordinal" else [int(bins) for bins in step.n_bins_]
+    elif _is(step, {"OneHotEncoder"}):
+        rare = getattr(step, "infrequent_categories_", [None] * inputs)
+        dropped = [None] * inputs if step.drop_idx_ is None else list(step.drop_idx_)
+        widths = [
+            len(known) - (0 if few is None else len(few) - 1) - (gone is not None)
+            for known, few, gone in zip(step.categories_, rare, dropped, strict=True)
+        ]
+    else:
+        raise NotAdditiveError("this kind of step may mix attributes, or runs code of its own")
+    return [j for j, width in enumerate(widths) for _ in range(width)]
+
+
+def _compare(network: AdditiveNetwork, box: Estimator) -> None:
+    """Make sure that the network answers like the estimator, on people drawn from the domain."""
+    people = uniform(box.schema).sample(256, np.random.default_rng(0))
+    if box.label_only:
+        same = np.array_equal(network.predict(people), box.predict(people))
+    else:
+        same = bool(np.abs(network.scores(people) - box.scores(people)).max() <= SAME_SCORE)
+    if not same:
+        raise NotAdditiveError(
+            "its scores are not the sigmoid or softmax of a sum over attributes (one against the rest, perhaps)",
+            where=box.name,
+            mend=BLACK_BOX,
+        )
