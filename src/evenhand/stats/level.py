@@ -1,0 +1,63 @@
+"""Confidence levels and the quantiles that belong to them."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.errors import OptionError
+
+Floats: TypeAlias = NDArray[np.float64]
+Interval: TypeAlias = tuple[Floats, Floats]
+"""Lower and upper ends, in the shape that the arguments broadcast to."""
+
+
+def tail(confidence: float) -> float:
+    """The probability left to each side by a two-sided interval: ``(1 - confidence) / 2``.
+
+    Raises:
+        OptionError: the confidence does not lie strictly between 0 and 1.
+    """
+    if not 0 < confidence < 1:
+        raise OptionError(f"confidence must lie between 0 and 1, not {confidence:g}", mend="say 0.95, for example")
+    return (1 - confidence) / 2
+
+
+def normal_quantile(confidence: float) -> float:
+    """z with P(\\|Z\\| <= z) = confidence for a standard normal Z."""
+    from scipy.special import ndtri
+
+    return -float(ndtri(tail(confidence)))
+
+
+def student_quantile(confidence: float, freedom: ArrayLike) -> Floats:
+    """t with P(\\|T\\| <= t) = confidence for Student's T with so many degrees of freedom (> 0, may be fractional)."""
+    from scipy.special import stdtrit
+
+    return np.asarray(-stdtrit(freedom, tail(confidence)), dtype=np.float64)
+
+
+def bonferroni(confidence: float, statements: int) -> float:
+    """The level for each of several statements so that all hold together with ``confidence``.
+
+    Whatever their dependence: the probabilities of missing add up to at most ``1 - confidence`` (Bonferroni 1936;
+    Dunn, "Multiple comparisons among means", JASA 1961).
+    """
+    return 1 - 2 * tail(confidence) / statements
+
+
+def counts(k: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
+    """Successes and trials as float arrays of one shape.
+
+    Raises:
+        OptionError: some k is not between 0 and its n.
+    """
+    successes, trials = np.broadcast_arrays(np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64))
+    wrong = ~((successes >= 0) & (successes <= trials) & np.isfinite(trials))
+    if wrong.any():
+        raise OptionError(
+            f"{successes[wrong].flat[0]:g} of {trials[wrong].flat[0]:g} is no count: 0 <= k <= n is needed"
+        )
+    return successes, trials
