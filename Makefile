@@ -40,7 +40,7 @@ lint: $(stamps)/lint  ## format, style, types, import rules
 	$(bin)/lint-imports
 
 docs: $(stamps)/docs  ## build the documentation into site/
-	$(bin)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --strict
 
 bench: $(stamps)/bench  ## measure, and keep the figures in benchmarks/results/
 	@mkdir -p benchmarks/results
