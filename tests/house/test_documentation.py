@@ -1,0 +1,104 @@
+"""What the documentation shows works: its Python runs, its schemas are read, its commands and options exist."""
+
+import re
+import runpy
+
+import click
+import pytest
+import typer
+
+from evenhand.cli.main import app
+from evenhand.schema import read_yaml
+from support import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page, language):
+    return [text for kind, text in BLOCK.findall(page.read_text("utf-8")) if kind == language]
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
+def test_python_runs(page, tmp_path, monkeypatch):
+    code = "\n".join(blocks(page, "python"))
+    # The small data set says as much about the code as the large one.
+    (tmp_path / "page.py").write_text(code.replace('load("adult")', 'load("german")'), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path("page.py")
+
+
+def test_the_readme_opens_with_two_commands_and_three_lines():
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert re.match(r"# Evenhand\n\n```console\n\$ make demo\n\$ make test\n```\n", text)
+    statements = [line for line in blocks(ROOT / "README.md", "python")[0].splitlines() if line]
+    assert statements[0] == "import evenhand"
+    assert len(statements) == 4
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=name)
+def test_example_runs(example, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(example))
+    assert capsys.readouterr().out
+    assert example.name in (ROOT / "examples" / "README.md").read_text("utf-8")
+
+
+SCHEMAS = [(page, text) for page in PAGES for text in blocks(page, "yaml") if text.startswith("target:")]
+
+
+@pytest.mark.parametrize(("page", "text"), SCHEMAS, ids=[name(page) for page, _ in SCHEMAS])
+def test_schemas_are_read(page, text, tmp_path):
+    (tmp_path / "schema.yaml").write_text(text, "utf-8")
+    assert read_yaml(tmp_path / "schema.yaml").attributes
+
+
+COMMANDS = typer.main.get_command(app).commands
+REFERENCE = ROOT / "docs" / "reference" / "command-line.md"
+
+
+def options(command):
+    return {option for parameter in command.params if isinstance(parameter, click.Option) for option in parameter.opts}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_reference_has_every_option_of_every_command(command):
+    section = re.search(rf"^## evenhand {command}\n(.*?)(?=^## |\Z)", REFERENCE.read_text("utf-8"), re.M | re.S)
+    assert section, f"no section about evenhand {command}"
+    described = set(re.findall(r"--[a-z][a-z-]*", section.group(1)))
+    assert options(COMMANDS[command]) - {"--help"} <= described
+
+
+def commands_shown():
+    """Every command line that a page shows, continued lines joined."""
+    for page in (*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"):
+        for text in blocks(page, "console"):
+            for line in text.replace("\\\n", " ").splitlines():
+                if found := re.match(r"\$ evenhand (\S+)(.*)", line):
+                    yield name(page), *found.groups()
+
+
+def test_commands_shown_exist_with_their_options():
+    shown = list(commands_shown())
+    assert len(shown) > 10
+    for page, command, rest in shown:
+        assert command in COMMANDS, (page, command)
+        quoted = re.sub(r"'[^']*'", "", rest)
+        unknown = set(re.findall(r"--[a-z][a-z-]*", quoted)) - options(COMMANDS[command])
+        assert not unknown, (page, command, unknown)
+
+
+def test_every_data_set_is_in_the_reference():
+    from evenhand import datasets
+
+    text = (ROOT / "docs" / "reference" / "data-sets.md").read_text("utf-8")
+    for card in datasets.cards():
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{card.name}` |")]
+        assert f"{card.rows:,}" in row
+        assert f"`{card.favourable}`" in row
+        assert ", ".join(card.protected) in row
+        assert ("with the package" in row) == (card.place == "bundled")

@@ -1,0 +1,75 @@
+"""The plain install: with no optional library at hand, everything imports and an audit writes its report."""
+
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from support import ROOT
+
+WITHOUT = """
+import importlib.abc, sys
+
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {optional!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
+
+OPTIONAL = {
+    "torch", "onnx", "onnxruntime", "h5py", "keras", "skops", "xgboost", "lightgbm", "polars", "pyarrow", "zstandard",
+    "skl2onnx", "fastapi", "httpx", "matplotlib",
+}  # fmt: skip
+
+
+def run(code, cwd):
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(optional=OPTIONAL) + code],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_every_extra_is_blocked():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    packages = {
+        requirement.partition(">")[0].partition("=")[0].partition("[")[0]
+        for extra, requirements in extras.items()
+        if extra not in ("all", "docs")
+        for requirement in requirements
+    }
+    assert packages <= OPTIONAL
+
+
+def test_an_audit_writes_its_report(tmp_path):
+    done = run(
+        "from evenhand.cli.main import main\n"
+        "sys.argv = ['evenhand', 'audit', '--example', 'german', '--time-limit', '1', '--out', 'report']\n"
+        "main()\n",
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "report" / "report.html").stat().st_size > 10_000
+    assert (tmp_path / "report" / "report.json").stat().st_size > 1_000
+
+
+@pytest.mark.parametrize(
+    ("ending", "extra"),
+    [(".onnx", "onnx"), (".h5", "keras"), (".keras", "keras"), (".pt2", "torch"), (".skops", "skops")],
+)
+def test_a_format_that_needs_an_extra_names_it(tmp_path, ending, extra):
+    (tmp_path / f"model{ending}").write_bytes(b"any content")
+    done = run(
+        "from evenhand.cli.main import main\n"
+        f"sys.argv = ['evenhand', 'audit', 'model{ending}', 'german', '--out', 'report']\n"
+        "main()\n",
+        tmp_path,
+    )
+    assert done.returncode == 2, done.stderr
+    assert f"evenhand[{extra}]" in done.stderr
+    assert not (tmp_path / "report").exists()
