@@ -44,13 +44,15 @@ PEOPLE = encode(WORDS, FRAME).individuals
 GRANTED = (FRAME["granted"] == "yes").to_numpy()
 
 
-def pipeline(model, frame=FRAME, labels=None):
+def pipeline(model, frame=FRAME, labels=None, *, scaled=True):
     """A scikit-learn pipeline that takes the data's own words."""
     from sklearn.compose import make_column_transformer
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     prepare = make_column_transformer(
-        (StandardScaler(), ["age", "income"]), (OneHotEncoder(), ["sex", "home-town"]), sparse_threshold=0
+        (StandardScaler() if scaled else "passthrough", ["age", "income"]),
+        (OneHotEncoder(), ["sex", "home-town"]),
+        sparse_threshold=0,
     )
     return make_pipeline(prepare, model).fit(frame[NAMES], frame["granted"] if labels is None else labels)

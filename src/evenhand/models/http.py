@@ -154,7 +154,7 @@ class HttpEndpoint:
     def _predictions(self, body: bytes, n: int) -> list[Any]:
         try:
             answer = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ModelError(
                 f"the endpoint's answer is no JSON: {_start(body)}", where=self.name, mend=EXPECTED
             ) from None

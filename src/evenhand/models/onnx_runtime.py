@@ -6,7 +6,7 @@ labels are called, and whether a score is a probability or a logit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -178,13 +178,17 @@ def from_onnx_file(source: Path | bytes, schema: Schema, *, name: str | None = N
         classes, favourable = replies.target_labels(schema)
     scorer = OnnxModel(schema, source, classes, favourable, name, session, reads, rows=rows)
     people = probes(schema)
-    outputs = in_batches(scorer._run, people, rows)[:, 1:]
+    given = in_batches(scorer._run, people, rows)
+    labels, outputs = given[:, 0], given[:, 1:]
     count = outputs.shape[1]
     if count and reads.names is None:
         classes, favourable = replies.labels_of_outputs(schema, count, where=name)
     if count not in (0, len(classes)) and not (count == 1 and len(classes) == 2):
         raise ModelError(f"the model gives {count} scores for its {len(classes)} labels", where=name)
     softmax = count > 1 and bool((outputs < 0).any() or np.abs(outputs.sum(axis=1) - 1).max() > replies.NO_PROBABILITY)
+    if softmax and reads.label is not None and not np.array_equal(np.argmax(outputs, axis=1), labels):
+        # margins of another order than the labels, as of a support vector machine exported by skl2onnx
+        reads = replace(reads, score=None)
     scorer = OnnxModel(schema, source, classes, favourable, name, session, reads, softmax, rows)
     scorer.ask(people)
     return scorer

@@ -94,8 +94,12 @@ def read_reply(reply: Any, n: int, classes: Sequence[Value], favourable: int, *,
     known = [position for position in positions if position is not None]
     if len(known) == len(kinds):
         return labelled(np.array(known, dtype=np.int64)[inverse], len(classes))
-    if any(isinstance(kind, bool | str) or not isinstance(kind, int | float) for kind in kinds):
-        raise _unknown(kinds[positions.index(None)], classes, where)
+    others = [kind for kind, place in zip(kinds, positions, strict=True) if place is None]
+    words = [kind for kind in others if isinstance(kind, bool) or not isinstance(kind, int | float)]
+    if words:
+        raise _unknown(words[0], classes, where)
+    if any(isinstance(kind, bool | str) for kind in kinds):
+        raise ModelError(f"the model replied with labels and with numbers like {others[0]!r} at once", where=where)
     return favourable_scores(np.array(kinds, dtype=np.float64)[inverse], classes, favourable, where=where)
 
 

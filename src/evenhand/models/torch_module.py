@@ -20,7 +20,7 @@ from evenhand.schema import Schema, Value
 PROBABILITIES = frozenset({"sigmoid", "softmax", "_softmax", "special_expit", "Sigmoid", "Softmax"})
 SHAPING = frozenset(
     {"squeeze", "unsqueeze", "view", "reshape", "flatten", "contiguous", "detach", "clone", "to", "float", "double",
-     "select", "Flatten", "Unflatten", "Identity", "Dropout", "dropout"}
+     "select", "getitem", "slice", "Flatten", "Unflatten", "Identity", "Dropout", "dropout"}
 )  # fmt: skip
 
 

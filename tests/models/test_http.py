@@ -1,0 +1,306 @@
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pandas as pd
+import pytest
+from applicants import FRAME, NAMES, PEOPLE, WORDS, pipeline, schema
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+
+from evenhand.errors import FetchError, ModelError
+from evenhand.models import favourable_score, load, predict
+from evenhand.models.http import HttpEndpoint, from_url
+
+DROP = object()
+
+
+class Service:
+    """A small server: ``reply(instances)`` gives the predictions, and ``first`` what happens before."""
+
+    def __init__(self, reply, first=()):
+        self.reply, self.first = reply, list(first)
+        self.requests, self.headers = [], []
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                service.requests.append(body["instances"])
+                service.headers.append({name.lower(): value for name, value in self.headers.items()})
+                failure = service.first.pop(0) if service.first else None
+                if failure is DROP:
+                    self.close_connection = True
+                    return
+                status, extra = failure or (200, {})
+                answer = service.reply(body["instances"]) if status == 200 else "try later"
+                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                for name, value in extra.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *arguments):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/predict"
+
+    @property
+    def asked(self):
+        return sum(len(instances) for instances in self.requests)
+
+
+@contextmanager
+def serving(reply, first=()):
+    service = Service(reply, first)
+    thread = threading.Thread(target=service.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield service
+    finally:
+        service.server.shutdown()
+        service.server.server_close()
+        thread.join()
+
+
+def connect(service, described=WORDS, **options):
+    endpoint = from_url(service.url, described, **{"backoff": 0.0, "timeout": 5.0} | options)
+    endpoint_pool.append(endpoint)
+    return endpoint
+
+
+endpoint_pool: list[HttpEndpoint] = []
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    while endpoint_pool:
+        endpoint_pool.pop()._connection[0].clear()
+
+
+def income(instances):
+    return [person["income"] / 100 for person in instances]
+
+
+def predictions(reply):
+    return lambda instances: {"predictions": reply(instances)}
+
+
+def test_a_served_pipeline_answers_as_it_does_alone():
+    model = pipeline(LogisticRegression())
+
+    def reply(instances):
+        frame = pd.DataFrame(instances)
+        scores = model.predict_proba(frame).tolist()
+        return [{"label": label, "scores": row} for label, row in zip(model.predict(frame), scores, strict=True)]
+
+    with serving(predictions(reply)) as service:
+        endpoint = load(service.url, WORDS)
+        endpoint_pool.append(endpoint)
+        labels = np.array(endpoint.classes)[predict(endpoint, PEOPLE)]
+        np.testing.assert_array_equal(labels, model.predict(FRAME[NAMES]))
+        np.testing.assert_allclose(endpoint.scores(PEOPLE), model.predict_proba(FRAME[NAMES]))
+        assert endpoint.name == service.url
+        assert not endpoint.label_only
+    sent = service.requests[-1][0]
+    assert sent.keys() == set(NAMES)
+    assert isinstance(sent["age"], int)
+    assert sent["home-town"] in ("Ely", "Rye", "Ware")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        income,
+        lambda people: [[1 - score, score] for score in income(people)],
+        lambda people: [{"scores": [1 - score, score]} for score in income(people)],
+        lambda people: [{"scores": {"yes": score, "no": 1 - score}} for score in income(people)],
+        lambda people: [{"label": "no", "scores": {"yes": score, "no": 1 - score}} for score in income(people)],
+    ],
+)
+def test_scores(reply):
+    with serving(predictions(reply)) as service:
+        endpoint = connect(service)
+        np.testing.assert_allclose(favourable_score(endpoint, PEOPLE), PEOPLE[:, 1] / 100)
+        labelled = "label" in str(reply(service.requests[0])[0])
+        np.testing.assert_array_equal(endpoint.predict(PEOPLE), (PEOPLE[:, 1] > 50) & (not labelled))
+        assert not endpoint.label_only
+
+
+@pytest.mark.parametrize(
+    ("reply", "values", "best"),
+    [
+        (lambda people: ["yes" if score > 0.5 else "no" for score in income(people)], ("no", "yes"), "yes"),
+        (lambda people: [{"label": score > 0.5} for score in income(people)], ("no", "yes"), "yes"),
+        (lambda people: [score > 0.5 for score in income(people)], ("yes", "no"), "yes"),
+        (lambda people: [int(score > 0.5) for score in income(people)], ("no", "yes"), "yes"),
+        (lambda people: [int(score <= 0.5) for score in income(people)], (0, 1), 0),
+        (lambda people: [2 if score > 0.5 else 1 for score in income(people)], (1, 2), 2),
+    ],
+)
+def test_labels(reply, values, best):
+    with serving(predictions(reply)) as service:
+        endpoint = connect(service, schema(values=values, favourable=best))
+        np.testing.assert_array_equal(endpoint.predict(PEOPLE) == endpoint.favourable, PEOPLE[:, 1] > 50)
+        assert endpoint.label_only
+
+
+def test_nobody_is_asked_about_twice():
+    with serving(predictions(income)) as service:
+        endpoint = connect(service, batch=64)
+        before = service.asked
+        people = np.concatenate([PEOPLE, PEOPLE[:50], PEOPLE[:1].repeat(20, axis=0)])
+        scores = endpoint.scores(people)
+        labels = endpoint.predict(people)
+        distinct = len(np.unique(PEOPLE, axis=0))
+        assert service.asked - before == distinct
+        assert max(len(instances) for instances in service.requests) <= 64
+        np.testing.assert_allclose(scores[:, 1], people[:, 1] / 100)
+        np.testing.assert_array_equal(labels, people[:, 1] > 50)
+        endpoint.predict(people[:10])
+        assert service.asked - before == distinct
+
+
+def test_missing_values_are_null():
+    with serving(predictions(lambda people: [float(person["income"] is None) for person in people])) as service:
+        endpoint = connect(service, schema(missing="keep"))
+        person = PEOPLE[:1].copy()
+        person[0, [1, 3]] = np.nan
+        assert endpoint.predict(person).tolist() == [1]
+        assert service.requests[-1] == [
+            {"age": int(person[0, 0]), "income": None, "sex": FRAME["sex"][0], "home-town": None}
+        ]
+
+
+@pytest.mark.parametrize("failure", [(500, {}), (429, {"Retry-After": "0"}), (503, {}), DROP])
+def test_a_passing_failure_is_tried_again(failure):
+    with serving(predictions(income), first=[failure, failure]) as service:
+        endpoint = connect(service)
+        assert len(service.requests) == 3
+        assert service.requests[0] == service.requests[2]
+        np.testing.assert_allclose(favourable_score(endpoint, PEOPLE), PEOPLE[:, 1] / 100)
+
+
+@pytest.mark.parametrize(
+    ("failures", "message"),
+    [
+        ([(500, {})] * 3, "status 500: '\"try later\"'"),
+        ([DROP] * 3, "does not answer: .*closed|does not answer: .*abort"),
+        ([(404, {})], "status 404(.|\n)*check the path"),
+        ([(401, {})], "status 401(.|\n)*EVENHAND_HTTP_TOKEN"),
+        ([(302, {"Location": "/elsewhere"})], "status 302(.|\n)*final URL"),
+    ],
+)
+def test_a_lasting_failure_is_one_clear_error(failures, message):
+    with serving(predictions(income), first=failures) as service:
+        url = service.url.replace("http://", "http://clerk:secret@") + "?key=hidden"
+        with pytest.raises(FetchError, match=message) as caught:
+            from_url(url, WORDS, retries=2, backoff=0.0)
+        assert len(service.requests) == len(failures)
+    assert "127.0.0.1" in str(caught.value)
+    assert not any(word in str(caught.value) for word in ("secret", "clerk", "hidden"))
+
+
+def test_nobody_listens():
+    with serving(predictions(income)) as service:
+        url = service.url
+    with pytest.raises(FetchError) as caught:
+        from_url(url, WORDS, retries=1, backoff=0.0)
+    assert "refused" in str(caught.value)
+    assert "check that the service runs" in str(caught.value)
+
+
+def test_a_slow_service_is_not_waited_for():
+    release = threading.Event()
+
+    def reply(instances):
+        release.wait(30)
+        return {"predictions": income(instances)}
+
+    with serving(reply) as service:
+        with pytest.raises(FetchError, match="timed out"):
+            from_url(service.url, WORDS, timeout=0.05, retries=0)
+        release.set()
+
+
+@pytest.mark.parametrize("url", ["http://", "http://[::1/", "https:///model"])
+def test_what_is_no_url(url):
+    with pytest.raises(ModelError, match="no URL"):
+        load(url, WORDS)
+
+
+def test_credentials(monkeypatch):
+    with serving(predictions(income)) as service:
+        endpoint_pool.append(load(service.url.replace("http://", "http://clerk:secret@"), WORDS))
+        assert service.headers[-1]["authorization"] == "Basic Y2xlcms6c2VjcmV0"
+        monkeypatch.setenv("EVENHAND_HTTP_TOKEN", "abc\n")
+        endpoint = connect(service)
+        assert service.headers[-1]["authorization"] == "Bearer abc"
+        assert "secret" not in repr(endpoint_pool)
+        monkeypatch.delenv("EVENHAND_HTTP_TOKEN")
+        connect(service)
+        assert "authorization" not in service.headers[-1]
+        assert endpoint.name == service.url
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (lambda people: b"<html>Sorry</html>", "no JSON: '<html>Sorry</html>'"),
+        (lambda people: b"", "no JSON"),
+        (lambda people: b'{"predictions": [1, 2', "no JSON"),
+        (lambda people: b"[" * 100_000, "no JSON"),
+        (lambda people: b"\xff\xfe\x00", "no JSON"),
+        (lambda people: [1, 2], "no list of predictions"),
+        (lambda people: {"outputs": []}, "no list of predictions"),
+        (predictions(lambda people: {"0": 1}), "no list of predictions"),
+        (predictions(lambda people: income(people)[:-1]), "asked about 32 individuals, the endpoint gave 31"),
+        (predictions(lambda people: [*income(people)[:-1], "perhaps"]), "'perhaps'"),
+        (predictions(lambda people: [*income(people)[:-1], None]), "None"),
+        (predictions(lambda people: ["yes", *income(people)[1:]]), "labels and with numbers like .* at once"),
+        (predictions(lambda people: [*income(people)[:-1], 7]), "no score between 0 and 1"),
+        (predictions(lambda people: [*income(people)[:-1], float("nan")]), "nan"),
+        (predictions(lambda people: [*income(people)[:-1], [0.5, 0.5]]), "different kinds"),
+        (predictions(lambda people: [[0.5, 0.5, 0.0]] * len(people)), "expected 2 numbers"),
+        (predictions(lambda people: [[0.9, 0.9]] * len(people)), "no probabilities"),
+        (predictions(lambda people: [["0.5", "0.5"]] * len(people)), "expected 2 numbers"),
+        (predictions(lambda people: [{"label": "maybe"}] * len(people)), "'maybe'"),
+        (predictions(lambda people: [{"label": [1]}] * len(people)), r"\[1\]"),
+        (predictions(lambda people: [{"answer": "yes"}] * len(people)), "not all with `label`"),
+        (predictions(lambda people: [{"scores": {"yes": 0.5, "maybe": 0.5}}] * len(people)), "'maybe'"),
+        (predictions(lambda people: [{"scores": {"yes": 0.5}}] * len(people)), "expected 2 numbers"),
+    ],
+)
+def test_what_is_no_prediction_is_refused(reply, message):
+    with serving(reply) as service, pytest.raises(ModelError, match=message):
+        connect(service)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["label", "scores", "yes"]), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(item=JSON, every=st.booleans())
+def test_whatever_comes_is_understood_or_refused(item, every):
+    from evenhand.models.http import _read
+
+    try:
+        reply = _read([item] * 3 if every else ["yes", item, "no"], ("no", "yes"), 1, "service")
+    except ModelError:
+        return
+    assert reply.scores.shape == (3, 2)
+    np.testing.assert_allclose(reply.scores.sum(axis=1), 1, atol=1e-3)
+    assert set(reply.labels) <= {0, 1}

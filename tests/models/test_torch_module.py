@@ -1,0 +1,402 @@
+import io
+import json
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from applicants import CODES, PEOPLE, schema
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="needs the extra torch")
+from evenhand.errors import ModelError, TrustError  # noqa: E402
+from evenhand.models import favourable_score, load, white_box  # noqa: E402
+from evenhand.models.torch_module import TorchModule  # noqa: E402
+
+nn = torch.nn
+INPUTS = torch.tensor(CODES.inputs(PEOPLE), dtype=torch.float32)
+
+
+def network(*end, outputs=1, seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Dropout(0.5), nn.Linear(5, outputs), *end)
+
+
+def alone(module):
+    module.eval()
+    with torch.no_grad():
+        given = module(INPUTS).double().numpy()
+    module.train()
+    return given
+
+
+def logits(module):
+    return alone(module[:4])
+
+
+class Functional(nn.Module):
+    """The same network, with what follows the logits written in Python."""
+
+    def __init__(self, then, outputs=1):
+        super().__init__()
+        self.body, self.then = network(outputs=outputs), then
+
+    def forward(self, x):
+        return self.then(self.body(x))
+
+
+class Branching(Functional):
+    def forward(self, x):
+        return self.then(self.body(x)) if x.sum() < 1e9 else x[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("module", "probable"),
+    [
+        (network(), False),
+        (network(nn.Sigmoid()), True),
+        (network(nn.Sigmoid(), nn.Flatten(0)), True),
+        (nn.Sequential(network(), nn.Sequential(nn.Sigmoid())), True),
+        (Functional(lambda out: out), False),
+        (Functional(torch.sigmoid), True),
+        (Functional(lambda out: out.sigmoid().squeeze(1)), True),
+        (Functional(lambda out: torch.softmax(torch.cat([-out / 2, out / 2], 1), 1)[:, 1]), True),
+        (Functional(lambda out: (out,)), False),
+        (Branching(nn.Identity()), False),
+        (Branching(nn.Sigmoid()), True),
+    ],
+)
+def test_one_output(module, probable):
+    scorer = load(module, CODES)
+    assert isinstance(scorer, TorchModule)
+    assert scorer.probable == probable
+    expected = alone(network())[:, 0]
+    np.testing.assert_allclose(favourable_score(scorer, PEOPLE), 1 / (1 + np.exp(-expected)), atol=1e-6)
+    np.testing.assert_array_equal(scorer.predict(PEOPLE), expected > 0)
+    assert (scorer.classes, scorer.favourable, scorer.label_only) == (("no", "yes"), 1, False)
+    assert {part.training for part in module.modules()} == {True}
+
+
+@pytest.mark.parametrize("end", [(), (nn.Softmax(1),), (nn.LogSoftmax(1),)])
+def test_one_output_per_label(end):
+    described = schema(codes=True, values=("yes", "wait", "no"))
+    module = network(*end, outputs=3)
+    scorer = load(module, described)
+    raw = logits(module)
+    powers = np.exp(raw)
+    np.testing.assert_allclose(scorer.scores(PEOPLE), powers / powers.sum(axis=1, keepdims=True), atol=1e-6)
+    np.testing.assert_array_equal(scorer.predict(PEOPLE), raw.argmax(axis=1))
+    assert (scorer.classes, scorer.favourable) == (("yes", "wait", "no"), 0)
+
+
+def test_the_modules_own_number_type_is_used():
+    module = network().double()
+    scorer = load(module, CODES)
+    expected = module.eval()(INPUTS.double()).detach().numpy()[:, 0]
+    np.testing.assert_allclose(favourable_score(scorer, PEOPLE), 1 / (1 + np.exp(-expected)), atol=1e-7)
+
+
+def test_a_module_keeps_its_mode_part_by_part():
+    module = network()
+    module[0].eval()
+    load(module, CODES).predict(PEOPLE)
+    assert [part.training for part in module] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (nn.Linear(5, 1), "cannot be asked: RuntimeError: mat1 and mat2"),
+        (network(outputs=2)[:3], "5 outputs"),
+        (Functional(lambda out: (out, out)), "gave a tuple"),
+        (Functional(lambda out: out.sum()), r"shape \(\)"),
+        (Functional(lambda out: out[:, :, None]), r"shape \(32, 1, 1\)"),
+        (Functional(lambda out: out / 0), "inf|nan"),
+    ],
+)
+def test_modules_that_do_not_fit_are_refused(module, message):
+    with pytest.raises(ModelError, match=message):
+        load(module, CODES)
+
+
+def test_a_missing_value_is_refused():
+    described = schema(codes=True, missing="keep", town_encoding="code")
+    scorer = load(nn.Linear(4, 1), described)
+    person = PEOPLE[:1].copy()
+    person[0, 1] = np.nan
+    with pytest.raises(ModelError, match="missing"):
+        scorer.predict(person)
+
+
+def exported(module, path, rows=None):
+    shapes = None if rows else ({0: torch.export.Dim("people")},)
+    program = torch.export.export(module.eval(), (torch.zeros(rows or 3, 6),), dynamic_shapes=shapes)
+    torch.export.save(program, path)
+    return program
+
+
+@pytest.fixture(scope="module")
+def program_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("programs") / "net.pt2"
+    exported(network(nn.Sigmoid()), path)
+    return path
+
+
+@pytest.mark.parametrize("rows", [None, 1, 7])
+def test_an_exported_program_answers_as_the_module(tmp_path, rows):
+    module = network(nn.Sigmoid())
+    path = tmp_path / "net.pt2"
+    program = exported(module, path, rows)
+    expected = alone(module)[:, 0]
+    for scorer in (load(program, CODES), load(path, CODES), load(path, CODES, trust=True)):
+        np.testing.assert_allclose(favourable_score(scorer, PEOPLE), expected, atol=1e-6)
+        np.testing.assert_array_equal(scorer.predict(PEOPLE[:1]), expected[:1] > 0.5)
+        assert scorer.rows == rows
+    assert scorer.name == "net.pt2"
+
+
+def test_a_program_from_a_file_is_a_white_box_too(program_file):
+    scorer = load(program_file, CODES)
+    box = white_box(scorer)
+    assert box.name == "net.pt2"
+    np.testing.assert_allclose(box.scores(PEOPLE), scorer.scores(PEOPLE), atol=1e-6)
+    assert (box.classes, box.favourable) == (scorer.classes, scorer.favourable)
+
+
+def test_a_richer_program_needs_no_trust(tmp_path):
+    class Rich(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.town, self.norm, self.out = nn.Embedding(2, 3), nn.BatchNorm1d(8), nn.Linear(8, 2)
+            self.register_buffer("shift", torch.arange(5.0))
+
+        def forward(self, x):
+            mixed = self.norm(torch.cat([self.town(x[:, 2].long()), x[:, [0, 1, 3, 4, 5]] - self.shift], 1))
+            return torch.softmax(self.out(nn.functional.gelu(mixed, approximate="tanh")), -1)
+
+    torch.manual_seed(1)
+    module = Rich()
+    exported(module, tmp_path / "rich.pt2")
+    scorer = load(tmp_path / "rich.pt2", CODES)
+    assert scorer.probable
+    np.testing.assert_allclose(scorer.scores(PEOPLE), alone(module), atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")  # export itself warns about training mode
+def test_a_program_exported_in_training_mode_is_refused():
+    program = torch.export.export(network().train(), (torch.zeros(3, 6),))
+    with pytest.raises(ModelError, match="training mode"):
+        load(program, CODES)
+
+
+def test_a_program_with_two_inputs_is_refused():
+    class Two(nn.Module):
+        def forward(self, x, y):
+            return x + y
+
+    program = torch.export.export(Two(), (torch.zeros(3, 6), torch.zeros(3, 6)))
+    with pytest.raises(ModelError, match="2 inputs"):
+        load(program, CODES)
+
+
+class Trap:
+    """Unpickling it leaves a mark."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+def rewritten(path, target, change):
+    """A copy of the archive in which ``change(name, content)`` replaced every entry."""
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(target, "w") as copy:
+        for info in source.infolist():
+            content = change(info.filename.partition("/")[2], source.read(info))
+            copy.writestr(info.filename, content)
+    return target
+
+
+def edited(edit):
+    def change(name, content):
+        if name != "models/model.json":
+            return content
+        described = json.loads(content)
+        edit(described)
+        return json.dumps(described).encode()
+
+    return change
+
+
+def graph_of(described):
+    return described["graph_module"]["graph"]
+
+
+MARK = "__import__('pathlib').Path('mark').touch()"
+
+
+def call(described):
+    graph_of(described)["nodes"][0]["target"] = "torch.hub.load"
+
+
+def shape(described):
+    for value in graph_of(described)["tensor_values"].values():
+        value["sizes"][0] = {"as_expr": {"expr_str": MARK, "hint": {"as_int": 2}}}
+
+
+def shape_call(described):
+    for value in graph_of(described)["tensor_values"].values():
+        value["sizes"][0] = {"as_expr": {"expr_str": "preview(Symbol('s1'))", "hint": {"as_int": 2}}}
+
+
+def symbol(described):
+    described["range_constraints"] = {MARK: {"min_val": 0, "max_val": None}}
+
+
+def name(described):
+    graph_of(described)["inputs"][0]["as_tensor"]["name"] = f"x={MARK}"
+
+
+def container(described):
+    signature = described["graph_module"]["module_call_graph"][0]["signature"]
+    signature["in_spec"] = signature["in_spec"].replace("builtins.tuple", "pathlib.Path")
+
+
+def named_tuple(described):
+    described["graph_module"]["treespec_namedtuple_fields"] = {"T": {"field_names": ["a"]}}
+
+
+def own_object(described):
+    graph_of(described)["custom_obj_values"] = {"a": {"name": "a", "class_fqn": "b"}}
+
+
+@pytest.mark.parametrize(
+    "edit", [call, shape, shape_call, symbol, name, container, named_tuple, own_object], ids=lambda edit: edit.__name__
+)
+def test_a_program_that_could_run_code_needs_trust(program_file, tmp_path, monkeypatch, edit):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TrustError, match=r"could run code(.|\n)*--trust"):
+        load(rewritten(program_file, tmp_path / "bad.pt2", edited(edit)), CODES)
+    assert not (tmp_path / "mark").exists()
+
+
+def test_guards_are_not_executed(program_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def guards(described):
+        described["guards_code"] = [MARK]
+
+    scorer = load(rewritten(program_file, tmp_path / "bad.pt2", edited(guards)), CODES)
+    assert scorer.predict(PEOPLE).shape == (len(PEOPLE),)
+    assert not (tmp_path / "mark").exists()
+
+
+def test_pickles_in_a_program_are_not_loaded(program_file, tmp_path):
+    mark = tmp_path / "mark"
+    trap = pickle.dumps(Trap(mark))
+    buffer = io.BytesIO()
+    torch.save(Trap(mark), buffer)
+
+    def examples(name, content):
+        return buffer.getvalue() if name == "data/sample_inputs/model.pt" else content
+
+    assert load(rewritten(program_file, tmp_path / "examples.pt2", examples), CODES).rows is None
+
+    def weights(name, content):
+        if name == "data/weights/weight_0":
+            return buffer.getvalue()
+        return (
+            content.replace(b'"use_pickle": false', b'"use_pickle": true') if name.endswith("config.json") else content
+        )
+
+    def constants(name, content):
+        if name == "data/constants/model_constants_config.json":
+            meta = {"path_name": "opaque_obj_0", "is_param": False, "use_pickle": True, "tensor_meta": None}
+            return json.dumps({"config": {"c": meta}}).encode()
+        return content
+
+    for change in (constants, weights):
+        with pytest.raises(TrustError, match="Python object"):
+            load(rewritten(program_file, tmp_path / "bad.pt2", change), CODES)
+    with zipfile.ZipFile(tmp_path / "bad.pt2", "a") as archive:
+        archive.writestr("net/data/constants/opaque_obj_0", trap)
+    with pytest.raises(TrustError):
+        load(tmp_path / "bad.pt2", CODES)
+    with zipfile.ZipFile(tmp_path / "compiled.pt2", "w") as archive:
+        archive.writestr("net/data/aotinductor/model/model.so", b"")
+    with pytest.raises(TrustError, match="compiled code"):
+        load(tmp_path / "compiled.pt2", CODES)
+    assert not mark.exists()
+    with pytest.raises(ModelError):
+        load(rewritten(program_file, tmp_path / "bad.pt2", weights), CODES, trust=True)
+    assert mark.exists()  # PyTorch itself would have run it
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_programs_are_refused_or_are_models(program_file, tmp_path, data):
+    whole = program_file.read_bytes()
+    damaged = bytearray(whole[: data.draw(st.integers(0, len(whole)))] if data.draw(st.booleans()) else whole)
+    places = st.tuples(st.integers(0, len(whole) - 1), st.integers(0, 255))
+    for place, value in data.draw(st.lists(places, max_size=4)):
+        if place < len(damaged):
+            damaged[place] = value
+    path = tmp_path / "damaged.pt2"
+    path.write_bytes(damaged)
+    try:
+        scores = load(path, CODES).scores(PEOPLE)
+    except ModelError:
+        return
+    assert scores.shape == (len(PEOPLE), 2)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_programs_with_damaged_descriptions_are_refused_or_are_models(program_file, tmp_path, data):
+    def garble(name, content):
+        if not name.endswith(".json"):
+            return content
+        text = bytearray(content)
+        for place, value in data.draw(
+            st.lists(st.tuples(st.integers(0, len(text) - 1), st.integers(32, 126)), max_size=3)
+        ):
+            text[place] = value
+        return bytes(text)
+
+    path = rewritten(program_file, tmp_path / "garbled.pt2", garble)
+    try:
+        scores = load(path, CODES).scores(PEOPLE)
+    except (ModelError, TrustError):
+        return
+    assert scores.shape == (len(PEOPLE), 2)
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pth"])
+def test_a_whole_module_needs_trust(tmp_path, suffix):
+    path = tmp_path / f"net{suffix}"
+    module = network()
+    torch.save(module, path)
+    with pytest.raises(TrustError, match="--trust"):
+        load(path, CODES)
+    scorer = load(path, CODES, trust=True)
+    np.testing.assert_allclose(scorer.outputs(PEOPLE), alone(module), atol=1e-6)
+    mark = tmp_path / "mark"
+    torch.save(Trap(mark), path)
+    with pytest.raises(TrustError):
+        load(path, CODES)
+    assert not mark.exists()
+
+
+def test_weights_alone_are_no_model(tmp_path):
+    torch.save(network().state_dict(), tmp_path / "net.pt")
+    with pytest.raises(ModelError, match="state_dict"):
+        load(tmp_path / "net.pt", CODES, trust=True)
+
+
+def test_a_damaged_module_file(tmp_path):
+    (tmp_path / "net.pt").write_bytes(b"PK\x03\x04 not a module")
+    with pytest.raises(ModelError, match="cannot be read"):
+        load(tmp_path / "net.pt", CODES, trust=True)
