@@ -16,6 +16,31 @@ if TYPE_CHECKING:
 SMALL = 30
 """Groups below this size are shown, greyed, and left out of the gaps."""
 
+METRIC_NAMES = (
+    "selection_rate",
+    "base_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "accuracy",
+    "precision",
+    "mean_score",
+    "calibration_gap",
+)
+"""What is measured of every group, see ``Group``."""
+
+OVERALL_NAMES = (*METRIC_NAMES, "auc")
+"""What is measured of everybody together."""
+
+GAP_NAMES = (
+    "demographic_parity_difference",
+    "demographic_parity_ratio",
+    "equal_opportunity_difference",
+    "equalized_odds_difference",
+    "accuracy_difference",
+    "calibration_difference",
+)
+"""What is compared between groups, see ``Gap``."""
+
 
 class Group(BaseModel):
     """Everybody with the same values of some protected attributes.
@@ -25,8 +50,9 @@ class Group(BaseModel):
         size: people in it.
         small: whether it is below ``SMALL`` and therefore takes no part in the gaps.
         metrics: name -> number. Names: ``selection_rate`` (share given the favourable label), ``base_rate``
-            (share whose true label is favourable), ``true_positive_rate``, ``false_positive_rate``, ``accuracy``,
-            ``precision``, ``mean_score`` (of the favourable label), ``calibration_gap`` (mean score - base rate).
+            (share whose true label is favourable), ``true_positive_rate``, ``false_positive_rate``, ``accuracy``
+            (share for whom the model is right about favourable or not), ``precision``, ``mean_score`` (of the
+            favourable label), ``calibration_gap`` (mean score - base rate).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,8 +76,9 @@ class Gap(BaseModel):
             ``equal_opportunity_difference`` (true positive rates), ``equalized_odds_difference`` (the larger of
             the true and false positive rate gaps), ``calibration_difference``, ``accuracy_difference``.
         metric: the groups' metric it is about.
-        value: the gap; differences are >= 0, ratios in [0, 1].
-        best, worst: labels of the two groups.
+        value: the gap; differences are >= 0, ratios in [0, 1]. Its interval is for the true gap between the groups that
+            are truly furthest apart, whichever they are: with more than two groups it is simultaneous over all pairs.
+        best, worst: labels of the groups with the highest and the lowest value here.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -3,7 +3,7 @@
 from evenhand.stats.auc import auc
 from evenhand.stats.difference import newcombe, ratio
 from evenhand.stats.level import bonferroni
-from evenhand.stats.mean import student, welch
+from evenhand.stats.mean import observed_means, student, welch
 from evenhand.stats.proportion import clopper_pearson, none_seen_upper, wilson
 from evenhand.stats.quantity import Estimated, Observed, Proved, Quantity, Unknown, number, text
 from evenhand.stats.rate import estimated_rate, observed_rate, observed_rates
@@ -31,6 +31,7 @@ __all__ = [
     "newcombe",
     "none_seen_upper",
     "number",
+    "observed_means",
     "observed_rate",
     "observed_rates",
     "pairs",

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.stats.level import Floats, Interval, student_quantile, tail
+from evenhand.stats.quantity import Observed
 
 NO_SPREAD = 1e-12
 """A standard deviation below this part of the range is rounding: all values were the same."""
@@ -35,6 +36,33 @@ def student(
     half = student_quantile(confidence, np.maximum(n - 1, 1)) * np.sqrt(variance / n)
     half = np.where(_spread(variance, n, upper - lower), half, _hoeffding(1 / n, confidence, upper - lower))
     return np.maximum(mean - half, lower), np.minimum(mean + half, upper)
+
+
+def observed_means(
+    mean: ArrayLike,
+    variance: ArrayLike,
+    n: ArrayLike,
+    confidence: float = 0.95,
+    *,
+    lower: float = 0.0,
+    upper: float = 1.0,
+) -> list[Observed]:
+    """``student`` of many groups at once, each with the interval's name: arguments of shape (groups,)."""
+    mean, variance, n = _samples(mean, variance, n)
+    low, high = student(mean, variance, n, confidence, lower=lower, upper=upper)
+    spread = _spread(variance, n, upper - lower)
+    columns = (array.tolist() for array in (mean, n, low, high, spread))
+    return [
+        Observed(
+            value=value,
+            n=int(size),
+            low=below,
+            high=above,
+            confidence=confidence,
+            method="Student's t" if spreads else "Hoeffding",
+        )
+        for value, size, below, above, spreads in zip(*columns, strict=True)
+    ]
 
 
 def welch(

@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from evenhand.errors import OptionError
 from evenhand.stats.difference import ratio_of_limits, share, square_and_add
-from evenhand.stats.level import Floats, Interval, bonferroni
+from evenhand.stats.level import Interval, bonferroni
 from evenhand.stats.mean import welch
 from evenhand.stats.proportion import clopper_pearson, wilson
 
@@ -33,7 +34,7 @@ def pairs(groups: int) -> int:
     return groups * (groups - 1) // 2
 
 
-def largest_difference_of_proportions(k: Floats, n: Floats, confidence: float = 0.95) -> tuple[float, float]:
+def largest_difference_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
     """Interval for ``max(p) - min(p)`` over two or more independent groups.
 
     Two groups: Newcombe's hybrid score interval. More: Clopper-Pearson limits, squared and added for every pair.
@@ -47,7 +48,7 @@ def largest_difference_of_proportions(k: Floats, n: Floats, confidence: float = 
     )
 
 
-def smallest_ratio_of_proportions(k: Floats, n: Floats, confidence: float = 0.95) -> tuple[float, float]:
+def smallest_ratio_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
     """Interval for ``min(p) / max(p)`` over two or more independent groups.
 
     Two groups: Donner & Zou's ratio of Wilson limits. More: the same of Clopper-Pearson limits, for every pair.
@@ -67,7 +68,13 @@ def smallest_ratio_of_proportions(k: Floats, n: Floats, confidence: float = 0.95
 
 
 def largest_difference_of_means(
-    mean: Floats, variance: Floats, n: Floats, confidence: float = 0.95, *, lower: float = 0.0, upper: float = 1.0
+    mean: ArrayLike,
+    variance: ArrayLike,
+    n: ArrayLike,
+    confidence: float = 0.95,
+    *,
+    lower: float = 0.0,
+    upper: float = 1.0,
 ) -> tuple[float, float]:
     """Interval for ``max(mean) - min(mean)`` over two or more independent groups, from Welch's interval of each pair.
 
@@ -75,6 +82,7 @@ def largest_difference_of_means(
         mean, variance, n: sample means, variances (divisor n - 1) and sizes of each group, shape (groups,).
         lower, upper: the range of a single value.
     """
+    mean, variance, n = np.asarray(mean), np.asarray(variance), np.asarray(n)
     level = bonferroni(confidence, pairs(len(mean)))
     return _largest(
         welch(
@@ -88,9 +96,10 @@ def largest_difference_of_means(
     )
 
 
-def _limits(k: Floats, n: Floats, confidence: float) -> Interval:
-    level = bonferroni(confidence, pairs(len(k)))
-    return wilson(k, n, level) if len(k) == 2 else clopper_pearson(k, n, level)
+def _limits(k: ArrayLike, n: ArrayLike, confidence: float) -> Interval:
+    groups = np.asarray(k).size
+    level = bonferroni(confidence, pairs(groups))
+    return wilson(k, n, level) if groups == 2 else clopper_pearson(k, n, level)
 
 
 def _largest(intervals: Iterator[Interval]) -> tuple[float, float]:

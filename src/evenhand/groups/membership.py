@@ -1,0 +1,128 @@
+"""Which group everybody belongs to: one code per person and protected attribute, and the groups' names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.errors import DataError, OptionError
+from evenhand.schema import Attribute
+
+MOST_NUMBERS = 10
+"""An integer attribute with more values than this in the data is cut into ranges."""
+
+RANGES = 5
+"""Ranges that such an attribute is cut into, at most."""
+
+MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The groups by one protected attribute.
+
+    Attributes:
+        name: the attribute.
+        codes: the group of each person, shape (n,), a position in ``labels``.
+        labels: the groups in words, in the attribute's order; a group may be empty.
+    """
+
+    name: str
+    codes: NDArray[np.int64]
+    labels: tuple[str, ...]
+
+
+def of_attribute(attribute: Attribute, entries: NDArray[np.float64]) -> Membership:
+    """Groups by the entries (n,) of an attribute: its values, or readable ranges of an integer with many.
+
+    Raises:
+        OptionError: the attribute is real, and people with exactly the same number are no group.
+    """
+    if attribute.kind == "real":
+        raise OptionError(
+            f"{attribute.name!r} is a real number, and groups need finitely many values",
+            mend="make it ordinal with `edges: [...]` in the schema, or integer",
+        )
+    if attribute.kind == "integer":
+        return _of_numbers(attribute.name, entries)
+    labels = tuple(attribute.text(entry) for entry in attribute.domain())
+    missing = np.isnan(entries)
+    codes = np.where(missing, len(labels), entries).astype(np.int64)
+    return Membership(attribute.name, codes, (*labels, MISSING) if missing.any() else labels)
+
+
+def of_values(name: str, values: ArrayLike) -> Membership:
+    """Groups by plain values (n,): whole numbers as for an integer attribute, anything else by equality.
+
+    Raises:
+        DataError: the values are not one per person, or are numbers with a fraction.
+    """
+    import pandas as pd
+
+    column = np.asarray(values)
+    if column.ndim != 1:
+        raise DataError(f"protected attribute {name!r} has shape {column.shape}; one value per person is expected")
+    if column.dtype.kind in "iuf":
+        numbers = column.astype(np.float64)
+        known = numbers[~np.isnan(numbers)]
+        if not (np.isfinite(known) & (known == np.floor(known))).all():
+            raise DataError(
+                f"protected attribute {name!r} has numbers with a fraction, and groups need finitely many values",
+                mend="cut it into ranges first",
+            )
+        return _of_numbers(name, numbers)
+    positions, found = pd.factorize(column)
+    order = sorted(range(len(found)), key=lambda i: _sort_key(found[i]))
+    rank = np.empty(len(found) + 1, dtype=np.int64)
+    rank[order] = np.arange(len(found))
+    rank[-1] = len(found)  # pandas marks a missing value by position -1
+    labels = tuple(str(found[i]) for i in order)
+    return Membership(name, rank[positions], (*labels, MISSING) if (positions < 0).any() else labels)
+
+
+def _of_numbers(name: str, numbers: NDArray[np.float64]) -> Membership:
+    """Whole numbers (n,), NaN where missing: each for itself, or ranges with about as many people in each."""
+    missing = np.isnan(numbers)
+    some_missing = bool(missing.any())
+    whole = (numbers[~missing] if some_missing else numbers).astype(np.int64)
+    values, sizes = _distinct(whole)
+    if len(values) <= MOST_NUMBERS:
+        ends, labels = values, [str(value) for value in values.tolist()]
+    else:
+        ends = _cuts(values, sizes)
+        starts = [int(values[0]), *(ends[:-1] + 1).tolist()]
+        labels = [
+            str(start) if start == end else f"{start} to {end}"
+            for start, end in zip(starts, ends.tolist(), strict=True)
+        ]
+    if not some_missing:
+        return Membership(name, np.searchsorted(ends, whole), tuple(labels))
+    codes = np.full(len(numbers), len(labels), dtype=np.int64)
+    codes[~missing] = np.searchsorted(ends, whole)
+    return Membership(name, codes, (*labels, MISSING))
+
+
+def _cuts(values: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The last number of each range: at the boundary between values that comes nearest to each quantile."""
+    below = np.concatenate([[0.0], np.cumsum(sizes) / sizes.sum()])  # share of people before each value
+    nearest = (int(np.argmin(np.abs(below - i / RANGES))) for i in range(1, RANGES))
+    inner = {int(values[j - 1]) for j in nearest if 0 < j < len(values)}
+    return np.array([*sorted(inner), int(values[-1])], dtype=np.int64)
+
+
+def _distinct(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    if len(numbers) == 0:
+        return numbers, numbers
+    lowest, highest = int(numbers.min()), int(numbers.max())
+    if highest - lowest > 4 * len(numbers):  # too sparse to count by position
+        return np.unique(numbers, return_counts=True)
+    sizes = np.bincount(numbers - lowest)
+    present = np.flatnonzero(sizes)
+    return present + lowest, sizes[present]
+
+
+def _sort_key(value: Any) -> tuple[str, Any]:
+    return ("", value) if isinstance(value, int | float) else (type(value).__name__, str(value))
