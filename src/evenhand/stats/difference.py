@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand.stats.level import Floats, Interval, counts
+from evenhand.stats.level import Floats, Interval, counts, ends
 from evenhand.stats.proportion import wilson
 
 
@@ -25,7 +25,7 @@ def newcombe(k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confide
     p1, p2 = share(k1, n1), share(k2, n2)
     low, high = square_and_add(p1, wilson(k1, n1, confidence), p2, wilson(k2, n2, confidence))
     known = (np.asarray(n1) > 0) & (np.asarray(n2) > 0)
-    return np.where(known, low, -1.0), np.where(known, high, 1.0)
+    return ends(np.where(known, low, -1.0), np.where(known, high, 1.0))
 
 
 def ratio(k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confidence: float = 0.95) -> Interval:
@@ -45,7 +45,7 @@ def ratio(k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confidence
     p1, p2 = share(k1, n1), share(k2, n2)
     low, high = ratio_of_limits(p1, wilson(k1, n1, confidence), p2, wilson(k2, n2, confidence))
     known = (np.asarray(n1) > 0) & (np.asarray(n2) > 0)
-    return np.where(known, low, 0.0), np.where(known, high, np.inf)
+    return ends(np.where(known, low, 0.0), np.where(known, high, np.inf))
 
 
 def share(k: ArrayLike, n: ArrayLike) -> Floats:

@@ -11,7 +11,7 @@ from evenhand.errors import OptionError
 
 Floats: TypeAlias = NDArray[np.float64]
 Interval: TypeAlias = tuple[Floats, Floats]
-"""Lower and upper ends, in the shape that the arguments broadcast to."""
+"""Lower and upper ends, in the shape that the arguments broadcast to; NumPy scalars where all of them are numbers."""
 
 
 def tail(confidence: float) -> float:
@@ -61,3 +61,8 @@ def counts(k: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
             f"{successes[wrong].flat[0]:g} of {trials[wrong].flat[0]:g} is no count: 0 <= k <= n is needed"
         )
     return successes, trials
+
+
+def ends(low: Floats, high: Floats) -> Interval:
+    """The interval's two ends, arrays without dimensions as plain NumPy scalars."""
+    return low[()], high[()]

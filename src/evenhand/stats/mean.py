@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.stats.level import Floats, Interval, student_quantile, tail
+from evenhand.stats.level import Floats, Interval, ends, student_quantile, tail
 from evenhand.stats.quantity import Observed
 
 NO_SPREAD = 1e-12
@@ -35,7 +35,7 @@ def student(
     mean, variance, n = _samples(mean, variance, n)
     half = student_quantile(confidence, np.maximum(n - 1, 1)) * np.sqrt(variance / n)
     half = np.where(_spread(variance, n, upper - lower), half, _hoeffding(1 / n, confidence, upper - lower))
-    return np.maximum(mean - half, lower), np.minimum(mean + half, upper)
+    return ends(np.maximum(mean - half, lower), np.minimum(mean + half, upper))
 
 
 def observed_means(
@@ -51,7 +51,7 @@ def observed_means(
     mean, variance, n = _samples(mean, variance, n)
     low, high = student(mean, variance, n, confidence, lower=lower, upper=upper)
     spread = _spread(variance, n, upper - lower)
-    columns = (array.tolist() for array in (mean, n, low, high, spread))
+    columns = (np.asarray(array).tolist() for array in (mean, n, low, high, spread))
     return [
         Observed(
             value=value,
@@ -98,7 +98,7 @@ def welch(
     half = student_quantile(confidence, freedom) * np.sqrt(error)
     half = np.where(usable, half, _hoeffding(1 / n1 + 1 / n2, confidence, upper - lower))
     widest = upper - lower
-    return np.maximum(mean1 - mean2 - half, -widest), np.minimum(mean1 - mean2 + half, widest)
+    return ends(np.maximum(mean1 - mean2 - half, -widest), np.minimum(mean1 - mean2 + half, widest))
 
 
 def _samples(mean: ArrayLike, variance: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats, Floats]:

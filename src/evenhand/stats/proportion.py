@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand.stats.level import Floats, Interval, counts, normal_quantile, tail
+from evenhand.stats.level import Floats, Interval, counts, ends, normal_quantile, tail
 
 
 def clopper_pearson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
@@ -27,7 +27,7 @@ def clopper_pearson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Int
     side = tail(confidence)
     low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, side), 0.0)
     high = np.where(k < n, betainccinv(k + 1, np.maximum(n - k, 1), side), 1.0)
-    return low, high
+    return ends(low, high)
 
 
 def wilson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
@@ -50,7 +50,7 @@ def wilson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
     # At the ends of the scale the limits are exactly 0 and 1, which rounding would miss.
     low = np.where(k > 0, np.clip(centre - reach, 0.0, share), 0.0)
     high = np.where(k < n, np.clip(centre + reach, share, 1.0), 1.0)
-    return low, high
+    return ends(low, high)
 
 
 def none_seen_upper(n: ArrayLike, confidence: float = 0.95) -> Floats:
@@ -62,4 +62,5 @@ def none_seen_upper(n: ArrayLike, confidence: float = 0.95) -> Floats:
     """
     _, n = counts(0, n)
     with np.errstate(divide="ignore"):
-        return np.asarray(-np.expm1(np.log(2 * tail(confidence)) / n), dtype=np.float64)
+        bound: Floats = -np.expm1(np.log(2 * tail(confidence)) / n)
+    return bound[()]

@@ -1,0 +1,116 @@
+"""Intervals for one proportion: exact coverage, published examples, independent references."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom, binomtest
+
+from evenhand.errors import OptionError
+from evenhand.stats import clopper_pearson, none_seen_upper, wilson
+
+LEVELS = (0.8, 0.95, 0.999)
+counted = st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+
+
+def coverage(interval, n: int, p: np.ndarray, confidence: float) -> np.ndarray:
+    """The probability that the interval holds p, summed over all counts: nothing is sampled."""
+    k = np.arange(n + 1)
+    low, high = interval(k, n, confidence)
+    inside = (low <= p[:, None]) & (p[:, None] <= high)
+    return (binom.pmf(k, n, p[:, None]) * inside).sum(axis=1)
+
+
+@pytest.mark.parametrize("confidence", LEVELS)
+@pytest.mark.parametrize("n", [1, 2, 5, 12, 30, 100, 400])
+def test_clopper_pearson_never_covers_less_than_it_says(n, confidence):
+    low, high = clopper_pearson(np.arange(n + 1), n, confidence)
+    # Coverage jumps at the limits themselves, so it is lowest just beside them.
+    beside = np.concatenate([low, high])
+    p = np.concatenate([np.linspace(0, 1, 301), beside - 1e-9, beside + 1e-9])
+    assert coverage(clopper_pearson, n, np.clip(p, 0, 1), confidence).min() >= confidence - 1e-7
+
+
+@pytest.mark.parametrize("confidence", LEVELS)
+@pytest.mark.parametrize("n", [30, 100, 400])
+def test_wilson_covers_what_it_says_on_average(n, confidence):
+    covered = coverage(wilson, n, np.linspace(0.01, 0.99, 197), confidence)
+    assert covered.mean() == pytest.approx(confidence, abs=0.015)
+    assert covered.min() >= confidence - 0.15
+
+
+def test_examples_from_the_literature():
+    """Newcombe, Statistics in Medicine 1998 ("Two-sided confidence intervals for the single proportion"), table I."""
+    published = {
+        (81, 263): ((0.2553, 0.3662), (0.2527, 0.3676)),
+        (15, 148): ((0.0624, 0.1605), (0.0578, 0.1617)),
+        (0, 20): ((0.0000, 0.1611), (0.0000, 0.1684)),
+        (1, 29): ((0.0061, 0.1718), (0.0009, 0.1776)),
+    }
+    for (k, n), (score, exact) in published.items():
+        assert wilson(k, n) == pytest.approx(score, abs=5e-5)
+        assert clopper_pearson(k, n) == pytest.approx(exact, abs=5e-5)
+
+
+@given(counted, st.sampled_from(LEVELS))
+def test_agrees_with_scipy(count, confidence):
+    k, n = count
+    test = binomtest(k, n)
+    exact, score = (test.proportion_ci(confidence, method=method) for method in ("exact", "wilson"))
+    assert clopper_pearson(k, n, confidence) == pytest.approx((exact.low, exact.high), abs=1e-9)
+    assert wilson(k, n, confidence) == pytest.approx((score.low, score.high), abs=1e-9)
+
+
+@pytest.mark.parametrize("interval", [clopper_pearson, wilson])
+class TestEveryInterval:
+    @given(count=counted, confidence=st.floats(0.01, 0.999999))
+    def test_holds_the_share_and_mirrors(self, interval, count, confidence):
+        k, n = count
+        low, high = interval(k, n, confidence)
+        assert 0 <= low <= k / n <= high <= 1
+        mirrored = interval(n - k, n, confidence)
+        assert (1 - mirrored[1], 1 - mirrored[0]) == pytest.approx((low, high), abs=1e-9)
+
+    @given(count=counted)
+    def test_more_confidence_is_wider(self, interval, count):
+        narrow, wide = interval(*count, 0.9), interval(*count, 0.99)
+        assert wide[0] <= narrow[0]
+        assert wide[1] >= narrow[1]
+
+    def test_nobody_asked_nothing_known(self, interval):
+        assert interval(0, 0) == (0, 1)
+
+    def test_arrays_and_broadcasting(self, interval):
+        k = np.array([[0, 3], [5, 10]])
+        low, high = interval(k, 10)
+        for at in np.ndindex(k.shape):
+            assert (low[at], high[at]) == pytest.approx(interval(k[at], 10))
+
+    @pytest.mark.parametrize(("k", "n"), [(3, 2), (-1, 2), ([1, 5], [2, 4]), (float("nan"), 3)])
+    def test_impossible_counts_are_refused(self, interval, k, n):
+        with pytest.raises(OptionError, match="is no count"):
+            interval(k, n)
+
+    @pytest.mark.parametrize("confidence", [0, 1, -0.5, 95, float("nan")])
+    def test_impossible_confidence_is_refused(self, interval, confidence):
+        with pytest.raises(OptionError, match="between 0 and 1"):
+            interval(1, 2, confidence)
+
+
+def test_tiny_error_probabilities_keep_their_precision():
+    """As used with many simultaneous statements: the exact upper end at 0 of n is 1 - (side)^(1/n)."""
+    for confidence in (1 - 1e-6, 1 - 1e-9):
+        side = (1 - confidence) / 2
+        assert clopper_pearson(0, 50, confidence)[1] == pytest.approx(1 - side ** (1 / 50), rel=1e-9)
+
+
+@given(st.integers(1, 10**7), st.sampled_from(LEVELS))
+def test_none_seen_is_exact(n, confidence):
+    bound = none_seen_upper(n, confidence)
+    assert n * np.log1p(-bound) == pytest.approx(np.log1p(-confidence), rel=1e-9)
+
+
+def test_none_seen_is_the_rule_of_three():
+    assert none_seen_upper(1000) == pytest.approx(3 / 1000, rel=0.01)
+    assert none_seen_upper(0) == 1
+    assert none_seen_upper(1000) < clopper_pearson(0, 1000)[1]

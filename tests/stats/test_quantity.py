@@ -1,0 +1,90 @@
+"""Numbers that say what they are, and the constructors that count."""
+
+import subprocess
+import sys
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+import evenhand.stats
+from evenhand.errors import OptionError
+from evenhand.stats import (
+    Estimated,
+    Observed,
+    Proved,
+    Quantity,
+    Unknown,
+    clopper_pearson,
+    estimated_rate,
+    number,
+    observed_rate,
+    observed_rates,
+    text,
+)
+
+
+def test_observed_rate_is_exact():
+    found = observed_rate(3, 40, 0.9)
+    assert (found.value, found.n, found.confidence) == (0.075, 40, 0.9)
+    assert (found.low, found.high) == pytest.approx(tuple(clopper_pearson(3, 40, 0.9)))
+    assert "Clopper-Pearson" in found.method
+
+
+def test_estimated_rate_names_its_population():
+    found = estimated_rate(0, 1000, "everyone in the domain", 0.99)
+    assert isinstance(found, Estimated)
+    assert (found.value, found.low, found.n, found.population) == (0, 0, 1000, "everyone in the domain")
+    assert found.high == pytest.approx(1 - 0.005 ** (1 / 1000))
+
+
+def test_nobody_counted_is_unknown_never_nan():
+    assert observed_rate(0, 0) == Unknown(reason="there is nobody to count")
+    assert observed_rate(0, 0, if_empty="no women") == Unknown(reason="no women")
+    assert estimated_rate(0, 0, "everyone") == Unknown(reason="nobody was sampled")
+    mixed = observed_rates([1, 0], [2, 0])
+    assert [type(rate) for rate in mixed] == [Observed, Unknown]
+
+
+def test_impossible_counts_are_refused():
+    for build in (lambda: observed_rate(3, 2), lambda: estimated_rate(3, 2, "everyone")):
+        with pytest.raises(OptionError, match="3 of 2 is no count"):
+            build()
+
+
+EVERY_KIND = [
+    Proved(value=0.5, how="counting"),
+    observed_rate(1, 4),
+    estimated_rate(1, 4, "everyone"),
+    Unknown(reason="nobody"),
+]
+
+
+@pytest.mark.parametrize("quantity", EVERY_KIND, ids=lambda quantity: quantity.kind)
+def test_every_kind_survives_json(quantity):
+    adapter = TypeAdapter(Quantity)
+    assert adapter.validate_json(adapter.dump_json(quantity)) == quantity
+    assert number(quantity) == (None if quantity.kind == "unknown" else quantity.value)
+
+
+def test_every_kind_says_what_it_is():
+    assert text(EVERY_KIND[0]) == "50.0 % (proved)"
+    assert text(EVERY_KIND[1]) == "25.0 % (observed on 4 people, 95% interval 0.63 % to 80.6 %)"
+    assert text(EVERY_KIND[2]) == "25.0 % (estimated on 4 sampled individuals, 95% interval 0.63 % to 80.6 %)"
+    assert text(EVERY_KIND[3]) == "unknown (nobody)"
+    assert text(EVERY_KIND[0], percent=False) == "0.500 (proved)"
+
+
+def test_a_quantity_cannot_be_changed():
+    with pytest.raises(ValidationError):
+        EVERY_KIND[0].value = 0.6
+
+
+def test_exports_are_sorted_and_real():
+    assert evenhand.stats.__all__ == sorted(evenhand.stats.__all__)
+    assert all(hasattr(evenhand.stats, name) for name in evenhand.stats.__all__)
+
+
+def test_import_is_light():
+    code = "import evenhand.stats, sys; print([m for m in ('scipy', 'pandas', 'sklearn') if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
