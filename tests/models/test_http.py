@@ -18,6 +18,11 @@ from evenhand.models.http import HttpEndpoint, from_url
 DROP = object()
 
 
+class Server(ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        """A client that went away is part of the tests, and nothing to print."""
+
+
 class Service:
     """A small server: ``reply(instances)`` gives the predictions, and ``first`` what happens before."""
 
@@ -50,7 +55,7 @@ class Service:
             def log_message(self, *arguments):
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/predict"
 
     @property

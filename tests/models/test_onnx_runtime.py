@@ -270,6 +270,12 @@ def test_the_file_to_damage_is_a_model():
     np.testing.assert_allclose(favourable_score(from_onnx_file(SMALL, CODES), PEOPLE), CHANCE, atol=1e-6)
 
 
+def test_a_damaged_file_prints_nothing(capfd):
+    with pytest.raises(ModelError, match="cannot run it"):
+        from_onnx_file(SMALL.replace(b"MatMul", b"Mat\xfbul"), CODES)
+    assert capfd.readouterr() == ("", "")
+
+
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_damaged_files_are_refused_or_are_models(data):

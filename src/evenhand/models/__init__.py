@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.models.additive import AdditiveNetwork, Affine, Line, Part, Steps, Table, from_dense
 from evenhand.models.load import load
-from evenhand.models.scorer import BATCH, Scorer, checked_scores, favourable_score, predict
+from evenhand.models.scorer import Scorer, checked_scores, favourable_score, predict
 from evenhand.models.white_box import white_box
 
 if TYPE_CHECKING:
     from evenhand.models.trees import TreeEnsemble
 
 __all__ = [
-    "BATCH",
     "AdditiveNetwork",
     "Affine",
     "Line",

@@ -222,14 +222,15 @@ def _skops(request: Request) -> Scorer:
         import skops.io
     except ImportError:
         raise MissingExtraError("skops", extra="skops", purpose="to read a .skops file") from None
-    untrusted = skops.io.get_untrusted_types(file=request.path)
+    content = request.path.read_bytes()  # once, so that what is loaded is what was looked at
+    untrusted = skops.io.get_untrusted_types(data=content)
     if untrusted and not request.trust:
         raise TrustError(
             f"the file needs types that can run code when they are loaded: {', '.join(untrusted)}",
             where=request.name,
             mend="if you know where it comes from: --trust (in Python: trust=True)",
         )
-    return _loaded(skops.io.load(request.path, trusted=untrusted), request)
+    return _loaded(skops.io.loads(content, trusted=untrusted), request)
 
 
 def _pickle(request: Request) -> Scorer:

@@ -38,7 +38,8 @@ def from_npz(path: str | Path, schema: Schema) -> AdditiveNetwork:
 def _arrays(path: Path) -> dict[str, Floats]:
     arrays = {}
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # opened here, since NumPy leaves a damaged file open
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ModelError("this is a single array, not an archive of them", where=path.name, mend=FORMAT)
             for key in archive.files:
@@ -46,7 +47,7 @@ def _arrays(path: Path) -> dict[str, Floats]:
                     arrays[key] = np.asarray(archive[key])
     except FileNotFoundError:
         raise ModelError("there is no such file", where=str(path)) from None
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, ModelError):
             raise
         raise ModelError(

@@ -159,7 +159,10 @@ def from_onnx_file(source: Path | bytes, schema: Schema, *, name: str | None = N
     options.log_severity_level = 4
     try:
         session = onnxruntime.InferenceSession(
-            str(source) if isinstance(source, Path) else source, options, providers=["CPUExecutionProvider"]
+            str(source) if isinstance(source, Path) else source,
+            options,
+            providers=["CPUExecutionProvider"],
+            enable_fallback=0,  # which would print
         )
         reads = read_outputs(_graph(source), session, name)
     except EvenhandError:

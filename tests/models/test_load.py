@@ -1,0 +1,315 @@
+import io
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from applicants import CODES, FRAME, GRANTED, NAMES, PEOPLE, WORDS, pipeline, schema
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import FunctionTransformer
+
+from evenhand import models
+from evenhand.errors import EvenhandError, ModelError, NotAdditiveError, TrustError
+from evenhand.models import AdditiveNetwork, Scorer, from_dense, load, white_box
+from evenhand.models.load import LOADERS
+
+WEIGHTS = np.array([[0.3], [1.0], [0.5], [0.4], [-0.2], [-0.2]])
+LOGIT = (CODES.inputs(PEOPLE) @ WEIGHTS)[:, 0] - 0.1
+
+
+def npz_bytes():
+    file = io.BytesIO()
+    np.savez(file, W0=WEIGHTS, b0=np.array([-0.1]))
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return pipeline(LogisticRegression())
+
+
+def saved(kind, model, path):
+    if kind == "skops":
+        pytest.importorskip("skops.io", reason="needs the extra skops").dump(model, path)
+    elif kind == "joblib":
+        joblib.dump(model, path)
+    else:
+        path.write_bytes(pickle.dumps(model))
+
+
+@pytest.mark.parametrize("kind", ["skops", "joblib", "pkl", "pickle"])
+def test_a_saved_pipeline_answers_as_before(model, tmp_path, kind):
+    path = tmp_path / f"credit.{kind}"
+    saved(kind, model, path)
+    for source in (path, str(path)):
+        scorer = load(source, WORDS, like=FRAME, trust=kind != "skops")
+        assert scorer.name == f"credit.{kind}"
+        np.testing.assert_array_equal(scorer.scores(PEOPLE), model.predict_proba(FRAME[NAMES]))
+    assert load(path, WORDS, trust=True, name="credit, second version").name == "credit, second version"
+
+
+class Trap:
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+@pytest.mark.parametrize("suffix", [".pkl", ".pickle", ".joblib", ".pt", ".pth"])
+def test_a_pickle_is_refused_before_it_is_opened(tmp_path, suffix):
+    path, mark = tmp_path / f"model{suffix}", tmp_path / "mark"
+    path.write_bytes(pickle.dumps(Trap(mark)))
+    with pytest.raises(TrustError) as caught:
+        load(path, WORDS)
+    assert not mark.exists()
+    assert "--trust" in str(caught.value)
+    assert "trust=True" in str(caught.value)
+    if suffix in (".pkl", ".pickle", ".joblib"):
+        with pytest.raises(ModelError, match="no model"):
+            load(path, WORDS, trust=True)
+        assert mark.exists()
+
+
+@pytest.mark.parametrize("suffix", sorted(LOADERS))
+def test_no_suffix_hides_a_pickle(tmp_path, suffix):
+    path, mark = tmp_path / f"model{suffix}", tmp_path / "mark"
+    path.write_bytes(pickle.dumps(Trap(mark)))
+    with pytest.raises(EvenhandError):
+        load(path, WORDS)
+    assert not mark.exists()
+
+
+def shout(frame):
+    return frame
+
+
+def test_skops_lists_the_types_that_need_trust(tmp_path):
+    skops = pytest.importorskip("skops.io", reason="needs the extra skops")
+    from sklearn.pipeline import make_pipeline
+
+    numbers = FRAME[["age", "income"]]
+    model = make_pipeline(FunctionTransformer(shout), LogisticRegression()).fit(numbers, FRAME["granted"])
+    path = tmp_path / "shouting.skops"
+    skops.dump(model, path)
+    with pytest.raises(TrustError, match=r"test_load\.shout(.|\n)*--trust"):
+        load(path, WORDS)
+    scorer = load(path, WORDS, like=FRAME, trust=True)
+    np.testing.assert_array_equal(scorer.scores(PEOPLE), model.predict_proba(numbers))
+
+
+def test_a_network_file(tmp_path):
+    path = tmp_path / "net.npz"
+    path.write_bytes(npz_bytes())
+    network = load(path, CODES)
+    assert isinstance(network, AdditiveNetwork)
+    assert network.name == "net.npz"
+    np.testing.assert_allclose(network.logits(PEOPLE)[:, 0], LOGIT)
+    assert white_box(network) is network
+    assert load(path, CODES, name="first draft").name == "first draft"
+
+
+def test_a_keras_file(tmp_path):
+    pytest.importorskip("h5py", reason="needs the extra keras")
+    (tmp_path / "net.keras").write_bytes(b"PK\x03\x04")
+    with pytest.raises(ModelError):
+        load(tmp_path / "net.keras", CODES)
+
+
+def test_boosted_trees(tmp_path):
+    lightgbm = pytest.importorskip("lightgbm", reason="needs lightgbm")
+    xgboost = pytest.importorskip("xgboost", reason="needs xgboost")
+    inputs = CODES.inputs(PEOPLE)
+    boosted = xgboost.XGBClassifier(n_estimators=4, max_depth=2, n_jobs=1).fit(inputs, GRANTED)
+    light = lightgbm.LGBMClassifier(n_estimators=4, num_leaves=4, verbose=-1, n_jobs=1).fit(inputs, GRANTED)
+    for suffix in ("json", "ubj"):
+        boosted.save_model(tmp_path / f"trees.{suffix}")
+    light.booster_.save_model(tmp_path / "trees.txt")
+    for source, expected in [
+        (tmp_path / "trees.json", boosted),
+        (tmp_path / "trees.ubj", boosted),
+        (boosted.get_booster(), boosted),
+        (tmp_path / "trees.txt", light),
+        (light.booster_, light),
+    ]:
+        scorer = load(source, CODES)
+        np.testing.assert_allclose(scorer.scores(PEOPLE), expected.predict_proba(inputs), atol=1e-6)
+        np.testing.assert_array_equal(scorer.predict(PEOPLE), expected.predict(inputs))
+
+
+def test_a_scorer_is_taken_as_it_is():
+    network = from_dense(CODES, [(WEIGHTS, np.array([-0.1]))])
+    assert load(network, CODES) is network
+    assert load(network, CODES, name="mine").name == "mine"
+
+
+def test_a_scorer_takes_over_who_is_protected_and_what_is_favourable():
+    network = from_dense(CODES, [(WEIGHTS, np.array([-0.1]))])
+    other = CODES.protect(["home-town"])
+    assert load(network, other).schema.protected == ("home-town",)
+    turned = load(network, schema(codes=True, favourable="no"))
+    assert (turned.classes, turned.favourable) == (network.classes, 0)
+    np.testing.assert_array_equal(turned.predict(PEOPLE), network.predict(PEOPLE))
+
+
+class Fake:
+    """A scorer that somebody wrote."""
+
+    def __init__(self, described):
+        self.schema, self.classes, self.favourable, self.label_only, self.name = described, ("no", "yes"), 1, True, "f"
+
+    def scores(self, individuals):
+        return np.eye(2)[self.predict(individuals)]
+
+    def predict(self, individuals):
+        return np.ones(len(individuals), dtype=np.int64)
+
+
+def test_a_scorer_that_somebody_wrote():
+    fake = Fake(WORDS)
+    assert isinstance(fake, Scorer)
+    assert load(fake, WORDS) is fake
+    assert load(fake, WORDS.protect(["age"]), name="other") is fake
+
+
+def test_a_scorer_for_other_individuals_is_refused():
+    described = WORDS.model_dump(mode="json")
+    described["attributes"][3]["values"] = ["Rye", "Ely", "Ware"]
+    with pytest.raises(ModelError, match="another attribute 'home-town'"):
+        load(Fake(type(WORDS).parse(described)), WORDS)
+    described["attributes"] = described["attributes"][:2]
+    with pytest.raises(ModelError, match="2 attributes, and the schema has 4"):
+        load(Fake(type(WORDS).parse(described)), WORDS)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("model.xyz", "no such file(.|\n)*known kinds are .npz"),
+        ("model.onnx", "model.onnx: there is no such file"),
+        ("model", "no such file"),
+        ("ftp://host/model.onnx", "no model: 'ftp://host/model.onnx'(.|\n)*http"),
+        ("a b:c", "no model: 'a b:c'"),
+        ("module:function:more", "no model"),
+        (Path("absent.npz"), "absent.npz: there is no such file"),
+        (3, "a int is no model"),
+        (None, "a NoneType is no model"),
+        (FRAME, "a DataFrame is no model"),
+    ],
+)
+def test_what_is_no_model(source, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match=message):
+        load(source, WORDS)
+
+
+def test_files_that_are_no_models(tmp_path):
+    for name, message in [("model.xyz", "'.xyz' is no known kind"), ("model", "no suffix"), ("folder", "a folder")]:
+        (tmp_path / name).write_bytes(b"?") if name != "folder" else (tmp_path / name).mkdir()
+        with pytest.raises(ModelError, match=message):
+            load(tmp_path / name, WORDS)
+
+
+@pytest.mark.parametrize("suffix", sorted(LOADERS))
+@pytest.mark.parametrize("content", [b"", b"\0", b"\x93NUMPY", b"PK\x03\x04", b"{}", b"[1, 2", b"\xff" * 1000])
+def test_whatever_is_in_a_file_there_is_one_clear_error(tmp_path, suffix, content):
+    path = tmp_path / f"model{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(ModelError) as caught:
+        load(path, WORDS, trust=True)
+    assert path.name in str(caught.value)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_networks_are_refused_or_are_models(tmp_path, data):
+    check_damaged(npz_bytes(), tmp_path / "net.npz", CODES, data)
+
+
+@pytest.fixture(scope="module")
+def skops_bytes(model):
+    return pytest.importorskip("skops.io", reason="needs the extra skops").dumps(model)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_skops_files_are_refused_or_are_models(skops_bytes, tmp_path, data):
+    check_damaged(skops_bytes, tmp_path / "model.skops", WORDS, data)
+
+
+def check_damaged(whole, path, described, data):
+    damaged = bytearray(whole[: data.draw(st.integers(0, len(whole)))] if data.draw(st.booleans()) else whole)
+    places = st.tuples(st.integers(0, len(whole) - 1), st.integers(0, 255))
+    for place, value in data.draw(st.lists(places, max_size=4)):
+        if place < len(damaged):
+            damaged[place] = value
+    path.write_bytes(damaged)
+    try:
+        scores = load(path, described).scores(PEOPLE)
+    except (ModelError, TrustError):
+        return
+    assert scores.shape == (len(PEOPLE), 2)
+    assert np.isfinite(scores).all()
+
+
+def test_without_an_inside_there_is_nothing_to_certify():
+    scorer = load(lambda frame: frame["income"] > 50, WORDS, name="rule")
+    with pytest.raises(NotAdditiveError) as caught:
+        white_box(scorer)
+    assert str(caught.value) == (
+        "rule: certification needs the inside of the model: a Function only answers questions; everything else still "
+        "runs"
+    )
+
+
+def test_a_forest_has_no_inside_that_certification_can_use():
+    from sklearn.ensemble import RandomForestClassifier
+
+    scorer = load(pipeline(RandomForestClassifier(3, random_state=0)), WORDS)
+    with pytest.raises(NotAdditiveError, match=r"the inside of the model: .*RandomForestClassifier.* still runs"):
+        white_box(scorer)
+
+
+def test_the_inside_of_a_pipeline_decides_as_the_pipeline(model):
+    scorer = load(model, WORDS, like=FRAME, name="credit")
+    network = white_box(scorer)
+    assert network.name == "credit"
+    np.testing.assert_array_equal(network.predict(PEOPLE), scorer.predict(PEOPLE))
+    np.testing.assert_allclose(network.scores(PEOPLE), scorer.scores(PEOPLE), atol=1e-9)
+
+
+def test_an_inside_with_other_labels_is_none(monkeypatch, model):
+    from evenhand.models import white_box as module
+
+    assert module is white_box
+    scorer = load(model, WORDS)
+    turned = from_dense(CODES, [(WEIGHTS, np.array([0.0]))], classes=("yes", "no"), favourable=0)
+    monkeypatch.setattr(sys.modules["evenhand.models.white_box"], "_read", lambda scorer: turned)
+    with pytest.raises(NotAdditiveError, match="its labels read"):
+        white_box(scorer)
+
+
+def test_public_names_are_listed_and_there():
+    assert models.__all__ == sorted(models.__all__)
+    assert all(getattr(models, name) is not None for name in models.__all__)
+    with pytest.raises(AttributeError):
+        _ = models.no_such_name
+
+
+def test_importing_models_loads_no_heavy_library():
+    heavy = "('pandas', 'sklearn', 'scipy', 'torch', 'onnx', 'onnxruntime', 'numba', 'narwhals', 'urllib3', 'skops')"
+    code = f"import sys, evenhand.models; print([name for name in {heavy} if name in sys.modules])"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"
+
+
+def test_data_frames_stay_what_they_were(model):
+    before = FRAME.copy()
+    load(model, WORDS, like=FRAME).predict(PEOPLE)
+    pd.testing.assert_frame_equal(FRAME, before)
