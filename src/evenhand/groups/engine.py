@@ -15,7 +15,7 @@ from evenhand.groups.membership import Membership, of_attribute, of_values
 from evenhand.groups.metrics import counts, metrics
 from evenhand.groups.result import SMALL, Breakdown, CalibrationBin, Group, GroupMetrics
 from evenhand.groups.tally import TENTHS, Tally, combine, count
-from evenhand.models.scorer import Scorer, favourable_score, predict
+from evenhand.models import Scorer, favourable_score, predict
 from evenhand.schema import People
 from evenhand.stats import Quantity, auc, observed_rates
 

@@ -1,0 +1,422 @@
+"""Group metrics on plain arrays: by hand, by brute force, and what must not matter."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand import groups
+from evenhand.errors import DataError, OptionError
+from evenhand.groups import GAP_NAMES, METRIC_NAMES, OVERALL_NAMES, GroupMetrics
+from evenhand.groups.result import SMALL
+from evenhand.stats import Observed, Unknown, clopper_pearson, newcombe, number
+
+
+def people(counts: dict[str, tuple[int, int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Decisions, truths and groups with so many hits, false alarms, misses and rejections per group."""
+    kinds = [(1, 1), (1, 0), (0, 1), (0, 0)]
+    rows = [
+        (*kind, name) for name, sizes in counts.items() for kind, n in zip(kinds, sizes, strict=True) for _ in range(n)
+    ]
+    favoured, deserving, group = zip(*rows, strict=True)
+    return np.array(favoured), np.array(deserving), np.array(group)
+
+
+def group_of(result: GroupMetrics, **values: str) -> groups.Group:
+    return next(group for breakdown in result.breakdowns for group in breakdown.groups if group.values == values)
+
+
+def gap(result: GroupMetrics, name: str, breakdown: int = 0) -> groups.Gap:
+    found = result.breakdowns[breakdown].gap(name)
+    assert found is not None
+    return found
+
+
+class TestByHand:
+    """40 women: 8 hits, 2 false alarms, 12 misses, 18 rejections. 60 men: 30, 10, 10, 10."""
+
+    favoured, deserving, sex = people({"women": (8, 2, 12, 18), "men": (30, 10, 10, 10)})
+    result = groups.measure(favoured, deserving, {"sex": sex}, favourable="hired", seed=3)
+
+    def test_rates(self):
+        expected = {
+            "selection_rate": (10, 40),
+            "base_rate": (20, 40),
+            "true_positive_rate": (8, 20),
+            "false_positive_rate": (2, 20),
+            "accuracy": (26, 40),
+            "precision": (8, 10),
+        }
+        women = group_of(self.result, sex="women")
+        assert (women.size, women.small, women.label) == (40, False, "women")
+        for name, (k, n) in expected.items():
+            found = women.metrics[name]
+            assert isinstance(found, Observed)
+            assert (found.value, found.n) == (k / n, n)
+            assert (found.low, found.high) == pytest.approx(clopper_pearson(k, n))
+
+    def test_gaps(self):
+        expected = {
+            "demographic_parity_difference": ("selection_rate", 40 / 60 - 10 / 40, newcombe(40, 60, 10, 40), 100),
+            "equal_opportunity_difference": ("true_positive_rate", 30 / 40 - 8 / 20, newcombe(30, 40, 8, 20), 60),
+            "accuracy_difference": ("accuracy", 40 / 60 - 26 / 40, None, 100),
+        }
+        for name, (metric, value, interval, n) in expected.items():
+            found = gap(self.result, name)
+            assert (found.metric, found.best, found.worst, found.value.n) == (metric, "men", "women", n)
+            assert number(found.value) == pytest.approx(value)
+            if interval is not None:
+                assert (found.value.low, found.value.high) == pytest.approx(interval)
+
+    def test_ratio(self):
+        found = gap(self.result, "demographic_parity_ratio")
+        assert number(found.value) == pytest.approx(0.25 / (2 / 3))
+        assert found.value.low < 0.375 < found.value.high < 0.8
+        assert "four-fifths rule: not met (0.38)" in self.result.summary()
+
+    def test_equalized_odds_takes_the_larger_gap(self):
+        """True positives: 0.75 - 0.4 = 0.35; false positives: 0.5 - 0.1 = 0.4. Each at 97.5 %."""
+        found = gap(self.result, "equalized_odds_difference")
+        assert (found.metric, number(found.value)) == ("false_positive_rate", pytest.approx(0.4))
+        true, false = newcombe(30, 40, 8, 20, 0.975), newcombe(10, 20, 2, 20, 0.975)
+        assert (found.value.low, found.value.high) == pytest.approx((max(true[0], false[0]), max(true[1], false[1])))
+        assert "Bonferroni" in found.value.method
+
+    def test_overall(self):
+        assert self.result.people == 100
+        assert self.result.favourable == "hired"
+        assert self.result.seed == 3
+        assert number(self.result.overall["accuracy"]) == pytest.approx(0.66)
+        assert number(self.result.overall["selection_rate"]) == pytest.approx(0.5)
+        assert "auc" not in self.result.overall
+        assert self.result.overall["mean_score"] == Unknown(reason="no scores were given")
+        assert self.result.calibration == ()
+
+    def test_no_scores_no_calibration_gap(self):
+        assert self.result.breakdowns[0].gap("calibration_difference") is None
+
+    def test_travels_as_json_and_as_a_table(self):
+        assert GroupMetrics.from_json(self.result.to_json()) == self.result
+        frame = self.result.to_frame()
+        assert len(frame) == 2 * len(METRIC_NAMES)
+        row = frame[(frame.group == "women") & (frame.metric == "precision")].iloc[0]
+        assert (row["kind"], row["value"], row["size"]) == ("observed", 0.8, 40)
+
+
+def reference(
+    favoured, deserving, scores, protected: pd.DataFrame
+) -> dict[tuple[str, ...], dict[str, dict[str, float]]]:
+    """Every metric from its definition, one group at a time."""
+    found = {}
+    for by in [*((name,) for name in protected), *([tuple(protected)] if protected.shape[1] > 1 else [])]:
+        found[by] = {}
+        for values in itertools.product(*(sorted(set(protected[name])) for name in by)):
+            who = np.logical_and.reduce([protected[name] == value for name, value in zip(by, values, strict=True)])
+            if not who.any():
+                continue
+            d, y, s = favoured[who], deserving[who], scores[who]
+
+            def rate(event, among):
+                return event[among].mean() if among.any() else math.nan
+
+            everybody = np.ones(len(d), dtype=bool)
+            found[by][", ".join(values)] = {
+                "size": len(d),
+                "selection_rate": rate(d, everybody),
+                "base_rate": rate(y, everybody),
+                "true_positive_rate": rate(d, y),
+                "false_positive_rate": rate(d, ~y),
+                "accuracy": rate(d == y, everybody),
+                "precision": rate(y, d),
+                "mean_score": s.mean(),
+                "calibration_gap": s.mean() - y.mean(),
+            }
+    return found
+
+
+def reference_gaps(rows: dict[str, dict[str, float]]) -> dict[str, float]:
+    """fairlearn's definitions: difference and ratio between groups, equalized odds by the worst case."""
+    large = pd.DataFrame([row for row in rows.values() if row["size"] >= SMALL])
+    if len(large) < 2:
+        return {}
+    wide = {name: large[name].dropna() for name in large}
+    apart = {name: column.max() - column.min() for name, column in wide.items() if len(column) >= 2}
+    found = {
+        "demographic_parity_difference": apart.get("selection_rate"),
+        "demographic_parity_ratio": large["selection_rate"].min() / large["selection_rate"].max()
+        if large["selection_rate"].max() > 0
+        else None,
+        "equal_opportunity_difference": apart.get("true_positive_rate"),
+        "accuracy_difference": apart.get("accuracy"),
+        "calibration_difference": apart.get("calibration_gap"),
+    }
+    if {"true_positive_rate", "false_positive_rate"} <= set(apart):
+        found["equalized_odds_difference"] = max(apart["true_positive_rate"], apart["false_positive_rate"])
+    return {name: value for name, value in found.items() if value is not None}
+
+
+@st.composite
+def populations(draw):
+    """People with one to three protected attributes, some groups tiny, and scores related to the truth or not."""
+    n = draw(st.integers(1, 260))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    attributes = draw(st.integers(1, 3))
+    protected = pd.DataFrame(
+        {
+            f"p{i}": np.array(["a", "b", "c", "d"])[
+                rng.choice(4, n, p=rng.dirichlet(np.full(4, draw(st.sampled_from([0.2, 1.0, 5.0])))))
+            ]
+            for i in range(attributes)
+        }
+    )
+    scores = rng.beta(0.6, 0.8, n).round(draw(st.sampled_from([1, 12])))
+    deserving = rng.random(n) < (scores if draw(st.booleans()) else draw(st.sampled_from([0.0, 0.1, 0.9])))
+    return scores > draw(st.sampled_from([0.0, 0.5, 0.99])), deserving, scores, protected
+
+
+@settings(max_examples=60)
+@given(populations())
+def test_agrees_with_brute_force(population):
+    favoured, deserving, scores, protected = population
+    result = groups.measure(favoured, deserving, dict(protected), scores=scores)
+    expected = reference(favoured, deserving, scores, protected)
+    assert [breakdown.by for breakdown in result.breakdowns] == list(expected)
+    for breakdown in result.breakdowns:
+        rows = expected[breakdown.by]
+        assert [group.label for group in breakdown.groups] == list(rows)
+        for group in breakdown.groups:
+            assert tuple(group.metrics) == METRIC_NAMES
+            assert group.small == (rows[group.label]["size"] < SMALL)
+            for name in METRIC_NAMES:
+                found, value = number(group.metrics[name]), rows[group.label][name]
+                assert (found is None) == math.isnan(value)
+                if found is not None:
+                    assert found == pytest.approx(value, abs=1e-9)
+                    assert group.metrics[name].low - 1e-12 <= found <= group.metrics[name].high + 1e-12
+        found_gaps = {gap.name: number(gap.value) for gap in breakdown.gaps if number(gap.value) is not None}
+        assert found_gaps == pytest.approx(reference_gaps(rows), abs=1e-9)
+        for one in breakdown.gaps:
+            _best_and_worst_have_these_values(one, breakdown)
+
+
+def _best_and_worst_have_these_values(gap, breakdown):
+    best, worst = (
+        next(number(group.metrics[gap.metric]) for group in breakdown.groups if group.label == label)
+        for label in (gap.best, gap.worst)
+    )
+    assert gap.best != gap.worst
+    if isinstance(gap.value, Unknown):
+        assert (best, worst) == (0, 0)
+    elif gap.name.endswith("ratio"):
+        assert gap.value.value == pytest.approx(worst / best)
+    else:
+        assert gap.value.value == pytest.approx(best - worst, abs=1e-9)
+        assert gap.value.value >= 0
+    if isinstance(gap.value, Observed):
+        assert 0 <= gap.value.low <= gap.value.value + 1e-12
+        assert gap.value.value <= gap.value.high + 1e-12
+        assert gap.value.confidence == 0.95
+
+
+@given(populations(), st.permutations(["a", "b", "c", "d"]), st.integers(0, 1000))
+@settings(max_examples=30)
+def test_names_and_order_do_not_matter(population, names, seed):
+    """Renaming groups renames them in the result; shuffling people changes nothing."""
+    favoured, deserving, scores, protected = population
+    renamed = dict(zip("abcd", names, strict=True))
+    order = np.random.default_rng(seed).permutation(len(favoured))
+    before = groups.measure(favoured, deserving, dict(protected), scores=scores)
+    after = groups.measure(
+        favoured[order],
+        deserving[order],
+        {name: column.map(renamed).to_numpy()[order] for name, column in protected.items()},
+        scores=scores[order],
+    )
+    for old, new in zip(before.breakdowns, after.breakdowns, strict=True):
+        found = {group.label: group for group in new.groups}
+        assert len(found) == len(old.groups)
+        for group in old.groups:
+            same = found[", ".join(renamed[value] for value in group.values.values())]
+            assert same.size == group.size
+            for name in METRIC_NAMES:
+                assert number(same.metrics[name]) == pytest.approx(number(group.metrics[name]), abs=1e-12)
+        assert {gap.name: number(gap.value) for gap in new.gaps} == pytest.approx(
+            {gap.name: number(gap.value) for gap in old.gaps}, abs=1e-12
+        )
+    assert len(after.calibration) == len(before.calibration)
+
+
+def test_groups_with_the_same_counts_can_be_merged():
+    favoured, deserving, origin = people({"a": (8, 2, 12, 18), "b": (8, 2, 12, 18), "c": (30, 10, 10, 10)})
+    apart = groups.measure(favoured, deserving, {"origin": origin})
+    merged = groups.measure(favoured, deserving, {"origin": np.where(origin == "b", "a", origin)})
+    assert {gap.name: number(gap.value) for gap in apart.breakdowns[0].gaps} == pytest.approx(
+        {gap.name: number(gap.value) for gap in merged.breakdowns[0].gaps}
+    )
+    one, both = group_of(apart, origin="a"), group_of(merged, origin="a")
+    assert both.size == 2 * one.size
+    assert number(both.metrics["precision"]) == number(one.metrics["precision"])
+    assert both.metrics["precision"].high < one.metrics["precision"].high
+
+
+def test_more_groups_make_the_interval_wider():
+    """The same best and worst, with a third group between them: one of three pairs was picked."""
+    two = people({"a": (20, 20, 20, 40), "c": (40, 20, 10, 30)})
+    three = people({"a": (20, 20, 20, 40), "b": (30, 20, 20, 30), "c": (40, 20, 10, 30)})
+    narrow, wide = (
+        gap(groups.measure(d, y, {"origin": g}), "demographic_parity_difference").value for d, y, g in (two, three)
+    )
+    assert narrow.value == wide.value == pytest.approx(0.2)
+    assert wide.low < narrow.low < narrow.high < wide.high
+    assert "simultaneous over 3 comparisons" in wide.method
+
+
+def test_everybody_refused_everywhere():
+    favoured, deserving, sex = people({"women": (0, 0, 20, 20), "men": (0, 0, 25, 15)})
+    result = groups.measure(favoured, deserving, {"sex": sex})
+    assert number(gap(result, "demographic_parity_difference").value) == 0
+    ratio = gap(result, "demographic_parity_ratio").value
+    assert isinstance(ratio, Unknown)
+    assert "highest rate is 0" in ratio.reason
+    precision = group_of(result, sex="women").metrics["precision"]
+    assert precision == Unknown(reason="the model gives nobody here the favourable label")
+    assert "ratio unknown" in result.summary()
+
+
+def test_undefined_metrics_say_why_and_leave_the_gap_to_others():
+    favoured, deserving, origin = people({"a": (0, 10, 0, 30), "b": (20, 0, 20, 0), "c": (5, 5, 15, 15)})
+    result = groups.measure(favoured, deserving, {"origin": origin})
+    a, b = group_of(result, origin="a").metrics, group_of(result, origin="b").metrics
+    assert a["true_positive_rate"] == Unknown(reason="nobody here truly has the favourable label")
+    assert b["false_positive_rate"] == Unknown(reason="everybody here truly has the favourable label")
+    opportunity = gap(result, "equal_opportunity_difference")
+    assert (opportunity.best, opportunity.worst, opportunity.value.n) == ("b", "c", 60)
+    assert number(opportunity.value) == pytest.approx(0.25)
+    odds = gap(result, "equalized_odds_difference")
+    assert (odds.metric, number(odds.value)) == ("true_positive_rate", pytest.approx(0.25))
+
+
+def test_equalized_odds_needs_both_rates():
+    favoured, deserving, origin = people({"a": (20, 0, 20, 0), "b": (10, 5, 15, 15)})
+    result = groups.measure(favoured, deserving, {"origin": origin})
+    assert result.breakdowns[0].gap("equal_opportunity_difference") is not None
+    assert result.breakdowns[0].gap("equalized_odds_difference") is None
+
+
+def test_small_groups_are_shown_and_take_no_part_in_gaps():
+    favoured, deserving, origin = people({"a": (10, 5, 10, 15), "b": (15, 5, 10, 20), "tiny": (SMALL - 1, 0, 0, 0)})
+    result = groups.measure(favoured, deserving, {"origin": origin})
+    assert group_of(result, origin="tiny").small
+    assert gap(result, "demographic_parity_difference").best == "b"
+    lonely = groups.measure(favoured, deserving, {"origin": np.where(origin == "b", "a", origin)})
+    assert lonely.breakdowns[0].gaps == ()
+    assert "not computable: fewer than two groups" in lonely.summary()
+
+
+def test_only_intersections_that_occur():
+    favoured, deserving, sex = people({"women": (10, 10, 10, 10), "men": (10, 10, 10, 10)})
+    result = groups.measure(favoured, deserving, {"sex": sex, "origin": np.where(sex == "men", "x", "y")})
+    assert [breakdown.by for breakdown in result.breakdowns] == [("sex",), ("origin",), ("sex", "origin")]
+    assert [group.values for group in result.breakdowns[2].groups] == [
+        {"sex": "men", "origin": "x"},
+        {"sex": "women", "origin": "y"},
+    ]
+
+
+class TestScores:
+    favoured, deserving, sex = people({"women": (20, 20, 20, 40), "men": (40, 20, 20, 20)})
+
+    def test_calibration_by_hand(self):
+        """Women score 0.35 or 0.75 by the decision: 20 of 40 and 20 of 60 turn out well."""
+        scores = np.where(self.favoured == 1, 0.75, 0.35)
+        result = groups.measure(self.favoured, self.deserving, {"sex": self.sex}, scores=scores)
+        found = [(cell.group, cell.n, cell.mean_score, number(cell.base_rate)) for cell in result.calibration]
+        assert found == [
+            ("men", 40, pytest.approx(0.35), 0.5),
+            ("men", 60, pytest.approx(0.75), pytest.approx(2 / 3)),
+            ("women", 60, pytest.approx(0.35), pytest.approx(1 / 3)),
+            ("women", 40, pytest.approx(0.75), 0.5),
+        ]
+        women = group_of(result, sex="women").metrics
+        assert number(women["mean_score"]) == pytest.approx(0.51)
+        assert number(women["calibration_gap"]) == pytest.approx(0.51 - 0.4)
+        assert number(gap(result, "calibration_difference").value) == pytest.approx(0.11 - (0.59 - 0.6))
+        assert "auc" in result.overall
+        assert set(result.overall) == set(OVERALL_NAMES)
+        assert {one.name for one in result.breakdowns[0].gaps} == set(GAP_NAMES)
+
+    def test_calibration_interval_is_welchs(self):
+        from scipy.stats import ttest_ind
+
+        scores = np.random.default_rng(0).random(len(self.sex))
+        result = groups.measure(self.favoured, self.deserving, {"sex": self.sex}, scores=scores)
+        off = scores - self.deserving
+        expected = ttest_ind(off[self.sex == "women"], off[self.sex == "men"], equal_var=False).confidence_interval()
+        low, high = sorted([abs(expected.low), abs(expected.high)])
+        found = gap(result, "calibration_difference").value
+        assert found.high == pytest.approx(high)
+        assert found.low == pytest.approx(low if expected.low * expected.high > 0 else 0, abs=1e-12)
+
+    @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60))
+    def test_bins_partition_everybody(self, rows):
+        scores, deserving = (np.array(column) for column in zip(*rows, strict=True))
+        origin = np.array(["a", "b"])[np.arange(len(rows)) % 2]
+        cells = groups.measure(scores > 0.5, deserving, {"origin": origin}, scores=scores).calibration
+        assert sum(cell.n for cell in cells) == len(rows)
+        assert sum(cell.n * cell.mean_score for cell in cells) == pytest.approx(scores.sum(), abs=1e-9)
+        assert sum(cell.n * number(cell.base_rate) for cell in cells) == pytest.approx(deserving.sum())
+        tenths = {group: [min(int(c.mean_score * 10 + 1e-9), 9) for c in cells if c.group == group] for group in "ab"}
+        assert all(found == sorted(set(found)) for found in tenths.values())
+
+    def test_scores_that_are_no_probabilities_still_rank(self):
+        margins = np.where(self.deserving == 1, 2.0, -3.0)
+        result = groups.measure(self.favoured, self.deserving, {"sex": self.sex}, scores=margins)
+        assert number(result.overall["auc"]) == 1
+        assert isinstance(result.overall["calibration_gap"], Unknown)
+        assert "outside 0 to 1" in result.overall["mean_score"].reason
+        assert result.calibration == ()
+
+    def test_rounding_beyond_one_is_forgiven(self):
+        scores = np.where(self.favoured == 1, 1 + 1e-7, -1e-7)
+        result = groups.measure(self.favoured, self.deserving, {"sex": self.sex}, scores=scores)
+        assert number(result.overall["mean_score"]) == pytest.approx(0.5)
+        assert {round(cell.mean_score, 9) for cell in result.calibration} == {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"predicted_favourable": [1, 2, 0]}, "predicted_favourable must say yes or no"),
+        ({"true_favourable": [True, False]}, r"one entry per person.*'true_favourable': 2"),
+        ({"protected": {"sex": ["f", "m"]}}, r"one entry per person.*'sex': 2"),
+        ({"scores": [0.1, 0.2]}, r"one entry per person.*'scores': 2"),
+        ({"scores": [0.1, float("nan"), 0.2]}, "entry 1 is nan"),
+        ({"scores": ["high", "low", "low"]}, "scores must be numbers"),
+        ({"scores": [[0.1], [0.2], [0.3]]}, r"shape \(3, 1\)"),
+        ({"true_favourable": [[1], [0], [1]]}, r"shape \(3, 1\)"),
+        (
+            {"predicted_favourable": [], "true_favourable": [], "protected": {"sex": []}, "scores": None},
+            "there is nobody",
+        ),
+    ],
+)
+def test_bad_arrays_are_refused(change, message):
+    given_arrays = {
+        "predicted_favourable": [1, 0, 1],
+        "true_favourable": [True, False, True],
+        "protected": {"sex": ["f", "m", "m"]},
+        "scores": [0.1, 0.2, 0.3],
+    } | change
+    with pytest.raises(DataError, match=message):
+        groups.measure(**given_arrays)
+
+
+def test_bad_options_are_refused():
+    with pytest.raises(OptionError, match="no attribute is protected"):
+        groups.measure([1], [1], {})
+    with pytest.raises(OptionError, match="between 0 and 1, not 95"):
+        groups.measure([1], [1], {"sex": ["f"]}, confidence=95)

@@ -1,0 +1,184 @@
+"""Group metrics of a model on people: one pass over everybody, and the census."""
+
+import lzma
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand import groups
+from evenhand.errors import DataError, OptionError, SchemaError
+from evenhand.groups.tally import combine
+from evenhand.schema import People, Schema, encode, infer
+from evenhand.stats import Unknown, number
+from support import shared
+
+SCHEMA = Schema.parse(
+    {
+        "target": {"name": "hired", "favourable": "yes", "values": ["yes", "no", "later"]},
+        "attributes": [
+            {"name": "merit", "kind": "real", "lower": 0, "upper": 1},
+            {"name": "age", "kind": "integer", "lower": 18, "upper": 80, "protected": True},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m", "x"], "protected": True},
+        ],
+    }
+)
+
+
+@dataclass
+class Threshold:
+    """Hires by merit, with the favourable label last; counts the individuals it is asked about."""
+
+    schema: Schema = SCHEMA
+    classes: tuple[str, ...] = ("later", "no", "yes")
+    favourable: int = 2
+    label_only: bool = False
+    name: str = "threshold"
+    asked: list[int] = field(default_factory=list)
+
+    def scores(self, individuals):
+        self.asked.append(len(individuals))
+        merit = individuals[:, 0]
+        return np.stack([(1 - merit) / 4, 3 * (1 - merit) / 4, merit], axis=1)
+
+    def predict(self, individuals):
+        return np.argmax(self.scores(individuals), axis=1)
+
+
+def applicants(n: int, seed: int = 0, *, labels: bool = True) -> People:
+    rng = np.random.default_rng(seed)
+    individuals = np.column_stack([rng.random(n), rng.integers(18, 81, n), rng.integers(0, 2, n)]).astype(float)
+    return People(SCHEMA, individuals, rng.integers(0, 3, n) if labels else None, np.arange(n), 0, None)
+
+
+def test_every_person_is_asked_about_twice_however_many_groups():
+    model, people = Threshold(), applicants(70_000)
+    groups.run(model, people)
+    assert sum(model.asked) == 2 * 70_000  # once for the label, once for the score
+    assert len(model.asked) <= 4
+
+
+def test_agrees_with_plain_arrays():
+    people = applicants(500)
+    by_model = groups.run(Threshold(), people, confidence=0.9, seed=7)
+    merit, age, sex = people.individuals.T
+    by_arrays = groups.measure(
+        3 * (1 - merit) / 4 < merit,
+        people.labels == 0,
+        {"age": age, "sex": np.array(["f", "m"])[sex.astype(int)]},
+        scores=merit,
+        favourable="yes",
+        confidence=0.9,
+        seed=7,
+    )
+    assert by_model.model_copy(update={"seconds": 0.0}) == by_arrays.model_copy(update={"seconds": 0.0})
+    assert [breakdown.by for breakdown in by_model.breakdowns] == [("age",), ("sex",), ("age", "sex")]
+    assert len(by_model.breakdowns[0].groups) == 5
+    assert [group.label for group in by_model.breakdowns[1].groups] == ["f", "m"]
+
+
+def test_chosen_attributes_replace_the_schemas():
+    found = groups.run(Threshold(), applicants(100), protected=["sex", "sex"])
+    assert [breakdown.by for breakdown in found.breakdowns] == [("sex",)]
+
+
+def test_a_model_of_labels_only():
+    found = groups.run(Threshold(label_only=True), applicants(200))
+    assert "auc" not in found.overall
+    assert found.overall["mean_score"] == Unknown(reason="the model gives labels, no scores")
+    assert found.calibration == ()
+    assert found.breakdowns[1].gap("calibration_difference") is None
+
+
+def test_what_cannot_be_grouped_is_refused_before_the_model_is_asked():
+    model = Threshold()
+    with pytest.raises(OptionError, match="'merit' is a real number"):
+        groups.run(model, applicants(50), protected=["merit"])
+    with pytest.raises(SchemaError, match="no attribute 'race'"):
+        groups.run(model, applicants(50), protected=["race"])
+    with pytest.raises(OptionError, match="no attribute is protected"):
+        groups.run(model, applicants(50), protected=[])
+    with pytest.raises(DataError, match="no column 'hired'"):
+        groups.run(model, applicants(50, labels=False))
+    with pytest.raises(OptionError, match="between 0 and 1"):
+        groups.run(model, applicants(50), confidence=1)
+    assert model.asked == []
+
+
+def test_combinations_are_numbered_the_same_however_many_there_could_be():
+    """Sparse combinations are found by sorting, dense ones by counting; NumPy's rows are the reference."""
+    rng = np.random.default_rng(2)
+    for size in (3, 5000):
+        columns = [rng.integers(0, size, 400) for _ in range(4)]
+        numbered, keys = combine([(column, size) for column in columns])
+        expected, inverse = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        assert (keys == expected).all()
+        assert (numbered == inverse.ravel()).all()
+
+
+@dataclass
+class Fitted:
+    """A scikit-learn classifier on the plain inputs of a schema."""
+
+    schema: Schema
+    model: object
+    classes: tuple[str, ...]
+    favourable: int = 1
+    label_only: bool = False
+    name: str = "logistic regression"
+
+    def scores(self, individuals):
+        return self.model.predict_proba(self.schema.inputs(individuals))
+
+    def predict(self, individuals):
+        return np.argmax(self.scores(individuals), axis=1)
+
+
+def test_the_census():
+    """Adult, by a logistic regression: against pandas on the same predictions, and known facts about the data."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import roc_auc_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    with lzma.open(shared("data", "tabular", "adult.csv.xz"), "rt") as file:
+        frame = pd.read_csv(file, nrows=6000)
+    frame = frame[["age", "education_num", "hours_per_week", "race", "sex", "income"]]
+    schema = infer(frame, target="income", favourable=">50K", protected=["sex", "race", "age"])
+    people = encode(schema, frame)
+    classes = tuple(str(value) for value in people.schema.target.values)
+    assert classes[1] == ">50K"
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+    model = Fitted(people.schema, pipeline.fit(people.schema.inputs(people.individuals), people.labels), classes)
+    found = groups.run(model, people)
+
+    frame["chosen"] = model.predict(people.individuals) == 1
+    frame["score"] = model.scores(people.individuals)[:, 1]
+    frame["true"] = frame.income == ">50K"
+    by_sex = frame.groupby("sex")
+    sex = next(breakdown for breakdown in found.breakdowns if breakdown.by == ("sex",))
+    assert {group.label: group.size for group in sex.groups} == by_sex.size().to_dict()
+    rates = by_sex.chosen.mean()
+    parity = sex.gap("demographic_parity_difference")
+    assert (parity.best, parity.worst) == ("Male", "Female")
+    assert number(parity.value) == pytest.approx(rates["Male"] - rates["Female"])
+    assert parity.value.low > 0.05
+    assert number(sex.gap("demographic_parity_ratio").value) == pytest.approx(rates["Female"] / rates["Male"])
+    opportunity = frame[frame.true].groupby("sex").chosen.mean()
+    assert number(sex.gap("equal_opportunity_difference").value) == pytest.approx(abs(opportunity.diff().iloc[1]))
+    assert number(found.overall["auc"]) == pytest.approx(roc_auc_score(frame.true, frame.score))
+    assert number(found.overall["accuracy"]) == pytest.approx((frame.chosen == frame.true).mean())
+    assert abs(number(found.overall["calibration_gap"])) < 0.01  # a fitted intercept leaves no gap overall
+
+    age = next(breakdown for breakdown in found.breakdowns if breakdown.by == ("age",))
+    assert len(age.groups) == 5
+    for group in age.groups:
+        first, last = (int(end) for end in group.label.split(" to "))
+        who = frame.age.between(first, last)
+        assert group.size == who.sum()
+        assert 0.15 * len(frame) < group.size < 0.25 * len(frame)
+        assert number(group.metrics["selection_rate"]) == pytest.approx(frame.chosen[who].mean())
+    together = found.breakdowns[-1]
+    assert together.by == tuple(people.schema.protected)
+    assert sum(group.size for group in together.groups) == len(frame)
