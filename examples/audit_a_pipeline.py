@@ -25,7 +25,7 @@ result = evenhand.audit.run(
     held_out,
     schema=data.schema,
     protected=["sex"],
-    config=evenhand.audit.Config(time_limit=5),
+    config=evenhand.audit.Config(time_limit=20),
     data_name="German Credit, the last 300",
 )
 print(result.summary())

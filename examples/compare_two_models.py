@@ -28,7 +28,7 @@ everything = list(schema.names)
 unaware = [name for name in everything if name != "sex"]
 for name, columns in {"sees sex": everything, "does not see sex": unaware}.items():
     result = evenhand.audit.run(
-        forest(columns), held_out, schema=schema, model_name=name, config=evenhand.audit.Config(time_limit=5)
+        forest(columns), held_out, schema=schema, model_name=name, config=evenhand.audit.Config(time_limit=20)
     )
     (by_sex,) = result.groups.breakdowns
     flips = result.individual.rate(("sex",), "data").rate

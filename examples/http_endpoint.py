@@ -44,7 +44,7 @@ result = evenhand.audit.run(
     people,
     schema=data.schema,
     protected=["sex"],
-    config=evenhand.audit.Config(time_limit=5, samples=1000),
+    config=evenhand.audit.Config(time_limit=2, samples=1000),
 )
 server.shutdown()
 server.server_close()

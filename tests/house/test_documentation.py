@@ -1,11 +1,14 @@
 """What the documentation shows works: its Python runs, its schemas are read, its commands and options exist."""
 
+import dataclasses
 import re
 import runpy
+import sys
 
 import pytest
 import typer
 
+from evenhand import audit as auditing
 from evenhand.cli.main import app
 from evenhand.schema import read_yaml
 from support import ROOT
@@ -22,8 +25,20 @@ def name(page):
     return str(page.relative_to(ROOT))
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    """Audits end after a second, whatever the page allows them."""
+
+    def config(**settings):
+        return dataclasses.replace(whole(**settings), time_limit=1)
+
+    whole = auditing.Config
+    monkeypatch.setattr(auditing, "Config", config)
+    monkeypatch.setattr(sys.modules["evenhand.audit.run"], "Config", config)
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
-def test_python_runs(page, tmp_path, monkeypatch):
+def test_python_runs(page, tmp_path, monkeypatch, quick):
     code = "\n".join(blocks(page, "python"))
     # The small data set says as much about the code as the large one.
     (tmp_path / "page.py").write_text(code.replace('load("adult")', 'load("german")'), "utf-8")
@@ -40,7 +55,7 @@ def test_the_readme_opens_with_two_commands_and_three_lines():
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=name)
-def test_example_runs(example, tmp_path, monkeypatch, capsys):
+def test_example_runs(example, tmp_path, monkeypatch, capsys, quick):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(example))
     assert capsys.readouterr().out
