@@ -141,6 +141,8 @@ def test_boosted_trees(tmp_path):
         scorer = load(source, CODES)
         np.testing.assert_allclose(scorer.scores(PEOPLE), expected.predict_proba(inputs), atol=1e-6)
         np.testing.assert_array_equal(scorer.predict(PEOPLE), expected.predict(inputs))
+        with pytest.raises(NotAdditiveError, match="the inside of the model: decision trees"):
+            white_box(scorer)
 
 
 def test_a_scorer_is_taken_as_it_is():
@@ -263,8 +265,8 @@ def test_without_an_inside_there_is_nothing_to_certify():
     with pytest.raises(NotAdditiveError) as caught:
         white_box(scorer)
     assert str(caught.value) == (
-        "rule: certification needs the inside of the model: a Function only answers questions; everything else still "
-        "runs"
+        "rule: certification needs the inside of the model: this one only answers questions (Function); "
+        "everything else still runs"
     )
 
 

@@ -149,7 +149,7 @@ def from_import(source: str) -> Any:
         raise _broken(source, module, error) from error
     for part in attribute.split("."):
         if not hasattr(found, part):
-            names = [name for name in dir(found) if not name.startswith("_") and callable(getattr(found, name))]
+            names = [name for name in dir(found) if not name.startswith("_") and _answers(getattr(found, name))]
             raise ModelError(
                 f"there is no {part!r} in {module}",
                 where=source,
@@ -157,6 +157,10 @@ def from_import(source: str) -> Any:
             )
         found = getattr(found, part)
     return found
+
+
+def _answers(candidate: Any) -> bool:
+    return callable(candidate) or hasattr(candidate, "predict")
 
 
 def _broken(source: str, module: str, error: BaseException) -> ModelError:

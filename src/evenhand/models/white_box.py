@@ -50,4 +50,7 @@ def _read(scorer: Scorer) -> AdditiveNetwork:
         from evenhand.models.torch_graph import from_torch
 
         return from_torch(scorer.source, scorer.schema, name=scorer.name)
-    raise NotAdditiveError(f"a {type(scorer).__name__} only answers questions")
+    kind = type(scorer).__name__
+    if kind == "TreeEnsemble":
+        raise NotAdditiveError("decision trees combine attributes in another way than adding them up")
+    raise NotAdditiveError(f"this one only answers questions ({kind})")
