@@ -168,7 +168,9 @@ class Attribute(BaseModel):
         if isinstance(self.encoding, Affine):
             return np.asarray((entries - self.encoding.offset) / self.encoding.scale)[:, None]
         if isinstance(self.encoding, tuple):
-            return np.asarray(self.encoding, dtype=np.float64)[entries.astype(np.int64)][:, None]
+            numbers = np.array([*self.encoding, np.nan])  # a missing value stays missing
+            codes = np.where(np.isnan(entries), len(self.encoding), entries).astype(np.int64)
+            return np.asarray(numbers[codes])[:, None]
         return entries[:, None]
 
     def text(self, entry: float) -> str:

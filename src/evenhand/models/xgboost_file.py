@@ -1,0 +1,318 @@
+"""XGBoost models from their own files (.json and .ubj), without XGBoost."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import ModelError
+from evenhand.models.json_part import Part
+from evenhand.models.tree_columns import category_codes, match_columns
+from evenhand.models.tree_nodes import Tree
+from evenhand.models.tree_thresholds import strictly_below_float32
+from evenhand.models.trees import Link, TreeEnsemble, ensemble
+from evenhand.models.ubjson import decode
+from evenhand.schema import Schema
+
+Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
+
+AGAIN = "save the model again with save_model('model.json') or save_model('model.ubj')"
+
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+
+LINKS: dict[str, Link] = {
+    "binary:logistic": "logistic",
+    "binary:logitraw": "logistic",
+    "reg:logistic": "logistic",
+    "multi:softprob": "softmax",
+    "multi:softmax": "softmax",
+}
+"""Objectives that make a classifier, and how their margins become probabilities."""
+
+
+def read_xgboost(path: str | Path, schema: Schema) -> TreeEnsemble:
+    """Read a model saved by XGBoost 1.0 or later (``save_model``), gbtree or dart.
+
+    XGBoost compares in float32 (``x < threshold`` goes left); the thresholds here are the float64 numbers that decide
+    the same for every input. It also adds in float32, so its probabilities differ from these by rounding, below 1e-5.
+    The label is the more probable one, also for ``binary:logitraw`` and ``multi:softmax``. A model that a classifier
+    saved after early stopping stops there too, as it does when XGBoost loads it again.
+
+    Args:
+        path: a ``.json`` or ``.ubj`` file.
+        schema: what the model's individuals are. A model that knows its features by name is matched by name. The model
+            answers 0 and 1 for the unfavourable and the favourable label, or k classes for the target's ``values`` in
+            order, unless those labels are the numbers themselves. Files written before XGBoost 3.1 hold no names of
+            categories: their codes are taken for positions in an attribute's ``values``.
+
+    Raises:
+        ModelError: the file is damaged, no such model, no classifier of trees, or does not fit the schema.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"the file cannot be read: {error.strerror}", where=str(path)) from None
+    return parse_xgboost(data, schema, where=path.name, stop_early=None)
+
+
+def parse_xgboost(data: bytes, schema: Schema, *, where: str, stop_early: bool | None) -> TreeEnsemble:
+    """The model in the bytes of a file.
+
+    Args:
+        data: JSON or UBJSON.
+        schema: what the model's individuals are.
+        where: how to call the model.
+        stop_early: whether trees after the best iteration are left out; None: where a classifier saved the file.
+
+    Raises:
+        ModelError: as ``read_xgboost``.
+    """
+    document = Part(_decoded(data, where), where, AGAIN)
+    learner = document.part("learner")
+    booster = learner.part("gradient_booster")
+    kind = booster.text("name")
+    if kind == "gblinear":
+        raise ModelError(
+            "this is a linear model (booster gblinear), and no trees",
+            where=where,
+            mend="train scikit-learn's LogisticRegression instead, or give the model as module:function",
+        )
+    if kind not in ("gbtree", "dart"):
+        raise ModelError(f"an XGBoost model with the unknown booster {kind!r}", where=where)
+    parameters = learner.part("learner_model_param")
+    link, outputs = _objective(learner, parameters, where)
+    model = (booster.part("gbtree") if kind == "dart" else booster).part("model")
+    weights = booster.numbers("weight_drop") if kind == "dart" else None
+    columns = _Columns.read(learner, model, parameters.integer("num_feature"), schema, where)
+    trees = _trees(model, columns, outputs, weights, where)
+    attributes = learner.fields.get("attributes")
+    stop_early = isinstance(attributes, dict) and "scikit_learn" in attributes if stop_early is None else stop_early
+    if stop_early and isinstance(attributes, dict) and "best_iteration" in attributes:
+        trees = trees[: _end(model, int(learner.part("attributes").integer("best_iteration")), outputs, len(trees))]
+    return ensemble(
+        schema,
+        trees,
+        base=_base(parameters.fields.get("base_score"), _base_is_probability(document, learner), outputs, where),
+        link=link,
+        answers=range(max(outputs, 2)),
+        where=where,
+    )
+
+
+def _decoded(data: bytes, where: str) -> Any:
+    try:
+        if data[:1] == b"{" and data[1:2] in (b"i", b"U", b"I", b"l", b"L", b"$", b"#"):
+            return decode(data)
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(
+            f"the file is no XGBoost model, or it is damaged ({error})" if data else "the file is empty",
+            where=where,
+            mend=AGAIN,
+        ) from None
+
+
+def _objective(learner: Part, parameters: Part, where: str) -> tuple[Link, int]:
+    """How margins become probabilities, and how many there are."""
+    name = learner.part("objective").text("name")
+    if name not in LINKS:
+        raise ModelError(
+            f"the objective {name!r} makes no classifier with probabilities",
+            where=where,
+            mend=f"train with one of {', '.join(LINKS)}, or give the model as module:function",
+        )
+    if "num_target" in parameters.fields and parameters.integer("num_target") > 1:
+        raise ModelError("the model decides several things at once", where=where, mend="train one model for each")
+    if LINKS[name] == "logistic":
+        return "logistic", 1
+    classes = parameters.integer("num_class")
+    if not 2 <= classes <= 100_000:
+        raise ModelError(f"{name} with {classes} classes", where=where, mend=AGAIN)
+    return "softmax", classes
+
+
+def _base_is_probability(document: Part, learner: Part) -> bool:
+    """Whether ``base_score`` is a probability, whose log-odds are the margin before any tree.
+
+    For binary:logitraw it is the margin itself since XGBoost 2.0.
+    """
+    objective = learner.part("objective").text("name")
+    if objective != "binary:logitraw":
+        return LINKS[objective] == "logistic"
+    return "version" in document.fields and bool(document.integers("version", least=1)[0] < 2)
+
+
+def _base(score: Any, probability: bool, outputs: int, where: str) -> Floats:
+    """Margins before any tree. XGBoost 3.1 writes ``[5E-1]``, one number per class or one for all; before, ``5E-1``."""
+    try:
+        texts = score.strip("[] ").split(",") if isinstance(score, str) else np.ravel(score).tolist()
+        numbers = np.array([float(text) for text in texts])
+    except (TypeError, ValueError, OverflowError):
+        numbers = np.zeros(0)
+    if len(numbers) not in (1, outputs) or not (np.abs(numbers) < LARGEST_FLOAT32).all():
+        raise ModelError(f"'base_score' is {score!r}", where=where, mend=AGAIN)
+    numbers = numbers.astype(np.float32).astype(np.float64)
+    if probability:
+        if not 0 < numbers[0] < 1:
+            raise ModelError(f"'base_score' is {score!r}, and no probability", where=where, mend=AGAIN)
+        numbers = np.array([math.log(numbers[0] / (1 - numbers[0]))])
+    return np.broadcast_to(numbers, (outputs,)).copy()
+
+
+def _end(model: Part, best: int, outputs: int, trees: int) -> int:
+    """How many trees there are up to the best iteration."""
+    if "iteration_indptr" in model.fields:
+        ends = model.integers("iteration_indptr")
+        end = int(ends[best + 1]) if 0 <= best < len(ends) - 1 else -1
+    else:
+        end = (best + 1) * outputs * model.part("gbtree_model_param").integer("num_parallel_tree")
+    if not 0 < end <= trees:
+        raise ModelError(f"the best iteration is {best}, which the model does not have", where=model.where, mend=AGAIN)
+    return end
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Which input column each feature is, and what its categories mean.
+
+    Attributes:
+        positions: shape (features,).
+        codes: for features whose categories have names, the model's code of each input number (-1: none).
+    """
+
+    positions: Integers
+    codes: Mapping[int, Integers]
+
+    @classmethod
+    def read(cls, learner: Part, model: Part, features: int, schema: Schema, where: str) -> _Columns:
+        names = [str(name) for name in learner.items("feature_names")] if "feature_names" in learner.fields else []
+        categories = _categories(model)
+        positions = match_columns(schema, features, names, where=where, named_categories=list(categories))
+        codes = {
+            feature: category_codes(schema, int(positions[feature]), listed, by_name=True, where=where)
+            for feature, listed in categories.items()
+            if 0 <= feature < features
+        }
+        return cls(positions, codes)
+
+    def input_numbers(self, feature: int, categories: Integers) -> Integers:
+        """Categories in the model's codes as the input numbers that mean them."""
+        codes = self.codes.get(feature)
+        return categories if codes is None else np.flatnonzero(np.isin(codes, categories) & (codes >= 0))
+
+
+def _categories(model: Part) -> dict[int, Sequence[Any]]:
+    """The categories of each categorical feature, in the order of the model's codes (XGBoost 3.1 and later)."""
+    if "cats" not in model.fields:
+        return {}
+    found: dict[int, Sequence[Any]] = {}
+    for feature, encoded in enumerate(model.part("cats").items("enc")):
+        part = Part(encoded, f"{model.where}, cats", AGAIN)
+        if "offsets" in part.fields:  # words, one after another
+            ends, data = part.integers("offsets"), part.integers("values")
+            if len(ends) and (np.diff(ends).min(initial=0) < 0 or ends[0] < 0 or ends[-1] > len(data)):
+                raise ModelError("the names of the categories are damaged", where=part.where, mend=AGAIN)
+            text = (data % 256).astype(np.uint8).tobytes()
+            words = [text[a:b].decode("utf-8", errors="replace") for a, b in itertools.pairwise(ends)]
+            found |= {feature: words} if words else {}
+        else:
+            found[feature] = part.numbers("values").tolist()
+    return found
+
+
+def _trees(model: Part, columns: _Columns, outputs: int, weights: Floats | None, where: str) -> list[Tree]:
+    described = model.items("trees")
+    output = model.integers("tree_info", least=len(described))
+    promised = model.part("gbtree_model_param").integer("num_trees")
+    if not promised == len(described) == len(output):
+        raise ModelError(f"{promised} trees promised, {len(described)} there", where=where, mend=AGAIN)
+    if weights is not None and len(weights) != len(described):
+        raise ModelError(f"{len(weights)} weights for {len(described)} trees", where=where, mend=AGAIN)
+    trees = []
+    for i, fields in enumerate(described):
+        tree = _tree(Part(fields, f"{where}, tree {i}", AGAIN), columns, int(output[i]), outputs)
+        trees.append(tree if weights is None else replace(tree, values=tree.values * weights[i]))
+    return trees
+
+
+def _tree(part: Part, columns: _Columns, output: int, outputs: int) -> Tree:
+    parameters = part.part("tree_param")
+    nodes = parameters.integer("num_nodes")
+    left = part.integers("left_children", least=1)
+    right = part.integers("right_children", least=len(left))
+    feature = part.integers("split_indices", least=len(left))
+    condition = part.numbers("split_conditions", least=len(left))
+    default_left = part.integers("default_left", least=len(left)) != 0
+    if not nodes == len(left) == len(right) == len(feature) == len(condition) == len(default_left):
+        raise ModelError(f"{nodes} nodes promised, {len(left)} there", where=part.where, mend=AGAIN)
+    inner = left >= 0
+    if not ((feature[inner] >= 0) & (feature[inner] < len(columns.positions)) & (right[inner] >= 0)).all():
+        raise ModelError(
+            "a node has one child, or looks at a feature that does not exist", where=part.where, mend=AGAIN
+        )
+    with np.errstate(over="ignore"):
+        condition32 = condition.astype(np.float32)
+    width = parameters.integer("size_leaf_vector") if "size_leaf_vector" in parameters.fields else 1
+    if width > 1:
+        output, values = 0, _vectors(part, left, right, width, outputs)
+    else:
+        values = condition32.astype(np.float64)[:, None]
+    tree = Tree(
+        output=output,
+        feature=np.where(inner, columns.positions[np.where(inner, feature, 0)], 0),
+        threshold=strictly_below_float32(condition32),
+        left=left,
+        right=right,
+        default_left=default_left,
+        values=values,
+    )
+    return _with_categories(tree, part, feature, columns)
+
+
+def _vectors(part: Part, left: Integers, right: Integers, width: int, outputs: int) -> Floats:
+    """One value per output in each leaf; a leaf's right child is then its row among ``leaf_weights``."""
+    if "leaf_weights" not in part.fields or width != outputs:
+        raise ModelError(
+            "this file's trees with several outputs each cannot be read",
+            where=part.where,
+            mend="use XGBoost 3.1 or newer",
+        )
+    rows = part.numbers("leaf_weights")
+    leaf = left < 0
+    row = np.where(leaf, right, 0)
+    if len(rows) % width or len(rows) == 0 or row.min() < 0 or row.max() >= len(rows) // width:
+        raise ModelError(f"{len(rows)} leaf weights for {leaf.sum()} leaves", where=part.where, mend=AGAIN)
+    return np.where(leaf[:, None], rows.reshape(-1, width)[row], 0.0)
+
+
+def _with_categories(tree: Tree, part: Part, feature: Integers, columns: _Columns) -> Tree:
+    """XGBoost sends a listed category right and every other left: turned round, so that those listed go left."""
+    if "split_type" not in part.fields:
+        return tree
+    asks = (part.integers("split_type", least=len(tree.left)) == 1)[: len(tree.left)] & (tree.left >= 0)
+    nodes = part.integers("categories_nodes")
+    starts = part.integers("categories_segments", least=len(nodes))
+    sizes = part.integers("categories_sizes", least=len(nodes))
+    categories = part.integers("categories")
+    if not set(np.flatnonzero(asks).tolist()) <= set(nodes.tolist()):
+        raise ModelError("a node asks for categories, and none are listed for it", where=part.where, mend=AGAIN)
+    listed = {}
+    left, right, default_left = tree.left.copy(), tree.right.copy(), tree.default_left.copy()
+    for node, start, size in zip(nodes.tolist(), starts.tolist(), sizes.tolist(), strict=False):
+        if not (0 <= node < len(asks) and min(start, size) >= 0 and start + size <= len(categories)):
+            raise ModelError("the lists of categories are damaged", where=part.where, mend=AGAIN)
+        if asks[node]:
+            listed[node] = columns.input_numbers(int(feature[node]), categories[start : start + size])
+            left[node], right[node] = tree.right[node], tree.left[node]
+            default_left[node] = not tree.default_left[node]
+    return replace(tree, left=left, right=right, default_left=default_left, left_categories=listed)

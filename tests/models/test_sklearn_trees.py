@@ -1,0 +1,211 @@
+"""scikit-learn's trees: the same probabilities and labels as scikit-learn gives."""
+
+import numpy as np
+import pytest
+from borrowers import BINARY, COMPLETE, FRAME, INPUTS, PEOPLE, SCHEMA, SCHEMA3, THREE, TOWN, N, assert_same, schema
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
+from threadpoolctl import threadpool_limits
+
+from evenhand import datasets
+from evenhand.errors import ModelError, NotAdditiveError
+from evenhand.models.sklearn_trees import from_sklearn_trees
+from evenhand.schema import Schema, encode
+
+WHOLE = ~np.isnan(PEOPLE).any(axis=1)
+EXACT = 1e-12
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Threads that wait for each other take longer than the work on so few rows."""
+    with threadpool_limits(1):
+        yield
+
+
+def same(estimator, individuals, inputs, described=SCHEMA):
+    """Scores and every single label agree, ties included."""
+    model = from_sklearn_trees(estimator, described)
+    np.testing.assert_allclose(model.scores(individuals), estimator.predict_proba(inputs), rtol=0, atol=EXACT)
+    own = [list(estimator.classes_).index(label) for label in estimator.predict(inputs)]
+    np.testing.assert_array_equal(model.predict(individuals), own)
+    return model
+
+
+@pytest.mark.parametrize("labels", [BINARY, THREE], ids=["two", "three"])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DecisionTreeClassifier(random_state=1),
+        DecisionTreeClassifier(max_depth=4, class_weight="balanced", random_state=1),
+        ExtraTreeClassifier(max_depth=6, random_state=1),
+        RandomForestClassifier(10, random_state=1, n_jobs=1),
+        RandomForestClassifier(8, max_depth=3, random_state=1, n_jobs=1),
+        ExtraTreesClassifier(8, max_depth=7, random_state=1, n_jobs=1),
+        HistGradientBoostingClassifier(max_iter=8, random_state=1),
+        HistGradientBoostingClassifier(max_iter=8, categorical_features=[3, TOWN], random_state=1),
+    ],
+    ids=repr,
+)
+def test_trees_that_take_missing_values(estimator, labels):
+    described = SCHEMA if labels is BINARY else SCHEMA3
+    model = same(estimator.fit(INPUTS, labels), PEOPLE, INPUTS, described)
+    assert model.takes_missing
+
+
+@pytest.mark.parametrize("labels", [BINARY, THREE], ids=["two", "three"])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        GradientBoostingClassifier(n_estimators=8, random_state=1),
+        GradientBoostingClassifier(n_estimators=8, init="zero", subsample=0.5, random_state=1),
+        GradientBoostingClassifier(n_estimators=8, init=DummyClassifier(strategy="uniform"), random_state=1),
+    ],
+    ids=repr,
+)
+def test_gradient_boosting(estimator, labels):
+    described = SCHEMA if labels is BINARY else SCHEMA3
+    model = same(estimator.fit(INPUTS[WHOLE], labels[WHOLE]), COMPLETE, INPUTS[WHOLE], described)
+    assert not model.takes_missing
+    with pytest.raises(ModelError, match="missing value"):
+        model.scores(PEOPLE)
+
+
+def test_gradient_boosting_by_exponential_loss():
+    estimator = GradientBoostingClassifier(n_estimators=8, loss="exponential", random_state=1)
+    same(estimator.fit(INPUTS[WHOLE], BINARY[WHOLE]), COMPLETE, INPUTS[WHOLE])
+
+
+def test_a_tree_that_never_saw_a_missing_value_still_places_it():
+    estimator = DecisionTreeClassifier(max_depth=6, random_state=1).fit(INPUTS[WHOLE], BINARY[WHOLE])
+    same(estimator, PEOPLE, INPUTS)
+
+
+def test_categories_of_a_frame_by_name():
+    """Words in the frame, in columns of another order; the schema lists the words in its own order."""
+    frame = FRAME[["sex", "balance", "home town", "age", "income"]].astype({"home town": "category", "sex": "category"})
+    estimator = HistGradientBoostingClassifier(max_iter=8, random_state=1).fit(frame, np.where(BINARY, "yes", "no"))
+    assert estimator.is_categorical_.sum() == 2
+    model = from_sklearn_trees(estimator, SCHEMA)
+    assert len(model.nodes.words) > 0
+    assert_same(model, PEOPLE, estimator.predict_proba(frame), atol=EXACT)
+    # A town that the model never met goes where a missing one goes.
+    wider = from_sklearn_trees(estimator, schema(towns=["Ayr", *SCHEMA["home town"].values]))
+    unseen, missing = PEOPLE.copy(), PEOPLE.copy()
+    unseen[:, TOWN], missing[:, TOWN] = 0, np.nan
+    np.testing.assert_array_equal(wider.scores(unseen), wider.scores(missing))
+
+
+def test_category_codes_that_skip_some_numbers():
+    """A model fitted on numbers 7, 3, 0, ... as categories: its own codes are their ranks."""
+    numbers = schema(town_encoding=[7, 3, 0, 12, 5, 1, 9])
+    inputs = numbers.inputs(PEOPLE)
+    estimator = HistGradientBoostingClassifier(max_iter=8, categorical_features=[TOWN], random_state=1)
+    model = same(estimator.fit(inputs, BINARY), PEOPLE, inputs, numbers)
+    assert len(model.nodes.words) > 0
+    with pytest.raises(ModelError, match=r"whole numbers from 0 .* gives it 0.5 to 6.5"):
+        from_sklearn_trees(estimator, schema(town_encoding=[0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5]))
+
+
+def test_inputs_at_the_threshold_and_beside_it():
+    estimator = DecisionTreeClassifier(max_depth=6, random_state=1).fit(INPUTS[WHOLE], BINARY[WHOLE])
+    cuts = estimator.tree_.threshold[estimator.tree_.feature == 0]
+    assert len(cuts) > 3
+    near = np.concatenate([cuts, from_sklearn_trees(estimator, SCHEMA).nodes.threshold, cuts.astype(np.float32)])
+    near = np.concatenate([near, np.nextafter(near, np.inf), np.nextafter(near, -np.inf)])
+    people = np.repeat(COMPLETE[:5], len(near), axis=0)
+    people[:, 0] = np.tile(near, 5)
+    same(estimator, people, SCHEMA.inputs(people))
+
+
+def test_frames_of_numbers():
+    frame = FRAME[["age", "balance", "income"]]
+    estimator = RandomForestClassifier(5, max_depth=5, random_state=1, n_jobs=1).fit(frame, BINARY)
+    assert_same(from_sklearn_trees(estimator, SCHEMA), PEOPLE, estimator.predict_proba(frame), atol=EXACT)
+    level = {"name": "level", "kind": "ordinal", "values": [10, 20, 30]}
+    bins = {"name": "level", "kind": "ordinal", "edges": [0, 15, 25, 40]}
+    seen = np.random.default_rng(1).integers(1, 4, 300) * 10
+    estimator = DecisionTreeClassifier(max_depth=2).fit(FRAME.head(300)[["age"]].assign(level=seen), seen > 15)
+    codes = np.stack([FRAME["age"].to_numpy()[:300], seen / 10 - 1], axis=1)
+    target = {"name": "y", "favourable": 1, "values": [0, 1]}
+    for attribute in (level, bins):
+        attributes = [SCHEMA["age"].model_dump(), attribute]
+        with pytest.raises(ModelError, match="numbers or on their positions"):
+            from_sklearn_trees(estimator, Schema.parse({"target": target, "attributes": attributes}))
+        attributes[1] = {**attribute, "encoding": [10, 20, 30]}
+        model = from_sklearn_trees(estimator, Schema.parse({"target": target, "attributes": attributes}))
+        assert (model.predict(codes) == (seen > 15)).all()
+
+
+def test_adult():
+    data = datasets.load("adult")
+    people = encode(data.schema, data.frame.head(6000))
+    inputs = people.schema.inputs(people.individuals)
+    labels = np.asarray(people.schema.target.values)[people.labels]
+    estimator = RandomForestClassifier(10, random_state=1, n_jobs=1).fit(inputs, labels)
+    same(estimator, people.individuals, inputs, people.schema)
+
+
+@given(
+    data=st.data(),
+    columns=st.integers(1, 3),
+    classes=st.integers(2, 3),
+    kind=st.sampled_from(["tree", "forest", "boosted", "histogram"]),
+)
+@settings(max_examples=50)
+def test_small_models(data, columns, classes, kind):
+    """Few rows of few different numbers, so that ties between classes and between thresholds are common."""
+    attributes = [{"name": f"a{i}", "kind": "integer", "lower": -3, "upper": 3} for i in range(columns)]
+    described = Schema.parse(
+        {"target": {"name": "y", "favourable": 1, "values": list(range(classes))}, "attributes": attributes}
+    )
+    number = st.integers(-3, 3)
+    rows = data.draw(st.lists(st.lists(number, min_size=columns, max_size=columns), min_size=6, max_size=20))
+    inputs = np.array(rows, dtype=float)
+    labels = np.arange(len(rows)) % classes
+    estimator = {
+        "tree": DecisionTreeClassifier(max_depth=3, random_state=0),
+        "forest": RandomForestClassifier(3, max_depth=2, random_state=0, n_jobs=1),
+        "boosted": GradientBoostingClassifier(n_estimators=2, max_depth=2, random_state=0),
+        "histogram": HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=1, early_stopping=False),
+    }[kind].fit(inputs, labels)
+    everybody = np.array(np.meshgrid(*[np.arange(-3.0, 4.0)] * columns)).reshape(columns, -1).T
+    model = from_sklearn_trees(estimator, described)
+    own = estimator.predict_proba(everybody)
+    np.testing.assert_allclose(model.scores(everybody), own, rtol=0, atol=EXACT)
+    best = np.sort(own, axis=1)
+    clear = (best[:, -1] - best[:, -2] > EXACT) | (kind in ("tree", "forest"))
+    np.testing.assert_array_equal(model.predict(everybody)[clear], estimator.predict(everybody)[clear])
+
+
+def test_what_is_refused():
+    with pytest.raises(NotAdditiveError, match="RandomForestRegressor is no classifier of trees"):
+        from_sklearn_trees(RandomForestRegressor(2).fit(INPUTS[:50], BINARY[:50]), SCHEMA)
+    with pytest.raises(NotAdditiveError, match="LogisticRegression"):
+        from_sklearn_trees(LogisticRegression(), SCHEMA)
+    with pytest.raises(ModelError, match="not fitted"):
+        from_sklearn_trees(RandomForestClassifier(), SCHEMA)
+    with pytest.raises(ModelError, match="several things"):
+        from_sklearn_trees(DecisionTreeClassifier().fit(INPUTS, np.stack([BINARY, THREE], axis=1)), SCHEMA)
+    with pytest.raises(ModelError, match="one label only"):
+        from_sklearn_trees(DecisionTreeClassifier().fit(INPUTS, np.ones(N)), SCHEMA)
+    with pytest.raises(ModelError, match="takes 2 inputs"):
+        from_sklearn_trees(DecisionTreeClassifier().fit(INPUTS[:, :2], BINARY), SCHEMA)
+    with pytest.raises(ModelError, match="labels 'C', 'B', 'A'"):
+        from_sklearn_trees(DecisionTreeClassifier().fit(INPUTS, BINARY), SCHEMA3)
+    start = GradientBoostingClassifier(n_estimators=1, init=LogisticRegression(max_iter=500))
+    with pytest.raises(NotAdditiveError, match="starts from another model"):
+        from_sklearn_trees(start.fit(COMPLETE[:200], BINARY[WHOLE][:200]), SCHEMA)
+    drawn = GradientBoostingClassifier(n_estimators=1, init=DummyClassifier(strategy="stratified", random_state=1))
+    with pytest.raises(NotAdditiveError, match="starts from another model"):
+        from_sklearn_trees(drawn.fit(COMPLETE[:200], BINARY[WHOLE][:200]), SCHEMA)
