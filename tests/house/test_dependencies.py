@@ -1,0 +1,46 @@
+"""What the package imports is what it says it needs."""
+
+import ast
+import re
+import sys
+import tomllib
+
+from support import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+# Where a library is imported under another name than it is installed under.
+INSTALLED_AS = {"sklearn": "scikit-learn", "yaml": "pyyaml", "vl_convert": "vl-convert-python"}
+# Part of what another one itself needs.
+BROUGHT_ALONG = {"joblib": "scikit-learn", "google": "onnx"}
+
+
+def distribution(requirement):
+    return re.match(r"[A-Za-z0-9_.-]+", requirement).group().lower()
+
+
+def imported():
+    """Library -> the modules that import it, wherever in them."""
+    found = {}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module]
+            for root in {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"evenhand"}:
+                found.setdefault(BROUGHT_ALONG.get(root) or INSTALLED_AS.get(root, root), set()).add(path.name)
+    return found
+
+
+def test_every_import_is_declared():
+    extras = [requirement for some in PROJECT["optional-dependencies"].values() for requirement in some]
+    declared = {distribution(requirement) for requirement in (*PROJECT["dependencies"], *extras)}
+    undeclared = {name: modules for name, modules in imported().items() if name not in declared}
+    assert undeclared == {}
+
+
+def test_every_dependency_is_imported():
+    unused = {distribution(requirement) for requirement in PROJECT["dependencies"]} - set(imported())
+    assert unused == set()
