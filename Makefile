@@ -54,7 +54,7 @@ $(stamps)/venv:
 	@touch $@
 
 $(stamps)/plain: $(stamps)/venv pyproject.toml
-	@echo 'Installing Evenhand into $(VENV) (the first time about 150 MB to download)'
+	@echo 'Installing Evenhand into $(VENV) (the first time about 180 MB to download)'
 	@$(pip) install --quiet --editable .
 	@touch $@
 
