@@ -1,1 +1,6 @@
-"""certify."""
+"""Certification: for which share of everybody a network provably decides the same, whatever is protected."""
+
+from evenhand.certify.result import Certificate, Counterexample, Estimate, Moment, Region
+from evenhand.certify.run import Config, run
+
+__all__ = ["Certificate", "Config", "Counterexample", "Estimate", "Moment", "Region", "run"]

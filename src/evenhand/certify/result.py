@@ -49,7 +49,10 @@ class Moment(BaseModel):
 
 
 class Region(BaseModel):
-    """Part of the domain, attribute -> range or values in words, with its mass and how much of it is unfair or open."""
+    """Part of the domain, attribute -> range or values in words (none: all of it), with its mass in the population.
+
+    ``falsified`` and ``undecided`` are the parts of that mass which are proved unfair, and still open.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -70,7 +73,8 @@ class Certificate(Result):
         counterexamples: distinct, in the domain, re-verified.
         boxes: how many boxes were analysed.
         cpu_seconds: processor time of the whole run.
-        method: ``interval`` (symbolic intervals, depth first) or ``linear``.
+        method: ``interval`` (symbolic intervals, depth first), or ``enumeration`` where the domain was small enough to
+            ask about everybody.
         population: what the masses are measured by.
         stopped_by: ``done``, ``time``, ``boxes``, ``target``, ``depth`` or ``interrupt``.
         protected: the attributes that were varied.

@@ -1,0 +1,104 @@
+"""Boxes: products of cell ranges, thousands at a time as flat arrays, with their exact shares of the population."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certify.query import Query
+
+UNDECIDED, FAIR, UNFAIR = 0, 1, 2
+"""What is known of a whole box: nothing, the same label for everybody's assignments, different labels."""
+
+CellArray: TypeAlias = NDArray[np.int32] | NDArray[np.int16]
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Disjoint parts of the domain.
+
+    Attributes:
+        lo, hi: first and last cell of each attribute, both included, shape (boxes, attributes).
+        mass: share of the population, relative error below ``1e-15`` per split.
+        depth: how many splits made it.
+        region: the coarse part of the domain that it lies in (see ``regions``), 0 before one is given.
+    """
+
+    lo: CellArray
+    hi: CellArray
+    mass: NDArray[np.float64]
+    depth: NDArray[np.int16]
+    region: NDArray[np.int16]
+
+    def __len__(self) -> int:
+        return len(self.mass)
+
+    def __getitem__(self, chosen: NDArray[np.bool_] | NDArray[np.integer] | slice) -> Boxes:
+        return Boxes(self.lo[chosen], self.hi[chosen], self.mass[chosen], self.depth[chosen], self.region[chosen])
+
+    @classmethod
+    def joined(cls, parts: list[Self]) -> Boxes:
+        """All boxes of several lists, in order."""
+        return Boxes(
+            np.concatenate([part.lo for part in parts]),
+            np.concatenate([part.hi for part in parts]),
+            np.concatenate([part.mass for part in parts]),
+            np.concatenate([part.depth for part in parts]),
+            np.concatenate([part.region for part in parts]),
+        )
+
+
+def whole(query: Query) -> Boxes:
+    """The domain as one box."""
+    return Boxes(
+        lo=np.zeros((1, len(query.cells)), dtype=np.int32),
+        hi=(query.counts - 1).astype(np.int32)[None, :],
+        mass=np.ones(1),
+        depth=np.zeros(1, dtype=np.int16),
+        region=np.zeros(1, dtype=np.int16),
+    )
+
+
+class Splitter:
+    """Cuts boxes in two and shares out their mass.
+
+    Args:
+        query: says what ranges of cells weigh.
+    """
+
+    def __init__(self, query: Query) -> None:
+        self._starts = np.full(len(query.cells), -1, dtype=np.int64)
+        self._values = np.array([cells.values for cells in query.cells], dtype=np.int64)
+        self._totals = np.array([cells.total for cells in query.cells], dtype=np.int64)
+        tables = [np.zeros(1, dtype=np.int64)]
+        held = 1
+        for i, cells in enumerate(query.cells):
+            if cells.cumulative is not None:
+                self._starts[i] = held
+                tables.append(cells.cumulative)
+                held += len(cells.cumulative)
+        self._tables = np.concatenate(tables)
+
+    def halves(self, boxes: Boxes, attribute: NDArray[np.integer]) -> Boxes:
+        """Lower and upper half of each box along its attribute (which must have two cells there), one by one."""
+        rows = np.arange(len(boxes))
+        first, last = boxes.lo[rows, attribute].astype(np.int64), boxes.hi[rows, attribute].astype(np.int64)
+        middle = (first + last) // 2
+        start, cut, stop = (self._before(attribute, cells) for cells in (first, middle + 1, last + 1))
+        share = np.where(stop > start, (cut - start) / np.maximum(stop - start, 1), 0.5)
+        rest = np.where(stop > start, (stop - cut) / np.maximum(stop - start, 1), 0.5)
+        hi, lo = boxes.hi.copy(), boxes.lo.copy()
+        hi[rows, attribute] = middle
+        lo[rows, attribute] = middle + 1
+        depth = boxes.depth + np.int16(1)
+        lower = Boxes(boxes.lo, hi, boxes.mass * share, depth, boxes.region)
+        upper = Boxes(lo, boxes.hi, boxes.mass * rest, depth, boxes.region)
+        return Boxes.joined([lower, upper])[np.arange(2 * len(boxes)).reshape(2, -1).T.ravel()]
+
+    def _before(self, attribute: NDArray[np.integer], cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        starts = self._starts[attribute]
+        even = np.minimum(cells * self._values[attribute], self._totals[attribute])
+        return np.where(starts >= 0, self._tables[np.where(starts >= 0, starts + cells, 0)], even)

@@ -1,0 +1,316 @@
+"""An unprotected attribute as certification sees it: finitely many cells in a row, what each adds, what it weighs.
+
+A box takes a range of cells of every attribute. A cell is one value, a bin, or (for a number that enters affinely and
+has too many values to list) a short interval. Cells are put in the order in which ranges of them are useful: numbers
+by size, categories by what they add to the network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certify.weights import WEIGHT_BITS, between, integer_masses, integers, real_masses, running, weights_of
+from evenhand.errors import OptionError
+from evenhand.models.additive import Line, Part, Steps, Table
+from evenhand.population import Marginal
+from evenhand.schema import Attribute
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+REAL_CELLS = 65_536
+"""Cells of a real attribute that enters affinely, at least: the finest part of it that a box can single out."""
+MAX_CELLS = 2**30
+"""An integer attribute with more values shares them out to cells of several consecutive values."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where along a line the cells lie: cell i spans ``[low(i), high(i)]``, rounded outward.
+
+    Either ``keys`` (one exact position per cell, increasing), or evenly spaced:
+    ``low(i) = base + step * i - pad`` and ``high(i) = base + step * i + reach + pad``.
+    """
+
+    keys: Floats | None = None
+    base: float = 0.0
+    step: float = 1.0
+    reach: float = 0.0
+    pad: float = 0.0
+
+    def low(self, cells: NDArray[np.integer]) -> Floats:
+        """Lower end of each cell."""
+        if self.keys is not None:
+            return np.asarray(self.keys[cells])
+        return np.asarray(self.base + self.step * cells - self.pad, dtype=np.float64)
+
+    def high(self, cells: NDArray[np.integer]) -> Floats:
+        """Upper end of each cell."""
+        if self.keys is not None:
+            return np.asarray(self.keys[cells])
+        return np.asarray(self.base + self.step * cells + self.reach + self.pad, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of one attribute.
+
+    Attributes:
+        attribute: which.
+        position: where it stands in an individual's row.
+        count: number of cells.
+        scale: positions of the cells if they contribute ``slope * position`` (rank one), None if by ``rows``.
+        rows: shape (1, units), the slope, if there is a scale; else (count, units), one row per cell.
+        offset: what every cell adds besides, shape (units,). It belongs to the biases.
+        residual: bound on what ``offset + slope * position`` misses by, shape (units,).
+        values: how many values of the attribute each cell of an evenly weighted attribute holds.
+        cumulative: integer weight of the cells before each, shape (count + 1,); None if weighted evenly by value.
+        total: weight of all cells.
+        distance: bound on the total variation distance between the population and these weights.
+        entries: first entry of each cell, None if ``attribute.first + cell * values`` (or real).
+        ends: last entry of each cell, where cells are bins.
+    """
+
+    attribute: Attribute
+    position: int
+    count: int
+    scale: Scale | None
+    rows: Floats
+    offset: Floats
+    residual: Floats
+    total: int
+    values: int = 1
+    cumulative: Ints | None = None
+    distance: float = 0.0
+    entries: Floats | None = None
+    ends: Floats | None = None
+    marginal: Marginal | None = field(default=None, repr=False)
+
+    @property
+    def exact(self) -> bool:
+        """Whether each cell adds one thing: all its individuals are the same to the network."""
+        return self.scale is None or self.scale.keys is not None or (self.scale.reach == 0 and self.scale.pad == 0)
+
+    def before(self, cells: NDArray[np.integer]) -> Ints:
+        """Weight of all cells before each of these (``count`` is allowed: the total)."""
+        if self.cumulative is not None:
+            return np.asarray(self.cumulative[cells])
+        return np.asarray(np.minimum(cells.astype(np.int64) * self.values, self.total))
+
+    def contributions(self, cells: NDArray[np.integer]) -> Floats:
+        """What single cells add to the offset, shape (n, units); for an interval its lower end stands for it."""
+        if self.scale is None:
+            return np.asarray(self.rows[cells])
+        return np.asarray(self.scale.low(cells)[:, None] * self.rows[0])
+
+    def size(self) -> Floats:
+        """Largest absolute value of what any cell adds to the offset, shape (units,)."""
+        if self.scale is None:
+            return np.asarray(np.abs(self.rows).max(axis=0))
+        ends = np.array([0, self.count - 1])
+        reach = max(np.abs(self.scale.low(ends)).max(), np.abs(self.scale.high(ends)).max())
+        return np.asarray(np.abs(self.rows[0]) * reach)
+
+    def draw(self, lo: NDArray[np.integer], hi: NDArray[np.integer], rng: np.random.Generator) -> Floats:
+        """One entry from each range of cells, as the population has it there, shape (n,)."""
+        start, stop = self.before(lo), self.before(hi + 1)
+        ticket = rng.integers(start, stop)
+        if self.cumulative is not None:
+            cells = np.searchsorted(self.cumulative, ticket, side="right") - 1
+        else:
+            cells = ticket // self.values
+        return self._inside(cells, ticket, rng)
+
+    def _inside(self, cells: Ints, ticket: Ints, rng: np.random.Generator) -> Floats:
+        first, last = self.attribute.first, self.attribute.last
+        if self.ends is not None and self.entries is not None:
+            return between(self.attribute, self.marginal, self.entries[cells], self.ends[cells], rng)
+        if self.entries is not None:
+            return np.asarray(self.entries[cells])
+        if self.attribute.size is None:
+            share = (cells + rng.random(len(cells))) / self.count
+            return np.asarray(np.clip(first + (last - first) * share, first, last))
+        within = ticket - cells * self.values if self.cumulative is None else np.zeros_like(cells)
+        return np.asarray(first + cells * self.values + within, dtype=np.float64)
+
+    def entry(self, cells: NDArray[np.integer]) -> Floats:
+        """One entry that lies in each cell, shape (n,)."""
+        if self.entries is not None:
+            return np.asarray(self.entries[cells])
+        first, last = self.attribute.first, self.attribute.last
+        if self.attribute.size is None:
+            return np.asarray(np.clip(first + (last - first) * ((cells + 0.5) / self.count), first, last))
+        return np.asarray(np.minimum(first + cells.astype(np.float64) * self.values, last))
+
+    def words(self, lo: int, hi: int) -> str:
+        """A range of cells in the data's own words."""
+        say = self.attribute.text
+        if not self.attribute.ordered and self.entries is not None:
+            members = [say(entry) for entry in np.sort(self.entries[lo : hi + 1])]
+            return ", ".join(members)
+        if self.entries is not None:
+            inside = self.entries[lo : hi + 1]
+            last = inside if self.ends is None else self.ends[lo : hi + 1]
+            if len(inside) > 1 and inside.max() - inside.min() > len(inside) - 1 and self.ends is None:
+                return ", ".join(say(entry) for entry in np.sort(inside))
+            low, high = float(inside.min()), float(last.max())
+        elif self.attribute.size is None:
+            width = (self.attribute.last - self.attribute.first) / self.count
+            low, high = self.attribute.first + width * lo, self.attribute.first + width * (hi + 1)
+        else:
+            low = self.attribute.first + lo * self.values
+            high = min(self.attribute.first + (hi + 1) * self.values - 1, self.attribute.last)
+        return say(low) if low == high else f"{say(low)} to {say(high)}"
+
+
+def cells_of(attribute: Attribute, position: int, part: Part, marginal: Marginal | None) -> Cells:
+    """The cells of one attribute.
+
+    Args:
+        attribute: which.
+        position: where it stands in an individual's row.
+        part: what it adds to the network.
+        marginal: how the population has it; None for uniform.
+
+    Raises:
+        OptionError: the marginal does not fit the attribute.
+    """
+    if marginal is not None:
+        if attribute.size is not None and len(marginal.masses) != attribute.size:
+            raise OptionError(
+                f"the population lists {len(marginal.masses)} masses for the {attribute.size} values of "
+                f"{attribute.name!r}"
+            )
+        if len(marginal.masses) and np.ptp(marginal.masses) == 0:
+            marginal = None
+    if isinstance(part, Table):
+        return _by_table(attribute, position, part, marginal)
+    if isinstance(part, Steps):
+        return _by_bins(attribute, position, part, marginal)
+    return _by_line(attribute, position, part, marginal)
+
+
+def _by_table(attribute: Attribute, position: int, part: Table, marginal: Marginal | None) -> Cells:
+    rows, count = part.rows, len(part.rows)
+    weights, distance = weights_of(marginal)
+    line = _rank_one(rows)
+    if line is not None:
+        keys, slope, residual = line
+        order = np.argsort(keys, kind="stable")
+        scale, held, offset = Scale(keys=keys[order]), slope[None, :], rows[0].copy()
+    else:
+        order = np.arange(count) if attribute.ordered else np.argsort(_principal(rows), kind="stable")
+        scale, held, offset = None, rows[order], np.zeros(rows.shape[1])
+        residual = np.zeros(rows.shape[1])
+    return Cells(
+        attribute=attribute,
+        position=position,
+        count=count,
+        scale=scale,
+        rows=np.ascontiguousarray(held),
+        offset=offset,
+        residual=residual,
+        total=count if weights is None else int(weights.sum()),
+        cumulative=None if weights is None else running(weights[order]),
+        distance=distance,
+        entries=attribute.first + order.astype(np.float64),
+    )
+
+
+def _by_line(attribute: Attribute, position: int, part: Line, marginal: Marginal | None) -> Cells:
+    first, last = attribute.first, attribute.last
+    weights, distance = weights_of(marginal)
+    cumulative = None if weights is None else running(weights)
+    values = 1
+    if attribute.size is not None:
+        values = -(-attribute.size // MAX_CELLS)
+        count, total = -(-attribute.size // values), attribute.size
+        if cumulative is not None:
+            cumulative = cumulative[np.minimum(np.arange(count + 1) * values, attribute.size)]
+        scale = Scale(base=first, step=float(values), reach=float(values - 1))
+    elif first == last:
+        count = total = 1
+        cumulative = None
+        scale = Scale(base=first, step=0.0)
+    else:
+        bins = 1 if weights is None else len(weights)
+        parts = -(-REAL_CELLS // bins)
+        count = total = bins * parts
+        if weights is not None:
+            cumulative = running(np.repeat(weights >> 17, parts))
+            distance += bins * 2.0 ** (17 - WEIGHT_BITS)
+        step = (last - first) / count
+        scale = Scale(base=first, step=step, reach=step, pad=8 * float(np.spacing(max(abs(first), abs(last)))))
+    return Cells(
+        attribute=attribute,
+        position=position,
+        count=count,
+        scale=scale,
+        rows=np.ascontiguousarray(part.slope[None, :]),
+        offset=part.intercept.copy(),
+        residual=np.zeros(len(part.slope)),
+        total=total if cumulative is None else int(cumulative[-1]),
+        values=values,
+        cumulative=cumulative,
+        distance=distance,
+    )
+
+
+def _by_bins(attribute: Attribute, position: int, part: Steps, marginal: Marginal | None) -> Cells:
+    first, last = attribute.first, attribute.last
+    inside = part.cuts[(part.cuts > first) & (part.cuts <= last)]
+    if attribute.size is not None:
+        inside = np.unique(np.ceil(inside))
+    starts = np.concatenate([[first], inside])
+    used = np.searchsorted(part.cuts, starts, side="right")
+    ends = np.concatenate([inside, [last]])
+    if attribute.size is not None:
+        ends[:-1] -= 1
+        shares = integer_masses(attribute, marginal, starts, ends)
+        rounding = 2.0**-52
+    else:
+        shares = real_masses(attribute, marginal, starts, ends)
+        rounding = 8 * float(np.spacing(max(abs(first), abs(last), last - first))) / max(last - first, 1e-300)
+    weights, distance = integers(shares)
+    # The shares of bins are differences of running sums, each off by a rounding per value of the marginal.
+    distance += rounding * len(starts) * (1 if marginal is None else len(marginal.masses))
+    return Cells(
+        attribute=attribute,
+        position=position,
+        count=len(starts),
+        scale=None,
+        rows=np.ascontiguousarray(part.rows[used]),
+        offset=np.zeros(part.rows.shape[1]),
+        residual=np.zeros(part.rows.shape[1]),
+        total=int(weights.sum()),
+        cumulative=running(weights),
+        distance=distance,
+        entries=starts,
+        ends=ends,
+        marginal=marginal,
+    )
+
+
+def _rank_one(rows: Floats) -> tuple[Floats, Floats, Floats] | None:
+    """(keys, slope, residual) with ``rows = rows[0] + keys * slope`` up to the residual, if there are such."""
+    change = rows - rows[0]
+    row, unit = np.unravel_index(np.argmax(np.abs(change)), change.shape)
+    slope = change[row]
+    if slope[unit] == 0:
+        return np.zeros(len(rows)), np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+    keys = change[:, unit] / slope[unit]
+    missed = np.abs(change - keys[:, None] * slope).max(axis=0)
+    size = np.abs(rows).max()
+    if missed.max() > 1e-12 * size:
+        return None
+    return keys, slope, np.asarray(missed + 4 * 2.0**-53 * size)
+
+
+def _principal(rows: Floats) -> Floats:
+    """Position of each row along the direction in which the rows differ most, shape (rows,)."""
+    centred = rows - rows.mean(axis=0)
+    direction = np.linalg.svd(centred, full_matrices=False)[2][0]
+    return np.asarray(centred @ direction)

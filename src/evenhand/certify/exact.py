@@ -1,0 +1,110 @@
+"""Small domains: ask about everybody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certify.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
+from evenhand.certify.query import Query
+
+MAX_POINTS = 2**21
+MAX_SECONDS = 20.0
+OPERATIONS_PER_SECOND = 2e9
+"""Cautious, so that the time limit holds on a slow machine."""
+BATCH = 2**22
+"""Numbers per intermediate array."""
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """What became of each point.
+
+    Attributes:
+        status: FAIR, UNFAIR or UNDECIDED (only where a margin lies within the rounding slack), shape (points,).
+        mass: share of the population, shape (points,).
+    """
+
+    status: NDArray[np.int8]
+    mass: NDArray[np.float64]
+
+
+def feasible(query: Query, time_limit: float | None) -> bool:
+    """Whether asking about everybody takes no more than a few seconds, and at most half the time limit."""
+    if not query.exact or query.points > MAX_POINTS:
+        return False
+    work = sum(layer.weights.size for layer in query.layers) + query.biases.shape[1] * (len(query.cells) + 1)
+    seconds = 4 * query.points * len(query.assignments) * work / OPERATIONS_PER_SECOND
+    return bool(seconds <= min(MAX_SECONDS, MAX_SECONDS if time_limit is None else time_limit / 2))
+
+
+def enumerate_domain(query: Query) -> Enumeration:
+    """Decide every point of the domain."""
+    widest = max(query.biases.shape[1], *(layer.weights.shape[1] for layer in query.layers), 1)
+    batch = max(1, BATCH // widest)
+    status = np.empty(query.points, dtype=np.int8)
+    for begin in range(0, query.points, batch):
+        points = decoded(query, np.arange(begin, min(begin + batch, query.points)))
+        status[begin : begin + len(points)] = _decided(query, points)
+    return Enumeration(status=status, mass=_masses(query))
+
+
+def decoded(query: Query, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Points by number, as cells, shape (n, attributes)."""
+    points = np.empty((len(numbers), len(query.cells)), dtype=np.int64)
+    rest = numbers
+    for i in range(len(query.cells) - 1, -1, -1):
+        rest, points[:, i] = np.divmod(rest, query.counts[i])
+    return points
+
+
+def boxes_of(query: Query, numbers: NDArray[np.int64], mass: NDArray[np.float64]) -> Boxes:
+    """Single points as boxes."""
+    points = decoded(query, numbers).astype(np.int32)
+    blank = np.zeros(len(numbers), dtype=np.int16)
+    return Boxes(lo=points, hi=points, mass=mass[numbers], depth=blank, region=blank)
+
+
+def _masses(query: Query) -> NDArray[np.float64]:
+    masses = np.ones(1)
+    for cells in query.cells:
+        weights = np.diff(cells.before(np.arange(cells.count + 1))) / cells.total
+        masses = (masses[:, None] * weights).ravel()
+    return masses
+
+
+def _decided(query: Query, points: NDArray[np.int64]) -> NDArray[np.int8]:
+    slack = query.slack
+    first = query.first(points)
+    sizes = np.zeros_like(first)
+    for i, cells in enumerate(query.cells):
+        sizes += np.abs(cells.contributions(points[:, i]))
+    classes = len(query.network.classes)
+    everything = (1 << classes) - 1
+    possible = np.empty((len(query.assignments), len(points)), dtype=np.int64)
+    for p, bias in enumerate(query.biases):
+        units, error = first + bias, slack.first(sizes)
+        for number, layer in enumerate(query.layers):
+            error = slack.after(number, units, error)
+            units = np.maximum(units, 0.0) @ layer.weights + layer.bias
+        reach = slack.decision(error)
+        labels = np.full(len(points), everything, dtype=np.int64)
+        for m, (a, b) in enumerate(query.pairs):
+            labels = np.where(units[:, m] > reach[:, m], labels & ~(1 << int(a)), labels)
+            labels = np.where(units[:, m] < -reach[:, m], labels & ~(1 << int(b)), labels)
+        possible[p] = labels
+    return judged(possible)
+
+
+def judged(possible: NDArray[np.int64]) -> NDArray[np.int8]:
+    """Outcome from the sets of possible labels (as bits) under each assignment, shape (assignments, n)."""
+    kinds, kind = np.unique(possible, axis=1, return_inverse=True)
+    outcomes = np.empty(kinds.shape[1], dtype=np.int8)
+    for column in range(kinds.shape[1]):
+        sets = np.unique(kinds[:, column])
+        decided = len(sets) == 1 and sets[0] & (sets[0] - 1) == 0
+        apart = bool(((sets[:, None] & sets) == 0).any())
+        outcomes[column] = UNFAIR if apart else FAIR if decided else UNDECIDED
+    return outcomes[kind.ravel()]

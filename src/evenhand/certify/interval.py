@@ -1,0 +1,179 @@
+"""The older method: symbolic intervals, box by box, depth first, as in FairQuant; in batches and at any time.
+
+Kim, Wang and Wang, "FairQuant: Certifying and Quantifying Fairness of Deep Neural Networks" (ICSE 2025), Algorithms 1
+to 4. Two things differ. A counterexample found in a box is kept and the box is split all the same: finding one never
+stops the counting. And it is looked for in the middle of the box, never outside it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certify.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, Splitter, whole
+from evenhand.certify.counterexamples import Finder
+from evenhand.certify.layout import layout_of
+from evenhand.certify.query import Query
+from evenhand.certify.tally import REGION_DEPTH, Tally
+
+MAX_DEPTH = 20
+"""Splits after which a box stays undecided."""
+SAMPLE_DEPTH = 15
+"""Splits from which on counterexamples are looked for."""
+CHUNK = 8192
+"""Boxes per call, at most."""
+OPERATIONS = 2.5e8
+"""About as many multiplications per call: a call should take a fraction of a second."""
+PROBES = 4096
+"""Questions to the model per call, at most."""
+
+Stop: TypeAlias = Literal["done", "time", "boxes", "target", "depth", "interrupt"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop: clock, number of boxes, undecided mass; None is no limit."""
+
+    deadline: float | None
+    max_boxes: int | None
+    target_undecided: float | None
+
+    def reached(self, tally: Tally) -> Stop | None:
+        """The limit that is reached, if any."""
+        if self.target_undecided is not None and tally.undecided <= self.target_undecided:
+            return "target"
+        if self.max_boxes is not None and tally.boxes >= self.max_boxes:
+            return "boxes"
+        if self.deadline is not None and tally.boxes and time.perf_counter() >= self.deadline:
+            return "time"
+        return None
+
+
+def refine(
+    query: Query, tally: Tally, finder: Finder, limits: Limits, *, jobs: int, say: Callable[[float], None]
+) -> tuple[Boxes, Stop]:
+    """Split until all is decided, or too deep, or a limit is reached.
+
+    Args:
+        query: what is asked.
+        tally: takes what is proved.
+        finder: takes counterexamples.
+        limits: when to stop.
+        jobs: threads.
+        say: called with about the share of the work done.
+
+    Returns:
+        The boxes that stay undecided, and why it ended.
+    """
+    decide = _decider(query, jobs)
+    splitter = Splitter(query)
+    chunk = _chunk(query)
+    stack = [whole(query)]
+    leaves: list[Boxes] = []
+    taken: Boxes | None = None
+    stop: Stop | None = None
+    deep = False
+    try:
+        with ThreadPoolExecutor(jobs) as pool:
+            while stack and (stop := limits.reached(tally)) is None:
+                room = chunk if limits.max_boxes is None else min(chunk, limits.max_boxes - tally.boxes)
+                taken = _pop(stack, room)
+                boxes = tally.regioned(taken, taken.depth >= REGION_DEPTH)
+                status, attribute = decide(boxes, pool)
+                boxes = tally.regioned(boxes, (status != UNDECIDED) | (attribute < 0))
+                undecided = boxes[status == UNDECIDED]
+                attribute = attribute[status == UNDECIDED]
+                leaf = undecided[attribute < 0]
+                halves = splitter.halves(undecided[attribute >= 0], attribute[attribute >= 0])
+                halves = halves[halves.mass > 0]
+                _probe(
+                    query, finder, boxes[(status == UNFAIR) | ((status == UNDECIDED) & (boxes.depth >= SAMPLE_DEPTH))]
+                )
+                taken = None
+                tally.boxes += len(boxes)
+                tally.prove(boxes[status == FAIR], fair=True)
+                tally.prove(boxes[status == UNFAIR], fair=False)
+                tally.leave_open(leaf)
+                deep = deep or bool((leaf.depth >= MAX_DEPTH).any())
+                leaves += [_small(leaf)] if len(leaf) else []
+                stack += [halves] if len(halves) else []
+                tally.moment()
+                say(tally.settled)
+    except KeyboardInterrupt:
+        stop = "interrupt"
+        stack += [taken] if taken is not None else []
+    tally.moment(last=True)
+    for boxes in stack:
+        rest = tally.regioned(boxes, np.ones(len(boxes), dtype=np.bool_))
+        tally.leave_open(rest)
+        leaves.append(rest)
+    if stop is None:
+        stop = "depth" if deep else "done"
+    return Boxes.joined(leaves) if leaves else whole(query)[:0], stop
+
+
+def _pop(stack: list[Boxes], room: int) -> Boxes:
+    """The boxes pushed last, at most ``room``: the deepest, so that the stack stays short."""
+    taken: list[Boxes] = []
+    while stack and room > 0:
+        top = stack.pop()
+        if len(top) > room:
+            stack.append(top[:-room])
+            top = top[-room:]
+        taken.append(top)
+        room -= len(top)
+    return Boxes.joined(taken[::-1])
+
+
+def _small(boxes: Boxes) -> Boxes:
+    """The same boxes with cells in 16 bits where they fit: there can be millions of them."""
+    if boxes.hi.size and boxes.hi.max() < 2**15:
+        return Boxes(boxes.lo.astype(np.int16), boxes.hi.astype(np.int16), boxes.mass, boxes.depth, boxes.region)
+    return boxes
+
+
+def _probe(query: Query, finder: Finder, boxes: Boxes) -> None:
+    """Look for a counterexample in the middle of each box."""
+    boxes = boxes[: max(1, PROBES // len(query.assignments))]
+    if len(boxes) and not finder.full:
+        middle = (boxes.lo.astype(np.int64) + boxes.hi) // 2
+        finder.unfair(np.stack([cells.entry(middle[:, i]) for i, cells in enumerate(query.cells)], axis=1))
+
+
+def _chunk(query: Query) -> int:
+    """Boxes per call, by what one costs."""
+    widths = [query.biases.shape[1], *(len(layer.bias) for layer in query.layers)]
+    work = sum(2 * a * b for a, b in itertools.pairwise(widths)) + widths[0]
+    cost = work * (query.columns + 4) * len(query.assignments)
+    return int(np.clip(OPERATIONS / cost, 64, CHUNK))
+
+
+Decider: TypeAlias = Callable[[Boxes, ThreadPoolExecutor], tuple[NDArray[np.int8], NDArray[np.int32]]]
+
+
+def _decider(query: Query, jobs: int) -> Decider:
+    from evenhand.certify import kernel
+
+    layout = layout_of(query)
+
+    def decide(boxes: Boxes, pool: ThreadPoolExecutor) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
+        status, attribute = np.empty(len(boxes), dtype=np.int8), np.empty(len(boxes), dtype=np.int32)
+        final = boxes.depth >= MAX_DEPTH
+        piece = -(-len(boxes) // (jobs * kernel.LANES)) * kernel.LANES
+        lo, hi = np.ascontiguousarray(boxes.lo), np.ascontiguousarray(boxes.hi)
+
+        def part(begin: int) -> None:
+            cut = slice(begin, begin + piece)
+            kernel.decide(lo[cut], hi[cut], final[cut], layout, status[cut], attribute[cut])
+
+        list(pool.map(part, range(0, len(boxes), piece)))
+        return status, attribute
+
+    return decide

@@ -1,0 +1,208 @@
+"""What is asked, in the form that the engines work on: cells, a bias per protected assignment, margins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certify.cells import Cells, cells_of
+from evenhand.certify.slack import Slack, slack_of
+from evenhand.errors import OptionError
+from evenhand.models.additive import AdditiveNetwork, Affine, Line, Part
+from evenhand.population import ProductPopulation
+from evenhand.schema import Attribute
+
+Floats = NDArray[np.float64]
+
+MAX_CLASSES = 62
+"""Sets of possible labels are bits of one machine word."""
+UNIFORM = "everyone in the domain, uniformly"
+
+
+@dataclass(frozen=True)
+class Query:
+    """Is the label the same for every protected assignment?
+
+    A person without the protected attributes is one cell of each of ``cells``. Under protected assignment p the first
+    pre-activation is ``biases[p] + sum_i contribution_i(cell_i)``; then come ``layers``, with ReLU before each. The
+    last gives one margin per pair (a, b) of classes: label b beats label a exactly when it is > 0. The label is the
+    class that beats all others.
+
+    Attributes:
+        network: the model asked about.
+        protected: names of the attributes that are varied.
+        assignments: their joint values, shape (assignments, protected); those that act alike are kept once.
+        cells: the other attributes, in schema order.
+        biases: shape (assignments, first units).
+        layers: affine maps after the first; without any, the first units are the margins themselves.
+        pairs: classes (a, b) of each margin, shape (margins, 2).
+        slack: rounding slack, valid on the whole domain.
+        population: name of the distribution that masses are measured by.
+    """
+
+    network: AdditiveNetwork
+    protected: tuple[str, ...]
+    assignments: Floats
+    cells: tuple[Cells, ...]
+    biases: Floats
+    layers: tuple[Affine, ...]
+    pairs: NDArray[np.int64]
+    slack: Slack
+    population: str
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Number of cells of each attribute."""
+        return np.array([cells.count for cells in self.cells], dtype=np.int64)
+
+    @cached_property
+    def points(self) -> int:
+        """Number of cell combinations: everybody, up to what the protected attributes say."""
+        return int(np.prod([int(count) for count in self.counts], dtype=object)) if self.cells else 1
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether all individuals of a cell combination are the same to the network."""
+        return all(cells.exact for cells in self.cells)
+
+    @cached_property
+    def distance(self) -> float:
+        """Bound on the total variation distance between the population and the integer weights in use."""
+        return sum(cells.distance for cells in self.cells)
+
+    @cached_property
+    def columns(self) -> int:
+        """Terms of a linear function: one per attribute that enters along a line, one per cell of the others."""
+        return sum(len(cells.rows) for cells in self.cells)
+
+    def first(self, points: NDArray[np.integer]) -> Floats:
+        """What points (n, attributes), given as cells, add to the first units, shape (n, units)."""
+        total = np.zeros((len(points), self.biases.shape[1]))
+        for i, cells in enumerate(self.cells):
+            total += cells.contributions(points[:, i])
+        return total
+
+    def margins(self, first: Floats, assignment: int) -> Floats:
+        """Margins under one protected assignment, from what ``first`` gave, shape (n, margins)."""
+        units = first + self.biases[assignment]
+        for layer in self.layers:
+            units = np.maximum(units, 0.0) @ layer.weights + layer.bias
+        return np.asarray(units)
+
+    def individuals(self, entries: Floats, assignment: int) -> Floats:
+        """Rows of the network's schema from unprotected entries (n, attributes) and one protected assignment."""
+        rows = np.empty((len(entries), len(self.network.schema.attributes)))
+        rows[:, [cells.position for cells in self.cells]] = entries
+        rows[:, self.network.schema.positions(self.protected)] = self.assignments[assignment]
+        return rows
+
+    def words(self, lo: NDArray[np.integer], hi: NDArray[np.integer]) -> dict[str, str]:
+        """A box in words: the attributes that it restricts."""
+        return {
+            cells.attribute.name: cells.words(int(lo[i]), int(hi[i]))
+            for i, cells in enumerate(self.cells)
+            if lo[i] > 0 or hi[i] < cells.count - 1
+        }
+
+
+def query_of(
+    network: AdditiveNetwork, protected: Sequence[str] | None = None, population: ProductPopulation | None = None
+) -> Query:
+    """Bring a question to normal form.
+
+    Args:
+        network: the model.
+        protected: attributes to vary; by default those that the schema protects.
+        population: what masses are measured by; by default uniform over the domain.
+
+    Raises:
+        OptionError: no attribute is protected, one has a single value, there are too many assignments or labels, or
+            the population is about other attributes.
+        SchemaError: an unknown name.
+    """
+    schema = network.schema
+    names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
+    assignments = schema.assignments(names)
+    if len(network.classes) > MAX_CLASSES:
+        raise OptionError(f"certification handles up to {MAX_CLASSES} labels, the model has {len(network.classes)}")
+    if population is not None and population.schema.names != schema.names:
+        raise OptionError("the population and the model are about different attributes")
+    varied = schema.positions(names)
+    pairs, fold = _fold(network)
+    bias, parts = network.bias, network.parts
+    if not network.layers:
+        bias, parts = bias @ fold, tuple(_folded(part, fold) for part in parts)
+    biases = np.tile(bias, (len(assignments), 1))
+    for column, position in enumerate(varied):
+        biases += parts[position].at(assignments[:, column])
+    kept = np.sort(np.unique(biases, axis=0, return_index=True)[1])
+    cells = tuple(
+        cells_of(attribute, i, parts[i], None if population is None else population.marginals[i])
+        for i, attribute in enumerate(schema.attributes)
+        if i not in varied
+    )
+    biases = biases[kept] + sum((each.offset for each in cells), np.zeros(len(bias)))
+    layers = network.layers
+    if layers:
+        layers = (*layers[:-1], Affine(layers[-1].weights @ fold, layers[-1].bias @ fold))
+    return Query(
+        network=network,
+        protected=names,
+        assignments=assignments[kept],
+        cells=cells,
+        biases=biases,
+        layers=layers,
+        pairs=pairs,
+        slack=_slack(network, fold, cells),
+        population=UNIFORM if population is None else population.name,
+    )
+
+
+def _fold(network: AdditiveNetwork) -> tuple[NDArray[np.int64], Floats]:
+    """Pairs of classes (a, b), and the map from the outputs to their margins, shape (outputs, margins)."""
+    classes = len(network.classes)
+    pairs = np.array([(a, b) for a in range(classes) for b in range(a + 1, classes)], dtype=np.int64)
+    outputs = network.layers[-1].weights.shape[1] if network.layers else len(network.bias)
+    if outputs == 1:
+        return pairs, np.ones((1, 1))
+    identity = np.eye(classes)
+    return pairs, identity[:, pairs[:, 1]] - identity[:, pairs[:, 0]]
+
+
+def _folded(part: Part, fold: Floats) -> Part:
+    if isinstance(part, Line):
+        return Line(slope=part.slope @ fold, intercept=part.intercept @ fold)
+    return replace(part, rows=part.rows @ fold)
+
+
+def _slack(network: AdditiveNetwork, fold: Floats, cells: Sequence[Cells]) -> Slack:
+    base = np.abs(network.bias)
+    free = {each.position for each in cells}
+    for i, (attribute, part) in enumerate(zip(network.schema.attributes, network.parts, strict=True)):
+        # Without hidden layers the cells hold differences of outputs, whose terms may have been larger.
+        if i not in free or not network.layers:
+            base = base + _size(attribute, part)
+    if not network.layers:
+        base = base @ np.abs(fold)
+    none = np.zeros(len(base))
+    return slack_of(
+        base + sum((np.abs(each.offset) for each in cells), none),
+        sum((each.size() for each in cells), none),
+        sum((each.residual for each in cells), none),
+        attributes=len(network.parts),
+        columns=sum(len(each.rows) for each in cells),
+        layers=network.layers,
+        fold=fold,
+    )
+
+
+def _size(attribute: Attribute, part: Part) -> Floats:
+    """Largest absolute value of the terms that any value of the attribute adds, shape (units,)."""
+    if isinstance(part, Line):
+        reach = max(abs(attribute.first), abs(attribute.last))
+        return np.asarray(np.abs(part.slope) * reach + np.abs(part.intercept))
+    return np.asarray(np.abs(part.rows).max(axis=0))

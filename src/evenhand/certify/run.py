@@ -1,0 +1,203 @@
+"""One certificate: bring the question to normal form, prove what can be proved, estimate the rest."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from evenhand.certify.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, whole
+from evenhand.certify.counterexamples import Finder
+from evenhand.certify.exact import boxes_of, enumerate_domain, feasible
+from evenhand.certify.interval import Limits, Stop, refine
+from evenhand.certify.query import Query, query_of
+from evenhand.certify.regions import regions_of
+from evenhand.certify.result import Certificate, Region
+from evenhand.certify.sampling import estimate
+from evenhand.certify.tally import Tally
+from evenhand.errors import OptionError
+from evenhand.models.additive import AdditiveNetwork
+from evenhand.population import ProductPopulation
+
+Progress = Callable[[str, float], None]
+"""Called with what is being done and the share of the work done, 0 to 1."""
+
+SEARCH_SHARE = 0.9
+"""Part of the time limit for proving; the rest is for the estimate."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of a certificate.
+
+    Attributes:
+        method: ``interval``, symbolic intervals.
+        time_limit: seconds for everything, None for no limit.
+        max_boxes: boxes to analyse at most.
+        target_undecided: stop when no more than this share is undecided.
+        seed: of all sampling.
+        confidence: of the estimate's interval.
+        samples: people drawn from what is undecided.
+        counterexamples: how many to list at most.
+        enumeration: ask about everybody where the domain is small enough, instead of proving boxes.
+        jobs: threads, None for one per available processor. The result does not depend on it.
+    """
+
+    method: Literal["interval"] = "interval"
+    time_limit: float | None = None
+    max_boxes: int | None = None
+    target_undecided: float | None = None
+    seed: int = 0
+    confidence: float = 0.99
+    samples: int = 20_000
+    counterexamples: int = 100
+    enumeration: bool = True
+    jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.method != "interval":
+            raise OptionError(f"there is no method {self.method!r}", mend="interval")
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise OptionError(f"the time limit must be positive, not {self.time_limit:g} seconds")
+        if self.max_boxes is not None and self.max_boxes < 1:
+            raise OptionError(f"at least one box must be analysed, not {self.max_boxes}")
+        if self.target_undecided is not None and not 0 <= self.target_undecided <= 1:
+            raise OptionError(f"the undecided share lies between 0 and 1, not {self.target_undecided:g}")
+        if not 0 < self.confidence < 1:
+            raise OptionError(f"confidence must lie between 0 and 1, not {self.confidence:g}")
+        if self.samples < 1 or self.counterexamples < 0:
+            raise OptionError("at least one person must be sampled, and no fewer than 0 counterexamples listed")
+        if self.jobs is not None and self.jobs < 1:
+            raise OptionError(f"at least one thread is needed, not {self.jobs}")
+
+
+def run(
+    network: AdditiveNetwork,
+    *,
+    protected: Sequence[str] | None = None,
+    method: Literal["interval"] = "interval",
+    population: ProductPopulation | None = None,
+    time_limit: float | None = None,
+    max_boxes: int | None = None,
+    target_undecided: float | None = None,
+    seed: int = 0,
+    confidence: float = 0.99,
+    samples: int = 20_000,
+    counterexamples: int = 100,
+    enumeration: bool = True,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Certificate:
+    """For which share of the population is the label provably the same under all values of what is protected?
+
+    The answer is sound at any time, whatever stops the run: ``certified`` and ``falsified`` are lower bounds on the
+    true shares (up to rounding, see ``slack``), and whatever was not decided counts as undecided. An interrupt
+    (Ctrl-C) while proving ends the run with what was proved.
+
+    Args:
+        network: the model, a white box.
+        protected: attributes to vary together; by default those that the schema protects.
+        population: what shares are measured by; by default uniform over the domain.
+        progress: called as work goes on.
+        method, time_limit, max_boxes, target_undecided, seed, confidence, samples, counterexamples, enumeration, jobs:
+            see ``Config``.
+
+    Raises:
+        OptionError: an option makes no sense, or the question cannot be asked of this schema.
+        SchemaError: an unknown attribute.
+        ModelError: the network's numbers are too large to bound their rounding.
+    """
+    config = Config(
+        method=method,
+        time_limit=time_limit,
+        max_boxes=max_boxes,
+        target_undecided=target_undecided,
+        seed=seed,
+        confidence=confidence,
+        samples=samples,
+        counterexamples=counterexamples,
+        enumeration=enumeration,
+        jobs=jobs,
+    )
+    started, processor = time.perf_counter(), time.process_time()
+    query = query_of(network, protected, population)
+    tally, finder = Tally(query, started), Finder(query, config.counterexamples)
+    say = progress or (lambda what, share: None)
+    name = " x ".join(query.protected)
+
+    def proving(share: float) -> None:
+        passed = 0.0 if time_limit is None else (time.perf_counter() - started) / time_limit
+        say(f"proving: {name}", min(1.0, max(share, passed)))
+
+    regions: tuple[Region, ...] | None = None
+    used: str = config.method
+    undecided, stop = whole(query)[:0], "done"
+    if len(query.assignments) == 1:
+        # All assignments add the same to the network: nothing can change with them.
+        tally.boxes = 1
+        tally.prove(whole(query), fair=True)
+        tally.moment(last=True)
+    elif config.enumeration and (max_boxes is None or query.points <= max_boxes) and feasible(query, time_limit):
+        used = "enumeration"
+        undecided, regions, stop = _enumerate(query, tally, finder)
+    else:
+        deadline = None if time_limit is None else started + SEARCH_SHARE * time_limit
+        limits = Limits(deadline, max_boxes, target_undecided)
+        threads = config.jobs or processors()
+        undecided, stop = refine(query, tally, finder, limits, jobs=threads, say=proving)
+    shares = tally.shares()
+    say(f"sampling what is undecided: {name}", 1.0)
+    estimated = estimate(
+        query,
+        shares,
+        undecided,
+        finder,
+        samples=config.samples,
+        confidence=config.confidence,
+        rng=np.random.default_rng(config.seed),
+        deadline=None if time_limit is None else started + time_limit,
+    )
+    certified, falsified, rest = shares
+    return Certificate(
+        certified=certified,
+        falsified=falsified,
+        undecided=rest,
+        estimate=estimated,
+        counterexamples=tuple(finder.found),
+        boxes=tally.boxes,
+        cpu_seconds=time.process_time() - processor,
+        method=used,
+        population=query.population,
+        stopped_by=stop,
+        protected=query.protected,
+        history=tuple(tally.history),
+        regions=tally.regions() if regions is None else regions,
+        seed=config.seed,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _enumerate(query: Query, tally: Tally, finder: Finder) -> tuple[Boxes, tuple[Region, ...], Stop]:
+    try:
+        answer = enumerate_domain(query)
+    except KeyboardInterrupt:
+        return whole(query), (), "interrupt"
+    tally.boxes = query.points
+    for status, fair in ((FAIR, True), (UNFAIR, False)):
+        tally.prove(boxes_of(query, np.flatnonzero(answer.status == status), answer.mass), fair=fair)
+    undecided = boxes_of(query, np.flatnonzero(answer.status == UNDECIDED), answer.mass)
+    tally.leave_open(undecided)
+    tally.moment(last=True)
+    unfair = boxes_of(query, np.flatnonzero(answer.status == UNFAIR)[: 4 * finder.limit], answer.mass)
+    if len(unfair):
+        finder.unfair(np.stack([cells.entry(unfair.lo[:, i]) for i, cells in enumerate(query.cells)], axis=1))
+    return undecided, regions_of(query, answer), "done"

@@ -1,0 +1,75 @@
+"""How much of what is undecided is unfair: a random sample of it, joined with what is proved."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certify.boxes import Boxes
+from evenhand.certify.counterexamples import Finder
+from evenhand.certify.query import Query
+from evenhand.certify.result import Estimate
+from evenhand.stats.proportion import clopper_pearson
+
+BATCH = 2048
+
+
+def draw(query: Query, boxes: Boxes, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """People of the population who lie in these boxes, independently, shape (n, unprotected attributes)."""
+    running = np.cumsum(boxes.mass)
+    chosen = np.minimum(np.searchsorted(running, rng.random(n) * running[-1], side="right"), len(boxes) - 1)
+    lo, hi = boxes.lo[chosen], boxes.hi[chosen]
+    entries = np.empty((n, len(query.cells)))
+    for i, cells in enumerate(query.cells):
+        entries[:, i] = cells.draw(lo[:, i].astype(np.int64), hi[:, i].astype(np.int64), rng)
+    return entries
+
+
+def estimate(
+    query: Query,
+    shares: tuple[float, float, float],
+    undecided: Boxes,
+    finder: Finder,
+    *,
+    samples: int,
+    confidence: float,
+    rng: np.random.Generator,
+    deadline: float | None = None,
+) -> Estimate:
+    """A two-sided confidence interval for the true unfair mass.
+
+    With falsified mass F, certified mass C, undecided mass U, the truth is ``F + U q``, where q is the unfair share
+    of the undecided. A sample of the undecided alone bounds q (Clopper-Pearson); the proved masses need no sample.
+
+    Args:
+        query: what is asked.
+        shares: certified, falsified and undecided mass.
+        undecided: the boxes that are left.
+        finder: keeps the counterexamples seen.
+        samples: how many people to draw.
+        confidence: of the interval.
+        rng: source of randomness.
+        deadline: clock at which to stop drawing, after one batch at least.
+    """
+    certified, falsified, rest = shares
+    undecided = undecided[undecided.mass > 0]
+    drawn = unfair = 0
+    while (
+        rest > 0
+        and len(undecided)
+        and drawn < samples
+        and (drawn == 0 or deadline is None or time.perf_counter() < deadline)
+    ):
+        batch = draw(query, undecided, min(BATCH, samples - drawn), rng)
+        unfair += int(finder.unfair(batch).sum())
+        drawn += len(batch)
+    low, high = (float(end) for end in clopper_pearson(unfair, drawn, confidence))
+    return Estimate(
+        unfair=min(1.0, falsified + rest * (unfair / drawn if drawn else 0.0)),
+        low=min(1.0, falsified + rest * low),
+        high=max(0.0, 1.0 - certified - rest * (1.0 - high)),
+        confidence=confidence,
+        n=drawn,
+    )

@@ -1,0 +1,312 @@
+"""What a certificate promises, on random networks against asking everybody."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import Case, random_case, schema_of, true_shares, worked_example
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand import certify
+from evenhand.certify.query import query_of
+from evenhand.models.additive import AdditiveNetwork, Affine, Line, from_dense
+from evenhand.population import uniform
+
+
+@settings(max_examples=600, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10_000_000), enumeration=st.booleans(), max_boxes=st.sampled_from([None, None, 1, 7, 40]))
+def test_never_more_than_the_truth(seed: int, enumeration: bool, max_boxes: int | None) -> None:
+    case = random_case(seed)
+    fair, unfair = true_shares(case)
+    result = certify.run(
+        case.network, population=case.population, enumeration=enumeration, max_boxes=max_boxes, samples=32, jobs=1
+    )
+    assert result.certified <= fair
+    assert result.falsified <= unfair
+    assert result.certified + result.falsified + result.undecided == pytest.approx(1.0, abs=1e-15)
+    assert result.estimate.low <= result.estimate.unfair <= result.estimate.high
+    assert result.falsified <= result.estimate.low
+    assert result.estimate.high <= 1 - result.certified + 1e-15
+    assert len({tuple(each.unprotected.values()) for each in result.counterexamples}) == len(result.counterexamples)
+    assert bool(result.counterexamples) <= (unfair > 0)
+    if max_boxes is None:
+        # Whole numbers make ties, which the slack leaves open; without them everything is decided.
+        assert result.stopped_by == "done"
+    else:
+        assert result.boxes <= max_boxes
+
+
+def test_everything_without_ties_is_decided() -> None:
+    decided = 0
+    for seed in range(120):
+        case = random_case(seed)
+        fair, unfair = true_shares(case)
+        for enumeration in (False, True):
+            result = certify.run(case.network, population=case.population, enumeration=enumeration, samples=16, jobs=1)
+            if result.undecided < 1e-9:
+                decided += 1
+                assert result.certified == pytest.approx(float(fair), abs=1e-9)
+                assert result.falsified == pytest.approx(float(unfair), abs=1e-9)
+    assert decided >= 160
+
+
+def test_counterexamples_are_people_of_the_domain_who_flip() -> None:
+    seen = 0
+    for seed in range(80):
+        case = random_case(seed)
+        result = certify.run(case.network, population=case.population, samples=200, enumeration=bool(seed % 2), jobs=1)
+        for each in result.counterexamples[:5]:
+            rows = []
+            for assignment in (each.first, each.second):
+                said = each.unprotected | assignment
+                rows.append([_entry(case, name, said[name]) for name in case.network.schema.names])
+            individuals = np.array(rows)
+            assert case.network.schema.contains(individuals).all()
+            labels = case.network.predict(individuals)
+            assert [str(case.network.classes[label]) for label in labels] == [each.first_label, each.second_label]
+            assert labels[0] != labels[1]
+            seen += 1
+    assert seen >= 40
+
+
+def _entry(case: Case, name: str, said: str) -> float:
+    attribute = case.network.schema[name]
+    return float(attribute.values.index(said)) if attribute.values is not None else float(said)
+
+
+def test_worked_example() -> None:
+    """24 of 30 are treated alike, 5 are not; for x1 = 1, x3 = 0 a man's logit is 0.5 - 0.5, which rounding can move."""
+    for enumeration in (True, False):
+        result = certify.run(worked_example(), enumeration=enumeration, jobs=1)
+        assert result.certified == pytest.approx(24 / 30, abs=1e-11)
+        assert result.falsified == pytest.approx(5 / 30, abs=1e-11)
+        assert result.stopped_by == "done"
+    assert {"x1": "1", "x3": "3"} in [each.unprotected for each in result.counterexamples]
+    third = certify.run(worked_example(), enumeration=False, max_boxes=3, jobs=1)
+    assert third.certified == pytest.approx(0.4, abs=1e-11)
+    assert third.stopped_by == "boxes"
+
+
+def one_neuron(shift: float) -> AdditiveNetwork:
+    """Only x = 20000 is unfair: the logit is x - 20000 + shift * p."""
+    schema = schema_of(
+        [
+            {"name": "x", "kind": "integer", "lower": 19980, "upper": 20000},
+            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
+        ]
+    )
+    return from_dense(
+        schema, [(np.array([[1.0], [1.0]]), np.array([-20000.5 + shift])), (np.array([[1.0]]), np.array([-shift]))]
+    )
+
+
+@pytest.mark.parametrize("enumeration", [True, False])
+def test_the_last_value_of_a_wide_range_counts(enumeration: bool) -> None:
+    result = certify.run(one_neuron(1000.0), enumeration=enumeration, jobs=1)
+    assert result.certified == pytest.approx(20 / 21, abs=1e-11)
+    assert result.falsified == pytest.approx(1 / 21, abs=1e-11)
+    assert result.counterexamples[0].unprotected == {"x": "20000"}
+
+
+def test_what_float32_could_flip_stays_undecided() -> None:
+    """In float32, 1e8 + x is not what float64 says: margins of a few units there prove nothing."""
+    schema = schema_of(
+        [
+            {"name": "x", "kind": "integer", "lower": 0, "upper": 20},
+            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
+        ]
+    )
+    network = from_dense(
+        schema, [(np.array([[1.0], [3.0]]), np.array([1e8])), (np.array([[1.0]]), np.array([-1e8 - 8.5]))]
+    )
+    result = certify.run(network, jobs=1)
+    assert result.certified == result.falsified == 0
+    assert result.undecided == 1
+    assert certify.run(network, enumeration=False, jobs=1).undecided == 1
+
+
+def test_astronomical_domains() -> None:
+    """1e60 people, far beyond 2**53: a logit that hangs on one attribute is decided all the same."""
+    wide = [{"name": f"a{i}", "kind": "integer", "lower": 1, "upper": 100} for i in range(30)]
+    schema = schema_of([*wide, {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True}])
+    slope = np.zeros((31, 1))
+    slope[3], slope[30] = 1.0, 10.0
+    result = certify.run(from_dense(schema, [(slope, np.array([-50.5]))]), jobs=1)
+    assert result.certified == pytest.approx(0.9, abs=1e-11)
+    assert result.falsified == pytest.approx(0.1, abs=1e-11)
+    assert schema.domain_size == 2 * 100**30
+
+
+def test_an_integer_too_wide_to_list() -> None:
+    schema = schema_of(
+        [
+            {"name": "x", "kind": "integer", "lower": 0, "upper": 2**52},
+            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
+        ]
+    )
+    line = Line(np.array([1.0]), np.zeros(1))
+    network = AdditiveNetwork(
+        schema, (line, Line(np.array([2.0**50]), np.zeros(1))), np.array([-(2.0**51)]), (), (0, 1), 1
+    )
+    result = certify.run(network, jobs=1)
+    assert result.certified == pytest.approx(0.75, abs=1e-4)
+    assert result.falsified == pytest.approx(0.25, abs=1e-4)
+    assert result.certified <= 0.75
+    assert result.falsified <= 0.25
+
+
+def test_a_real_attribute() -> None:
+    """Unfair exactly where 1 < x <= 1.5 of 0..4: an eighth of the domain, up to a cell at each end."""
+    schema = schema_of(
+        [
+            {"name": "x", "kind": "real", "lower": 0, "upper": 4},
+            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
+        ]
+    )
+    network = from_dense(schema, [(np.array([[1.0], [0.5]]), np.array([-1.5]))])
+    result = certify.run(network, jobs=1)
+    assert result.falsified == pytest.approx(1 / 8, abs=1e-4)
+    assert result.falsified <= 1 / 8
+    assert result.certified <= 7 / 8
+    assert result.undecided < 2e-4
+
+
+def test_protected_values_that_act_alike_are_fair_without_a_proof() -> None:
+    case = worked_example()
+    first = case.parts[1]
+    assert isinstance(first, Line)
+    blind = AdditiveNetwork(
+        case.schema,
+        (case.parts[0], Line(0 * first.slope, first.intercept), case.parts[2]),
+        case.bias,
+        case.layers,
+        (0, 1),
+        1,
+    )
+    result = certify.run(blind, jobs=1)
+    assert (result.certified, result.falsified, result.undecided) == (1, 0, 0)
+    assert result.estimate.high == 0
+
+
+def test_all_pairs_of_protected_values_are_compared() -> None:
+    """Only the middle one of three values is treated differently."""
+    schema = schema_of(
+        [
+            {"name": "x", "kind": "integer", "lower": 0, "upper": 9},
+            {"name": "p", "kind": "categorical", "values": ["a", "b", "c"], "encoding": "one-hot", "protected": True},
+        ]
+    )
+    network = from_dense(schema, [(np.array([[0.0], [1.0], [-1.0], [1.0]]), np.zeros(1))])
+    result = certify.run(network, jobs=1)
+    assert result.falsified == 1
+    assert {each.second["p"] for each in result.counterexamples} == {"b"}
+
+
+def test_interval_covers_as_often_as_it_says() -> None:
+    """200 samples of what one box per run leaves open: at 80 %, the truth is inside in 160 runs at least, about."""
+    case = _half_open()
+    _, unfair = true_shares(case)
+    inside = 0
+    for seed in range(200):
+        result = certify.run(
+            case.network, enumeration=False, max_boxes=3, samples=150, confidence=0.8, seed=seed, jobs=1
+        )
+        inside += result.estimate.low <= unfair <= result.estimate.high
+        assert result.undecided > 0.3
+    assert 150 <= inside <= 195
+
+
+def _half_open() -> Case:
+    rng = np.random.default_rng(3)
+    wide = [{"name": f"a{i}", "kind": "integer", "lower": 0, "upper": 6} for i in range(4)]
+    schema = schema_of([*wide, {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True}])
+    layers = [(rng.normal(size=(5, 6)), rng.normal(size=6)), (rng.normal(size=(6, 1)), rng.normal(size=1))]
+    return Case(from_dense(schema, layers), None)
+
+
+def test_same_seed_same_result_for_any_number_of_threads() -> None:
+    case = _half_open()
+    one, two = (
+        certify.run(case.network, enumeration=False, max_boxes=100, samples=500, seed=5, jobs=jobs).plain()
+        for jobs in (1, 2)
+    )
+    for result in (one, two):
+        for field in ("seconds", "cpu_seconds", "history"):
+            del result[field]
+    assert one == two
+
+
+def test_target_and_regions() -> None:
+    case = _half_open()
+    result = certify.run(case.network, enumeration=False, target_undecided=0.2, jobs=1)
+    assert result.stopped_by == "target"
+    assert result.undecided <= 0.2
+    assert sum(region.undecided for region in result.regions) == pytest.approx(result.undecided, abs=1e-9)
+    assert sum(region.falsified for region in result.regions) == pytest.approx(result.falsified, abs=1e-9)
+    assert all(region.mass >= region.undecided + region.falsified - 1e-12 for region in result.regions)
+    full = certify.run(case.network, jobs=1)
+    assert full.method == "enumeration"
+    assert sum(region.falsified for region in full.regions) == pytest.approx(full.falsified, abs=1e-9)
+
+
+def test_a_population_given_uniformly_is_the_uniform_one() -> None:
+    case = _half_open()
+    given_one = certify.run(case.network, population=uniform(case.network.schema), enumeration=False, jobs=1)
+    default = certify.run(case.network, enumeration=False, jobs=1)
+    assert (given_one.certified, given_one.falsified) == (default.certified, default.falsified)
+
+
+def test_more_than_two_labels_and_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the middle leaves a true answer: what was proved before, the rest undecided and sampled."""
+    from evenhand.certify import interval
+
+    case = next(case for seed in range(500) if len((case := random_case(seed, widest=8)).network.classes) > 2
+                and case.network.layers and query_of(case.network).points > 60
+                and len(query_of(case.network).assignments) > 1)  # fmt: skip
+    fair, unfair = true_shares(Case(case.network, None))
+    original = interval._decider
+
+    def impatient(query, jobs):
+        decide, calls = original(query, jobs), []
+
+        def interrupted(boxes, pool):
+            calls.append(len(boxes))
+            if len(calls) == 4:
+                raise KeyboardInterrupt
+            return decide(boxes, pool)
+
+        return interrupted
+
+    monkeypatch.setattr(interval, "_decider", impatient)
+    result = certify.run(case.network, enumeration=False, samples=4000, jobs=1)
+    assert result.stopped_by == "interrupt"
+    assert result.certified <= fair
+    assert result.falsified <= unfair
+    assert result.estimate.low <= unfair <= result.estimate.high
+
+
+def test_a_linear_model_needs_no_hidden_layer() -> None:
+    case = worked_example()
+    linear = AdditiveNetwork(
+        case.schema,
+        tuple(Line(np.array([slope]), np.zeros(1)) for slope in (1.0, 1.0, -1.0)),
+        np.array([0.25]),
+        (),
+        (0, 1),
+        1,
+    )
+    hidden = AdditiveNetwork(
+        case.schema,
+        tuple(Line(np.array([slope, -slope]), np.zeros(2)) for slope in (1.0, 1.0, -1.0)),
+        np.array([0.25, -0.25]),
+        (Affine(np.array([[1.0], [-1.0]]), np.zeros(1)),),
+        (0, 1),
+        1,
+    )
+    fair, unfair = true_shares(Case(linear, None))
+    for network in (linear, hidden):
+        for enumeration in (False, True):
+            result = certify.run(network, enumeration=enumeration, jobs=1)
+            assert result.certified == pytest.approx(float(fair), abs=1e-11)
+            assert result.falsified == pytest.approx(float(unfair), abs=1e-11)
