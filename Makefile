@@ -24,8 +24,7 @@ help:  ## list what can be done
 
 demo: $(stamps)/plain  ## audit a model on a bundled data set and say where the report is
 	$(bin)/evenhand audit --example adult --out $(OUT)
-	@printf '\nThe report is %s: open it in a browser.\nThe same numbers for programs: %s\n' \
-		'$(abspath $(OUT))/report.html' '$(abspath $(OUT))/report.json'
+	@printf '\nThe report: %s\n' '$(abspath $(OUT))/report.html'
 
 test: $(tested)  ## run the tests; EXTRAS=all runs those of the optional parts too
 	EVENHAND_EXTRAS=$(EXTRAS) $(bin)/python -m pytest -p no:benchmark -m 'not slow' $(PYTEST_ARGS)
