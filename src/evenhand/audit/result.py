@@ -107,6 +107,9 @@ class AuditResult(Result):
 
     def plot(self) -> alt.TopLevelMixin:
         """Group metrics above violation rates."""
-        import altair as alt
+        from evenhand import charts
+        from evenhand.groups.plot import draw as draw_groups
+        from evenhand.individual.plot import draw as draw_flips
 
-        return alt.vconcat(self.groups.plot(), self.individual.plot())
+        parts = [draw_groups(self.groups), draw_flips(self.individual)]
+        return charts.altair(charts.stack(parts, " ".join(part["description"] for part in parts)))

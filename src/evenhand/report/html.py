@@ -1,0 +1,192 @@
+"""The report as one HTML file: no script, no network, readable in ten minutes, complete for an auditor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenhand import charts
+from evenhand.groups.result import SMALL
+from evenhand.report import regulation, summary, words
+from evenhand.report.method import limits, methods, schema_rows
+
+if TYPE_CHECKING:
+    import jinja2
+
+    from evenhand.audit.result import AuditResult
+    from evenhand.certify.result import Certificate
+    from evenhand.groups.result import Breakdown
+    from evenhand.individual.result import Profile
+
+WIDE = 880
+NARROW = 330
+"""Every chart is drawn twice, for these widths in pixels; the page shows the one that fits."""
+
+STOPPED = {
+    "done": "nothing was left to decide",
+    "time": "the time limit",
+    "boxes": "the limit on boxes",
+    "target": "its target: little enough is undecided",
+    "depth": "boxes that cannot be divided further",
+    "interrupt": "somebody",
+}
+
+METHODS = {
+    "interval": "symbolic intervals, box by box",
+    "linear": "linear bounds, box by box",
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One chart of the page in two sizes.
+
+    Attributes:
+        wide, narrow: ``<svg>`` elements.
+    """
+
+    wide: str
+    narrow: str
+
+
+def render(audit: AuditResult) -> str:
+    """The whole report as text of one HTML file. The same audit gives the same text."""
+    page = _environment().get_template("report.html")
+    return str(page.render(_context(audit)))
+
+
+def _context(audit: AuditResult) -> dict[str, Any]:
+    return {
+        "audit": audit,
+        "model": audit.model,
+        "data": audit.data,
+        "individual": audit.individual,
+        "lines": _by_attribute(summary.lines(audit)),
+        "small": SMALL,
+        "schema_rows": schema_rows(audit.described),
+        "groups": [_group_section(breakdown, i) for i, breakdown in enumerate(audit.groups.breakdowns)],
+        "calibration": _calibration(audit),
+        "flips": _flips(audit),
+        "pairs": _pairs(audit),
+        "proof": _proof(audit),
+        "methods": methods(audit),
+        "limits": limits(audit),
+        "impact": regulation.impact_tables(audit),
+        "four_fifths": regulation.four_fifths(audit),
+        "local_law_144": regulation.local_law_144(audit),
+        "annex_iv": regulation.annex_iv(audit),
+        "chart_styles": charts.stylesheet(),
+    }
+
+
+def _by_attribute(lines: list[summary.Line]) -> dict[str, list[summary.Line]]:
+    found: dict[str, list[summary.Line]] = {}
+    for line in lines:
+        found.setdefault(line.protected, []).append(line)
+    return found
+
+
+def _figure(name: str, draw: Callable[..., charts.Spec], what: Any) -> Figure:
+    return Figure(
+        wide=charts.svg(draw(what, width=WIDE), name=f"{name}-wide"),
+        narrow=charts.svg(draw(what, width=NARROW), name=f"{name}-narrow"),
+    )
+
+
+def _group_section(breakdown: Breakdown, i: int) -> dict[str, Any]:
+    from evenhand.groups.plot import draw_breakdown, drawn
+
+    present = {metric for group in breakdown.groups for metric in group.metrics}
+    return {
+        "by": words.joined(breakdown.by),
+        "groups": breakdown.groups,
+        "gaps": breakdown.gaps,
+        "metrics": [name for name in words.METRICS if name in present] + sorted(present - words.METRICS.keys()),
+        "figure": _figure(f"groups-{i}", draw_breakdown, breakdown),
+        "drawn": len(drawn(breakdown)),
+        "small": [group for group in breakdown.groups if group.small],
+    }
+
+
+def _calibration(audit: AuditResult) -> list[dict[str, Any]]:
+    from evenhand.groups.plot import draw_calibration
+
+    bins = audit.groups.calibration
+    found = []
+    for i, by in enumerate(dict.fromkeys(one.by for one in bins)):
+        own = tuple(one for one in bins if one.by == by)
+        figure = _figure(f"calibration-{i}", draw_calibration, own)
+        found.append({"by": by, "bins": own, "figure": figure})
+    return found
+
+
+def _flips(audit: AuditResult) -> Figure | None:
+    from evenhand.individual.plot import draw
+
+    if all(rate.rate.kind == "unknown" for rate in audit.individual.rates):
+        return None
+    return _figure("flips", draw, audit.individual)
+
+
+def _pairs(audit: AuditResult) -> list[tuple[str, list[Profile]]]:
+    sets = dict.fromkeys(rate.protected for rate in audit.individual.rates)
+    found = [(words.joined(protected), summary.pairs(audit.individual, protected)) for protected in sets]
+    return [(name, profiles) for name, profiles in found if profiles]
+
+
+def _proof(audit: AuditResult) -> dict[str, Any] | None:
+    from evenhand.certify.plot import draw_history, draw_shares
+
+    certificates = audit.certificates
+    if not certificates:
+        return None
+    timed = [certificate for certificate in certificates if len(certificate.history) > 1]
+    return {
+        "shares": _figure("shares", draw_shares, certificates),
+        "history": _figure("history", draw_history, timed) if timed else None,
+        "certificates": [_certificate(certificate) for certificate in certificates],
+        "populations": sorted({certificate.population for certificate in certificates}),
+    }
+
+
+def _certificate(certificate: Certificate) -> dict[str, Any]:
+    return {
+        "it": certificate,
+        "by": words.joined(certificate.protected),
+        "estimate": summary.estimate(certificate),
+        "method": METHODS.get(certificate.method, certificate.method),
+        "stopped": STOPPED[certificate.stopped_by],
+    }
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: charts.printable(value) if type(value) is str else value,
+    )
+    environment.filters |= {
+        "percent": charts.percent,
+        "decimal": words.decimal,
+        "at_least": words.at_least,
+        "at_most": words.at_most,
+        "value": words.value,
+        "ends": words.ends,
+        "basis": words.basis,
+        "level": words.level,
+        "duration": words.duration,
+        "count": words.count,
+        "joined": words.joined,
+        "metric": lambda name: words.METRICS.get(name, name.replace("_", " ")),
+        "gap": lambda name: words.GAPS.get(name, name.replace("_", " ")),
+    }
+    return environment

@@ -1,0 +1,196 @@
+"""The first screen: one line per protected attribute and question, with a number, its kind, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evenhand.groups.result import SMALL, Breakdown
+from evenhand.individual.result import IndividualResult, Profile, Rate
+from evenhand.report import words
+from evenhand.stats import Estimated, Quantity, Unknown, number
+
+if TYPE_CHECKING:
+    from evenhand.audit.result import AuditResult
+    from evenhand.certify.result import Certificate
+
+FOUR_FIFTHS = 0.8
+"""The four-fifths rule: the lowest selection rate should be at least this share of the highest (29 CFR 1607.4 D)."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One answer of the first screen.
+
+    Attributes:
+        protected: attributes it is about, as one name.
+        question: what was asked, so that it reads on into the number.
+        number: the answer; a dash if there is none.
+        value: the same as a number, None if there is none.
+        kind: observed, estimated, proved or unknown.
+        details: what the number rests on, to be read after its kind, then what else there is to know.
+        next_step: what to do about it.
+    """
+
+    protected: str
+    question: str
+    number: str
+    value: float | None
+    kind: str
+    details: tuple[str, ...]
+    next_step: str
+
+
+def lines(audit: AuditResult) -> list[Line]:
+    """The first screen, attribute by attribute."""
+    order: list[tuple[str, ...]] = [(name,) for name in audit.protected]
+    for found in (
+        *(breakdown.by for breakdown in audit.groups.breakdowns),
+        *(rate.protected for rate in audit.individual.rates),
+        *(certificate.protected for certificate in audit.certificates),
+    ):
+        if found not in order:
+            order.append(found)
+    screen: list[Line] = []
+    for protected in order:
+        screen += [_group_line(breakdown) for breakdown in audit.groups.breakdowns if breakdown.by == protected]
+        screen += _flip_lines(audit.individual, protected)
+        screen += [_proof_line(one) for one in audit.certificates if one.protected == protected]
+    return screen
+
+
+def rule(value: float, low: float | None = None, high: float | None = None) -> str:
+    """Whether the four-fifths rule is met, in words, with the ratio; the interval may leave it open."""
+    shown = words.against(value, FOUR_FIFTHS)
+    if low is not None and high is not None and low < FOUR_FIFTHS <= high:
+        side = "met" if value >= FOUR_FIFTHS else "not met"
+        return f"{side} ({shown}), but the interval {_ends(low, high)} leaves it open"
+    return f"{'met' if value >= FOUR_FIFTHS else 'not met'} ({shown})"
+
+
+def pairs(individual: IndividualResult, protected: tuple[str, ...]) -> list[Profile]:
+    """The examples in which exactly these attributes were changed."""
+    return [profile for profile in individual.examples if set(profile.better.values) == set(protected)]
+
+
+def estimate(certificate: Certificate) -> Estimated:
+    """The share of different decisions in all, as a number that says what it is."""
+    it = certificate.estimate
+    return Estimated(
+        value=it.unfair,
+        low=it.low,
+        high=it.high,
+        confidence=it.confidence,
+        n=it.n,
+        population=certificate.population,
+        method="what is proved, and a sample of what is undecided",
+    )
+
+
+def _ends(low: float, high: float) -> str:
+    return f"{words.decimal(low)} to {words.decimal(high)}"
+
+
+def _group_line(breakdown: Breakdown) -> Line:
+    difference, ratio = breakdown.gap("demographic_parity_difference"), breakdown.gap("demographic_parity_ratio")
+    name, protected = "demographic_parity_difference", words.joined(breakdown.by)
+    if difference is None or isinstance(difference.value, Unknown):
+        reason = (
+            difference.value.reason
+            if difference is not None and isinstance(difference.value, Unknown)
+            else f"fewer than two groups have {SMALL} people"
+        )
+        return Line(protected, "group gap", "-", None, "unknown", (reason,), "bring people from more than one group")
+    value = difference.value
+    details = [_rests_on(value, name), f"selected most: {difference.best}; least: {difference.worst}"]
+    met = True
+    if ratio is not None:
+        fraction = number(ratio.value)
+        if fraction is None:
+            details.append("four-fifths rule: the ratio is unknown")
+        else:
+            met = fraction >= FOUR_FIFTHS
+            details.append(
+                f"four-fifths rule: "
+                f"{rule(fraction, getattr(ratio.value, 'low', None), getattr(ratio.value, 'high', None))}"
+            )
+    low = getattr(value, "low", value.value)
+    if not met:
+        step = "compare with the true labels, under Groups; justify the gap or mitigate it"
+    elif low <= 0:
+        step = "too few people to tell the gap from chance; more would narrow the interval"
+    else:
+        step = "see under Groups whether errors fall more on one group than on the other"
+    return Line(protected, "group gap", words.value(value, name), value.value, value.kind, tuple(details), step)
+
+
+def _flip_lines(individual: IndividualResult, protected: tuple[str, ...]) -> list[Line]:
+    found = [rate for rate in individual.rates if rate.protected == protected]
+    if not found:
+        return []
+    first = found[0].rate
+    shown = len(pairs(individual, protected))
+    if any(rate.flips for rate in found):
+        step = f"read the {words.count(shown, 'pair', 'pairs')} under Individuals" if shown else "ask for examples"
+    else:
+        step = "nobody asked about was decided differently; only a proof can say more"
+    unknown = isinstance(first, Unknown)
+    return [
+        Line(
+            protected=words.joined(protected),
+            question="flips for",
+            number="-" if isinstance(first, Unknown) else words.value(first, "rate"),
+            value=None if isinstance(first, Unknown) else first.value,
+            kind=first.kind,
+            details=(_rests_on(first, "rate", _people(found[0])), *(_of_others(rate) for rate in found[1:])),
+            next_step="give the audit more time" if unknown else step,
+        )
+    ]
+
+
+def _of_others(rate: Rate) -> str:
+    if isinstance(rate.rate, Unknown):
+        return f"of {_people(rate)}: unknown, {rate.rate.reason}"
+    return (
+        f"of {_people(rate)}: {words.value(rate.rate, 'rate')}, {rate.rate.kind}, {words.interval(rate.rate, 'rate')}"
+    )
+
+
+def _people(rate: Rate) -> str:
+    return rate.population if rate.over == "data" else words.EVERYONE
+
+
+def _rests_on(quantity: Quantity, name: str, people: str = "") -> str:
+    """What a number rests on and its interval, to be read after its kind."""
+    if isinstance(quantity, Unknown):
+        return quantity.reason
+    sampled = f" of {people}" if people and isinstance(quantity, Estimated) else ""
+    parts = (f"{words.basis(quantity)}{sampled}", words.interval(quantity, name))
+    return ", ".join(part for part in parts if part)
+
+
+def _proof_line(certificate: Certificate) -> Line:
+    different = estimate(certificate)
+    details = (
+        f"of {words.EVERYONE}",
+        f"provably different for {words.at_least(certificate.falsified)}; "
+        f"undecided for {words.at_most(certificate.undecided)}",
+        f"different in all: {words.value(different, 'rate')}, estimated, {words.interval(different, 'rate')}",
+    )
+    if certificate.falsified > 0:
+        step = "see under Proof for whom it differs"
+        if certificate.undecided > certificate.falsified:
+            step += "; a longer time limit decides more"
+    elif certificate.undecided > 0:
+        step = "a longer time limit decides more"
+    else:
+        step = "nothing is left open"
+    return Line(
+        words.joined(certificate.protected),
+        "provably same for",
+        words.at_least(certificate.certified),
+        certificate.certified,
+        "proved",
+        details,
+        step,
+    )
