@@ -273,7 +273,8 @@ def _by_bins(attribute: Attribute, position: int, part: Steps, marginal: Margina
         rounding = 2.0**-52
     else:
         shares = real_masses(attribute, marginal, starts, ends)
-        rounding = 8 * float(np.spacing(max(abs(first), abs(last), last - first))) / max(last - first, 1e-300)
+        coarse = 8 * float(np.spacing(max(abs(first), abs(last), last - first)))
+        rounding = coarse / (last - first) if last > first else 0.0
     weights, distance = integers(shares)
     # The shares of bins are differences of running sums, each off by a rounding per value of the marginal.
     distance += rounding * len(starts) * (1 if marginal is None else len(marginal.masses))
