@@ -133,7 +133,7 @@ def test_ordered_words_are_numbers_to_the_model():
     rng = np.random.default_rng(3)
     level = rng.integers(0, 4, N)
     frame = worded()[["home town", "income"]].assign(level=pd.Categorical.from_codes(level, levels, ordered=True))
-    labels = (level + rng.normal(0, 0.5, N) > 1.5).astype(int)
+    labels = (np.array([3, 0, 1, 2])[level] + rng.normal(0, 0.5, N) > 1.5).astype(int)
     frame.loc[:100, "level"] = np.nan
     described = Schema.parse(
         {

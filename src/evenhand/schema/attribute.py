@@ -164,7 +164,7 @@ class Attribute(BaseModel):
     def inputs(self, entries: NDArray[np.float64]) -> NDArray[np.float64]:
         """Entries (n,) as the numbers that a plain network takes, shape (n, width)."""
         if self.encoding == "one-hot":
-            return (entries[:, None] == np.arange(self.width)).astype(np.float64)
+            return np.asarray(entries[:, None] == np.arange(self.width), dtype=np.float64)
         if isinstance(self.encoding, Affine):
             return np.asarray((entries - self.encoding.offset) / self.encoding.scale)[:, None]
         if isinstance(self.encoding, tuple):
