@@ -39,7 +39,10 @@ class Answer:
 def sigmoid(logits: Linear) -> Answer:
     """The probability of the second of two classes."""
     if logits.units != 1:
-        raise NotAdditiveError("several sigmoid outputs are several yes-or-no answers, not a choice of one label")
+        raise NotAdditiveError(
+            f"a sigmoid of {logits.units} units: inside a network it is no ReLU, and at its end it gives "
+            f"{logits.units} yes-or-no answers instead of one label"
+        )
     return Answer(logits, "second")
 
 

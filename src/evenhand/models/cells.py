@@ -153,8 +153,7 @@ def jointly(function: Callable[..., Any], cells: Sequence[Cell]) -> tuple[Listed
     else:
         size = max(len(cell.values) for cell in rows)
         spread = [np.broadcast_to(cell.values, (size,)) for cell in rows]
-    with np.errstate(all="ignore"):  # what is not finite is refused when the network is built
-        answer = function(*spread)
+    answer = function(*spread)
     answers = answer if isinstance(answer, tuple) else (answer,)
     return tuple(Listed(attributes[0] if attributes else None, np.asarray(values), cuts) for values in answers)
 

@@ -21,11 +21,12 @@ from evenhand.models.additive import AdditiveNetwork
 from evenhand.models.answer import Answer, finish
 from evenhand.models.cells import Values, plain_inputs
 from evenhand.models.linear import mixed
-from evenhand.models.reading import BLACK_BOX, check_width, reading
+from evenhand.models.reading import check_width, reading
 from evenhand.models.tensors import Tensor
 from evenhand.schema import Schema
 
 MODELS = ("Sequential", "Functional", "Model")
+OWN_CODE = "offer it as module:function, so that Keras runs in your own code: then it can be audited, but not certified"
 SAVED_ORDER = {
     "Dense": ("kernel", "bias"),
     "BatchNormalization": ("gamma", "beta", "moving_mean", "moving_variance"),
@@ -85,7 +86,7 @@ def from_keras(path: str | Path, schema: Schema) -> AdditiveNetwork:
         check_width(len(first.weights["kernel"]), schema, where=name)
     value: Tensor = plain_inputs(schema, np.float32)
     for layer in layers:
-        with reading(f"layer {layer.name!r} ({layer.kind})", where=name):
+        with reading(f"layer {layer.name!r} ({layer.kind})", where=name, mend=OWN_CODE):
             value = _apply(layer, value)
     return finish([value if isinstance(value, Answer) else mixed(value)], schema, name=name)
 
@@ -194,7 +195,7 @@ def _chain(
     """(path of names, class, config) of every layer, in the order of the computation."""
     if model["class_name"] not in MODELS:
         raise NotAdditiveError(
-            f"the model is a {model['class_name']}, whose computation is not in the file", where=name, mend=BLACK_BOX
+            f"the model is a {model['class_name']}, whose computation is not in the file", where=name, mend=OWN_CODE
         )
     layers = _layers_of(model)
     if model["class_name"] != "Sequential":
@@ -211,12 +212,19 @@ def _ordered(config: dict[str, Any], layers: list[dict[str, Any]], name: str) ->
     by_name = {layer.get("name", _name_of(layer)): layer for layer in layers}
     outputs = _tensors(config["output_layers"])
     if len(outputs) != 1:
-        raise NotAdditiveError(f"the model has {len(outputs)} outputs", where=name, mend=BLACK_BOX)
+        raise NotAdditiveError(f"the model has {len(outputs)} outputs", where=name, mend=OWN_CODE)
     order: list[dict[str, Any]] = []
     current = outputs[0]
     while True:
         layer = by_name[current]
         order.append(layer)
+        if _training(layer.get("inbound_nodes", [])):
+            raise NotAdditiveError(
+                f"layer {current!r} ({layer['class_name']}) is always in training mode: what it answers is random, or "
+                "depends on who else is asked about",
+                where=name,
+                mend=OWN_CODE,
+            )
         before = _tensors(layer.get("inbound_nodes", []))
         if not before:
             return order[::-1]
@@ -225,7 +233,7 @@ def _ordered(config: dict[str, Any], layers: list[dict[str, Any]], name: str) ->
                 f"layer {current!r} ({layer['class_name']}) is used more than once or joins several inputs; only a "
                 "chain of layers can be read",
                 where=name,
-                mend=BLACK_BOX,
+                mend=OWN_CODE,
             )
         current = before[0]
 
@@ -243,8 +251,17 @@ def _tensors(described: Any) -> list[str]:
     return [found for part in described for found in _tensors(part)]
 
 
+def _training(described: Any) -> bool:
+    """Whether a layer is called with ``training=True``, in any of the formats of Keras 2 and 3."""
+    if isinstance(described, dict):
+        return described.get("training") is True or any(_training(part) for part in described.values())
+    return isinstance(described, list) and any(_training(part) for part in described)
+
+
 def _apply(layer: _Layer, value: Tensor) -> Tensor:
     config, kind = layer.config, layer.kind
+    if "float16" in json.dumps(config.get("dtype")):
+        raise NotAdditiveError("it computes in half precision")
     if kind in ("InputLayer", "Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "ActivityRegularization"):
         return value
     if kind == "Flatten":
@@ -274,21 +291,17 @@ def _apply(layer: _Layer, value: Tensor) -> Tensor:
     if kind in ("Lambda", "TFOpLambda", "SlicingOpLambda"):
         raise TrustError(
             "it is code inside the file, which is never run here",
-            mend="build the model without it, or offer it as module:function, which runs in your own process",
+            mend=OWN_CODE,
         )
     raise NotAdditiveError("this kind of layer cannot be read")
 
 
 def _activate(activation: Any, value: Tensor) -> Tensor:
     if isinstance(activation, dict):
-        if activation.get("class_name") == "__lambda__":
-            raise TrustError(
-                "its activation is code inside the file, which is never run here",
-                mend="use an activation of Keras itself",
-            )
-        activation = (
-            activation.get("config") if isinstance(activation.get("config"), str) else activation.get("class_name")
-        )
+        if activation.get("class_name") in (None, "__lambda__"):
+            raise TrustError("its activation is code inside the file, which is never run here", mend=OWN_CODE)
+        own = ">" in str(activation.get("registered_name"))
+        activation = activation["registered_name"] if own else activation.get("config")
     if activation in (None, "linear"):
         return value
     if activation == "relu":
@@ -305,6 +318,10 @@ def _activate(activation: Any, value: Tensor) -> Tensor:
 def _weight(layer: _Layer, key: str) -> Values:
     if key not in layer.weights:
         raise ModelError(f"its {key} is missing in the file")
+    if layer.weights[key].dtype not in (np.float32, np.float64):
+        raise NotAdditiveError(
+            f"its {key} is stored as {layer.weights[key].dtype}: the model does not compute in floats"
+        )
     return layer.weights[key]
 
 

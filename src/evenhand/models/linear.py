@@ -149,6 +149,11 @@ def network(
         NotAdditiveError: a number enters both by its size and by its bin.
         ModelError: weights and labels do not make a network.
     """
+    with np.errstate(all="ignore"):  # what is not finite is refused by the network itself
+        return _network(schema, logits, classes, favourable, name)
+
+
+def _network(schema: Schema, logits: Linear, classes: tuple[Value, ...], favourable: int, name: str) -> AdditiveNetwork:
     layers: list[Affine] = []
     while isinstance(logits.source, Hidden):
         layers.insert(0, Affine(np.array(logits.weights), np.array(logits.bias)))

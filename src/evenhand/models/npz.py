@@ -36,15 +36,12 @@ def from_npz(path: str | Path, schema: Schema) -> AdditiveNetwork:
 
 
 def _arrays(path: Path) -> dict[str, Floats]:
-    arrays = {}
     try:
-        # opened here, since NumPy leaves a damaged file open
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with path.open("rb") as file:  # opened here, since NumPy leaves a damaged file open
+            archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ModelError("this is a single array, not an archive of them", where=path.name, mend=FORMAT)
-            for key in archive.files:
-                if re.fullmatch(r"[Wb]\d+", key):
-                    arrays[key] = np.asarray(archive[key])
+            arrays = {key: np.asarray(archive[key]) for key in archive.files if re.fullmatch(r"[Wb]\d{1,4}", key)}
     except FileNotFoundError:
         raise ModelError("there is no such file", where=str(path)) from None
     except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:

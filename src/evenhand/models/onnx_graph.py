@@ -23,6 +23,9 @@ from evenhand.models.reading import BLACK_BOX, check_width, reading
 from evenhand.models.tensors import Tensor, is_weights
 from evenhand.schema import Attribute, Schema
 
+OLDEST_OPSET = 7
+"""Before this version of the operators, broadcasting had to be written out, and differently."""
+
 
 def from_onnx(model: str | Path | bytes, schema: Schema) -> AdditiveNetwork:
     """Read an ONNX model, as exported by PyTorch or skl2onnx, as an additive network.
@@ -70,7 +73,13 @@ def _graph(model: str | Path | bytes, name: str) -> tuple[Any, dict[str, int]]:
         raise ModelError(f"the file is no ONNX model, or it is truncated ({error})", where=name) from None
     if not proto.graph.node:
         raise ModelError("the file holds no ONNX model: there is not one operator in it", where=name)
-    return proto.graph, {opset.domain: opset.version for opset in proto.opset_import}
+    opsets = {opset.domain: opset.version for opset in proto.opset_import}
+    if opsets.get("", OLDEST_OPSET) < OLDEST_OPSET:
+        raise NotAdditiveError(
+            f"the model is written for version {opsets['']} of ONNX's operators, which is not read", where=name,
+            mend="export it again with a newer opset",
+        )  # fmt: skip
+    return proto.graph, opsets
 
 
 def _constants(graph: Any, name: str) -> dict[str, Values]:
@@ -157,6 +166,8 @@ def _type(given: Any, name: str) -> Any:
         dtype = helper.tensor_dtype_to_np_dtype(kind)
     except KeyError:
         raise ModelError(f"the input {given.name!r} is no tensor of numbers or words", where=name) from None
+    if dtype.kind not in "fiub" or dtype == np.float16:
+        raise NotAdditiveError(f"the input {given.name!r} is of type {dtype}", where=name, mend=BLACK_BOX)
     return dtype
 
 

@@ -107,8 +107,16 @@ def _clip(node: Node) -> Tensor:
     return tensors.clip(node.inputs[0], node.setting("min", 1, -np.inf), node.setting("max", 2, np.inf))
 
 
-@operator("Identity", "Dropout")
+@operator("Identity")
 def _unchanged(node: Node) -> tuple[Tensor | None, ...]:
+    return (node.inputs[0],)
+
+
+@operator("Dropout")
+def _dropout(node: Node) -> tuple[Tensor | None, ...]:
+    training = node.weights(2)
+    if training is not None and training.any():
+        raise NotAdditiveError("it is in training mode: what it answers is random")
     return (node.inputs[0], None)
 
 
@@ -118,6 +126,14 @@ def _cast(node: Node) -> Tensor:
 
     kind = node.settings["to"]
     return tensors.cast(node.inputs[0], str if kind == TensorProto.STRING else helper.tensor_dtype_to_np_dtype(kind))
+
+
+@operator("Shape")
+def _shape(node: Node) -> Tensor:
+    value = tensors.about_people(node.inputs[0])
+    inner = [value.units] if isinstance(value, Linear) else list(value.shape)
+    # -1 stands for the number of people, as it does where the shape is used again.
+    return np.array([-1, *inner][node.settings.get("start", 0) : node.settings.get("end", None)], dtype=np.int64)
 
 
 @operator("Reshape")
@@ -223,7 +239,7 @@ def _one_hot_encoder(node: Node) -> Tensor:
         values = values.astype(str if words else np.int64)
         unknown = ~np.isin(values, categories)
         if unknown.any() and not node.settings.get("zeros", 1):
-            raise NotAdditiveError(f"it refuses the value {values[unknown][0]!r}, which lies in the domain")
+            raise NotAdditiveError(f"it refuses the value {values[unknown][0].item()!r}, which lies in the domain")
         return tuple((values == category).astype(np.float32) for category in categories)
 
     return cell.expand(columns, tensors.unmixed(node.inputs[0]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
+
 from evenhand.errors import ModelError, NotAdditiveError, TrustError
 from evenhand.schema import Schema
 
@@ -15,15 +17,16 @@ BLACK_BOX = (
 
 
 @contextmanager
-def reading(place: str, *, where: str) -> Iterator[None]:
+def reading(place: str, *, where: str, mend: str = BLACK_BOX) -> Iterator[None]:
     """Let errors name the part of the model that is being read, e.g. ``layer 'dense_1' (Dense)``.
 
     NumPy's complaints about shapes and types mean that the model's parts do not fit together.
     """
     try:
-        yield
+        with np.errstate(all="ignore"):  # what is not finite is refused when the network is built
+            yield
     except NotAdditiveError as refusal:
-        raise NotAdditiveError(f"{place}: {refusal.what}", where=where, mend=BLACK_BOX) from None
+        raise NotAdditiveError(f"{place}: {refusal.what}", where=where, mend=mend) from None
     except TrustError as refusal:
         raise TrustError(f"{place}: {refusal.what}", where=where, mend=refusal.mend) from None
     except ModelError as refusal:

@@ -133,6 +133,8 @@ def _mixed_arithmetic(name: str, left: Any, right: Any) -> Linear:
 
 def affine(value: Any, weights: Values, bias: Values | None = None) -> Linear:
     """``value @ weights + bias``."""
+    if weights.dtype == np.float16:
+        raise NotAdditiveError("it computes in half precision")
     weights = weights.astype(np.float64)
     return lin.affine(about_people(value), weights, 0.0 if bias is None else per_unit(bias, weights.shape[-1]))
 
@@ -169,8 +171,8 @@ def cast(value: Any, dtype: Any) -> Tensor:
         raise NotAdditiveError("it rounds probabilities")
     tensor = about_people(value)
     if isinstance(tensor, Linear):
-        if wanted.kind != "f":
-            raise NotAdditiveError("it rounds a mixture of attributes")
+        if wanted not in (np.float32, np.float64):
+            raise NotAdditiveError(f"it rounds a mixture of attributes to {wanted}")
         return tensor
     return cell.cast(tensor, wanted)
 
@@ -183,7 +185,7 @@ def reshape(value: Any, wanted: Sequence[int]) -> Tensor:
     sizes = [tensor.units] if isinstance(tensor, Linear) else list(tensor.shape)
     total = int(np.prod(sizes))
     inner = [sizes[i] if size == 0 and i < len(sizes) else size for i, size in enumerate(wanted[1:])]
-    if inner.count(-1) == 1 and wanted[0] != -1:
+    if inner.count(-1) == 1:
         rest = int(np.prod([size for size in inner if size != -1]))
         inner = [total // max(rest, 1) if size == -1 else size for size in inner]
     if not wanted or wanted[0] not in (0, -1, 1) or int(np.prod(inner)) != total:

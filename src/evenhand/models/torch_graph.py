@@ -14,7 +14,7 @@ from evenhand.models.additive import AdditiveNetwork
 from evenhand.models.answer import Answer, finish
 from evenhand.models.cells import Values, plain_inputs
 from evenhand.models.linear import Linear, mixed
-from evenhand.models.reading import check_width, reading
+from evenhand.models.reading import BLACK_BOX, check_width, reading
 from evenhand.models.tensors import Tensor
 from evenhand.schema import Schema
 
@@ -50,6 +50,8 @@ def from_torch(model: Any, schema: Schema, *, name: str = "PyTorch model") -> Ad
 def _sequential(module: Any, schema: Schema, name: str) -> Any:
     import torch
 
+    if any(part._forward_hooks or part._forward_pre_hooks for part in module.modules()):
+        raise NotAdditiveError("it has hooks, which run code of their own", where=name, mend=BLACK_BOX)
     layers = list(_leaves(module, ""))
     first = next((layer for _, layer in layers if isinstance(layer, torch.nn.Linear)), None)
     if first is not None:
@@ -103,6 +105,8 @@ def _layer(layer: Any, value: Tensor) -> Tensor:
 
 
 def _array(tensor: Any) -> Values:
+    if tensor.is_floating_point() and tensor.element_size() < 4:
+        raise NotAdditiveError(f"it computes in half precision ({tensor.dtype})", mend=BLACK_BOX)
     return np.asarray(tensor.detach().cpu().numpy())
 
 

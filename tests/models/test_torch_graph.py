@@ -1,0 +1,253 @@
+import numpy as np
+import pytest
+from generated import dense, forward, outputs_for, probabilities, same_labels, schemas, seeds, widths
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="needs the extra torch")
+from evenhand.errors import ModelError, NotAdditiveError  # noqa: E402
+from evenhand.models.torch_graph import from_torch  # noqa: E402
+from evenhand.population import uniform  # noqa: E402
+from evenhand.schema import Schema  # noqa: E402
+
+nn = torch.nn
+SINGLE = 1e-5
+"""Scores of a float32 model and of its float64 network may differ by this much."""
+
+PEOPLE = Schema.parse(
+    {
+        "target": {"name": "t", "favourable": "yes", "values": ["no", "yes", "later"]},
+        "attributes": [
+            {"name": "age", "kind": "integer", "lower": 0, "upper": 60},
+            {"name": "income", "kind": "real", "lower": -4, "upper": 4},
+            {
+                "name": "debt",
+                "kind": "integer",
+                "lower": -9000,
+                "upper": 90000,
+                "encoding": {"offset": 9, "scale": 7e3},
+            },
+            {"name": "town", "kind": "categorical", "values": ["a", "b", "c", "d"]},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+        ],
+    }
+)
+BINARY = Schema.parse({**PEOPLE.model_dump(), "target": {"name": "t", "favourable": "yes", "values": ["no", "yes"]}})
+
+
+def answers(module, schema, people):
+    """What PyTorch itself gives, in float32."""
+    module.eval()
+    with torch.no_grad():
+        return module(torch.tensor(schema.inputs(people), dtype=torch.float32)).double().numpy()
+
+
+def sample(schema, n=3000, seed=0):
+    return uniform(schema).sample(n, np.random.default_rng(seed))
+
+
+def exported(module, **options):
+    module.eval()
+    rows = torch.export.Dim("people")
+    return torch.export.export(module, (torch.zeros(2, 5),), dynamic_shapes=({0: rows},), **options)
+
+
+def trained():
+    """Every layer that can be read, with statistics of its own in the normalisation."""
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Flatten(), nn.BatchNorm1d(5), nn.Linear(5, 7, bias=False), nn.BatchNorm1d(7), nn.ReLU(), nn.Dropout(0.4),
+        nn.Sequential(nn.Linear(7, 6), nn.Identity(), nn.ReLU(), nn.Linear(6, 4)), nn.BatchNorm1d(4, affine=False),
+        nn.ReLU(), nn.Linear(4, 1), nn.Sigmoid(),
+    )  # fmt: skip
+    for _ in range(30):
+        module(torch.randn(64, 5) * 3 + 1)
+    for part in module.modules():
+        if isinstance(part, nn.BatchNorm1d) and part.affine:
+            nn.init.uniform_(part.weight, 0.5, 2)
+            nn.init.uniform_(part.bias, -1, 1)
+    return module
+
+
+class Preparing(nn.Module):
+    """Scaling, one-hot, an embedding and a threshold inside the module."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.net = nn.Sequential(nn.Linear(10, 8), nn.ReLU(), nn.Linear(8, 3), nn.LogSoftmax(1))
+        self.sex = nn.Embedding(2, 2)
+        self.register_buffer("mean", torch.tensor([30.0, 0.5, 2.0]))
+
+    def forward(self, x):
+        numbers = (x[:, :3] - self.mean) / 10
+        town = nn.functional.one_hot(x[:, 3].long(), 4).float()
+        young = (x[:, 0] < 18.5).float().unsqueeze(1)
+        return self.net(torch.cat([numbers, town, self.sex(x[:, 4].long()), young], dim=1))
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # PyTorch's own decompositions use it
+@pytest.mark.parametrize("read", [lambda module: module, exported, lambda m: exported(m).run_decompositions()])
+def test_every_kind_of_layer_gives_pytorchs_numbers(read):
+    module = trained()
+    people = sample(BINARY)
+    expected = answers(module, BINARY, people)
+    network = from_torch(read(module), BINARY)
+    assert (network.classes, network.favourable) == (("no", "yes"), 1)
+    np.testing.assert_allclose(network.scores(people)[:, 1:], expected, atol=SINGLE)
+    assert same_labels(network, people, np.hstack([1 - expected, expected]), SINGLE)
+    assert network.hidden == (7, 6, 4)
+
+
+def test_a_module_in_training_mode_is_read_as_it_answers():
+    module = trained()
+    network = from_torch(module.train(), BINARY)
+    assert module.training
+    people = sample(BINARY, 200)
+    np.testing.assert_allclose(network.scores(people)[:, 1:], answers(module, BINARY, people), atol=SINGLE)
+
+
+@given(schemas(), widths, seeds, st.sampled_from(["logits", "probabilities", "logarithms"]), st.booleans())
+@settings(max_examples=40)
+def test_any_dense_network_gives_pytorchs_numbers(schema, hidden, seed, end, double):
+    layers = dense(schema.width, hidden, outputs_for(schema), seed)
+    modules = []
+    for i, (weights, bias) in enumerate(layers):
+        linear = nn.Linear(*weights.shape)
+        linear.weight.data, linear.bias.data = torch.tensor(weights.T.copy()), torch.tensor(bias)
+        modules += [nn.ReLU(), linear] if i else [linear]
+    one = outputs_for(schema) == 1
+    if end != "logits":
+        modules.append(nn.Sigmoid() if one else nn.Softmax(1) if end == "probabilities" else nn.LogSoftmax(1))
+    module = nn.Sequential(*modules)
+    network = from_torch(module.double() if double else module, schema)
+    people = sample(schema, 300, seed)
+    given_by_torch = answers(module.float(), schema, people)
+    if end == "logits":
+        expected = probabilities(given_by_torch)
+    elif one:
+        expected = np.hstack([1 - given_by_torch, given_by_torch])
+    else:
+        expected = np.exp(given_by_torch) if end == "logarithms" else given_by_torch
+    np.testing.assert_allclose(network.scores(people), expected, atol=SINGLE)
+    np.testing.assert_allclose(network.logits(people), forward(schema.inputs(people), layers), atol=1e-4)
+
+
+def test_preprocessing_inside_a_program_disappears_into_the_parts():
+    module = Preparing().eval()
+    people = sample(PEOPLE)
+    expected = np.exp(answers(module, PEOPLE, people))
+    network = from_torch(exported(module), PEOPLE)
+    np.testing.assert_allclose(network.scores(people), expected, atol=SINGLE)
+    assert same_labels(network, people, expected, SINGLE)
+    assert [type(part).__name__ for part in network.parts] == ["Table", "Line", "Line", "Table", "Table"]
+
+
+def test_a_program_for_one_person_at_a_time_is_read_too():
+    module = nn.Sequential(nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, 1)).eval()
+    network = from_torch(torch.export.export(module, (torch.zeros(1, 5),)), BINARY)
+    people = sample(BINARY, 200)
+    np.testing.assert_allclose(network.logits(people), answers(module, BINARY, people), atol=1e-4)
+
+
+class Odd(nn.Module):
+    def __init__(self, forward):
+        super().__init__()
+        torch.manual_seed(2)
+        self.linear, self.last, self.compute = nn.Linear(5, 4), nn.Linear(4, 1), forward
+
+    def forward(self, x):
+        return self.compute(self, x)
+
+
+@pytest.mark.parametrize(
+    ("compute", "names"),
+    [
+        (lambda m, x: m.last(torch.tanh(m.linear(x))), "aten.tanh"),
+        (lambda m, x: m.last(torch.sigmoid(m.linear(x))), "aten.sigmoid"),
+        (lambda m, x: m.last(torch.relu(m.linear(x)) + m.linear(x)), "aten.add.*skip connection"),
+        (lambda m, x: m.last(m.linear(x) * m.linear(x)), "aten.mul.*multiplies"),
+        (lambda m, x: m.last(m.linear(x - x.mean(0))), "aten.mean"),
+        (lambda m, x: m.last(m.linear(x).flatten(0).reshape(-1, 4)), "aten.flatten.*side by side"),
+        (lambda m, x: m.last(m.linear(torch.relu(x[:, 3:4] * x[:, 4:]) + x)), "aten.mul.*combines several attributes"),
+        (lambda m, x: (m.last(torch.relu(m.linear(x))), m.linear(x)), "different functions"),
+    ],
+)
+def test_what_mixes_attributes_in_another_way_is_refused_by_name(compute, names):
+    with pytest.raises(NotAdditiveError, match=names):
+        from_torch(exported(Odd(compute)), BINARY)
+
+
+@pytest.mark.parametrize(
+    ("module", "says"),
+    [
+        (nn.Sequential(nn.Linear(5, 3), nn.Tanh(), nn.Linear(3, 1)), r"layer 1 \(Tanh\)"),
+        (nn.Sequential(nn.Linear(5, 3), nn.Sequential(nn.ELU()), nn.Linear(3, 1)), r"layer 1.0 \(ELU\)"),
+        (
+            nn.Sequential(nn.Linear(5, 3), nn.Sigmoid(), nn.Linear(3, 1)),
+            r"layer 1 \(Sigmoid\).*inside a network it is no ReLU",
+        ),
+        (
+            nn.Sequential(nn.Linear(5, 3), nn.Softmax(1), nn.Linear(3, 1)),
+            r"layer 2 \(Linear\).*only be read at the end",
+        ),
+        (nn.Sequential(nn.Linear(5, 2), nn.Sigmoid()), "2 yes-or-no answers"),
+        (nn.Sequential(nn.BatchNorm1d(5, track_running_stats=False), nn.Linear(5, 1)), "keeps no statistics"),
+        (Odd(lambda m, x: m.linear(x)), "Odd: this kind of layer"),
+    ],
+)
+def test_layers_that_cannot_be_read_are_named(module, says):
+    with pytest.raises(NotAdditiveError, match=says) as refusal:
+        from_torch(module, BINARY)
+    assert "black box" in refusal.value.mend
+
+
+def test_a_subclass_of_a_known_layer_may_compute_something_else():
+    class Doubled(nn.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    with pytest.raises(NotAdditiveError, match="Doubled"):
+        from_torch(nn.Sequential(Doubled(5, 1)), BINARY)
+
+
+def test_hooks_run_code_that_the_layers_do_not_show():
+    module = nn.Sequential(nn.Linear(5, 1))
+    module[0].register_forward_hook(lambda layer, given, made: 2 * made)
+    with pytest.raises(NotAdditiveError, match="hooks"):
+        from_torch(module, BINARY)
+
+
+def test_reparametrised_weights_are_no_plain_layer():
+    module = nn.Sequential(torch.nn.utils.parametrizations.weight_norm(nn.Linear(5, 1)))
+    with pytest.raises(NotAdditiveError, match="ParametrizedLinear"):
+        from_torch(module, BINARY)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_half_precision_is_refused(kind):
+    with pytest.raises(NotAdditiveError, match="half precision"):
+        from_torch(nn.Sequential(nn.Linear(5, 1)).to(kind), BINARY)
+
+
+def test_a_program_exported_in_training_mode_is_refused():
+    module = nn.Sequential(nn.Linear(5, 4), nn.Dropout(0.5), nn.Linear(4, 1)).train()
+    program = torch.export.export(module, (torch.zeros(2, 5),))
+    with pytest.raises(NotAdditiveError, match="training mode"):
+        from_torch(program, BINARY)
+
+
+@pytest.mark.parametrize("read", [lambda module: module, exported])
+def test_widths_that_do_not_fit_are_refused(read):
+    four = Schema.parse({**BINARY.model_dump(), "attributes": BINARY.model_dump()["attributes"][:4]})
+    with pytest.raises(ModelError, match="takes 5 inputs, but the schema's 4 attributes give 4"):
+        from_torch(read(nn.Sequential(nn.Linear(5, 1))), four)
+    with pytest.raises(ModelError, match="4 outputs"):
+        from_torch(read(nn.Sequential(nn.Linear(5, 4))), PEOPLE)
+
+
+def test_weights_that_are_not_finite_are_refused():
+    module = nn.Sequential(nn.Linear(5, 1))
+    module[0].weight.data[0, 0] = np.nan
+    with pytest.raises(ModelError, match="NaN or infinite"):
+        from_torch(module, BINARY)
