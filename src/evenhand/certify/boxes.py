@@ -72,6 +72,7 @@ class Splitter:
     def __init__(self, query: Query) -> None:
         self._starts = np.full(len(query.cells), -1, dtype=np.int64)
         self._values = np.array([cells.values for cells in query.cells], dtype=np.int64)
+        self._counts = query.counts
         self._totals = np.array([cells.total for cells in query.cells], dtype=np.int64)
         tables = [np.zeros(1, dtype=np.int64)]
         held = 1
@@ -83,10 +84,10 @@ class Splitter:
         self._tables = np.concatenate(tables)
 
     def halves(self, boxes: Boxes, attribute: NDArray[np.integer]) -> Boxes:
-        """Lower and upper half of each box along its attribute (which must have two cells there), one by one."""
+        """Lower and upper half (of the mass) of each box along its attribute, which has two cells there at least."""
         rows = np.arange(len(boxes))
         first, last = boxes.lo[rows, attribute].astype(np.int64), boxes.hi[rows, attribute].astype(np.int64)
-        middle = (first + last) // 2
+        middle = self._middle(attribute, first, last)
         start, cut, stop = (self._before(attribute, cells) for cells in (first, middle + 1, last + 1))
         share = np.where(stop > start, (cut - start) / np.maximum(stop - start, 1), 0.5)
         rest = np.where(stop > start, (stop - cut) / np.maximum(stop - start, 1), 0.5)
@@ -97,6 +98,21 @@ class Splitter:
         lower = Boxes(boxes.lo, hi, boxes.mass * share, depth, boxes.region)
         upper = Boxes(lo, boxes.hi, boxes.mass * rest, depth, boxes.region)
         return Boxes.joined([lower, upper])[np.arange(2 * len(boxes)).reshape(2, -1).T.ravel()]
+
+    def _middle(
+        self, attribute: NDArray[np.integer], first: NDArray[np.int64], last: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Last cell of each lower half: in the middle of the mass, or of the range where all values weigh the same."""
+        middle = (first + last) // 2
+        for i in np.unique(attribute[self._starts[attribute] >= 0]):
+            here = np.flatnonzero(attribute == i)
+            begin = self._starts[i]
+            before = self._tables[begin : begin + self._counts[i] + 1]
+            target = (before[first[here]] + before[last[here] + 1]) // 2
+            above = np.clip(np.searchsorted(before, target), first[here] + 1, last[here])
+            nearer = (above > first[here] + 1) & (target - before[above - 1] < before[above] - target)
+            middle[here] = above - nearer - 1
+        return middle
 
     def _before(self, attribute: NDArray[np.integer], cells: NDArray[np.int64]) -> NDArray[np.int64]:
         starts = self._starts[attribute]

@@ -52,17 +52,25 @@ def draw_shares(certificates: Sequence[Certificate], *, width: int = WIDE) -> Sp
 
 
 def draw_history(certificates: Sequence[Certificate], *, width: int = WIDE) -> Spec:
-    """What was still undecided after so many seconds, on a logarithmic scale, one line per certificate.
+    """What was still undecided after so many seconds, one line per certificate.
 
-    A line that falls to the lower edge has nothing left to decide.
+    The scale is logarithmic once less than a tenth is undecided: a line that falls to its lower edge has nothing left
+    to decide.
     """
     left = [
-        (_name(certificate), moment.seconds, 1 - moment.certified - moment.falsified)
+        (_name(certificate), seconds, share)
         for certificate in certificates
-        for moment in certificate.history
+        for seconds, share in [
+            (0.0, 1.0),
+            *((moment.seconds, 1 - moment.certified - moment.falsified) for moment in certificate.history),
+        ]
     ]
-    floor = 10.0 ** math.floor(math.log10(min((share for *_, share in left if share > 1e-9), default=0.1)))
-    floor = min(floor, 0.1)
+    least = min(share for *_, share in left)
+    floor, ticks = 0.0, [0, 0.25, 0.5, 0.75, 1.0]
+    scale: Spec = {"domain": [0, 1]}
+    if least < 0.1:
+        floor = min(0.1, 10.0 ** math.floor(math.log10(min(share for *_, share in left if share > 1e-9))))
+        scale, ticks = {"type": "log", "domain": [floor, 1]}, _ticks(floor)
     rows = [{"name": name, "seconds": seconds, "undecided": max(floor, share)} for name, seconds, share in left]
     names = [_name(certificate) for certificate in certificates]
     legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5}
@@ -82,8 +90,8 @@ def draw_history(certificates: Sequence[Certificate], *, width: int = WIDE) -> S
         y={
             "field": "undecided",
             "type": "quantitative",
-            "scale": {"type": "log", "domain": [floor, 1]},
-            "axis": {"format": "~%", "title": "undecided", "values": _ticks(floor), "offset": 5},
+            "scale": scale,
+            "axis": {"format": "~%", "title": "undecided", "values": ticks, "offset": 5},
         },
         color=line([LIGHT[role] for role in charts.SERIES]),
         strokeDash=line([list(dash) for dash in charts.DASHES]),

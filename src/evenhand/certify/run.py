@@ -10,10 +10,12 @@ from typing import Literal
 
 import numpy as np
 
+from evenhand.certify import interval, linear
 from evenhand.certify.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, whole
 from evenhand.certify.counterexamples import Finder
 from evenhand.certify.exact import boxes_of, enumerate_domain, feasible
-from evenhand.certify.interval import Limits, Stop, refine
+from evenhand.certify.interval import Limits, Stop
+from evenhand.certify.problem import unsupported
 from evenhand.certify.query import Query, query_of
 from evenhand.certify.regions import regions_of
 from evenhand.certify.result import Certificate, Region
@@ -35,7 +37,8 @@ class Config:
     """Settings of a certificate.
 
     Attributes:
-        method: ``interval``, symbolic intervals.
+        method: ``linear``, linear bounds best first, boxes counted by half-spaces; or ``interval``, the older symbolic
+            intervals, which also take models with more than two labels.
         time_limit: seconds for everything, None for no limit.
         max_boxes: boxes to analyse at most.
         target_undecided: stop when no more than this share is undecided.
@@ -47,7 +50,7 @@ class Config:
         jobs: threads, None for one per available processor. The result does not depend on it.
     """
 
-    method: Literal["interval"] = "interval"
+    method: Literal["linear", "interval"] = "linear"
     time_limit: float | None = None
     max_boxes: int | None = None
     target_undecided: float | None = None
@@ -59,8 +62,8 @@ class Config:
     jobs: int | None = None
 
     def __post_init__(self) -> None:
-        if self.method != "interval":
-            raise OptionError(f"there is no method {self.method!r}", mend="interval")
+        if self.method not in ("linear", "interval"):
+            raise OptionError(f"there is no method {self.method!r}", mend="linear or interval")
         if self.time_limit is not None and not self.time_limit > 0:
             raise OptionError(f"the time limit must be positive, not {self.time_limit:g} seconds")
         if self.max_boxes is not None and self.max_boxes < 1:
@@ -79,7 +82,7 @@ def run(
     network: AdditiveNetwork,
     *,
     protected: Sequence[str] | None = None,
-    method: Literal["interval"] = "interval",
+    method: Literal["linear", "interval"] = "linear",
     population: ProductPopulation | None = None,
     time_limit: float | None = None,
     max_boxes: int | None = None,
@@ -135,7 +138,7 @@ def run(
 
     regions: tuple[Region, ...] | None = None
     used: str = config.method
-    undecided, stop = whole(query)[:0], "done"
+    undecided, unfair, stop = whole(query)[:0], 0.0, "done"
     if len(query.assignments) == 1:
         # All assignments add the same to the network: nothing can change with them.
         tally.boxes = 1
@@ -148,13 +151,18 @@ def run(
         deadline = None if time_limit is None else started + SEARCH_SHARE * time_limit
         limits = Limits(deadline, max_boxes, target_undecided)
         threads = config.jobs or processors()
-        undecided, stop = refine(query, tally, finder, limits, jobs=threads, say=proving)
+        if config.method == "linear" and unsupported(query) is None:
+            undecided, unfair, stop = linear.refine(query, tally, limits, jobs=threads, say=proving)
+        else:
+            used = "interval"
+            undecided, stop = interval.refine(query, tally, finder, limits, jobs=threads, say=proving)
     shares = tally.shares()
     say(f"sampling what is undecided: {name}", 1.0)
     estimated = estimate(
         query,
         shares,
         undecided,
+        unfair,
         finder,
         samples=config.samples,
         confidence=config.confidence,

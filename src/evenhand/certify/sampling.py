@@ -31,6 +31,7 @@ def estimate(
     query: Query,
     shares: tuple[float, float, float],
     undecided: Boxes,
+    proved_unfair: float,
     finder: Finder,
     *,
     samples: int,
@@ -40,13 +41,15 @@ def estimate(
 ) -> Estimate:
     """A two-sided confidence interval for the true unfair mass.
 
-    With falsified mass F, certified mass C, undecided mass U, the truth is ``F + U q``, where q is the unfair share
-    of the undecided. A sample of the undecided alone bounds q (Clopper-Pearson); the proved masses need no sample.
+    Outside the boxes that are not decided as a whole everything is proved. Inside, with mass B, a share q is unfair: a
+    sample of these boxes bounds it (Clopper-Pearson). With F falsified in all and F' of it inside, the truth is
+    ``F - F' + B q``, and it lies between F and 1 - C whatever the sample says (C certified).
 
     Args:
         query: what is asked.
         shares: certified, falsified and undecided mass.
         undecided: the boxes that are left.
+        proved_unfair: mass in them that is proved unfair (parts of a box may be).
         finder: keeps the counterexamples seen.
         samples: how many people to draw.
         confidence: of the interval.
@@ -66,10 +69,16 @@ def estimate(
         unfair += int(finder.unfair(batch).sum())
         drawn += len(batch)
     low, high = (float(end) for end in clopper_pearson(unfair, drawn, confidence))
+    inside = float(undecided.mass.sum())
+    outside = max(0.0, falsified - proved_unfair)
+
+    def total(share: float) -> float:
+        return float(np.clip(outside + inside * share, falsified, max(falsified, 1.0 - certified)))
+
     return Estimate(
-        unfair=min(1.0, falsified + rest * (unfair / drawn if drawn else 0.0)),
-        low=min(1.0, falsified + rest * low),
-        high=max(0.0, 1.0 - certified - rest * (1.0 - high)),
+        unfair=total(unfair / drawn if drawn else 0.0),
+        low=total(low),
+        high=total(high),
         confidence=confidence,
         n=drawn,
     )

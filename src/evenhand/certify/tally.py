@@ -59,6 +59,20 @@ class Tally:
         if not fair:
             self._by_region(boxes, 0)
 
+    def add(self, region: int, certified: float, falsified: float, *, rest: float = 0.0) -> None:
+        """Count masses of one region (0: of none): certified, falsified, and undecided for good."""
+        if certified > 0:
+            self._certified.append(certified)
+        if falsified > 0:
+            self._falsified.append(falsified)
+        if rest > 0:
+            self._open.append(rest)
+        self._sums[0] += certified
+        self._sums[1] += falsified
+        if region:
+            self._regions[region - 1][1][0] += falsified
+            self._regions[region - 1][1][1] += rest
+
     def leave_open(self, boxes: Boxes) -> None:
         """Count boxes as undecided for good."""
         if len(boxes):

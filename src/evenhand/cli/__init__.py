@@ -1,1 +1,1 @@
-"""cli."""
+"""The command line: parse, call the library, render."""

@@ -24,7 +24,9 @@ def certify(
     model: Annotated[str, typer.Argument(help="Model file or module:function; it must be a white box.")],
     schema: Annotated[Path | None, typer.Option("--schema", help="Schema file (YAML).")] = None,
     protected: ProtectedOption = None,
-    method: Annotated[str, typer.Option("--method", help="interval: symbolic intervals, depth first.")] = "interval",
+    method: Annotated[
+        str, typer.Option("--method", help="linear: linear bounds, best first; interval: the older symbolic intervals.")
+    ] = "linear",
     population: Annotated[
         str, typer.Option("--population", help="uniform over the domain, or data: each attribute as in --data.")
     ] = "uniform",
@@ -46,6 +48,8 @@ def certify(
     from evenhand import population as populations
     from evenhand.schema import encode, read_yaml
 
+    if method not in ("linear", "interval"):
+        raise OptionError(f"there is no method {method!r}", where="--method", mend="linear or interval")
     if population not in ("data", "uniform"):
         raise OptionError(f"there is no population {population!r}", where="--population", mend="uniform or data")
     if population == "data" and data is None:
@@ -65,7 +69,7 @@ def certify(
     with report.progress(quiet=quiet or json == "-") as progress:
         result = certifying.run(
             network,
-            method=method,
+            method="interval" if method == "interval" else "linear",
             population=wider,
             time_limit=time_limit,
             max_boxes=max_boxes,

@@ -40,7 +40,9 @@ def _list(cards: list[Card]) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("name", "people", "what is decided", "favourable", "protected", "where"):
-        table.add_column(heading, justify="right" if heading == "people" else "left", overflow="fold")
+        table.add_column(
+            heading, justify="right" if heading == "people" else "left", no_wrap=heading in ("name", "where")
+        )
     for card in cards:
         table.add_row(
             card.name, f"{card.rows:,}", card.target, str(card.favourable), ", ".join(card.protected), card.place

@@ -1,0 +1,344 @@
+"""Linear bounds, best first: boxes are split where the most is undecided, and counted by the half-spaces they hold.
+
+A box that the decision boundary crosses is not all undecided: where the lower function is positive under every
+assignment, the label is the same, whatever happens elsewhere in the box. Only the sliver between lower and upper
+function stays open, and it shrinks with the relaxation gap, not with the box. While boxes are refined, the decided
+share of each is estimated by a normal distribution, which costs little, has no luck in it and proves nothing; what
+counts in the end is proved (``shares``), box by box, for the boxes where there is something to gain.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certify.boxes import Boxes, whole
+from evenhand.certify.interval import Limits, Stop
+from evenhand.certify.problem import Problem, problem_of
+from evenhand.certify.query import Query
+from evenhand.certify.tally import Tally
+
+FIRST_THRESHOLD = 0.01
+FALL = 2.5
+"""Each round splits every box with more undecided mass than a threshold, which then falls by this factor."""
+CHUNK = 256
+"""Boxes taken up per call: a call takes a fraction of a second."""
+ROOM = 1 << 14
+"""Boxes a call may put out before it hands them over."""
+MOST_BOXES = 6_000_000
+"""Boxes held at most, for memory."""
+NEGLIGIBLE = 0.01
+"""Proofs are left out while all that they could still decide is this small a part of what is undecided anyway."""
+GRACE = 2.0
+"""Seconds for proofs after an interrupt; a second interrupt ends them at once."""
+PROBED = 512
+"""Boxes proved in each round to see what a proof costs."""
+LANES = 16
+"""Boxes that are bounded side by side (see ``lanes``, which is loaded only when needed)."""
+
+COARSE, MEDIUM, FINE = (384, 64), (1024, 256), (4096, 4096)
+"""Grid steps and exactly enumerated joint values of a proof: the less of a box is open, the more precision pays."""
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Boxes that are not decided as a whole.
+
+    Attributes:
+        low, high: cells, shape (boxes, attributes).
+        plan: attributes of the next splits.
+        open: estimated undecided mass.
+        mass: mass.
+        region: the coarse part of the domain each lies in.
+    """
+
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
+    plan: NDArray[np.int8]
+    open: NDArray[np.float64]
+    mass: NDArray[np.float64]
+    region: NDArray[np.int16]
+
+    def __len__(self) -> int:
+        return len(self.mass)
+
+    def __getitem__(self, chosen: NDArray[np.bool_] | NDArray[np.integer] | slice) -> Frontier:
+        return Frontier(
+            self.low[chosen], self.high[chosen], self.plan[chosen], self.open[chosen], self.mass[chosen],
+            self.region[chosen],
+        )  # fmt: skip
+
+    @classmethod
+    def joined(cls, parts: list[Frontier]) -> Frontier:
+        """All boxes of several frontiers, in order."""
+        names = ("low", "high", "plan", "open", "mass", "region")
+        return Frontier(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+    def boxes(self) -> Boxes:
+        """The same as ``Boxes``."""
+        depth = np.zeros(len(self), dtype=np.int16)
+        return Boxes(self.low, self.high, self.mass, depth, self.region)
+
+    def worthwhile(self) -> NDArray[np.intp]:
+        """Boxes whose proof may decide something, the most first, without the negligible."""
+        gain = self.mass - self.open
+        order = np.argsort(-gain, kind="stable")
+        missed = np.cumsum(gain[order][::-1])[::-1]
+        return order[: int(np.searchsorted(-missed, -NEGLIGIBLE * self.open.sum()))]
+
+
+class Engine:
+    """The compiled work for one query, on several threads; results do not depend on how many."""
+
+    def __init__(self, problem: Problem, jobs: int) -> None:
+        self.problem = problem
+        self.jobs = jobs
+
+    def expand(self, boxes: Frontier, threshold: float, limit: float = np.inf) -> tuple[Frontier, NDArray[np.float64]]:
+        """Split boxes until each part's estimated undecided mass is at most the threshold, or ``limit`` are bounded.
+
+        Returns:
+            The parts that are not decided as a whole; mass found fair, mass found unfair, boxes bounded.
+        """
+        from evenhand.certify.expansion import SPLITS, work
+
+        p = self.problem
+        n = boxes.low.shape[1]
+        room = CHUNK + 4096
+        low, high = np.zeros((room, n), dtype=np.int32), np.zeros((room, n), dtype=np.int32)
+        plan = np.full((room, SPLITS), -1, dtype=np.int8)
+        size = len(boxes)
+        low[:size], high[:size], plan[:size] = boxes.low[::-1], boxes.high[::-1], boxes.plan[::-1]
+        totals = np.zeros(3)
+        parts: list[Frontier] = []
+        while size and totals[2] + LANES <= limit:
+            out = _empty(n, ROOM)
+            size, count = work(
+                p.network, p.biases, p.joint, p.assignments, p.axes, low, high, plan, size, threshold, limit,
+                False, 0, 0, out.low, out.high, out.plan, out.open, out.mass, np.zeros(0), np.zeros(0), totals,
+            )  # fmt: skip
+            parts.append(out[:count])
+        if size:
+            mass = p.mass(low[:size], high[:size])
+            region = np.zeros(size, dtype=np.int16)
+            parts.append(Frontier(low[:size], high[:size], plan[:size], mass, mass, region))
+        found = Frontier.joined(parts)
+        found.region[:] = boxes.region[0]
+        return found, totals
+
+    def prove(self, boxes: Frontier, precision: tuple[int, int]) -> NDArray[np.float64]:
+        """Proved shares of each box, fair and unfair, shape (boxes, 2)."""
+        from evenhand.certify.expansion import work
+
+        p = self.problem
+        shares = np.zeros((2, len(boxes)))
+        none = _empty(boxes.low.shape[1], 0)
+        work(
+            p.network, p.biases, p.joint, p.assignments, p.axes,
+            np.ascontiguousarray(boxes.low), np.ascontiguousarray(boxes.high), none.plan, len(boxes), 0.0, np.inf, True,
+            *precision, none.low, none.high, none.plan, none.open, none.mass, shares[0], shares[1], np.zeros(3),
+        )  # fmt: skip
+        return shares.T
+
+
+def _empty(attributes: int, count: int) -> Frontier:
+    cells = (count, attributes)
+    return Frontier(
+        np.zeros(cells, dtype=np.int32),
+        np.zeros(cells, dtype=np.int32),
+        np.full((count, 4), -1, dtype=np.int8),
+        np.zeros(count),
+        np.zeros(count),
+        np.zeros(count, dtype=np.int16),
+    )
+
+
+def _precision(boxes: Frontier) -> NDArray[np.int64]:
+    """0 coarse, 1 medium, 2 fine."""
+    share = boxes.open / np.maximum(boxes.mass, 1e-300)
+    return np.where(share > 0.05, 0, np.where(share > 0.01, 1, 2))
+
+
+@dataclass
+class Run:
+    """One run: the engine, where it stands, and the clock."""
+
+    query: Query
+    engine: Engine
+    tally: Tally
+    limits: Limits
+    pool: ThreadPoolExecutor
+    say: Callable[[float], None]
+    cost: float = 3e-5
+
+    def refine(self, frontier: Frontier) -> tuple[Frontier, Stop]:
+        """Split, round by round, while there is time for the proofs of what is left."""
+        threshold = FIRST_THRESHOLD
+        while True:
+            stop = self._reached(frontier, len(frontier.worthwhile()))
+            if stop is not None:
+                return frontier, stop
+            able = frontier.plan[:, 0] >= 0
+            if not able.any():
+                return frontier, "done"
+            threshold = min(threshold, float(frontier.open[able].max()) / FALL)
+            if threshold < 1e-15:
+                return frontier, "done"
+            chosen = able & (frontier.open > threshold)
+            frontier, stop = self._round(frontier, chosen, threshold)
+            self._probe(frontier)
+            self.say(self.tally.settled)
+            if stop is not None:
+                return frontier, stop
+            threshold /= FALL
+
+    def _round(self, frontier: Frontier, chosen: NDArray[np.bool_], threshold: float) -> tuple[Frontier, Stop | None]:
+        todo = frontier[chosen]
+        todo = todo[np.argsort(todo.region, kind="stable")]
+        kept = [frontier[~chosen]]
+        proofs = len(frontier.worthwhile())
+        edges = np.flatnonzero(np.diff(todo.region)) + 1
+        pieces = [
+            piece[at : at + CHUNK]
+            for piece in (todo[slice(a, b)] for a, b in zip([0, *edges], [*edges, len(todo)], strict=True))
+            for at in range(0, len(piece), CHUNK)
+        ]
+        stop: Stop | None = None
+        at = 0
+        try:
+            while at < len(pieces):
+                group = pieces[at : at + self.engine.jobs]
+                room = np.inf if self.limits.max_boxes is None else self.limits.max_boxes - self.tally.boxes
+                share = room // len(group)
+                results = list(
+                    self.pool.map(lambda piece, most=share: self.engine.expand(piece, threshold, most), group)
+                )
+                at += len(group)
+                for piece, (found, totals) in zip(group, results, strict=True):
+                    kept.append(found)
+                    self.tally.add(int(piece.region[0]), totals[0], totals[1])
+                    self.tally.boxes += int(totals[2])
+                    proofs += len(found.worthwhile()) if len(found) else 0
+                self.tally.moment()
+                stop = self._reached(None, proofs)
+                if stop is None and sum(map(len, kept)) > MOST_BOXES:
+                    stop = "boxes"
+                if stop is not None:
+                    break
+        except KeyboardInterrupt:
+            stop = "interrupt"
+        kept += pieces[at:]
+        return Frontier.joined(kept), stop
+
+    def _reached(self, frontier: Frontier | None, proofs: int) -> Stop | None:
+        limits = self.limits
+        if frontier is not None:
+            if len(frontier) == 0:
+                return "done"
+            if limits.target_undecided is not None and frontier.open.sum() <= 0.8 * limits.target_undecided:
+                return "target"
+        if limits.max_boxes is not None and self.tally.boxes + LANES > limits.max_boxes:
+            return "boxes"
+        if limits.deadline is not None:
+            left = limits.deadline - time.perf_counter()
+            if left <= proofs * self.cost / self.engine.jobs:
+                return "time"
+        return None
+
+    def _probe(self, frontier: Frontier) -> None:
+        """Measure what proofs cost now, on every so-manieth box."""
+        worthwhile = frontier.worthwhile()
+        if len(worthwhile) < PROBED:
+            return
+        # Runs of sixteen neighbours, as in the real pass: neighbours bound well together.
+        ordered = np.sort(worthwhile)
+        begins = np.linspace(0, len(ordered) - LANES, PROBED // LANES).astype(np.int64)
+        sample = frontier[ordered[(begins[:, None] + np.arange(LANES)).ravel()]]
+        started = time.perf_counter()
+        self._proved(sample)
+        self.cost = (time.perf_counter() - started) / len(sample)
+
+    def _proved(self, boxes: Frontier) -> NDArray[np.float64]:
+        shares = np.zeros((len(boxes), 2))
+        wanted = _precision(boxes)
+        for level, precision in enumerate((COARSE, MEDIUM, FINE)):
+            chosen = np.flatnonzero(wanted == level)
+            if len(chosen):
+                shares[chosen] = self.engine.prove(boxes[chosen], precision)
+        return shares
+
+    def prove(self, frontier: Frontier, *, until: float | None) -> NDArray[np.float64]:
+        """Proved shares of the frontier's boxes, those with the most to gain first, until the clock says stop."""
+        shares = np.zeros((len(frontier), 2))
+        order = frontier.worthwhile()
+        # Neighbours bound well together: proofs go block by block of gain, in the boxes' own order inside each.
+        blocks = [np.sort(order[at : at + 65_536]) for at in range(0, len(order), 65_536)]
+        try:
+            for block in blocks:
+                pieces = [block[at : at + 2048] for at in range(0, len(block), 2048)]
+                for at in range(0, len(pieces), self.engine.jobs):
+                    if until is not None and time.perf_counter() >= until:
+                        return shares
+                    group = pieces[at : at + self.engine.jobs]
+                    results = self.pool.map(lambda piece: self._proved(frontier[piece]), group)
+                    for piece, proved in zip(group, results, strict=True):
+                        shares[piece] = proved
+        except KeyboardInterrupt:
+            pass
+        return shares
+
+
+def refine(
+    query: Query, tally: Tally, limits: Limits, *, jobs: int, say: Callable[[float], None]
+) -> tuple[Boxes, float, Stop]:
+    """Refine by linear bounds, then prove the shares of what is left.
+
+    Args:
+        query: what is asked; see ``problem.unsupported``.
+        tally: takes what is proved.
+        limits: when to stop.
+        jobs: threads.
+        say: called with about the share of the work done.
+
+    Returns:
+        The boxes that are not decided as a whole, the mass in them that is proved unfair, and why it ended.
+    """
+    engine = Engine(problem_of(query), jobs)
+    with ThreadPoolExecutor(jobs) as pool:
+        run = Run(query, engine, tally, limits, pool, say)
+        frontier = _regions(query, engine, tally, limits)
+        while True:
+            frontier, stop = run.refine(frontier)
+            until = None if limits.deadline is None else limits.deadline
+            shares = run.prove(frontier, until=time.perf_counter() + GRACE if stop == "interrupt" else until)
+            rest = float((frontier.mass * (1 - shares.sum(axis=1))).sum())
+            if stop != "target" or limits.target_undecided is None or rest <= limits.target_undecided:
+                break
+            limits = run.limits = Limits(limits.deadline, limits.max_boxes, 0.8 * limits.target_undecided)
+    for region in np.unique(frontier.region):
+        inside = frontier.region == region
+        mass = frontier.mass[inside]
+        fair, unfair = (float((mass * shares[inside, kind]).sum()) for kind in (0, 1))
+        tally.add(int(region), fair, unfair, rest=max(0.0, float(mass.sum()) - fair - unfair))
+    tally.moment(last=True)
+    partly = shares.max(axis=1, initial=0.0) < 1
+    return frontier[partly].boxes(), float((frontier.mass * shares[:, 1])[partly].sum()), stop
+
+
+def _regions(query: Query, engine: Engine, tally: Tally, limits: Limits) -> Frontier:
+    """The first grandchildren of the domain: the coarse regions of the certificate."""
+    domain = whole(query)
+    root = _empty(len(query.cells), 1)
+    root.low[:], root.high[:], root.mass[:], root.open[:] = domain.lo, domain.hi, 1.0, 1.0
+    widest = np.argsort(-query.counts, kind="stable")[:4]
+    root.plan[0, : len(widest)] = widest
+    children, totals = engine.expand(root, 2.0, np.inf if limits.max_boxes is None else limits.max_boxes)
+    tally.add(0, totals[0], totals[1])
+    tally.boxes += int(totals[2])
+    named = tally.regioned(children.boxes(), np.ones(len(children), dtype=np.bool_))
+    return Frontier(children.low, children.high, children.plan, children.open, children.mass, named.region)

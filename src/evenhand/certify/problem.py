@@ -1,0 +1,162 @@
+"""A query in the flat arrays that the compiled linear method reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certify.cells import Cells
+from evenhand.certify.query import Query
+from evenhand.certify.relaxation import Network
+from evenhand.certify.shares import Axes
+
+Floats = NDArray[np.float64]
+
+MAX_CELLS = 2_000_000
+"""Cells of one attribute that prefix sums are kept for."""
+JOINT_DEPTH = 3
+"""From this many hidden layers on, the protected assignments are bounded together: measured, it pays there."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What ``expansion.work`` needs to know.
+
+    Attributes:
+        network: the network; with ``joint`` its last attribute is the protected assignment.
+        biases: of the first units, per assignment (with ``joint`` for the first one only).
+        joint: whether one relaxation serves all assignments.
+        assignments: how many there are.
+        axes: the unprotected attributes.
+        counts: cells of each.
+    """
+
+    network: Network
+    biases: Floats
+    joint: bool
+    assignments: int
+    axes: Axes
+    counts: NDArray[np.int64]
+
+    def mass(self, low: NDArray[np.integer], high: NDArray[np.integer]) -> Floats:
+        """Share of the population in each box, shape (boxes,)."""
+        first, weight = self.axes.first, self.axes.weight
+        inside = weight[first + high + 1] - weight[first + low]
+        return np.asarray((inside / self.axes.total).prod(axis=1))
+
+
+def unsupported(query: Query) -> str | None:
+    """Why the linear method cannot take a query, None if it can."""
+    if len(query.pairs) != 1:
+        return "it compares two labels, and the model has more"
+    wide = [cells.attribute.name for cells in query.cells if cells.count > MAX_CELLS]
+    return f"attribute {wide[0]!r} has more than {MAX_CELLS:,} values" if wide else None
+
+
+def problem_of(query: Query) -> Problem:
+    """Lay a query out in flat arrays. It must not be ``unsupported``."""
+    layers = [(layer.weights, layer.bias) for layer in query.layers]
+    pads = list(query.slack.pads)
+    rounding = 0.0
+    lift = 0.0
+    if not layers:
+        # Without hidden layers the first unit is the answer. Lifted far above zero it passes a ReLU unchanged.
+        reach = np.abs(query.biases).max() + sum(float(cells.size().max()) for cells in query.cells)
+        lift = 4.0 * float(reach) + 1.0
+        layers = [(np.ones((1, 1)), np.array([-lift]))]
+        pads = [pads[0], pads[0]]
+        rounding = 64 * 2.0**-53 * lift
+    sizes = np.array([len(weights) for weights, _ in layers], dtype=np.int64)
+    depth, most = len(layers), int(max(sizes))
+    weights = np.zeros((depth, most, most))
+    offsets, held_pads, bias_sizes = (np.zeros((depth, most)) for _ in range(3))
+    for k, (matrix, bias) in enumerate(layers):
+        weights[k, : matrix.shape[0], : matrix.shape[1]] = matrix
+        offsets[k, : len(bias)] = bias
+        held_pads[k, : sizes[k]] = pads[k]
+        if query.layers:
+            bias_sizes[k, : len(bias)] = query.slack.biases[k]
+    joint = len(query.assignments) > 2 or len(query.layers) >= JOINT_DEPTH
+    columns, start, line, reaches, moved = _columns(query.cells)
+    biases = query.biases + moved + lift
+    if joint:
+        start = np.append(start, len(columns))
+        line, reaches = np.append(line, False), np.append(reaches, 0.0)
+        columns = np.concatenate([columns, biases - biases[0]])
+    gammas = np.zeros(depth + 1)
+    gammas[: len(query.slack.gammas)] = query.slack.gammas
+    largest = sum((cells.size() for cells in query.cells), np.zeros(len(query.slack.base)))
+    network = Network(
+        sizes=sizes,
+        columns=_widened(columns, most),
+        start=start,
+        line=line,
+        reach=reaches,
+        weights=weights,
+        offsets=offsets,
+        pads=held_pads,
+        first_error=_widened(query.slack.first(largest)[None, :], most)[0],
+        gammas=gammas,
+        bias_sizes=bias_sizes,
+        last_pad=float(query.slack.decision(np.zeros(1))[0]) + rounding,
+    )
+    return Problem(
+        network=network,
+        biases=_widened(biases[:1] if joint else biases, most),
+        joint=joint,
+        assignments=len(query.assignments),
+        axes=_axes(query.cells, start, line, reaches),
+        counts=query.counts,
+    )
+
+
+def _widened(rows: Floats, width: int) -> Floats:
+    wide = np.zeros((len(rows), width))
+    wide[:, : rows.shape[1]] = rows
+    return wide
+
+
+def _columns(
+    cells: tuple[Cells, ...],
+) -> tuple[Floats, NDArray[np.int64], NDArray[np.bool_], Floats, Floats | float]:
+    """Columns, first column, line or not, and reach of each attribute; and what lines add at their first cell."""
+    blocks: list[Floats] = []
+    line, reach = [], []
+    moved: Floats | float = 0.0
+    for each in cells:
+        scale = each.scale
+        even = scale is not None and scale.keys is None and scale.step > 0
+        if scale is not None and even:
+            blocks.append(each.rows * scale.step)
+            moved = moved + each.rows[0] * (scale.base - scale.pad)
+            reach.append((scale.reach + 2 * scale.pad) / scale.step)
+        else:
+            blocks.append(each.contributions(np.arange(each.count)))
+            reach.append(0.0)
+        line.append(even)
+    start = np.cumsum([0, *(len(block) for block in blocks)])[:-1].astype(np.int64)
+    return np.concatenate(blocks), start, np.array(line, dtype=np.bool_), np.array(reach), moved
+
+
+def _axes(cells: tuple[Cells, ...], start: NDArray[np.int64], line: NDArray[np.bool_], reach: Floats) -> Axes:
+    weights, moments, squares = [], [], []
+    for each in cells:
+        before = each.before(np.arange(each.count + 1)).astype(np.float64)
+        weight, position = np.diff(before), np.arange(each.count, dtype=np.float64)
+        weights.append(before)
+        moments.append(np.concatenate([[0.0], np.cumsum(weight * position)]))
+        squares.append(np.concatenate([[0.0], np.cumsum(weight * position**2)]))
+    first = np.cumsum([0, *(each.count + 1 for each in cells)])[:-1].astype(np.int64)
+    n = len(cells)
+    return Axes(
+        start=start[:n].copy(),
+        line=line[:n].copy(),
+        reach=reach[:n].copy(),
+        first=first,
+        weight=np.concatenate(weights),
+        moment=np.concatenate(moments),
+        square=np.concatenate(squares),
+        total=np.array([float(each.total) for each in cells]),
+    )

@@ -1,0 +1,490 @@
+"""Linear bounds of a ReLU network over sixteen boxes at once (compiled).
+
+Backward linear relaxation (CROWN: Zhang et al., NeurIPS 2018; DeepPoly: Singh et al., POPL 2019): the output is bounded
+from below and above by additive functions of the individual. Inner units are bounded by the same relaxation,
+intersected with interval arithmetic, and widened by the pads of ``slack``.
+
+Layout. ``columns`` holds what attributes add to the first units: one row for an attribute that enters along a line
+(per position, ``reach`` positions wide), one row per cell for the others. Lanes are the last axis of every work array.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certify.lanes import (
+    LANES,
+    add,
+    axpy,
+    full,
+    larger,
+    load,
+    multiply,
+    multiply_add,
+    smaller,
+    store,
+    subtract,
+)
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"}, boundscheck=False)
+
+
+class Network(NamedTuple):
+    """The network in flat arrays; ``K`` hidden layers of at most ``m`` units, one output.
+
+    ``sizes`` (K,); ``columns`` (columns, m); ``start``, ``line``, ``reach`` per attribute; ``weights`` (K, m, m) and
+    ``offsets`` (K, m) of the layer after each hidden one; ``pads`` (K, m); for the model's own rounding ``first_error``
+    (m,), ``gammas`` (K + 1,), ``bias_sizes`` (K, m), and ``last_pad`` for the output.
+    """
+
+    sizes: Ints
+    columns: Floats
+    start: Ints
+    line: NDArray[np.bool_]
+    reach: Floats
+    weights: Floats
+    offsets: Floats
+    pads: Floats
+    first_error: Floats
+    gammas: Floats
+    bias_sizes: Floats
+    last_pad: float
+
+
+class Scratch(NamedTuple):
+    """Work arrays of one thread."""
+
+    zl: Floats
+    zu: Floats
+    error: Floats
+    slope: Floats
+    shift: Floats
+    adaptive: Floats
+    flat: Floats
+    live: Ints
+    on: Ints
+    mixed: Ints
+    always: Ints
+    wa: Floats
+    wb: Floats
+    gaps: Floats
+    coef: Floats
+    const: Floats
+    out: Floats
+    base_low: Floats
+    base_high: Floats
+
+
+@jit
+def scratch(net):
+    """Fresh work arrays for a network."""
+    k, m = net.sizes.shape[0], net.weights.shape[1]
+    c = net.columns.shape[0]
+    return Scratch(
+        np.zeros((k, m, LANES)),
+        np.zeros((k, m, LANES)),
+        np.zeros((k, m, LANES)),
+        np.zeros((k, m, LANES)),
+        np.zeros((k, m, LANES)),
+        np.zeros((k, m, LANES)),
+        np.zeros((k, m, LANES)),
+        np.zeros((k, m), np.int64),
+        np.zeros((k, m), np.int64),
+        np.zeros(k, np.int64),
+        np.zeros(k, np.int64),
+        np.zeros((m, LANES)),
+        np.zeros((m, LANES)),
+        np.zeros((k, m, LANES)),
+        np.zeros((c, LANES)),
+        np.zeros((1, LANES)),
+        np.zeros((1, LANES)),
+        np.zeros((m, LANES)),
+        np.zeros((m, LANES)),
+    )
+
+
+@jit
+def first_layer(net, lo, hi, s):
+    """Interval of every first unit without its bias: exact for the box, attribute by attribute."""
+    n, units = lo.shape[0], net.sizes[0]
+    for h in range(units):
+        low = full(0.0)
+        high = full(0.0)
+        for i in range(n):
+            if net.line[i]:
+                x = net.columns[net.start[i], h]
+                a = load(lo, i)
+                b = add(load(hi, i), full(net.reach[i]))
+                if x >= 0:
+                    low = axpy(x, a, low)
+                    high = axpy(x, b, high)
+                else:
+                    low = axpy(x, b, low)
+                    high = axpy(x, a, high)
+        store(s.base_low, h, low)
+        store(s.base_high, h, high)
+    for i in range(n):
+        if not net.line[i]:
+            for t in range(LANES):
+                a = net.start[i] + int(lo[i, t])
+                b = net.start[i] + int(hi[i, t])
+                for h in range(units):
+                    x = net.columns[a, h]
+                    y = x
+                    for c in range(a + 1, b + 1):
+                        z = net.columns[c, h]
+                        x = min(x, z)
+                        y = max(y, z)
+                    s.base_low[h, t] += x
+                    s.base_high[h, t] += y
+
+
+@jit
+def relax(k, net, s):
+    """Widen the intervals of layer k, then draw the lines above and below each ReLU.
+
+    Units that are off in every lane are left out, those on in every lane kept apart: they are lines already.
+    """
+    zl, zu, error = s.zl[k], s.zu[k], s.error[k]
+    mixed = 0
+    always = 0
+    for h in range(net.sizes[k]):
+        pad = net.pads[k, h]
+        alive = False
+        sure = True
+        for t in range(LANES):
+            zl[h, t] -= pad
+            zu[h, t] += pad
+            alive = alive or zu[h, t] + error[h, t] > 0
+            sure = sure and zl[h, t] >= 0
+        if not alive:
+            continue
+        if sure:
+            s.on[k, always] = h
+            always += 1
+            continue
+        s.live[k, mixed] = h
+        mixed += 1
+        for t in range(LANES):
+            low = zl[h, t]
+            high = zu[h, t]
+            slope = 0.0
+            shift = 0.0
+            adaptive = 0.0
+            flat = 0.0
+            if low >= 0:
+                slope = 1.0
+                adaptive = 1.0
+                flat = 1.0
+            elif high > 0:
+                slope = high / (high - low)
+                shift = -slope * low
+                adaptive = 1.0 if high > -low else 0.0
+            s.slope[k, h, t] = slope
+            s.shift[k, h, t] = shift
+            s.adaptive[k, h, t] = adaptive
+            s.flat[k, h, t] = flat
+    s.mixed[k] = mixed
+    s.always[k] = always
+
+
+@jit
+def through_relu(k, s, below, up, weights):
+    """Replace each mixed ReLU by its line above or below, as the sign of its weight asks for."""
+    zero = full(0.0)
+    const = load(s.const, 0)
+    for q in range(s.mixed[k]):
+        h = s.live[k, q]
+        x = load(weights, h)
+        if up:
+            chord = larger(x, zero)
+            rest = smaller(x, zero)
+        else:
+            chord = smaller(x, zero)
+            rest = larger(x, zero)
+        store(weights, h, multiply_add(chord, load(s.slope[k], h), multiply(rest, load(below[k], h))))
+        const = multiply_add(chord, load(s.shift[k], h), const)
+    store(s.const, 0, const)
+
+
+@jit
+def to_attributes(net, bias, held_low, held_high, s, weights):
+    """A combination of first units as an additive function of the individual, into ``coef`` and ``const``."""
+    mixed, always = s.mixed[0], s.always[0]
+    const = load(s.const, 0)
+    for q in range(mixed + always):
+        h = s.live[0, q] if q < mixed else s.on[0, q - mixed]
+        const = axpy(bias[h], load(weights, h), const)
+    store(s.const, 0, const)
+    for i in range(net.line.shape[0]):
+        a = net.start[i]
+        b = a + 1
+        if not net.line[i]:
+            a = net.start[i] + held_low[i]
+            b = net.start[i] + held_high[i] + 1
+        for c in range(a, b):
+            x = full(0.0)
+            for q in range(mixed):
+                h = s.live[0, q]
+                x = axpy(net.columns[c, h], load(weights, h), x)
+            for q in range(always):
+                h = s.on[0, q]
+                x = axpy(net.columns[c, h], load(weights, h), x)
+            store(s.coef, c, x)
+
+
+@jit
+def backward(k, j, up, below, net, bias, held_low, held_high, s):
+    """Unit j of layer k (the output is layer K) as an additive function: below it, or above with ``up``.
+
+    In the first step, units that are on in every lane have one weight for all of them: their part is summed once.
+    """
+    m = k - 1
+    mixed, always = s.mixed[m], s.always[m]
+    constant = net.offsets[m, j]
+    store(s.const, 0, full(0.0))
+    for q in range(mixed):
+        h = s.live[m, q]
+        store(s.wa, h, full(net.weights[m, h, j]))
+    through_relu(m, s, below, up, s.wa)
+    if m == 0:
+        for q in range(always):
+            h = s.on[0, q]
+            constant += bias[h] * net.weights[0, h, j]
+        const = add(load(s.const, 0), full(constant))
+        for q in range(mixed):
+            h = s.live[0, q]
+            const = axpy(bias[h], load(s.wa, h), const)
+        store(s.const, 0, const)
+        for i in range(net.line.shape[0]):
+            a = net.start[i]
+            b = a + 1
+            if not net.line[i]:
+                a = net.start[i] + held_low[i]
+                b = net.start[i] + held_high[i] + 1
+            for c in range(a, b):
+                shared = 0.0
+                for q in range(always):
+                    h = s.on[0, q]
+                    shared += net.columns[c, h] * net.weights[0, h, j]
+                x = full(shared)
+                for q in range(mixed):
+                    h = s.live[0, q]
+                    x = axpy(net.columns[c, h], load(s.wa, h), x)
+                store(s.coef, c, x)
+        return
+    for q in range(always):
+        r = s.on[m, q]
+        constant += net.offsets[m - 1, r] * net.weights[m, r, j]
+    const = add(load(s.const, 0), full(constant))
+    for q in range(mixed):
+        r = s.live[m, q]
+        const = axpy(net.offsets[m - 1, r], load(s.wa, r), const)
+    store(s.const, 0, const)
+    for z in range(s.mixed[m - 1] + s.always[m - 1]):
+        h = s.live[m - 1, z] if z < s.mixed[m - 1] else s.on[m - 1, z - s.mixed[m - 1]]
+        shared = 0.0
+        for q in range(always):
+            r = s.on[m, q]
+            shared += net.weights[m - 1, h, r] * net.weights[m, r, j]
+        x = full(shared)
+        for q in range(mixed):
+            r = s.live[m, q]
+            x = axpy(net.weights[m - 1, h, r], load(s.wa, r), x)
+        store(s.wb, h, x)
+    here, there = s.wb, s.wa
+    for layer in range(m - 1, -1, -1):
+        through_relu(layer, s, below, up, here)
+        if layer == 0:
+            to_attributes(net, bias, held_low, held_high, s, here)
+        else:
+            one_layer_down(layer, net, s, here, there)
+            here, there = there, here
+
+
+@jit
+def one_layer_down(k, net, s, here, there):
+    """Weights on layer k's pre-activations as weights on layer k - 1's activations."""
+    mixed, always = s.mixed[k], s.always[k]
+    const = load(s.const, 0)
+    for q in range(mixed + always):
+        r = s.live[k, q] if q < mixed else s.on[k, q - mixed]
+        const = axpy(net.offsets[k - 1, r], load(here, r), const)
+    store(s.const, 0, const)
+    for z in range(s.mixed[k - 1] + s.always[k - 1]):
+        h = s.live[k - 1, z] if z < s.mixed[k - 1] else s.on[k - 1, z - s.mixed[k - 1]]
+        x = full(0.0)
+        for q in range(mixed):
+            r = s.live[k, q]
+            x = axpy(net.weights[k - 1, h, r], load(here, r), x)
+        for q in range(always):
+            r = s.on[k, q]
+            x = axpy(net.weights[k - 1, h, r], load(here, r), x)
+        store(there, h, x)
+
+
+@jit
+def extreme(net, lo, hi, up, s):
+    """The largest (``up``) or smallest value of the additive function over each box, into ``out``."""
+    zero = full(0.0)
+    x = load(s.const, 0)
+    for i in range(lo.shape[0]):
+        if net.line[i]:
+            c = load(s.coef, net.start[i])
+            a = load(lo, i)
+            b = add(load(hi, i), full(net.reach[i]))
+            positive = larger(c, zero)
+            negative = smaller(c, zero)
+            if up:
+                x = multiply_add(positive, b, multiply_add(negative, a, x))
+            else:
+                x = multiply_add(positive, a, multiply_add(negative, b, x))
+    store(s.out, 0, x)
+    for i in range(lo.shape[0]):
+        if not net.line[i]:
+            for t in range(LANES):
+                y = s.coef[net.start[i] + int(lo[i, t]), t]
+                for c in range(net.start[i] + int(lo[i, t]) + 1, net.start[i] + int(hi[i, t]) + 1):
+                    y = max(y, s.coef[c, t]) if up else min(y, s.coef[c, t])
+                s.out[0, t] += y
+
+
+@jit
+def inner_bounds(net, bias, lo, hi, held_low, held_high, s):
+    """Intervals, relaxations and float32 errors of every hidden unit, layer by layer; the output's into ``out``."""
+    zero = full(0.0)
+    depth = net.sizes.shape[0]
+    for h in range(net.sizes[0]):
+        x = full(bias[h])
+        store(s.zl[0], h, add(load(s.base_low, h), x))
+        store(s.zu[0], h, add(load(s.base_high, h), x))
+        store(s.error[0], h, full(net.first_error[h]))
+    relax(0, net, s)
+    for k in range(1, depth + 1):
+        last = k == depth
+        below, above, error = s.zl[k - 1], s.zu[k - 1], s.error[k - 1]
+        mixed, always = s.mixed[k - 1], s.always[k - 1]
+        gamma = net.gammas[k]
+        for q in range(mixed + always):
+            # What the error of this unit's input becomes behind its ReLU and in the next sum (see slack.Slack.after).
+            h = s.live[k - 1, q] if q < mixed else s.on[k - 1, q - mixed]
+            e = load(error, h)
+            u = load(above, h)
+            passed = larger(smaller(e, add(u, e)), zero)
+            store(s.wb, h, axpy(gamma, add(larger(u, zero), passed), passed))
+        for j in range(1 if last else net.sizes[k]):
+            low = full(net.offsets[k - 1, j])
+            high = low
+            e = full(gamma * net.bias_sizes[k - 1, j])
+            for q in range(mixed + always):
+                h = s.live[k - 1, q] if q < mixed else s.on[k - 1, q - mixed]
+                w = net.weights[k - 1, h, j]
+                x = larger(load(below, h), zero)
+                y = larger(load(above, h), zero)
+                if w >= 0:
+                    low = axpy(w, x, low)
+                    high = axpy(w, y, high)
+                else:
+                    low = axpy(w, y, low)
+                    high = axpy(w, x, high)
+                e = axpy(abs(w), load(s.wb, h), e)
+            if last:
+                store(s.out, 0, axpy(1.001, e, full(net.last_pad)))
+                return
+            store(s.zl[k], j, low)
+            store(s.zu[k], j, high)
+            store(s.error[k], j, e)
+        for j in range(net.sizes[k]):
+            if crossing(s.zl[k], s.zu[k], j):
+                backward(k, j, False, s.adaptive, net, bias, held_low, held_high, s)
+                extreme(net, lo, hi, False, s)
+                store(s.zl[k], j, larger(load(s.zl[k], j), load(s.out, 0)))
+                if crossing(s.zl[k], s.zu[k], j):
+                    backward(k, j, True, s.adaptive, net, bias, held_low, held_high, s)
+                    extreme(net, lo, hi, True, s)
+                    store(s.zu[k], j, smaller(load(s.zu[k], j), load(s.out, 0)))
+        relax(k, net, s)
+
+
+@jit
+def crossing(zl, zu, j):
+    """Whether unit j may be on or off in some lane."""
+    found = False
+    for t in range(LANES):
+        found = found or (zl[j, t] < 0 and zu[j, t] > 0)
+    return found
+
+
+@jit
+def split_scores(net, lo, hi, s, score):
+    """Add to ``score`` (attributes, lanes) how much of the relaxation gap each attribute's width accounts for.
+
+    A unit's gap is the height of its relaxation times how far the output can move with it (absolute weights through the
+    slopes); an attribute's part is its own share of the width of the unit's pre-activation.
+    """
+    depth = net.sizes.shape[0]
+    k = depth - 1
+    for q in range(s.mixed[k] + s.always[k]):
+        h = s.live[k, q] if q < s.mixed[k] else s.on[k, q - s.mixed[k]]
+        store(s.wa, h, full(abs(net.weights[k, h, 0])))
+    here, there = s.wa, s.wb
+    for k in range(depth - 1, -1, -1):
+        for q in range(s.mixed[k]):
+            h = s.live[k, q]
+            for t in range(LANES):
+                low = s.zl[k, h, t]
+                high = s.zu[k, h, t]
+                v = here[h, t] * s.slope[k, h, t]
+                here[h, t] = v
+                s.gaps[k, h, t] = v * (-low) / (high - low) if low < 0 and high > 0 else 0.0
+        if k > 0:
+            absolute_down(k, net, s, here, there)
+            here, there = there, here
+    # The gaps of all layers, gathered at the first: gap per unit of width of each first unit.
+    k = depth - 1
+    for q in range(s.mixed[k]):
+        h = s.live[k, q]
+        store(here, h, load(s.gaps[k], h))
+    for q in range(s.always[k]):
+        store(here, s.on[k, q], full(0.0))
+    for k in range(depth - 1, 0, -1):
+        absolute_down(k, net, s, here, there)
+        for q in range(s.mixed[k - 1]):
+            h = s.live[k - 1, q]
+            store(there, h, multiply_add(load(there, h), load(s.slope[k - 1], h), load(s.gaps[k - 1], h)))
+        here, there = there, here
+    for i in range(lo.shape[0]):
+        for q in range(s.mixed[0] + s.always[0]):
+            h = s.live[0, q] if q < s.mixed[0] else s.on[0, q - s.mixed[0]]
+            if net.line[i]:
+                width = subtract(load(hi, i), load(lo, i))
+                gap = multiply(load(here, h), width)
+                store(score, i, axpy(abs(net.columns[net.start[i], h]), gap, load(score, i)))
+            else:
+                for t in range(LANES):
+                    a = net.start[i] + int(lo[i, t])
+                    x = net.columns[a, h]
+                    y = x
+                    for c in range(a + 1, net.start[i] + int(hi[i, t]) + 1):
+                        x = min(x, net.columns[c, h])
+                        y = max(y, net.columns[c, h])
+                    score[i, t] += (y - x) * here[h, t]
+
+
+@jit
+def absolute_down(k, net, s, here, there):
+    """As ``one_layer_down``, with absolute weights and without constants."""
+    for z in range(s.mixed[k - 1] + s.always[k - 1]):
+        h = s.live[k - 1, z] if z < s.mixed[k - 1] else s.on[k - 1, z - s.mixed[k - 1]]
+        x = full(0.0)
+        for q in range(s.mixed[k] + s.always[k]):
+            r = s.live[k, q] if q < s.mixed[k] else s.on[k, q - s.mixed[k]]
+            x = axpy(abs(net.weights[k - 1, h, r]), load(here, r), x)
+        store(there, h, x)
