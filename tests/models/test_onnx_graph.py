@@ -250,8 +250,7 @@ def classifiers():
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer:sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("encode", ["onehot-dense", "ordinal"])
-@pytest.mark.parametrize("zipmap", [True, False])
+@pytest.mark.parametrize(("encode", "zipmap"), [("onehot-dense", True), ("ordinal", False)])
 @pytest.mark.parametrize(
     ("kind", "labels"),
     [("logistic", 2), ("logistic", 3), ("network", 2), ("network", 3), ("identity", 2), ("ridge", 2), ("ridge", 3),

@@ -70,12 +70,11 @@ def _columns(box: Estimator) -> Cells:
     if box.form == "numbers":
         return cell.plain_inputs(box.schema)
     schema = box.schema
-    someone = np.array([attribute.first for attribute in schema.attributes])
 
     def read(position: int, entries: Floats) -> Values:
-        people = np.tile(someone, (len(entries), 1))
-        people[:, position] = entries
-        asked = question(schema, people, box.form, like=box.like, columns=[schema.names[position]], where=box.name)
+        alone = Schema(target=schema.target, attributes=(schema.attributes[position],))
+        name = schema.names[position]
+        asked = question(alone, entries[:, None], box.form, like=box.like, columns=[name], where=box.name)
         return np.asarray(asked.to_numpy() if hasattr(asked, "to_numpy") else asked)[:, 0]
 
     positions = schema.positions(box.columns or schema.names)
