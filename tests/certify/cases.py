@@ -10,10 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from evenhand import certify
+from evenhand.certify import Certificate
 from evenhand.models.additive import AdditiveNetwork, Affine, Line, Part, Steps, Table, from_dense
 from evenhand.population import Marginal, ProductPopulation
 from evenhand.schema import Attribute, Schema
 from support import shared
+
+
+def prove(network: AdditiveNetwork, **options: Any) -> Certificate:
+    """A certificate by symbolic intervals in one thread, unless the options say otherwise."""
+    return certify.run(network, **({"method": "interval", "jobs": 1} | options))
 
 
 def schema_of(attributes: list[dict[str, Any]], classes: int = 2) -> Schema:

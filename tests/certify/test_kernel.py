@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import Case, everybody, random_case, worked_example
+from cases import Case, everybody, random_case, schema_of, worked_example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import bounds, smears, status
@@ -11,6 +11,8 @@ from evenhand.certify.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, Splitter, who
 from evenhand.certify.kernel import decide
 from evenhand.certify.layout import layout_of
 from evenhand.certify.query import Query, query_of
+from evenhand.models.additive import from_dense
+from evenhand.population import Marginal, ProductPopulation
 
 
 def decided(query: Query, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -134,6 +136,26 @@ def test_halves_partition_and_keep_their_mass() -> None:
             before = cells.before(np.array([boxes.lo[box, i], boxes.hi[box, i] + 1]))
             exact *= (before[1] - before[0]) / cells.total
         assert boxes.mass[box] == pytest.approx(exact, rel=1e-13, abs=1e-300)
+
+
+def test_a_box_is_cut_in_the_middle_of_its_mass() -> None:
+    """Nine in ten have no capital gain: the first cut parts them from the rest, not the range at its half."""
+    schema = schema_of(
+        [
+            {"name": "gain", "kind": "integer", "lower": 0, "upper": 99},
+            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
+        ]
+    )
+    masses = np.array([0.9] + [0.001] * 99)
+    population = ProductPopulation(
+        "most without", schema, (Marginal(schema["gain"], masses), Marginal(schema["p"], np.ones(2)))
+    )
+    splitter = Splitter(query := query_of(from_dense(schema, [(np.ones((2, 1)), np.zeros(1))]), None, population))
+    halves = splitter.halves(whole(query), np.array([0]))
+    assert (halves.lo[:, 0].tolist(), halves.hi[:, 0].tolist()) == ([0, 1], [0, 99])
+    assert halves.mass == pytest.approx(np.array([0.9, 0.099]) / 0.999)
+    rest = splitter.halves(halves[1:], np.array([0]))
+    assert rest.mass[0] == pytest.approx(rest.mass[1], rel=0.03)
 
 
 def test_unfair_is_reachable() -> None:

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import random_case, schema_of, worked_example
+from cases import prove, random_case, schema_of, worked_example
 
-from evenhand import certify
 from evenhand.certify.cells import cells_of
 from evenhand.errors import ModelError, OptionError, SchemaError
 from evenhand.models.additive import Line, Steps, Table, from_dense
@@ -32,12 +31,12 @@ from evenhand.schema import Attribute
 )
 def test_options_that_make_no_sense(options: dict, said: str) -> None:
     with pytest.raises(OptionError, match=said):
-        certify.run(worked_example(), **options)
+        prove(worked_example(), **options)
 
 
 def test_an_unknown_attribute() -> None:
     with pytest.raises(SchemaError, match="no attribute 'gender'"):
-        certify.run(worked_example(), protected=["gender"])
+        prove(worked_example(), protected=["gender"])
 
 
 def test_numbers_beyond_float32() -> None:
@@ -49,11 +48,11 @@ def test_numbers_beyond_float32() -> None:
     )
     huge = from_dense(schema, [(np.array([[1e20], [1.0]]), np.zeros(1)), (np.array([[1e20]]), np.zeros(1))])
     with pytest.raises(ModelError, match="too large to bound their rounding"):
-        certify.run(huge)
+        prove(huge)
 
 
 def test_protected_attributes_can_be_chosen() -> None:
-    result = certify.run(worked_example(), protected=["x1"], jobs=1)
+    result = prove(worked_example(), protected=["x1"])
     assert result.protected == ("x1",)
     assert set(result.counterexamples[0].unprotected) == {"x2", "x3"}
 
@@ -61,7 +60,7 @@ def test_protected_attributes_can_be_chosen() -> None:
 def test_progress_is_told() -> None:
     told: list[tuple[str, float]] = []
     case = random_case(11, whole=False)
-    certify.run(case.network, enumeration=False, jobs=1, progress=lambda what, share: told.append((what, share)))
+    prove(case.network, enumeration=False, progress=lambda what, share: told.append((what, share)))
     assert told
     assert all(0 <= share <= 1 for _, share in told)
     assert told[-1][1] == 1

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import expected, real_network
-
-from evenhand import certify
+from cases import expected, prove, real_network
 
 
 @pytest.mark.parametrize("name", ["compas-1", "compas-2", "compas-3"])
@@ -14,7 +12,7 @@ from evenhand import certify
 @pytest.mark.parametrize("enumeration", [True, False])
 def test_small_domains_are_known_exactly(name: str, query: str, attribute: str, enumeration: bool) -> None:
     unfair = expected(name)["exact_unfair_of_624"][query]
-    result = certify.run(real_network(name, attribute), enumeration=enumeration, jobs=1)
+    result = prove(real_network(name, attribute), enumeration=enumeration)
     assert result.falsified == pytest.approx(unfair / 624, abs=1e-11)
     assert result.certified == pytest.approx(1 - unfair / 624, abs=1e-11)
     assert result.undecided < 1e-11
@@ -40,7 +38,7 @@ def test_at_least_what_the_published_tool_reached(name: str, domain: str, attrib
     known = expected(name)
     published = known["fairquant_measured"][query]
     sampled = known["sampled_truth"][attribute]["unfair_pct"] / 100
-    result = certify.run(real_network(name, attribute, domain), jobs=1)
+    result = prove(real_network(name, attribute, domain))
     error = 4 * np.sqrt(sampled * (1 - sampled) / 400_000) + 1e-5
     assert result.certified >= published["certified_pct"] / 100 - 1e-4
     assert result.certified <= published["certified_pct"] / 100 + 0.02
@@ -53,7 +51,7 @@ def test_at_least_what_the_published_tool_reached(name: str, domain: str, attrib
 def test_stopped_early_it_is_still_true() -> None:
     """Depth first, a limit leaves whole parts of the domain untouched: they count as undecided and are sampled."""
     sampled = expected("GC-1")["sampled_truth"]["age"]["unfair_pct"] / 100
-    result = certify.run(real_network("GC-1", "age"), max_boxes=20_000, jobs=1)
+    result = prove(real_network("GC-1", "age"), max_boxes=20_000)
     assert result.stopped_by == "boxes"
     assert 0 < result.certified < 0.33
     assert result.falsified <= sampled
@@ -62,7 +60,7 @@ def test_stopped_early_it_is_still_true() -> None:
 
 def test_a_time_limit_is_kept() -> None:
     """A second is enough for a true answer about a network that would take minutes."""
-    result = certify.run(real_network("AC-5", "sex"), time_limit=1.0, jobs=1)
+    result = prove(real_network("AC-5", "sex"), time_limit=1.0)
     assert result.stopped_by == "time"
     assert result.boxes > 0
     assert result.certified + result.falsified + result.undecided == pytest.approx(1.0)
