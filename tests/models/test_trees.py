@@ -194,13 +194,13 @@ def test_all_walks_agree(seed, width):
 
 
 def test_a_batch_answers_like_its_parts():
-    """Small batches go through NumPy and large ones through the kernel: to the last bit the same."""
+    """Small batches may go through NumPy and large ones through the kernel: to the last bit the same."""
     rng = np.random.default_rng(5)
-    trees = [random_tree(rng, 3, 1, 1) for _ in range(30)]
-    nodes = collect(trees, inputs=3, outputs=1, where="random")
+    nodes = collect([random_tree(rng, 3, 1, 1) for _ in range(30)], inputs=3, outputs=1, where="random")
     rows = rng.normal(size=(4000, 3)) * 3
     whole = sums(nodes, rows, 1)
-    np.testing.assert_array_equal(np.concatenate([sums(nodes, part, 1) for part in np.split(rows, 80)]), whole)
+    for walk in (sums, sums_numpy):
+        np.testing.assert_array_equal(np.concatenate([walk(nodes, part, 1) for part in np.split(rows, 80)]), whole)
     assert len(np.unique(whole)) > 100
 
 
@@ -209,7 +209,13 @@ def test_the_compiler_is_not_loaded_for_a_small_batch():
         "import sys, numpy as np\n"
         "import evenhand.models.trees, evenhand.models.xgboost_file, evenhand.models.lightgbm_file\n"
         "import evenhand.models.sklearn_trees\n"
-        "print([name for name in ('numba', 'xgboost', 'lightgbm', 'sklearn') if name in sys.modules])"
+        "from evenhand.models.tree_nodes import Tree, collect\n"
+        "from evenhand.models.tree_walk import sums\n"
+        "one = np.ones(1, dtype=np.int64)\n"
+        "leaf = Tree(0, one, np.ones(1), -one, -one, one > 0, np.ones((1, 1)))\n"
+        "nodes = collect([leaf], inputs=1, outputs=1, where='')\n"
+        "assert sums(nodes, np.zeros((100, 1)), 1).sum() == 100\n"
+        "print([name for name in ('numba', 'pandas', 'xgboost', 'lightgbm', 'sklearn') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -254,6 +260,7 @@ def test_thresholds_of_a_comparison_after_rounding_to_float32(threshold):
     ("broken", "message"),
     [
         (tree(left=(0,)), "no tree"),
+        (tree(leaves=((1, 2), (3, 4))), "output 0 of 1"),
         (tree(right=(1,)), "no tree"),
         (tree(right=(3,)), "child 3, but there are 3 nodes"),
         (tree(right=(-1,)), "child -1"),
@@ -263,7 +270,7 @@ def test_thresholds_of_a_comparison_after_rounding_to_float32(threshold):
         (tree(threshold=(np.nan,)), "threshold is NaN"),
         (tree(leaves=(np.nan, 0)), "leaf is NaN or infinite"),
         (tree(leaves=(np.inf, 0)), "leaf is NaN or infinite"),
-        (tree(leaves=(1e200, 0)), "no plausible value"),
+        (tree(leaves=(1e308, 0)), "no plausible value"),
         (tree(output=1), "output 1 of 1"),
         (tree(output=-1), "output -1 of 1"),
         (tree(sets={0: [-1]}), "category lies outside"),
@@ -280,6 +287,12 @@ def test_nodes_out_of_reach_do_not_matter():
     nodes = collect([wild], inputs=3, outputs=1, where="wild")
     assert len(nodes.left) == 3
     assert not nodes.values.flags.writeable
+    assert (nodes.left[1:] == -1).all()
+    far = tree()
+    far.left[1:] = -(2**40)
+    assert collect([far], inputs=3, outputs=1, where="far").left.tolist() == [1, -1, -1]
+    with pytest.raises(ModelError, match="different numbers of outputs"):
+        collect([tree(), tree(leaves=((1, 2), (3, 4)))], inputs=3, outputs=2, where="mixed")
     with pytest.raises(ModelError, match="no trees"):
         collect([], inputs=3, outputs=1, where="empty")
 

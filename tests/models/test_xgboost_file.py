@@ -271,8 +271,12 @@ def test_what_is_refused(tmp_path):
         (lambda tree: tree["left_children"].__setitem__(1, 0), "no tree"),
         (lambda tree: tree["right_children"].__setitem__(0, tree["left_children"][0]), "no tree"),
         (lambda tree: tree["left_children"].__setitem__(0, 99), "child 99"),
-        (lambda tree: tree["right_children"].__setitem__(0, -1), "one child"),
-        (lambda tree: tree["split_indices"].__setitem__(0, 5), "feature that does not exist"),
+        (lambda tree: tree["right_children"].__setitem__(0, -1), "one child only"),
+        (lambda tree: tree["left_children"].__setitem__(0, -1), "one child only"),
+        (lambda tree: tree["left_children"].__setitem__(-1, -7), "one child only"),
+        (lambda tree: tree["right_children"].__setitem__(0, -7), "child, that does not exist"),
+        (lambda tree: tree["tree_param"].__setitem__("size_leaf_vector", "2"), "several outputs each"),
+        (lambda tree: tree["split_indices"].__setitem__(0, 5), "looks at a feature"),
         (lambda tree: tree["split_conditions"].__setitem__(-1, float("nan")), "NaN or infinite"),
         (lambda tree: tree["split_conditions"].__setitem__(-1, 1e300), "NaN or infinite"),
         (lambda tree: tree["split_conditions"].pop(), "split_conditions"),
@@ -306,6 +310,23 @@ def test_a_base_score_that_is_none(small, score):
             read(small)
     finally:
         small["learner"]["learner_model_param"]["base_score"] = kept
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0], "1 weights for 3 trees"),
+        ([1, 1e300, 1], "without meaning"),
+        ([1, -1, 1], "without"),
+        ("x", "weight_drop"),
+    ],
+)
+def test_weights_of_trees_that_are_none(weights, message):
+    booster, _ = train(booster="dart", rounds=3, max_depth=2)
+    document = json.loads(bytes(booster.save_raw("json")))
+    document["learner"]["gradient_booster"]["weight_drop"] = weights
+    with pytest.raises(ModelError, match=message):
+        read(document)
 
 
 def parts(value, path=()):
@@ -350,6 +371,15 @@ def test_mutilated_bytes(raw, kind, data):
     with contextlib.suppress(ModelError):
         model = parse_xgboost(bytes(content), SCHEMA, where="model", stop_early=None)
         assert np.isfinite(model.scores(PEOPLE[:50])).all()
+
+
+def test_a_signalling_nan(raw):
+    """Even turning it into float64 makes NumPy complain."""
+    start = raw["ubj"].index(b"split_conditions[$d#L") + len(b"split_conditions[$d#L") + 8
+    start += 4 * (int.from_bytes(raw["ubj"][start - 8 : start]) - 1)  # the last node, a leaf
+    content = raw["ubj"][:start] + b"\x7f\xa0\x00\x01" + raw["ubj"][start + 4 :]
+    with pytest.raises(ModelError, match="leaf is NaN"):
+        parse_xgboost(content, SCHEMA, where="model", stop_early=None)
 
 
 @pytest.mark.parametrize("kind", ["ubj", "json"])

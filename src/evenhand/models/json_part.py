@@ -75,7 +75,8 @@ class Part:
         """A list of at least so many numbers, shape (n,)."""
         value = self._field(key)
         try:
-            numbers = np.asarray(value, dtype=np.float64)
+            with np.errstate(invalid="ignore"):  # a NaN of any kind is somebody else's to refuse
+                numbers = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             numbers = np.zeros(())
         if numbers.ndim != 1 or len(numbers) < least:

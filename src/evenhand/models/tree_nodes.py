@@ -118,6 +118,8 @@ def collect(trees: Sequence[Tree], *, inputs: int, outputs: int, where: str) -> 
     if not trees:
         raise ModelError("the model has no trees", where=where)
     laid = [_checked(tree, inputs, outputs, f"{where}, tree {i}") for i, tree in enumerate(trees)]
+    if len({tree.values.shape[1] for tree in laid}) > 1:
+        raise ModelError("its trees add to different numbers of outputs", where=where)
     sizes = np.array([len(tree.feature) for tree in laid], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     shift = np.repeat(offsets[:-1], sizes)
@@ -125,7 +127,7 @@ def collect(trees: Sequence[Tree], *, inputs: int, outputs: int, where: str) -> 
     right = np.concatenate([tree.right for tree in laid])
     leaf = left < 0
     values = np.where(leaf[:, None], np.concatenate([tree.values for tree in laid]), 0.0)
-    if np.abs(values).max() * len(trees) > LARGEST_SUM:
+    if np.abs(values).max() > LARGEST_SUM / len(trees):
         raise ModelError(f"a leaf holds {np.abs(values).max():g}, which is no plausible value", where=where)
     threshold = np.concatenate([tree.threshold for tree in laid])
     set_start, set_size, words = _sets(laid, offsets, where)
@@ -174,7 +176,7 @@ def _checked(tree: Tree, inputs: int, outputs: int, where: str) -> Tree:
         output=tree.output,
         feature=tree.feature[order],
         threshold=tree.threshold[order],
-        left=np.where(leaf, -1, position[tree.left[order]]),
+        left=np.where(leaf, -1, position[np.where(leaf, 0, tree.left[order])]),
         right=np.where(leaf, -1, position[np.where(leaf, 0, tree.right[order])]),
         default_left=tree.default_left[order],
         values=tree.values[order],

@@ -238,10 +238,14 @@ def _trees(model: Part, columns: _Columns, outputs: int, weights: Floats | None,
         raise ModelError(f"{promised} trees promised, {len(described)} there", where=where, mend=AGAIN)
     if weights is not None and len(weights) != len(described):
         raise ModelError(f"{len(weights)} weights for {len(described)} trees", where=where, mend=AGAIN)
+    if weights is not None and not ((weights >= 0) & (weights <= 1e6)).all():
+        raise ModelError("'weight_drop' holds a weight without meaning", where=where, mend=AGAIN)
     trees = []
     for i, fields in enumerate(described):
         tree = _tree(Part(fields, f"{where}, tree {i}", AGAIN), columns, int(output[i]), outputs)
-        trees.append(tree if weights is None else replace(tree, values=tree.values * weights[i]))
+        if weights is not None and np.isfinite(tree.values).all():
+            tree = replace(tree, values=tree.values * weights[i])
+        trees.append(tree)
     return trees
 
 
@@ -255,18 +259,18 @@ def _tree(part: Part, columns: _Columns, output: int, outputs: int) -> Tree:
     default_left = part.integers("default_left", least=len(left)) != 0
     if not nodes == len(left) == len(right) == len(feature) == len(condition) == len(default_left):
         raise ModelError(f"{nodes} nodes promised, {len(left)} there", where=part.where, mend=AGAIN)
-    inner = left >= 0
-    if not ((feature[inner] >= 0) & (feature[inner] < len(columns.positions)) & (right[inner] >= 0)).all():
-        raise ModelError(
-            "a node has one child, or looks at a feature that does not exist", where=part.where, mend=AGAIN
-        )
-    with np.errstate(over="ignore"):
-        condition32 = condition.astype(np.float32)
     width = parameters.integer("size_leaf_vector") if "size_leaf_vector" in parameters.fields else 1
+    inner = left >= 0
+    if (left < -1).any() or (width <= 1 and ((right == -1) == inner).any()):
+        raise ModelError("a node has one child only", where=part.where, mend=AGAIN)
+    if not ((feature[inner] >= 0) & (feature[inner] < len(columns.positions)) & (right[inner] >= 0)).all():
+        raise ModelError("a node looks at a feature, or has a child, that does not exist", where=part.where, mend=AGAIN)
+    with np.errstate(over="ignore", invalid="ignore"):
+        condition32 = condition.astype(np.float32)
     if width > 1:
         output, values = 0, _vectors(part, left, right, width, outputs)
     else:
-        values = condition32.astype(np.float64)[:, None]
+        values = np.where(inner, 0.0, condition32.astype(np.float64))[:, None]
     tree = Tree(
         output=output,
         feature=np.where(inner, columns.positions[np.where(inner, feature, 0)], 0),
