@@ -94,6 +94,16 @@ def test_zero_counts_as_missing_where_the_model_says_so():
     assert not plain.nodes.zero_missing.any()
 
 
+def test_a_value_that_was_never_missing_in_training():
+    booster = train()
+    model = from_booster(booster, SCHEMA)
+    for column in (1, 3):
+        assert (model.nodes.feature == column).any()
+        people = PEOPLE[:500].copy()
+        people[:, column] = np.nan
+        assert_same(model, people, booster.predict(SCHEMA.inputs(people)), atol=EXACT)
+
+
 def test_inputs_at_the_threshold_and_beside_it():
     booster = train(categories=(), rounds=4)
     model = from_booster(booster, SCHEMA)
@@ -268,6 +278,7 @@ def test_what_is_refused(tmp_path, text):
         (r"^num_leaves=.*", "", "'num_leaves' is missing"),
         (r"^cat_boundaries=.*", "cat_boundaries=0 99", "lists of categories are damaged"),
         (r"^cat_threshold=\S+", "cat_threshold=-1", "more than 32 bits"),
+        (r"^version=.*", "version=v2", "version 'v2'"),
         (r"^Tree=1", "Tree=2", "tree 1 is missing"),
         (r"^tree_sizes=\S+ ", "tree_sizes=", "are not all"),
         (r"^num_tree_per_iteration=.*", "num_tree_per_iteration=0", "0 trees per iteration"),

@@ -143,6 +143,16 @@ def test_early_stopping(tmp_path):
     assert_same(everything, PEOPLE, booster.inplace_predict(INPUTS))
 
 
+def test_a_value_that_was_never_missing_in_training():
+    booster, _ = train()
+    model = from_booster(booster, SCHEMA)
+    for column in (1, 3):
+        assert (model.nodes.feature == column).any()
+        people = PEOPLE[:500].copy()
+        people[:, column] = np.nan
+        assert_same(model, people, booster.inplace_predict(SCHEMA.inputs(people)))
+
+
 def test_inputs_at_the_threshold_and_beside_it():
     """Where float32 rounds decides: every threshold, its neighbours in float64, and the middles to its neighbours."""
     booster, _ = train(categories=False, rounds=4)

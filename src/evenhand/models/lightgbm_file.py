@@ -23,6 +23,9 @@ Integers: TypeAlias = NDArray[np.int64]
 
 AGAIN = "save the model again with save_model('model.txt')"
 
+VERSIONS = ("v3", "v4")
+"""Versions of the file format that are known; all are read as LightGBM 4 reads them."""
+
 LINKS: dict[str, Link] = {
     "binary": "logistic",
     "cross_entropy": "logistic",
@@ -36,7 +39,7 @@ NONE, ZERO, NAN = range(3)
 
 
 def read_lightgbm(path: str | Path, schema: Schema) -> TreeEnsemble:
-    """Read a model saved by LightGBM 2.3 or later (``save_model``), boosted (gbdt, dart, goss) or bagged (rf).
+    """Read a model saved by LightGBM 3 or 4 (``save_model``), boosted (gbdt, dart, goss) or bagged (rf).
 
     LightGBM compares in float64 (``x <= threshold`` goes left) and adds in float64, as is done here. With
     ``multiclassova`` its probabilities need not add up to 1; here they are divided by their sum.
@@ -73,6 +76,12 @@ def parse_lightgbm(text: str, schema: Schema, *, where: str, answers: Sequence[A
         ModelError: as ``read_lightgbm``.
     """
     head, blocks, tail = _sections(text, where)
+    if head.text("version") not in VERSIONS:
+        raise ModelError(
+            f"this is version {head.text('version')[:20]!r} of LightGBM's format; {' and '.join(VERSIONS)} can be read",
+            where=where,
+            mend="save the model again with LightGBM 3 or 4",
+        )
     link, steepness = _objective(head, where)
     outputs = head.integer("num_tree_per_iteration")
     features = head.integer("max_feature_idx") + 1
