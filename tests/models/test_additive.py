@@ -1,4 +1,6 @@
 import dataclasses
+import importlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -6,8 +8,8 @@ from generated import dense, forward, outputs_for, probabilities, schemas, seeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.errors import ModelError
-from evenhand.models import AdditiveNetwork, Affine, Line, Steps, Table, from_dense
+from evenhand.errors import ModelError, NotAdditiveError
+from evenhand.models import AdditiveNetwork, Affine, Line, Steps, Table, from_dense, white_box
 from evenhand.population import uniform
 from evenhand.schema import Schema
 
@@ -157,3 +159,12 @@ def test_without_hidden_layers_it_is_a_linear_model():
     assert network.hidden == ()
     assert network.logits(np.array([[1, 18, 1.0]])).tolist() == [[1.0]]
     assert dataclasses.replace(network, name="x").predict(np.array([[0, 18, 1.0]])).tolist() == [0]
+
+
+def test_a_model_that_was_misread_is_noticed(monkeypatch):
+    inside = small()
+    monkeypatch.setattr(importlib.import_module("evenhand.models.white_box"), "_read", lambda scorer: inside)
+    outside = {"schema": LOAN, "classes": ("no", "yes"), "favourable": 1, "name": "outside"}
+    assert white_box(SimpleNamespace(**outside, predict=inside.predict)).digest == inside.digest
+    with pytest.raises(NotAdditiveError, match=r"decides \d+ of 1000 people differently"):
+        white_box(SimpleNamespace(**outside, predict=lambda people: 1 - inside.predict(people)))

@@ -332,17 +332,29 @@ def test_an_archive_without_one_of_its_parts_is_refused(keras, tmp_path, part):
         from_keras(tmp_path / "less.keras", BINARY)
 
 
-def test_a_layer_without_its_weights_is_refused(keras, tmp_path):
+@pytest.mark.parametrize(
+    ("place", "stored", "says"),
+    [
+        ("dense_1/vars/1", None, "its bias is missing"),
+        ("dense/vars/0", np.float32(3), r"layer 'first' \(Dense\) does not fit"),
+        ("dense_1/vars/0", np.ones((8, 7), np.float32), "for 7 units"),
+        ("dense_1/vars/0", np.full((8, 6), np.nan, np.float32), "NaN or infinite"),
+        ("dense_1/vars/0", b"words", "stored as"),
+    ],
+)
+def test_weights_that_are_missing_or_do_not_fit_are_refused(keras, tmp_path, place, stored, says):
     path = saved(sequential(keras), tmp_path / "m.keras")
     with zipfile.ZipFile(path) as archive:
         content = io.BytesIO(archive.read("model.weights.h5"))
         config = archive.read("config.json")
     with h5py.File(content, "a") as file:
-        del file["layers/dense_1/vars/1"]
+        del file[f"layers/{place}"]
+        if stored is not None:
+            file[f"layers/{place}"] = stored
     with zipfile.ZipFile(tmp_path / "less.keras", "w") as less:
         less.writestr("config.json", config)
         less.writestr("model.weights.h5", content.getvalue())
-    with pytest.raises(ModelError, match="its bias is missing"):
+    with pytest.raises(ModelError, match=says):
         from_keras(tmp_path / "less.keras", BINARY)
 
 

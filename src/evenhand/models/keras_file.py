@@ -82,8 +82,9 @@ def from_keras(path: str | Path, schema: Schema) -> AdditiveNetwork:
             raise
         raise ModelError(f"the file is no Keras model, or it is truncated ({error})", where=name) from None
     first = next((layer for layer in layers if layer.kind == "Dense"), None)
-    if first is not None and "kernel" in first.weights:
-        check_width(len(first.weights["kernel"]), schema, where=name)
+    kernel = first.weights.get("kernel") if first is not None else None
+    if kernel is not None and kernel.ndim == 2:
+        check_width(len(kernel), schema, where=name)
     value: Tensor = plain_inputs(schema, np.float32)
     for layer in layers:
         with reading(f"layer {layer.name!r} ({layer.kind})", where=name, mend=OWN_CODE):

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from evenhand.errors import ModelError, NotAdditiveError
 from evenhand.models.additive import AdditiveNetwork
 from evenhand.models.estimator import Estimator
 from evenhand.models.onnx_runtime import OnnxModel
 from evenhand.models.scorer import Scorer
 from evenhand.models.torch_module import TorchModule
+from evenhand.population import uniform
+
+COMPARED = 1000
+"""People drawn from the domain on whom the inside and the outside of a model are compared."""
 
 
 def white_box(scorer: Scorer) -> AdditiveNetwork:
@@ -28,6 +34,7 @@ def white_box(scorer: Scorer) -> AdditiveNetwork:
         network = _read(scorer)
         if network.classes != scorer.classes or network.favourable != scorer.favourable:
             raise NotAdditiveError(f"its labels read {network.classes} inside and {scorer.classes} outside")
+        _check_same_decisions(network, scorer)
     except ModelError as error:
         raise NotAdditiveError(
             f"certification needs the inside of the model: {error.what}; everything else still runs",
@@ -35,6 +42,16 @@ def white_box(scorer: Scorer) -> AdditiveNetwork:
             mend=None if isinstance(error, NotAdditiveError) else error.mend,
         ) from None
     return dataclasses.replace(network, name=scorer.name)
+
+
+def _check_same_decisions(network: AdditiveNetwork, scorer: Scorer) -> None:
+    """Make sure that the model was not misread; rounding in single precision may turn a close decision."""
+    people = uniform(scorer.schema).sample(COMPARED, np.random.default_rng(0))
+    differ = int((network.predict(people) != scorer.predict(people)).sum())
+    if differ > COMPARED // 100:
+        raise NotAdditiveError(
+            f"read from the inside, it decides {differ} of {COMPARED} people differently than when asked"
+        )
 
 
 def _read(scorer: Scorer) -> AdditiveNetwork:
