@@ -95,7 +95,7 @@ def test_zero_counts_as_missing_where_the_model_says_so():
 
 
 def test_a_value_that_was_never_missing_in_training():
-    booster = train()
+    booster = train(rounds=40)
     model = from_booster(booster, SCHEMA)
     for column in (1, 3):
         assert (model.nodes.feature == column).any()

@@ -95,6 +95,7 @@ def test_a_worked_example():
     np.testing.assert_allclose(by_hand(steepness=2.0).scores(people)[0, 1], 1 / (1 + math.exp(-1.5)))
     np.testing.assert_array_equal(by_hand(divisor=2.0).raw(people)[:, 0], 0.5 + (np.array(raw) - 0.5) / 2)
     assert isinstance(model, Scorer)
+    assert repr(model.nodes) == "Nodes(2 trees, 8 nodes)"
     assert load(model, LOAN) is model
 
 

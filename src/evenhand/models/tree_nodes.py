@@ -52,7 +52,7 @@ class Tree:
     left_categories: Mapping[int, Integers] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Nodes:
     """Decision trees, one after another. All arrays are read-only.
 
@@ -96,6 +96,9 @@ class Nodes:
     set_size: Integers
     words: NDArray[np.uint32]
     values: Floats
+
+    def __repr__(self) -> str:
+        return f"Nodes({self.trees} trees, {len(self.left)} nodes)"
 
     @property
     def trees(self) -> int:
