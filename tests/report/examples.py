@@ -248,7 +248,7 @@ def individual() -> IndividualResult:
 
 def certificate(protected: tuple[str, ...], certified: float, falsified: float, unfair: float) -> Certificate:
     pair = {"sex": ("Female", "Male"), "race": ("Black", "White")}
-    undecided = 1 - certified - falsified
+    undecided = max(0.0, 1 - certified - falsified)
     return Certificate(
         seed=0,
         seconds=17.2,

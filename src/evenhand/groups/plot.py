@@ -73,7 +73,7 @@ def draw_calibration(bins: Sequence[CalibrationBin], *, width: int = WIDE) -> Sp
     largest = sorted(groups, key=lambda name: -sizes[name])[:MOST_PANELS]
     panels = [_reliability(groups[name], name, sizes[name]) for name in groups if name in largest]
     return charts.finished(
-        {"concat": panels, "columns": max(1, width // 215), "spacing": 24},
+        {"concat": panels, "columns": max(1, width // 208), "spacing": 24},
         f"Reliability of the scores by {bins[0].by}: for each group, the share with the favourable true label "
         "against the mean score of people with similar scores.",
     )
@@ -146,7 +146,7 @@ def _panel(groups: list[Group], metric: str, width: int, *, beside: bool) -> Spe
     rows = [_row(i, group, metric) for i, group in enumerate(groups)]
     known = [row for row in rows if "value" in row]
     whole = metric == "true_positive_rate"
-    axis: Spec = {"format": "%", "title": None}
+    axis: Spec = {"format": "%", "title": None, "labelSeparation": 6}
     axis |= {"values": [0, 0.25, 0.5, 0.75, 1]} if whole else {"tickCount": 4}
     scale = {"domain": [0, 1 if whole else _top(known)], "nice": 4}
 
@@ -155,7 +155,7 @@ def _panel(groups: list[Group], metric: str, width: int, *, beside: bool) -> Spe
 
     layers = [
         # An empty layer that has every row, so that a group without this number keeps its place.
-        charts.marks(rows, {"type": "point", "opacity": 0}, y=Y),
+        charts.marks([{"row": row["row"]} for row in rows], {"type": "point", "stroke": "transparent"}, y=Y),
         *(_references(groups, rows, x) if metric == "selection_rate" else []),
         charts.marks(
             known,
@@ -248,7 +248,7 @@ def _reliability(bins: list[CalibrationBin], name: str, size: int) -> Spec:
                 color=color,
             ),
         ],
-        "width": 150,
-        "height": 150,
+        "width": 140,
+        "height": 140,
         "title": {"text": charts.printable(name), "subtitle": f"{size:,} people", "limit": 170},
     }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from evenhand import charts
 from evenhand.groups.result import SMALL
 from evenhand.report import regulation, summary, words
-from evenhand.report.method import limits, methods, schema_rows
+from evenhand.report.method import levels, limits, methods, schema_rows
 
 if TYPE_CHECKING:
     import jinja2
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 WIDE = 880
 NARROW = 330
 """Every chart is drawn twice, for these widths in pixels; the page shows the one that fits."""
+
+REGIONS = 6
+"""Parts of the domain shown per certificate; report.json has all."""
 
 STOPPED = {
     "done": "nothing was left to decide",
@@ -68,7 +71,9 @@ def _context(audit: AuditResult) -> dict[str, Any]:
         "small": SMALL,
         "schema_rows": schema_rows(audit.described),
         "groups": [_group_section(breakdown, i) for i, breakdown in enumerate(audit.groups.breakdowns)],
+        "levels": levels(audit.groups),
         "calibration": _calibration(audit),
+        "most_regions": REGIONS,
         "flips": _flips(audit),
         "pairs": _pairs(audit),
         "proof": _proof(audit),
@@ -107,7 +112,7 @@ def _group_section(breakdown: Breakdown, i: int) -> dict[str, Any]:
         "metrics": [name for name in words.METRICS if name in present] + sorted(present - words.METRICS.keys()),
         "figure": _figure(f"groups-{i}", draw_breakdown, breakdown),
         "drawn": len(drawn(breakdown)),
-        "small": [group for group in breakdown.groups if group.small],
+        "small": [f"{group.label} ({group.size})" for group in breakdown.groups if group.small],
     }
 
 
@@ -186,6 +191,7 @@ def _environment() -> jinja2.Environment:
         "duration": words.duration,
         "count": words.count,
         "joined": words.joined,
+        "listed": words.listed,
         "metric": lambda name: words.METRICS.get(name, name.replace("_", " ")),
         "gap": lambda name: words.GAPS.get(name, name.replace("_", " ")),
     }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenhand.report import words
+from evenhand.report import summary, words
 from evenhand.stats import Estimated, Observed, Quantity
 
 if TYPE_CHECKING:
     from evenhand.audit.result import AuditResult
+    from evenhand.groups.result import GroupMetrics
     from evenhand.schema import Attribute, Schema
 
 
@@ -39,16 +40,27 @@ def methods(audit: AuditResult) -> list[tuple[str, list[str]]]:
     return [(method, list(names)) for method, names in used.items()]
 
 
+def levels(groups: GroupMetrics) -> str:
+    """The confidence of the intervals of group metrics, as ``95 %``."""
+    found = {quantity.confidence for _, quantity in _of_groups(groups) if isinstance(quantity, Observed | Estimated)}
+    return " or ".join(words.level(confidence) for confidence in sorted(found))
+
+
 def quantities(audit: AuditResult) -> list[tuple[str, Quantity]]:
     """Every number of the audit that comes with its kind, and what it is called."""
-    found = [(words.METRICS.get(name, name), quantity) for name, quantity in audit.groups.overall.items()]
-    for breakdown in audit.groups.breakdowns:
+    found = _of_groups(audit.groups)
+    found += [("flips", rate.rate) for rate in audit.individual.rates]
+    found += [("different decisions in all", summary.estimate(certificate)) for certificate in audit.certificates]
+    return found
+
+
+def _of_groups(groups: GroupMetrics) -> list[tuple[str, Quantity]]:
+    found = [(words.METRICS.get(name, name), quantity) for name, quantity in groups.overall.items()]
+    for breakdown in groups.breakdowns:
         for group in breakdown.groups:
             found += [(words.METRICS.get(name, name), quantity) for name, quantity in group.metrics.items()]
         found += [(words.GAPS.get(gap.name, gap.name), gap.value) for gap in breakdown.gaps]
-    found += [("share that came true, by score", one.base_rate) for one in audit.groups.calibration]
-    found += [("flips", rate.rate) for rate in audit.individual.rates]
-    return found
+    return found + [("share that came true, by score", one.base_rate) for one in groups.calibration]
 
 
 def limits(audit: AuditResult) -> list[str]:

@@ -18,6 +18,17 @@ FOUR_FIFTHS = 0.8
 """The four-fifths rule: the lowest selection rate should be at least this share of the highest (29 CFR 1607.4 D)."""
 
 
+GOING_ON = {
+    "done": "what is undecided lies too close to the border for this proof",
+    "time": "a longer time limit decides more",
+    "boxes": "a higher limit on boxes decides more",
+    "target": "a lower target decides more",
+    "depth": "what is undecided cannot be divided further",
+    "interrupt": "let it run on to decide more",
+}
+"""Why a proof stopped -> what would decide more."""
+
+
 @dataclass(frozen=True)
 class Line:
     """One answer of the first screen.
@@ -100,7 +111,9 @@ def _group_line(breakdown: Breakdown) -> Line:
             if difference is not None and isinstance(difference.value, Unknown)
             else f"fewer than two groups have {SMALL} people"
         )
-        return Line(protected, "group gap", "-", None, "unknown", (reason,), "bring people from more than one group")
+        return Line(
+            protected, "group gap", "-", None, "unknown", (reason,), f"bring at least {SMALL} people of each group"
+        )
     value = difference.value
     details = [_rests_on(value, name), f"selected most: {difference.best}; least: {difference.worst}"]
     met = True
@@ -177,14 +190,9 @@ def _proof_line(certificate: Certificate) -> Line:
         f"undecided for {words.at_most(certificate.undecided)}",
         f"different in all: {words.value(different, 'rate')}, estimated, {words.interval(different, 'rate')}",
     )
-    if certificate.falsified > 0:
-        step = "see under Proof for whom it differs"
-        if certificate.undecided > certificate.falsified:
-            step += "; a longer time limit decides more"
-    elif certificate.undecided > 0:
-        step = "a longer time limit decides more"
-    else:
-        step = "nothing is left open"
+    steps = ["see under Proof for whom it differs"] if certificate.falsified > 0 else []
+    if certificate.undecided > 0:
+        steps.append(GOING_ON[certificate.stopped_by])
     return Line(
         words.joined(certificate.protected),
         "provably same for",
@@ -192,5 +200,5 @@ def _proof_line(certificate: Certificate) -> Line:
         certificate.certified,
         "proved",
         details,
-        step,
+        "; ".join(steps) or "nothing is left open",
     )

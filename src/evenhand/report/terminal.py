@@ -35,8 +35,13 @@ class Screen:
         self._console = console
         self._width = min(console.width, LONGEST)
 
-    def line(self, text: str = "", *, lead: str = "", style: str = "", lead_style: str = "") -> None:
-        """Print a text; ``lead`` stands before its first line and indents the others by its width."""
+    def line(
+        self, text: str = "", *, lead: str = "", style: str = "", lead_style: str = "", whole: bool = False
+    ) -> None:
+        """Print a text; ``lead`` stands before its first line and indents the others by its width.
+
+        A ``whole`` text stays on one line, so that it can be copied.
+        """
         from rich.cells import cell_len
         from rich.text import Text
 
@@ -44,7 +49,7 @@ class Screen:
         indent = cell_len(lead)
         # Never narrower than a word or two, or a long name would leave no room at all.
         room = max(self._width - indent, 20)
-        for i, part in enumerate(_wrapped(text, room)):
+        for i, part in enumerate([text] if whole else _wrapped(text, room)):
             shown = Text(lead if i == 0 else " " * indent, style=lead_style if i == 0 else "")
             shown.append(part, style=style)
             shown.rstrip()
@@ -71,14 +76,10 @@ def show(audit: AuditResult, *, written: Sequence[Path] = (), console: Console |
     _answers(screen, summary.lines(audit))
     _pairs(screen, audit)
     _list(screen, "not run", [f"{item.what}: {item.reason}" for item in audit.not_run])
-    _list(screen, "written", [str(path) for path in written])
+    _list(screen, "written", [str(path) for path in written], whole=True)
     if written:
-        _list(
-            screen,
-            "read it",
-            [f"{Path(sys.executable).name} -m webbrowser {shlex.quote(written[0].resolve().as_uri())}"],
-            gap=False,
-        )
+        page = shlex.quote(written[0].resolve().as_uri())
+        screen.line(f"{Path(sys.executable).name} -m webbrowser {page}", lead="read it  ", whole=True)
 
 
 @contextmanager
@@ -155,11 +156,11 @@ def _scored(side: Assignment, width: int) -> str:
     return f"{side.label:<{width}}  (score {words.decimal(side.score)}, observed)"
 
 
-def _list(screen: Screen, name: str, entries: Sequence[str], *, gap: bool = True) -> None:
-    if entries and gap:
+def _list(screen: Screen, name: str, entries: Sequence[str], *, whole: bool = False) -> None:
+    if entries:
         screen.line()
     for i, entry in enumerate(entries):
-        screen.line(entry, lead=f"{name if i == 0 else '':<9}")
+        screen.line(entry, lead=f"{name if i == 0 else '':<9}", whole=whole)
 
 
 def _wrapped(text: str, width: int) -> list[str]:

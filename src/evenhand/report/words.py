@@ -17,13 +17,13 @@ EVERYONE = "everyone who could apply"
 
 METRICS = {
     "selection_rate": "selection rate",
-    "base_rate": "share with the favourable true label",
+    "base_rate": "favourable true label",
     "true_positive_rate": "true positive rate",
     "false_positive_rate": "false positive rate",
     "accuracy": "accuracy",
     "precision": "precision",
     "mean_score": "mean score",
-    "calibration_gap": "mean score minus true share",
+    "calibration_gap": "score minus truth",
     "auc": "area under the ROC curve",
 }
 """Metric -> its name in a sentence."""
@@ -33,7 +33,7 @@ GAPS = {
     "demographic_parity_ratio": "selection rates: lowest divided by highest (impact ratio)",
     "equal_opportunity_difference": "true positive rates: highest minus lowest (equal opportunity)",
     "equalized_odds_difference": "true or false positive rates, whichever differ more (equalized odds)",
-    "calibration_difference": "mean score minus true share: highest minus lowest (calibration)",
+    "calibration_difference": "score minus truth: highest minus lowest (calibration)",
     "accuracy_difference": "accuracy: highest minus lowest",
 }
 """Gap -> what is compared."""
@@ -75,10 +75,10 @@ def decimal(value: float) -> str:
 
 
 def _decimal_digits(value: float) -> int:
-    rest = min(abs(value), abs(1 - value))
-    if rest < 1e-12 or math.isinf(value):
+    if math.isinf(value) or value in (0, 1):
         return 0
-    return 2 if rest >= 0.1 else min(8, 1 - math.floor(math.log10(rest)))
+    small = min(abs(value), 20 * abs(1 - value))
+    return 2 if small >= 0.1 else min(8, 1 - math.floor(math.log10(min(abs(value), abs(1 - value)))))
 
 
 def _written(value: float, digits: int) -> str:
@@ -117,17 +117,20 @@ def interval(quantity: Known, name: str) -> str:
 
 def _plain(number: float, quantity: Known, name: str) -> str:
     """One number of a quantity, without its unit."""
-    scale, own, fewest = (
-        (1, _decimal_digits(quantity.value), 2) if name in PLAIN else (100, percent_digits(quantity.value), 1)
-    )
-    digits = max(own, fewest)
-    if not isinstance(quantity, Proved):
-        half = scale * (quantity.high - quantity.low) / 2
-        if 0 < half < math.inf:
-            digits = max(digits, min(8, math.ceil(-math.log10(half))))
     if name in PLAIN:
+        own, reason = _decimal_digits(quantity.value), _width_digits(quantity, 1)
+        digits = max(2, own if reason is None else max(reason, min(own, reason + 1)))
+        if round(quantity.value, digits) == 0:
+            digits = max(digits, own)
         return _written(number, digits)
+    digits = max(1, percent_digits(quantity.value), _width_digits(quantity, 100) or 0)
     return f"{100 * number:.0f}" if number in (0, 1) else f"{100 * number:.{digits}f}"
+
+
+def _width_digits(quantity: Known, scale: float) -> int | None:
+    """Digits after the point that the width of its interval gives reason for; None without one."""
+    half = 0.0 if isinstance(quantity, Proved) else scale * (quantity.high - quantity.low) / 2
+    return min(8, math.ceil(-math.log10(half))) if 0 < half < math.inf else None
 
 
 def level(confidence: float) -> str:

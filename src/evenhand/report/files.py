@@ -1,4 +1,4 @@
-"""A report on disk: both files whole, or neither."""
+"""A report on disk: no file is ever half-written, and nothing is written of an audit that cannot be shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write(audit: AuditResult, folder: str | Path) -> tuple[Path, ...]:
         The files, the one to read first.
 
     Raises:
-        OptionError: the folder cannot be written to; what was there before is untouched.
+        OptionError: the folder cannot be written to; no file there is left half-written.
     """
     folder = Path(folder)
     texts = {"report.html": render(audit), "report.json": audit.to_json() + "\n"}

@@ -1,0 +1,115 @@
+"""The lines of the first screen, by hand."""
+
+from __future__ import annotations
+
+import examples
+import pytest
+
+from evenhand.report import summary
+from evenhand.stats import Unknown
+
+
+def line(audit, protected: str, question: str) -> summary.Line:
+    (found,) = [one for one in summary.lines(audit) if (one.protected, one.question) == (protected, question)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "said"),
+    [
+        (0.31, 0.28, 0.34, "not met (0.31)"),
+        (0.92, 0.88, 0.96, "met (0.92)"),
+        (0.83, 0.76, 0.91, "met (0.83), but the interval 0.76 to 0.91 leaves it open"),
+        (0.79, 0.70, 0.88, "not met (0.79), but the interval 0.70 to 0.88 leaves it open"),
+        (0.7996, None, None, "not met (0.7996)"),
+        (0.8, None, None, "met (0.80)"),
+    ],
+)
+def test_four_fifths_rule(ratio, low, high, said):
+    assert summary.rule(ratio, low, high) == said
+
+
+def test_group_gap():
+    found = line(examples.full(), "sex", "group gap")
+    assert (found.number, found.kind) == ("0.18", "observed")
+    assert found.details == (
+        "on 9,769 people, 95 % interval 0.17 to 0.20",
+        "selected most: Male; least: Female",
+        "four-fifths rule: not met (0.31)",
+    )
+    assert found.next_step == "compare with the true labels, under Groups; justify the gap or mitigate it"
+
+
+def test_flips():
+    found = line(examples.full(), "sex", "flips for")
+    assert (found.number, found.kind, found.value) == ("2.4 %", "observed", 236 / 9769)
+    assert found.details == (
+        "on 9,769 people, 95 % interval 2.1 to 2.7 %",
+        "of everyone who could apply: 2.9 %, estimated, 95 % interval 2.6 to 3.1 %",
+    )
+    assert found.next_step == "read the 4 pairs under Individuals"
+
+
+def test_flips_of_people_who_could_not_all_be_asked_are_estimated():
+    audit = examples.full()
+    rate = audit.individual.rates[2]
+    part = rate.model_copy(
+        update={"population": "the 9,769 people in the data", "rate": examples.estimated(0.024, 0.01, 0.05, n=500)}
+    )
+    individual = audit.individual.model_copy(update={"rates": (part,)})
+    found = line(audit.model_copy(update={"individual": individual}), "sex", "flips for")
+    assert found.kind == "estimated"
+    assert found.details[0].startswith("from 500 sampled individuals of the 9,769 people in the data, ")
+
+
+def test_proved_shares_are_rounded_to_the_safe_side():
+    found = line(examples.full(), "sex", "provably same for")
+    assert (found.number, found.kind) == ("96.1 %", "proved")
+    assert found.details == (
+        "of everyone who could apply",
+        "provably different for 0.63 %; undecided for 3.3 %",
+        "different in all: 2.8 %, estimated, 99 % interval 2.6 to 3.0 %",
+    )
+    assert found.next_step == "see under Proof for whom it differs; a longer time limit decides more"
+
+
+@pytest.mark.parametrize(
+    ("falsified", "undecided", "stopped", "step"),
+    [
+        (0.0, 0.0, "done", "nothing is left open"),
+        (0.1, 0.0, "done", "see under Proof for whom it differs"),
+        (0.0, 0.2, "depth", "what is undecided cannot be divided further"),
+        (0.0, 0.2, "boxes", "a higher limit on boxes decides more"),
+    ],
+)
+def test_what_to_do_after_a_proof(falsified, undecided, stopped, step):
+    audit = examples.full()
+    certificate = examples.certificate(("sex",), 1 - falsified - undecided, falsified, falsified)
+    certificate = certificate.model_copy(update={"stopped_by": stopped, "undecided": undecided})
+    assert line(audit.model_copy(update={"certificates": (certificate,)}), "sex", "provably same for").next_step == step
+
+
+def test_no_flip_is_no_proof():
+    audit = examples.full()
+    rates = tuple(
+        rate.model_copy(update={"flips": 0, "rate": examples.observed(0, 9769)}) for rate in audit.individual.rates[2:3]
+    )
+    individual = audit.individual.model_copy(update={"rates": rates, "examples": ()})
+    found = line(audit.model_copy(update={"individual": individual}), "sex", "flips for")
+    assert found.number == "0 %"
+    assert "95 % interval 0 to 0.04 %" in found.details[0]
+    assert found.next_step == "nobody asked about was decided differently; only a proof can say more"
+
+
+def test_what_is_unknown_has_a_reason_and_no_number():
+    found = line(examples.minimal(), "gender", "group gap")
+    assert (found.number, found.value, found.kind) == ("-", None, "unknown")
+    assert found.details == ("fewer than two groups have 30 people",)
+
+
+def test_an_unknown_rate_has_its_reason():
+    audit = examples.full()
+    rates = (audit.individual.rates[0].model_copy(update={"rate": Unknown(reason="nobody was asked")}),)
+    individual = audit.individual.model_copy(update={"rates": rates})
+    found = line(audit.model_copy(update={"individual": individual}), "race", "flips for")
+    assert (found.number, found.kind, found.details) == ("-", "unknown", ("nobody was asked",))
