@@ -94,12 +94,18 @@ def painted(field: str) -> Spec:
 
 def finished(spec: Spec, description: str) -> Spec:
     """A whole chart: the house's look, and what it shows in words for those who cannot see it."""
-    return spec | {
-        "description": description,
-        "background": "transparent",
-        "padding": {"left": 0, "top": 4, "right": 2, "bottom": 4},
-        "config": THEME,
-    }
+    frame = {"background": "transparent", "padding": {"left": 0, "top": 4, "right": 2, "bottom": 4}, "config": THEME}
+    shown: Spec = _printable(spec | {"description": description})
+    return shown | frame
+
+
+def _printable(part: Any) -> Any:
+    """A specification whose texts are printable: one character unknown to XML, and drawing ends the whole process."""
+    if isinstance(part, str):
+        return printable(part)
+    if isinstance(part, dict):
+        return {key: _printable(value) for key, value in part.items()}
+    return [_printable(value) for value in part] if isinstance(part, list) else part
 
 
 def stack(specs: Sequence[Spec], description: str) -> Spec:
@@ -126,14 +132,14 @@ def svg(spec: Spec, *, name: str) -> str:
     """
     import vl_convert
 
-    drawn = printable(str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])))
+    drawn = str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
     head, body = drawn.split(">", 1)
     width, height = re.findall(r'(?:width|height)="(\d+(?:\.\d+)?)"', head)[:2]
     body = re.sub(r'\sid="([^"]*)"', rf' id="{name}-\1"', body)
     body = re.sub(r'="url\(#([^"]*)\)"', rf'="url(#{name}-\1)"', body)
     # The drawing is one image with one description; its parts are in the tables beside it.
     body = re.sub(r'\s(?:role|aria-[a-z]+)="[^"]*"', "", body)
-    described = printable(spec["description"]).replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    described = spec["description"].replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" role="img" aria-label="{described}" '
         f'viewBox="0 0 {width} {height}" style="max-width:{width}px">{body}'

@@ -8,6 +8,8 @@ from xml.etree import ElementTree as ET
 
 import examples
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from evenhand import charts
 from evenhand.certify.plot import draw_history, draw_shares
@@ -65,6 +67,27 @@ def test_words_of_users_cannot_leave_their_place():
     words = [element.text or "" for element in root.iter() if element.tag.endswith("}text")]
     assert any(text.startswith("</text></svg><script>") for text in words)
     assert not any(element.tag.endswith("script") for element in root.iter())
+
+
+@settings(max_examples=40)
+@given(st.text(st.characters(exclude_categories=()), max_size=8))
+@example("\x00")
+@example("\ud800\uffff")
+def test_any_word_can_be_drawn(word):
+    text = {"field": "word", "type": "nominal"}
+    spec = charts.finished(charts.marks([{"word": word}], {"type": "text"}, text=text) | {"title": word}, word)
+    ET.fromstring(charts.svg(spec, name="one"))
+
+
+def test_identifiers_in_drawings_are_told_apart():
+    clipped = {"type": "point", "clip": True}
+    x = {"field": "x", "type": "quantitative"}
+    spec = charts.finished(charts.marks([{"x": 1}], clipped, x=x), "a point")
+    for name in ("one", "two"):
+        drawing = charts.svg(spec, name=name)
+        (identifier,) = re.findall(r'\sid="([^"]*)"', drawing)
+        assert identifier.startswith(f"{name}-")
+        assert f"url(#{identifier})" in drawing
 
 
 def test_the_same_chart_gives_the_same_drawing():

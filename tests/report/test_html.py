@@ -86,6 +86,12 @@ def test_proved_shares_and_their_estimate_are_there(audit):
             assert {("proved", str(region.mass)), ("proved", str(region.undecided))} <= shown
 
 
+def test_proved_shares_are_written_rounded_to_the_safe_side():
+    # 97.786 % the same, 0.417 % different, 1.797 % undecided
+    row = next(row for row in page("full").one("section", id="proof").all("tr") if row.text.startswith("race"))
+    assert [cell.all("data")[0].text for cell in row.all("td")[:3]] == ["97.7 %", "0.41 %", "1.8 %"]
+
+
 def test_no_number_stands_without_its_kind(audit):
     _, root = audit
     for data in root.all("data"):

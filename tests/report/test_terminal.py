@@ -93,7 +93,7 @@ def test_colour_adds_nothing_to_the_words():
 
 
 def test_words_of_users_are_only_words():
-    hostile = "[red]x[/red] :smile: \x1b[31m\x07\u202e"
+    hostile = "[red]x[/red]\n:smile: \x1b[31m\x07\u202e"
     text = screen(replaced(examples.full(), Female=hostile, sex="[bold]s[/]"), 200)
     assert "[red]x[/red] :smile: \ufffd[31m\ufffd\ufffd" in text
     assert "[bold]s[/]" in text

@@ -105,7 +105,7 @@ def draw_history(certificates: Sequence[Certificate], *, width: int = WIDE) -> S
 
 
 def _name(certificate: Certificate) -> str:
-    return charts.printable(" x ".join(certificate.protected))
+    return " x ".join(certificate.protected)
 
 
 def _round_up(share: float) -> float:

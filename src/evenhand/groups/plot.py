@@ -104,9 +104,9 @@ def _value(group: Group, metric: str, otherwise: float) -> float:
 def _row(i: int, group: Group, metric: str) -> Spec:
     row: Spec = {
         "row": f"{i:04d}",
-        "group": charts.printable(group.label),
+        "group": group.label,
         "size": f"{group.size:,}",
-        "name": charts.printable(f"{group.label}  ({group.size:,})"),
+        "name": f"{group.label}  ({group.size:,})",
         "color": LIGHT["faint" if group.small else "same"],
         "fill": LIGHT["paper" if group.small else "same"],
         "ink": LIGHT["faint" if group.small else "ink"],
@@ -250,5 +250,5 @@ def _reliability(bins: list[CalibrationBin], name: str, size: int) -> Spec:
         ],
         "width": 140,
         "height": 140,
-        "title": {"text": charts.printable(name), "subtitle": f"{size:,} people", "limit": 170},
+        "title": {"text": name, "subtitle": f"{size:,} people", "limit": 170},
     }

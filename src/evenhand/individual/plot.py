@@ -78,7 +78,7 @@ def _row(i: int, rate: Rate) -> Spec | None:
     if isinstance(quantity, Unknown):
         return None
     people = "people in the data" if rate.over == "data" else "everyone who could apply"
-    name = charts.printable(f"{' x '.join(rate.protected)}, {people}")
+    name = f"{' x '.join(rate.protected)}, {people}"
     return {
         "row": f"{i:04d}",
         "name": name,

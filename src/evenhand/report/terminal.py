@@ -45,14 +45,13 @@ class Screen:
         from rich.cells import cell_len
         from rich.text import Text
 
-        lead, text = printable(lead), printable(text)
+        lead, text = (printable(part).replace("\n", " ").replace("\t", " ") for part in (lead, text))
         indent = cell_len(lead)
         # Never narrower than a word or two, or a long name would leave no room at all.
         room = max(self._width - indent, 20)
         for i, part in enumerate([text] if whole else _wrapped(text, room)):
             shown = Text(lead if i == 0 else " " * indent, style=lead_style if i == 0 else "")
             shown.append(part, style=style)
-            shown.rstrip()
             self._console.print(shown, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
