@@ -233,6 +233,25 @@ def test_small_groups_are_greyed_with_the_reason():
     assert not any("fewer than" in row.text for row in large)
 
 
+def test_people_are_counted_by_the_groups_that_are_compared():
+    audit = examples.full()
+    ages = {str(age): 100 for age in range(20, 90)}
+    bands = examples.breakdown(
+        ("age",), [examples.group({"age": "20 to 54"}, 3500, 0.3), examples.group({"age": "55 to 89"}, 3500, 0.2)]
+    )
+    audit = audit.model_copy(
+        update={
+            "data": audit.data.model_copy(update={"counts": {"age": ages}, "people": 7000}),
+            "groups": audit.groups.model_copy(update={"breakdowns": (bands,)}),
+        }
+    )
+    people = Page(report.render(audit)).root.one("section", id="people")
+    (table,) = people.all("table", class_="counts")
+    assert [row.text for row in table.one("tbody").all("tr")] == ["20 to 54 3,500 50.0 %", "55 to 89 3,500 50.0 %"]
+    assert "Every value of age" in people.text
+    assert "20 (100), 21 (100)" in people.text
+
+
 def test_pairs_differ_in_the_protected_attributes_alone():
     section = page("full").one("section", id="individuals")
     pairs = section.all("table", class_="pair")
@@ -243,7 +262,7 @@ def test_pairs_differ_in_the_protected_attributes_alone():
         same = {row.one("th").text: row.one("td").text for row in table.all("tr", class_="same")}
         assert same == profile.unprotected
         decision = table.one("tr", class_="decision").all("td")
-        assert [one.text for one in decision] == [profile.worse.label, profile.better.label]
+        assert [one.text for one in decision] == [profile.worse.label, f"{profile.better.label} favourable"]
 
 
 def test_a_label_only_model_shows_no_scores_as_if_they_were_some():

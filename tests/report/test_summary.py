@@ -6,7 +6,7 @@ import examples
 import pytest
 
 from evenhand.report import summary
-from evenhand.stats import Unknown
+from evenhand.stats import Observed, Proved, Unknown
 
 
 def line(audit, protected: str, question: str) -> summary.Line:
@@ -20,13 +20,20 @@ def line(audit, protected: str, question: str) -> summary.Line:
         (0.31, 0.28, 0.34, "not met (0.31)"),
         (0.92, 0.88, 0.96, "met (0.92)"),
         (0.83, 0.76, 0.91, "met (0.83), but the interval 0.76 to 0.91 leaves it open"),
+        (0.86, 0.72, 0.9963, "met (0.86), but the interval 0.72 to 1.00 leaves it open"),
         (0.79, 0.70, 0.88, "not met (0.79), but the interval 0.70 to 0.88 leaves it open"),
-        (0.7996, None, None, "not met (0.7996)"),
-        (0.8, None, None, "met (0.80)"),
+        (0.7996, 0.7991, 0.7999, "not met (0.7996)"),
+        (0.8, 0.8, 0.91, "met (0.80)"),
     ],
 )
 def test_four_fifths_rule(ratio, low, high, said):
-    assert summary.rule(ratio, low, high) == said
+    quantity = Observed(value=ratio, n=900, low=low, high=high, confidence=0.95, method="m")
+    assert summary.rule(quantity) == said
+
+
+def test_four_fifths_rule_without_an_interval():
+    assert summary.rule(Unknown(reason="nobody is selected")) == "unknown (nobody is selected)"
+    assert summary.rule(Proved(value=0.7, how="counted")) == "not met (0.70)"
 
 
 def test_group_gap():

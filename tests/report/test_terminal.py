@@ -65,7 +65,9 @@ def test_it_begins_with_what_was_audited_and_shows_the_clearest_pairs():
     text = screen(examples.full())
     assert text.startswith("Audit of AC-1.npz on adult.csv\n9,769 people; favourable: income = >50K; 41.7 s, seed 0\n")
     assert "the clearest pair for sex (somebody in the data; only sex differs)" in text
-    assert "  sex = Female  <=50K  (score 0.34, observed)\n  sex = Male    >50K   (score 0.66, observed)\n" in text
+    assert (
+        "  sex = Female  -> <=50K, score 0.34 (observed)\n  sex = Male    -> >50K (favourable), score 0.66 (observed)\n"
+    ) in text
 
 
 def test_it_ends_with_the_files_and_how_to_read_them(tmp_path):

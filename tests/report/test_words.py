@@ -71,15 +71,17 @@ def observed(value: float, low: float, high: float) -> Observed:
         ("calibration_gap", observed(-0.00042, -0.0063, 0.0061), "-0.0004", "-0.0063 to 0.0061"),
         ("demographic_parity_ratio", observed(0.31, 0.0, math.inf), "0.31", "0 to without limit"),
         ("demographic_parity_difference", observed(0.0, 0.0, 0.05), "0", "0 to 0.05"),
-        ("demographic_parity_ratio", observed(0.00013, 0.00001, 0.2), "0.00013", "0.00001 to 0.20000"),
+        ("demographic_parity_ratio", observed(0.00013, 0.00001, 0.2), "0.00013", "0.000010 to 0.200"),
         ("selection_rate", observed(0.2061, 0.1981, 0.2142), "20.6 %", "19.8 to 21.4 %"),
         ("selection_rate", observed(0.01003, 0.0083, 0.0121), "1.0 %", "0.8 to 1.2 %"),
         ("selection_rate", observed(0.00005, 0.000001, 0.00028), "0.0050 %", "0.0001 to 0.0280 %"),
         ("selection_rate", observed(0.0, 0.0, 0.00037), "0 %", "0 to 0.04 %"),
         ("selection_rate", observed(1.0, 0.97, 1.0), "100 %", "97.0 to 100 %"),
+        ("selection_rate", observed(0.02, 0.0004, 0.1), "2.0 %", "0.040 to 10.0 %"),
+        ("demographic_parity_difference", observed(0.11, 0.0031, 0.22), "0.11", "0.0031 to 0.22"),
     ],
 )
-def test_a_number_and_its_interval_have_the_same_digits(name, quantity, value, ends):
+def test_a_number_and_its_interval_have_fitting_digits(name, quantity, value, ends):
     assert words.value(quantity, name) == value
     assert words.ends(quantity, name) == ends
     assert words.interval(quantity, name) == f"95 % interval {ends}"

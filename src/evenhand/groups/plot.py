@@ -145,10 +145,10 @@ def _names(groups: list[Group]) -> Spec:
 def _panel(groups: list[Group], metric: str, width: int, *, beside: bool) -> Spec:
     rows = [_row(i, group, metric) for i, group in enumerate(groups)]
     known = [row for row in rows if "value" in row]
-    whole = metric == "true_positive_rate"
+    top = 1.0 if metric == "true_positive_rate" else _top(known)
     axis: Spec = {"format": "%", "title": None, "labelSeparation": 6}
-    axis |= {"values": [0, 0.25, 0.5, 0.75, 1]} if whole else {"tickCount": 4}
-    scale = {"domain": [0, 1 if whole else _top(known)], "nice": 4}
+    axis |= {"values": [0, 0.25, 0.5, 0.75, 1]} if top > 0.6 else {"tickCount": 4}
+    scale = {"domain": [0, 1 if top > 0.6 else top], "nice": 4}
 
     def x(field: str) -> Spec:
         return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}

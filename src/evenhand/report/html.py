@@ -68,6 +68,7 @@ def _context(audit: AuditResult) -> dict[str, Any]:
         "data": audit.data,
         "individual": audit.individual,
         "lines": _by_attribute(summary.lines(audit)),
+        "present": _present(audit),
         "small": SMALL,
         "schema_rows": schema_rows(audit.described),
         "groups": [_group_section(breakdown, i) for i, breakdown in enumerate(audit.groups.breakdowns)],
@@ -92,6 +93,19 @@ def _by_attribute(lines: list[summary.Line]) -> dict[str, list[summary.Line]]:
     for line in lines:
         found.setdefault(line.protected, []).append(line)
     return found
+
+
+def _present(audit: AuditResult) -> list[dict[str, Any]]:
+    """Who is there, by protected attribute: the groups that are compared, and every value where these are coarser."""
+    groups = {
+        one.by[0]: {group.label: group.size for group in one.groups}
+        for one in audit.groups.breakdowns
+        if len(one.by) == 1
+    }
+    return [
+        {"attribute": name, "groups": groups.get(name, counts), "values": counts}
+        for name, counts in audit.data.counts.items()
+    ]
 
 
 def _figure(name: str, draw: Callable[..., charts.Spec], what: Any) -> Figure:
@@ -167,6 +181,11 @@ def _certificate(certificate: Certificate) -> dict[str, Any]:
     }
 
 
+def _shown(value: object) -> object:
+    """What the page shows for a value: texts are printable, and no line breaks between a number and its unit."""
+    return charts.printable(value).replace(" %", "\N{NO-BREAK SPACE}%") if type(value) is str else value
+
+
 @cache
 def _environment() -> jinja2.Environment:
     import jinja2
@@ -177,7 +196,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: charts.printable(value) if type(value) is str else value,
+        finalize=_shown,
     )
     environment.filters |= {
         "percent": charts.percent,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from evenhand.groups.result import SMALL, Breakdown
 from evenhand.report import words
 from evenhand.report.summary import rule
-from evenhand.stats import Quantity, Unknown, number
+from evenhand.stats import Quantity, number
 
 if TYPE_CHECKING:
     from evenhand.audit.result import AuditResult
@@ -85,13 +85,7 @@ def four_fifths(audit: AuditResult) -> list[Rule]:
         gap = breakdown.gap("demographic_parity_ratio")
         if gap is None:
             continue
-        ratio = gap.value
-        finding = (
-            f"unknown: {ratio.reason}"
-            if isinstance(ratio, Unknown)
-            else rule(ratio.value, getattr(ratio, "low", None), getattr(ratio, "high", None))
-        )
-        found.append(Rule(words.joined(breakdown.by), gap.best, gap.worst, gap.value, finding))
+        found.append(Rule(words.joined(breakdown.by), gap.best, gap.worst, gap.value, rule(gap.value)))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from evenhand.groups.result import SMALL, Breakdown
 from evenhand.individual.result import IndividualResult, Profile, Rate
 from evenhand.report import words
-from evenhand.stats import Estimated, Quantity, Unknown, number
+from evenhand.stats import Estimated, Proved, Quantity, Unknown, number
 
 if TYPE_CHECKING:
     from evenhand.audit.result import AuditResult
@@ -70,13 +70,14 @@ def lines(audit: AuditResult) -> list[Line]:
     return screen
 
 
-def rule(value: float, low: float | None = None, high: float | None = None) -> str:
-    """Whether the four-fifths rule is met, in words, with the ratio; the interval may leave it open."""
-    shown = words.against(value, FOUR_FIFTHS)
-    if low is not None and high is not None and low < FOUR_FIFTHS <= high:
-        side = "met" if value >= FOUR_FIFTHS else "not met"
-        return f"{side} ({shown}), but the interval {_ends(low, high)} leaves it open"
-    return f"{'met' if value >= FOUR_FIFTHS else 'not met'} ({shown})"
+def rule(ratio: Quantity) -> str:
+    """Whether the four-fifths rule is met by a ratio, in words, with the ratio; its interval may leave it open."""
+    if isinstance(ratio, Unknown):
+        return f"unknown ({ratio.reason})"
+    side = f"{'met' if ratio.value >= FOUR_FIFTHS else 'not met'} ({words.against(ratio.value, FOUR_FIFTHS)})"
+    if not isinstance(ratio, Proved) and ratio.low < FOUR_FIFTHS <= ratio.high:
+        return f"{side}, but the interval {words.ends(ratio, 'demographic_parity_ratio')} leaves it open"
+    return side
 
 
 def pairs(individual: IndividualResult, protected: tuple[str, ...]) -> list[Profile]:
@@ -98,10 +99,6 @@ def estimate(certificate: Certificate) -> Estimated:
     )
 
 
-def _ends(low: float, high: float) -> str:
-    return f"{words.decimal(low)} to {words.decimal(high)}"
-
-
 def _group_line(breakdown: Breakdown) -> Line:
     difference, ratio = breakdown.gap("demographic_parity_difference"), breakdown.gap("demographic_parity_ratio")
     name, protected = "demographic_parity_difference", words.joined(breakdown.by)
@@ -116,19 +113,12 @@ def _group_line(breakdown: Breakdown) -> Line:
         )
     value = difference.value
     details = [_rests_on(value, name), f"selected most: {difference.best}; least: {difference.worst}"]
-    met = True
+    fraction = None
     if ratio is not None:
         fraction = number(ratio.value)
-        if fraction is None:
-            details.append("four-fifths rule: the ratio is unknown")
-        else:
-            met = fraction >= FOUR_FIFTHS
-            details.append(
-                f"four-fifths rule: "
-                f"{rule(fraction, getattr(ratio.value, 'low', None), getattr(ratio.value, 'high', None))}"
-            )
+        details.append(f"four-fifths rule: {rule(ratio.value)}")
     low = getattr(value, "low", value.value)
-    if not met:
+    if fraction is not None and fraction < FOUR_FIFTHS:
         step = "compare with the true labels, under Groups; justify the gap or mitigate it"
     elif low <= 0:
         step = "too few people to tell the gap from chance; more would narrow the interval"

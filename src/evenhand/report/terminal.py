@@ -15,7 +15,7 @@ from evenhand.report import summary, words
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evenhand.audit.result import AuditResult
+    from evenhand.audit.result import AuditResult, ModelCard
     from evenhand.individual.result import Assignment
 
 LONGEST = 110
@@ -144,15 +144,16 @@ def _pairs(screen: Screen, audit: AuditResult) -> None:
         screen.line()
         screen.line(f"the clearest pair for {name} ({whose}; only {name} differs)", style="bold")
         sides = (profile.worse, profile.better)
-        value, label = max(len(side.values[name]) for side in sides), max(len(side.label) for side in sides)
+        value = max(len(side.values[name]) for side in sides)
         for side in sides:
-            decision = side.label if audit.model.label_only else _scored(side, label)
-            screen.line(decision, lead=f"  {name} = {side.values[name]:<{value}}  ")
+            screen.line(_decision(side, audit.model), lead=f"  {name} = {side.values[name]:<{value}}  -> ")
         screen.line(", ".join(f"{other} {value}" for other, value in profile.unprotected.items()), lead="  the same: ")
 
 
-def _scored(side: Assignment, width: int) -> str:
-    return f"{side.label:<{width}}  (score {words.decimal(side.score)}, observed)"
+def _decision(side: Assignment, model: ModelCard) -> str:
+    favourable = " (favourable)" if side.label == model.favourable else ""
+    score = "" if model.label_only else f", score {words.decimal(side.score)} (observed)"
+    return f"{side.label}{favourable}{score}"
 
 
 def _list(screen: Screen, name: str, entries: Sequence[str], *, whole: bool = False) -> None:

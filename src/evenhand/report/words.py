@@ -116,14 +116,14 @@ def interval(quantity: Known, name: str) -> str:
 
 
 def _plain(number: float, quantity: Known, name: str) -> str:
-    """One number of a quantity, without its unit."""
+    """One number of a quantity, without its unit; with more digits if it would look like 0."""
     if name in PLAIN:
         own, reason = _decimal_digits(quantity.value), _width_digits(quantity, 1)
         digits = max(2, own if reason is None else max(reason, min(own, reason + 1)))
-        if round(quantity.value, digits) == 0:
-            digits = max(digits, own)
-        return _written(number, digits)
+        return _written(number, max(digits, _decimal_digits(number)) if round(number, digits) == 0 else digits)
     digits = max(1, percent_digits(quantity.value), _width_digits(quantity, 100) or 0)
+    if round(100 * number, digits) == 0:
+        digits = max(digits, percent_digits(number))
     return f"{100 * number:.0f}" if number in (0, 1) else f"{100 * number:.{digits}f}"
 
 
