@@ -152,7 +152,7 @@ def _flips(audit: AuditResult) -> Figure | None:
 
 def _pairs(audit: AuditResult) -> list[tuple[str, list[Profile]]]:
     sets = dict.fromkeys(rate.protected for rate in audit.individual.rates)
-    found = [(words.joined(protected), summary.pairs(audit.individual, protected)) for protected in sets]
+    found = [(" and ".join(protected), summary.pairs(audit.individual, protected)) for protected in sets]
     return [(name, profiles) for name, profiles in found if profiles]
 
 
