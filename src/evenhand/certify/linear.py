@@ -28,12 +28,18 @@ FALL = 2.5
 """Each round splits every box with more undecided mass than a threshold, which then falls by this factor."""
 CHUNK = 256
 """Boxes taken up per call: a call takes a fraction of a second."""
+GROUP = 8
+"""Calls under way at once, whatever the number of threads: the result must not depend on it."""
 ROOM = 1 << 14
 """Boxes a call may put out before it hands them over."""
 MOST_BOXES = 6_000_000
 """Boxes held at most, for memory."""
 NEGLIGIBLE = 0.01
 """Proofs are left out while all that they could still decide is this small a part of what is undecided anyway."""
+DONE = 1e-3
+"""Estimated undecided mass below which splits go by what the proofs leave open: grids then lose more than bounds."""
+NOTHING = 1e-6
+"""Mass left open below which the run is done."""
 GRACE = 2.0
 """Seconds for proofs after an interrupt; a second interrupt ends them at once."""
 PROBED = 512
@@ -187,7 +193,7 @@ class Run:
             if not able.any():
                 return frontier, "done"
             threshold = min(threshold, float(frontier.open[able].max()) / FALL)
-            if threshold < 1e-15:
+            if threshold < 1e-15 or frontier.open.sum() < DONE:
                 return frontier, "done"
             chosen = able & (frontier.open > threshold)
             frontier, stop = self._round(frontier, chosen, threshold)
@@ -212,9 +218,9 @@ class Run:
         at = 0
         try:
             while at < len(pieces):
-                group = pieces[at : at + self.engine.jobs]
                 room = np.inf if self.limits.max_boxes is None else self.limits.max_boxes - self.tally.boxes
-                share = room // len(group)
+                group = pieces[at : at + int(max(1, min(GROUP, room // LANES if room < np.inf else GROUP)))]
+                share = room / len(group)
                 results = list(
                     self.pool.map(lambda piece, most=share: self.engine.expand(piece, threshold, most), group)
                 )
@@ -281,10 +287,10 @@ class Run:
         try:
             for block in blocks:
                 pieces = [block[at : at + 2048] for at in range(0, len(block), 2048)]
-                for at in range(0, len(pieces), self.engine.jobs):
+                for at in range(0, len(pieces), GROUP):
                     if until is not None and time.perf_counter() >= until:
                         return shares
-                    group = pieces[at : at + self.engine.jobs]
+                    group = pieces[at : at + GROUP]
                     results = self.pool.map(lambda piece: self._proved(frontier[piece]), group)
                     for piece, proved in zip(group, results, strict=True):
                         shares[piece] = proved
@@ -292,30 +298,70 @@ class Run:
             pass
         return shares
 
+    def polish(self, frontier: Frontier, shares: NDArray[np.float64]) -> tuple[Frontier, NDArray[np.float64], Stop]:
+        """Split the boxes whose proofs leave the most open, prove their parts, and so on while there is time."""
+        while True:
+            loss = frontier.mass * (1 - shares.sum(axis=1))
+            stop = self._reached(None, 0)
+            if stop is None and self.limits.target_undecided is not None and loss.sum() <= self.limits.target_undecided:
+                stop = "target"
+            able = frontier.plan[:, 0] >= 0
+            if stop is None and (loss[able].sum() < NOTHING or len(frontier) > MOST_BOXES):
+                stop = "done" if len(frontier) <= MOST_BOXES else "boxes"
+            if stop is not None:
+                return frontier, shares, stop
+            order = np.argsort(-np.where(able, loss, -1.0), kind="stable")
+            half = int(np.searchsorted(np.cumsum(loss[order]), 0.5 * loss[able].sum())) + 1
+            chosen = np.zeros(len(frontier), dtype=np.bool_)
+            chosen[order[: min(half, CHUNK)]] = True
+            chosen &= able
+            try:
+                # Twice the mass of a box is never exceeded: every box is split by its plan once.
+                parts, stop = self._round(frontier[chosen], np.ones(int(chosen.sum()), dtype=np.bool_), 2.0)
+                kept = shares[~chosen]
+                found = self.prove(parts, until=self.limits.deadline)
+            except KeyboardInterrupt:
+                return frontier, shares, "interrupt"
+            frontier = Frontier.joined([frontier[~chosen], parts])
+            shares = np.concatenate([kept, found])
+            self.say(min(1.0, self.tally.settled + float((frontier.mass * shares.sum(axis=1)).sum())))
+            if stop is not None:
+                return frontier, shares, stop
+
+
+def prepare(query: Query, jobs: int) -> Engine:
+    """Lay the query out and make sure that the kernels are compiled, which takes long on their first use."""
+    engine = Engine(problem_of(query), jobs)
+    root = _root(query)
+    engine.expand(root, 2.0, LANES)
+    engine.prove(root, COARSE)
+    return engine
+
 
 def refine(
-    query: Query, tally: Tally, limits: Limits, *, jobs: int, say: Callable[[float], None]
+    query: Query, engine: Engine, tally: Tally, limits: Limits, *, say: Callable[[float], None]
 ) -> tuple[Boxes, float, Stop]:
     """Refine by linear bounds, then prove the shares of what is left.
 
     Args:
         query: what is asked; see ``problem.unsupported``.
+        engine: prepared for it.
         tally: takes what is proved.
         limits: when to stop.
-        jobs: threads.
         say: called with about the share of the work done.
 
     Returns:
         The boxes that are not decided as a whole, the mass in them that is proved unfair, and why it ended.
     """
-    engine = Engine(problem_of(query), jobs)
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(engine.jobs) as pool:
         run = Run(query, engine, tally, limits, pool, say)
         frontier = _regions(query, engine, tally, limits)
         while True:
             frontier, stop = run.refine(frontier)
-            until = None if limits.deadline is None else limits.deadline
-            shares = run.prove(frontier, until=time.perf_counter() + GRACE if stop == "interrupt" else until)
+            grace = time.perf_counter() + GRACE if stop == "interrupt" else limits.deadline
+            shares = run.prove(frontier, until=grace)
+            if stop == "done" and len(frontier):
+                frontier, shares, stop = run.polish(frontier, shares)
             rest = float((frontier.mass * (1 - shares.sum(axis=1))).sum())
             if stop != "target" or limits.target_undecided is None or rest <= limits.target_undecided:
                 break
@@ -332,13 +378,18 @@ def refine(
 
 def _regions(query: Query, engine: Engine, tally: Tally, limits: Limits) -> Frontier:
     """The first grandchildren of the domain: the coarse regions of the certificate."""
+    children, totals = engine.expand(_root(query), 2.0, np.inf if limits.max_boxes is None else limits.max_boxes)
+    tally.add(0, totals[0], totals[1])
+    tally.boxes += int(totals[2])
+    named = tally.regioned(children.boxes(), np.ones(len(children), dtype=np.bool_))
+    return Frontier(children.low, children.high, children.plan, children.open, children.mass, named.region)
+
+
+def _root(query: Query) -> Frontier:
+    """The domain as one box, to be split along its widest attributes."""
     domain = whole(query)
     root = _empty(len(query.cells), 1)
     root.low[:], root.high[:], root.mass[:], root.open[:] = domain.lo, domain.hi, 1.0, 1.0
     widest = np.argsort(-query.counts, kind="stable")[:4]
     root.plan[0, : len(widest)] = widest
-    children, totals = engine.expand(root, 2.0, np.inf if limits.max_boxes is None else limits.max_boxes)
-    tally.add(0, totals[0], totals[1])
-    tally.boxes += int(totals[2])
-    named = tally.regioned(children.boxes(), np.ones(len(children), dtype=np.bool_))
-    return Frontier(children.low, children.high, children.plan, children.open, children.mass, named.region)
+    return root

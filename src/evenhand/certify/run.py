@@ -19,7 +19,7 @@ from evenhand.certify.problem import unsupported
 from evenhand.certify.query import Query, query_of
 from evenhand.certify.regions import regions_of
 from evenhand.certify.result import Certificate, Region
-from evenhand.certify.sampling import estimate
+from evenhand.certify.sampling import draw, estimate
 from evenhand.certify.tally import Tally
 from evenhand.errors import OptionError
 from evenhand.models.additive import AdditiveNetwork
@@ -28,6 +28,8 @@ from evenhand.population import ProductPopulation
 Progress = Callable[[str, float], None]
 """Called with what is being done and the share of the work done, 0 to 1."""
 
+DEFAULT_BOXES = 1_000_000
+"""Where the linear method stops if nothing else says so: it would go on for ever."""
 SEARCH_SHARE = 0.9
 """Part of the time limit for proving; the rest is for the estimate."""
 
@@ -39,8 +41,8 @@ class Config:
     Attributes:
         method: ``linear``, linear bounds best first, boxes counted by half-spaces; or ``interval``, the older symbolic
             intervals, which also take models with more than two labels.
-        time_limit: seconds for everything, None for no limit.
-        max_boxes: boxes to analyse at most.
+        time_limit: seconds for everything but the compilation that a first use begins with; None for no limit.
+        max_boxes: boxes to analyse at most. Without any limit the linear method stops after ``DEFAULT_BOXES``.
         target_undecided: stop when no more than this share is undecided.
         seed: of all sampling.
         confidence: of the estimate's interval.
@@ -128,12 +130,21 @@ def run(
     )
     started, processor = time.perf_counter(), time.process_time()
     query = query_of(network, protected, population)
-    tally, finder = Tally(query, started), Finder(query, config.counterexamples)
     say = progress or (lambda what, share: None)
     name = " x ".join(query.protected)
+    threads = config.jobs or processors()
+    asked = len(query.assignments) > 1 and (
+        config.enumeration and (max_boxes is None or query.points <= max_boxes) and feasible(query, time_limit)
+    )
+    engine = None
+    if config.method == "linear" and not asked and len(query.assignments) > 1 and unsupported(query) is None:
+        say("preparing (the first use on a machine compiles for up to half a minute)", 0.0)
+        engine = linear.prepare(query, threads)
+    clock = time.perf_counter()
+    tally, finder = Tally(query, clock), Finder(query, config.counterexamples)
 
     def proving(share: float) -> None:
-        passed = 0.0 if time_limit is None else (time.perf_counter() - started) / time_limit
+        passed = 0.0 if time_limit is None else (time.perf_counter() - clock) / time_limit
         say(f"proving: {name}", min(1.0, max(share, passed)))
 
     regions: tuple[Region, ...] | None = None
@@ -144,15 +155,16 @@ def run(
         tally.boxes = 1
         tally.prove(whole(query), fair=True)
         tally.moment(last=True)
-    elif config.enumeration and (max_boxes is None or query.points <= max_boxes) and feasible(query, time_limit):
+    elif asked:
         used = "enumeration"
         undecided, regions, stop = _enumerate(query, tally, finder)
     else:
-        deadline = None if time_limit is None else started + SEARCH_SHARE * time_limit
+        deadline = None if time_limit is None else clock + SEARCH_SHARE * time_limit
         limits = Limits(deadline, max_boxes, target_undecided)
-        threads = config.jobs or processors()
-        if config.method == "linear" and unsupported(query) is None:
-            undecided, unfair, stop = linear.refine(query, tally, limits, jobs=threads, say=proving)
+        if engine is not None:
+            if time_limit is None and max_boxes is None and target_undecided is None:
+                limits = Limits(None, DEFAULT_BOXES, None)
+            undecided, unfair, stop = linear.refine(query, engine, tally, limits, say=proving)
         else:
             used = "interval"
             undecided, stop = interval.refine(query, tally, finder, limits, jobs=threads, say=proving)
@@ -167,8 +179,11 @@ def run(
         samples=config.samples,
         confidence=config.confidence,
         rng=np.random.default_rng(config.seed),
-        deadline=None if time_limit is None else started + time_limit,
+        deadline=None if time_limit is None else clock + time_limit,
     )
+    if tally.shares()[1] > 0 and not finder.found:
+        # All that is unfair was proved, none of it sampled: show some of it all the same.
+        finder.unfair(draw(query, whole(query), config.samples, np.random.default_rng(config.seed)))
     certified, falsified, rest = shares
     return Certificate(
         certified=certified,
