@@ -110,6 +110,19 @@ def test_missing_values_are_dropped_or_kept_as_the_schema_says():
     assert decode(schema, people.individuals)["gain"].isna().tolist() == [True, False, False]
 
 
+def test_a_dropped_row_may_hold_anything_else():
+    described = SCHEMA.model_dump(mode="json", exclude_defaults=True)
+    described["attributes"][0]["missing"] = "drop"
+    frame = FRAME.astype(object)
+    frame.loc[0, "age"] = None
+    frame.loc[0, "sex"] = "never seen"
+    people = encode(Schema.parse(described), frame)
+    assert people.rows.tolist() == [1, 2, 3]
+    frame.loc[0, "age"] = 20
+    with pytest.raises(DataError, match="'never seen' is not one of its values"):
+        encode(Schema.parse(described), frame)
+
+
 @given(st.data())
 def test_decode_then_encode_is_the_identity(data):
     rows = data.draw(st.integers(1, 8))

@@ -14,7 +14,6 @@ from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
 
 if TYPE_CHECKING:
-    from narwhals import Series
     from narwhals.typing import IntoDataFrame
 
 
@@ -74,20 +73,26 @@ def encode(schema: Schema, frame: IntoDataFrame, *, where: str = "data") -> Peop
         )
     if len(table) == 0:
         raise DataError("there are no rows", where=where)
+    columns = [[plain(value) for value in table[name].to_list()] for name in schema.names]
+    gone = [_missing(column, schema.missing_markers) for column in columns]
     keep = np.ones(len(table), dtype=bool)
-    columns = []
-    for attribute in schema.attributes:
-        entries, missing = _entries(attribute, table[attribute.name], schema.missing_markers, where)
+    for attribute, missing in zip(schema.attributes, gone, strict=True):
         if attribute.missing == "drop":
             keep &= ~missing
-        elif attribute.missing == "refuse" and missing.any():
+    for attribute, missing in zip(schema.attributes, gone, strict=True):
+        lacking = missing & keep
+        if attribute.missing == "refuse" and lacking.any():
             raise DataError(
-                f"column {attribute.name!r}, row {int(np.argmax(missing)) + 1}: the value is missing "
-                f"({int(missing.sum())} of {len(table)} rows)",
+                f"column {attribute.name!r}, row {int(np.argmax(lacking)) + 1}: the value is missing "
+                f"({int(lacking.sum())} of {len(table)} rows)",
                 where=where,
                 mend="fill it in, or say `missing: drop` or `missing: keep` for it in the schema",
             )
-        columns.append(entries)
+    entries = [
+        # A row that is dropped for one value may hold anything in the others.
+        _entries(attribute, column, missing | ~keep, where)
+        for attribute, column, missing in zip(schema.attributes, columns, gone, strict=True)
+    ]
     labels = None
     if schema.target.name in table.columns:
         schema, labels = _labels(schema, table[schema.target.name].to_list(), keep, where)
@@ -96,7 +101,7 @@ def encode(schema: Schema, frame: IntoDataFrame, *, where: str = "data") -> Peop
         raise DataError("no row is left after dropping those with missing values", where=where)
     return People(
         schema=schema,
-        individuals=np.stack(columns, axis=1)[rows],
+        individuals=np.stack(entries, axis=1)[rows],
         labels=None if labels is None else labels[rows],
         rows=rows,
         dropped=len(keep) - len(rows),
@@ -148,14 +153,14 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _entries(
-    attribute: Attribute, series: Series[Any], markers: tuple[str, ...], where: str
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _missing(column: list[Any], markers: tuple[str, ...]) -> NDArray[np.bool_]:
     marked = set(markers)
-    column = [plain(value) for value in series.to_list()]
-    missing = np.array(
+    return np.array(
         [_is_missing(value) or (isinstance(value, str) and value.strip() in marked) for value in column], dtype=bool
     )
+
+
+def _entries(attribute: Attribute, column: list[Any], missing: NDArray[np.bool_], where: str) -> NDArray[np.float64]:
     if attribute.discrete_values and attribute.edges is None:
         entries = _codes(attribute, column, missing, where)
     else:
@@ -177,7 +182,7 @@ def _entries(
             where=where,
             mend="correct the value, or widen lower and upper in the schema",
         )
-    return entries, missing
+    return entries
 
 
 def _codes(attribute: Attribute, column: list[Any], missing: NDArray[np.bool_], where: str) -> NDArray[np.float64]:
