@@ -14,7 +14,7 @@ import numpy as np
 from evenhand import certify, groups, individual, models, population
 from evenhand.audit.result import AuditResult, DataCard, ModelCard, NotRun
 from evenhand.certify import Certificate
-from evenhand.errors import DataError, NotAdditiveError, OptionError
+from evenhand.errors import DataError, ModelError, NotAdditiveError, OptionError
 from evenhand.models import AdditiveNetwork, Scorer
 from evenhand.population import ProductPopulation
 from evenhand.schema import People, Schema, Value, encode, infer
@@ -28,8 +28,8 @@ class Config:
     """Settings of an audit.
 
     Attributes:
-        time_limit: seconds for the violation rates and the certificates together. Reading the data and one pass of
-            the model over it are always done.
+        time_limit: seconds for the violation rates and the certificates together. Reading the data, one pass of the
+            model over it, and compiling on the first use are not in it.
         population: ``data`` (independent attributes, each distributed as in the data) or ``uniform`` (over the domain),
             for the population violation rate and the certificates.
         confidence: of the intervals.
@@ -107,7 +107,6 @@ def run(
     scorer = models.load(model, schema, like=data, trust=trust, name=model_name)
     say("asking the model about everybody in the data", 0.05)
     by_group = groups.run(scorer, people, confidence=config.confidence, seed=config.seed)
-    deadline = time.perf_counter() + config.time_limit
     wider = population.marginals(people) if config.population == "data" else population.uniform(schema)
     network, why_not = _white_box(scorer, people)
     flips = individual.run(
@@ -129,9 +128,7 @@ def run(
     if network is None:
         not_run.append(NotRun(what="certification", reason=why_not))
     elif not interrupted:
-        certificates, skipped = _certificates(network, wider, config, deadline, say)
-        not_run += skipped
-        interrupted = any(certificate.stopped_by == "interrupt" for certificate in certificates)
+        interrupted = _certify(network, wider, config, config.time_limit - flips.seconds, say, certificates, not_run)
     if interrupted:
         not_run.append(NotRun(what="the rest of the audit", reason="it was interrupted; what is here was found before"))
     joint = flips.rate(schema.protected, "data")
@@ -221,39 +218,47 @@ def _white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | None, 
     return network, ""
 
 
-def _certificates(
-    network: AdditiveNetwork, wider: ProductPopulation, config: Config, deadline: float, say: Progress
-) -> tuple[list[Certificate], list[NotRun]]:
-    certificates: list[Certificate] = []
-    not_run: list[NotRun] = []
+def _certify(
+    network: AdditiveNetwork,
+    wider: ProductPopulation,
+    config: Config,
+    seconds: float,
+    say: Progress,
+    certificates: list[Certificate],
+    not_run: list[NotRun],
+) -> bool:
+    """Add a certificate per protected attribute, and one for all together. Whether it was interrupted."""
     names = network.schema.protected
     sets = [(name,) for name in names] + ([names] if len(names) > 1 else [])
-    for step, protected in enumerate(sets):
-        left = deadline - time.perf_counter()
-        what = f"certification for {' x '.join(protected)}"
-        if left < MIN_CERTIFY_SECONDS:
-            not_run.append(
-                NotRun(what=what, reason=f"the time limit of {config.time_limit:g} s was used up: give it more")
-            )
-            continue
-        say(f"proving: {' x '.join(protected)}", 0.4 + 0.6 * step / len(sets))
-        try:
-            certificates.append(
-                certify.run(
+    try:
+        say("preparing proofs (the first use on a machine compiles for up to half a minute)", 0.4)
+        certify.warm_up()
+        deadline = time.perf_counter() + seconds
+        for step, protected in enumerate(sets):
+            left = deadline - time.perf_counter()
+            what = f"certification for {' x '.join(protected)}"
+            if left < MIN_CERTIFY_SECONDS:
+                reason = f"the time limit of {config.time_limit:g} s was used up: give it more"
+                not_run.append(NotRun(what=what, reason=reason))
+                continue
+            say(f"proving: {' x '.join(protected)}", 0.4 + 0.6 * step / len(sets))
+            try:
+                found = certify.run(
                     network,
                     protected=protected,
                     population=wider,
                     time_limit=left / (len(sets) - step),
                     seed=config.seed,
-                    progress=None,
                 )
-            )
-        except OptionError as error:
-            not_run.append(NotRun(what=what, reason=error.what))
-            continue
-        if certificates[-1].stopped_by == "interrupt":
-            break
-    return certificates, not_run
+            except (OptionError, ModelError) as error:
+                not_run.append(NotRun(what=what, reason=error.what))
+                continue
+            certificates.append(found)
+            if found.stopped_by == "interrupt":
+                return True
+    except KeyboardInterrupt:
+        return True
+    return False
 
 
 def _model_card(scorer: Scorer, network: AdditiveNetwork | None, why_not: str) -> ModelCard:

@@ -22,8 +22,9 @@ from evenhand.certify.result import Certificate, Region
 from evenhand.certify.sampling import draw, estimate
 from evenhand.certify.tally import Tally
 from evenhand.errors import OptionError
-from evenhand.models.additive import AdditiveNetwork
+from evenhand.models.additive import AdditiveNetwork, from_dense
 from evenhand.population import ProductPopulation
+from evenhand.schema import Schema
 
 Progress = Callable[[str, float], None]
 """Called with what is being done and the share of the work done, 0 to 1."""
@@ -207,6 +208,21 @@ def run(
 def processors() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def warm_up() -> None:
+    """Compile the linear method's kernels, which the first use on a machine does; afterwards they come from a cache."""
+    schema = Schema.parse(
+        {
+            "target": {"name": "decision", "favourable": 1, "values": [0, 1]},
+            "attributes": [
+                {"name": "number", "kind": "integer", "lower": 0, "upper": 9},
+                {"name": "flag", "kind": "categorical", "values": [0, 1], "protected": True},
+            ],
+        }
+    )
+    tiny = from_dense(schema, [(np.array([[1.0], [-1.0]]), np.zeros(1)), (np.ones((1, 1)), np.array([-0.5]))])
+    linear.prepare(query_of(tiny), 1)
 
 
 def _enumerate(query: Query, tally: Tally, finder: Finder) -> tuple[Boxes, tuple[Region, ...], Stop]:
