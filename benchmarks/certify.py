@@ -5,9 +5,9 @@
 
 Both methods run one after the other on one thread. Each is given the processor time that the published tool took, at
 least 2 seconds and at most ``--cap``; a method that has nothing left to do ends sooner. Compiling is not counted.
-Nobody is asked one by one, even where the domain is small enough. The networks, their domains and what the published
-tool reached are looked for in ``data/certify`` of the folder that EVENHAND_SHARED names, else of ``shared`` beside
-this checkout.
+Memory is what a run needs beyond what its process held before. Nobody is asked one by one, even where the domain is
+small enough. The networks, their domains and what the published tool reached are looked for in ``data/certify`` of the
+folder that EVENHAND_SHARED names, else of ``shared`` beside this checkout.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def prove(model: AdditiveNetwork, method: Method, seconds: float) -> dict[str, A
     """One certificate and its cost, in a process of its own."""
     # Other work on the machine must not take anything from either method: their clock is the processor's.
     wall, time.perf_counter = time.perf_counter, time.process_time
-    started = wall()
+    started, held = wall(), peak_mib()
     result = certify.run(model, method=method, time_limit=seconds, enumeration=False, jobs=1)
     return {
         "certified": result.certified,
@@ -118,9 +118,15 @@ def prove(model: AdditiveNetwork, method: Method, seconds: float) -> dict[str, A
         "boxes": result.boxes,
         "cpu_seconds": result.cpu_seconds,
         "wall_seconds": wall() - started,
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "memory_mib": peak_mib() - held,
         "stopped_by": result.stopped_by,
     }
+
+
+def peak_mib() -> float:
+    """The most memory this process ever held."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
 def measure(case: Case, methods: list[Method], cap: float) -> dict[str, Any]:
@@ -140,7 +146,7 @@ def measure(case: Case, methods: list[Method], cap: float) -> dict[str, Any]:
             "boxes": published["boxes"],
             "cpu_seconds": published["user_cpu_s"],
             "wall_seconds": published["wall_s"],
-            "peak_mib": published["peak_rss_mib"],
+            "memory_mib": published["peak_rss_mib"],
         },
     }
     for method in methods:
@@ -164,7 +170,7 @@ def table(rows: list[dict[str, Any]], methods: list[Method]) -> Table:
     shown = Table(title="Undecided share of the domain at equal processor time")
     for heading in ("Network", "Method"):
         shown.add_column(heading, no_wrap=True)
-    numbers = ("Undecided", "x linear", "Certified", "Falsified", "Boxes", "CPU s", "Wall s", "Peak MiB")
+    numbers = ("Undecided", "x linear", "Certified", "Falsified", "Boxes", "CPU s", "Wall s", "MiB")
     for heading in numbers:
         shown.add_column(heading, justify="right", no_wrap=True)
     for heading in ("Stopped by", "Truth"):
@@ -186,7 +192,7 @@ def table(rows: list[dict[str, Any]], methods: list[Method]) -> Table:
                 f"{it['boxes']:,}",
                 f"{it['cpu_seconds']:.2f}",
                 f"{it['wall_seconds']:.2f}",
-                f"{it['peak_mib']:.0f}" if it["peak_mib"] else "",
+                f"{it['memory_mib']:.0f}" if it["memory_mib"] else "",
                 it.get("stopped_by", ""),
                 held[it.get("contradicts_truth")],
             )
