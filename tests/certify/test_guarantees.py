@@ -1,6 +1,10 @@
-"""What a certificate promises, on random networks against asking everybody: symbolic intervals and enumeration."""
+"""What a certificate promises, on random networks against asking everybody: by every method."""
 
 from __future__ import annotations
+
+import itertools
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -8,17 +12,37 @@ from cases import Case, prove, random_case, schema_of, true_shares, worked_examp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenhand.certify.problem import unsupported
 from evenhand.certify.query import query_of
 from evenhand.models.additive import AdditiveNetwork, Affine, Line, from_dense
 from evenhand.population import uniform
 
 
+METHODS = ("linear", "interval")
+both = pytest.mark.parametrize("method", METHODS)
+every_way = pytest.mark.parametrize(
+    "way", [{"method": "linear", "enumeration": False}, {"method": "interval", "enumeration": False}, {}]
+)
+
+
+@both
 @settings(max_examples=600, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 10_000_000), enumeration=st.booleans(), max_boxes=st.sampled_from([None, None, 1, 7, 40]))
-def test_never_more_than_the_truth(seed: int, enumeration: bool, max_boxes: int | None) -> None:
+@given(
+    seed=st.integers(0, 10_000_000),
+    enumeration=st.sampled_from([False, False, True]),
+    max_boxes=st.sampled_from([None, None, 1, 7, 40, 200]),
+)
+def test_never_more_than_the_truth(method: str, seed: int, enumeration: bool, max_boxes: int | None) -> None:
     case = random_case(seed)
     fair, unfair = true_shares(case)
-    result = prove(case.network, population=case.population, enumeration=enumeration, max_boxes=max_boxes, samples=32)
+    result = prove(
+        case.network,
+        method=method,
+        population=case.population,
+        enumeration=enumeration,
+        max_boxes=max_boxes,
+        samples=32,
+    )
     assert result.certified <= fair
     assert result.falsified <= unfair
     assert result.certified + result.falsified + result.undecided == pytest.approx(1.0, abs=1e-15)
@@ -30,29 +54,30 @@ def test_never_more_than_the_truth(seed: int, enumeration: bool, max_boxes: int 
     if max_boxes is None:
         # Whole numbers make ties, which the slack leaves open; without them everything is decided.
         assert result.stopped_by == "done"
-    else:
+    elif result.method != "enumeration":
         assert result.boxes <= max_boxes
 
 
-def test_everything_without_ties_is_decided() -> None:
+@every_way
+def test_everything_without_ties_is_decided(way: dict) -> None:
     decided = 0
     for seed in range(120):
         case = random_case(seed)
         fair, unfair = true_shares(case)
-        for enumeration in (False, True):
-            result = prove(case.network, population=case.population, enumeration=enumeration, samples=16)
-            if result.undecided < 1e-9:
-                decided += 1
-                assert result.certified == pytest.approx(float(fair), abs=1e-9)
-                assert result.falsified == pytest.approx(float(unfair), abs=1e-9)
-    assert decided >= 160
+        result = prove(case.network, population=case.population, samples=16, **way)
+        if result.undecided < 1e-9:
+            decided += 1
+            assert result.certified == pytest.approx(float(fair), abs=1e-9)
+            assert result.falsified == pytest.approx(float(unfair), abs=1e-9)
+    assert decided >= 80
 
 
-def test_counterexamples_are_people_of_the_domain_who_flip() -> None:
+@both
+def test_counterexamples_are_people_of_the_domain_who_flip(method: str) -> None:
     seen = 0
     for seed in range(80):
         case = random_case(seed)
-        result = prove(case.network, population=case.population, samples=200, enumeration=bool(seed % 2))
+        result = prove(case.network, population=case.population, method=method, samples=200, enumeration=bool(seed % 2))
         for each in result.counterexamples[:5]:
             rows = []
             for assignment in (each.first, each.second):
@@ -72,15 +97,19 @@ def _entry(case: Case, name: str, said: str) -> float:
     return float(attribute.values.index(said)) if attribute.values is not None else float(said)
 
 
-def test_worked_example() -> None:
+@every_way
+def test_worked_example(way: dict) -> None:
     """24 of 30 are treated alike, 5 are not; for x1 = 1, x3 = 0 a man's logit is 0.5 - 0.5, which rounding can move."""
-    for enumeration in (True, False):
-        result = prove(worked_example(), enumeration=enumeration)
-        assert result.certified == pytest.approx(24 / 30, abs=1e-11)
-        assert result.falsified == pytest.approx(5 / 30, abs=1e-11)
-        assert result.stopped_by == "done"
+    result = prove(worked_example(), **way)
+    assert result.certified == pytest.approx(24 / 30, abs=1e-11)
+    assert result.falsified == pytest.approx(5 / 30, abs=1e-11)
+    assert result.stopped_by == "done"
     assert {"x1": "1", "x3": "3"} in [each.unprotected for each in result.counterexamples]
-    third = prove(worked_example(), enumeration=False, max_boxes=3)
+
+
+def test_worked_example_box_by_box() -> None:
+    """The first split certifies x1 in 4..5, two fifths of all."""
+    third = prove(worked_example(), method="interval", enumeration=False, max_boxes=3)
     assert third.certified == pytest.approx(0.4, abs=1e-11)
     assert third.stopped_by == "boxes"
 
@@ -98,15 +127,16 @@ def one_neuron(shift: float) -> AdditiveNetwork:
     )
 
 
-@pytest.mark.parametrize("enumeration", [True, False])
-def test_the_last_value_of_a_wide_range_counts(enumeration: bool) -> None:
-    result = prove(one_neuron(1000.0), enumeration=enumeration)
+@every_way
+def test_the_last_value_of_a_wide_range_counts(way: dict) -> None:
+    result = prove(one_neuron(1000.0), **way)
     assert result.certified == pytest.approx(20 / 21, abs=1e-11)
     assert result.falsified == pytest.approx(1 / 21, abs=1e-11)
     assert result.counterexamples[0].unprotected == {"x": "20000"}
 
 
-def test_what_float32_could_flip_stays_undecided() -> None:
+@every_way
+def test_what_float32_could_flip_stays_undecided(way: dict) -> None:
     """In float32, 1e8 + x is not what float64 says: margins of a few units there prove nothing."""
     schema = schema_of(
         [
@@ -117,25 +147,28 @@ def test_what_float32_could_flip_stays_undecided() -> None:
     network = from_dense(
         schema, [(np.array([[1.0], [3.0]]), np.array([1e8])), (np.array([[1.0]]), np.array([-1e8 - 8.5]))]
     )
-    result = prove(network)
+    result = prove(network, **way)
     assert result.certified == result.falsified == 0
     assert result.undecided == 1
-    assert prove(network, enumeration=False).undecided == 1
 
 
-def test_astronomical_domains() -> None:
+@both
+def test_astronomical_domains(method: str) -> None:
     """1e60 people, far beyond 2**53: a logit that hangs on one attribute is decided all the same."""
     wide = [{"name": f"a{i}", "kind": "integer", "lower": 1, "upper": 100} for i in range(30)]
     schema = schema_of([*wide, {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True}])
     slope = np.zeros((31, 1))
     slope[3], slope[30] = 1.0, 10.0
-    result = prove(from_dense(schema, [(slope, np.array([-50.5]))]))
+    result = prove(from_dense(schema, [(slope, np.array([-50.5]))]), method=method)
+    assert result.method == method
     assert result.certified == pytest.approx(0.9, abs=1e-11)
     assert result.falsified == pytest.approx(0.1, abs=1e-11)
     assert schema.domain_size == 2 * 100**30
 
 
-def test_an_integer_too_wide_to_list() -> None:
+@both
+def test_an_integer_too_wide_to_list(method: str) -> None:
+    """Linear bounds keep prefix sums of every attribute; where these would be too long, intervals take over."""
     schema = schema_of(
         [
             {"name": "x", "kind": "integer", "lower": 0, "upper": 2**52},
@@ -146,14 +179,16 @@ def test_an_integer_too_wide_to_list() -> None:
     network = AdditiveNetwork(
         schema, (line, Line(np.array([2.0**50]), np.zeros(1))), np.array([-(2.0**51)]), (), (0, 1), 1
     )
-    result = prove(network)
+    result = prove(network, method=method)
+    assert result.method == "interval"
     assert result.certified == pytest.approx(0.75, abs=1e-4)
     assert result.falsified == pytest.approx(0.25, abs=1e-4)
     assert result.certified <= 0.75
     assert result.falsified <= 0.25
 
 
-def test_a_real_attribute() -> None:
+@both
+def test_a_real_attribute(method: str) -> None:
     """Unfair exactly where 1 < x <= 1.5 of 0..4: an eighth of the domain, up to a cell at each end."""
     schema = schema_of(
         [
@@ -162,14 +197,15 @@ def test_a_real_attribute() -> None:
         ]
     )
     network = from_dense(schema, [(np.array([[1.0], [0.5]]), np.array([-1.5]))])
-    result = prove(network)
+    result = prove(network, method=method)
     assert result.falsified == pytest.approx(1 / 8, abs=1e-4)
     assert result.falsified <= 1 / 8
     assert result.certified <= 7 / 8
     assert result.undecided < 2e-4
 
 
-def test_protected_values_that_act_alike_are_fair_without_a_proof() -> None:
+@both
+def test_protected_values_that_act_alike_are_fair_without_a_proof(method: str) -> None:
     case = worked_example()
     first = case.parts[1]
     assert isinstance(first, Line)
@@ -181,12 +217,13 @@ def test_protected_values_that_act_alike_are_fair_without_a_proof() -> None:
         (0, 1),
         1,
     )
-    result = prove(blind)
+    result = prove(blind, method=method)
     assert (result.certified, result.falsified, result.undecided) == (1, 0, 0)
     assert result.estimate.high == 0
 
 
-def test_all_pairs_of_protected_values_are_compared() -> None:
+@every_way
+def test_all_pairs_of_protected_values_are_compared(way: dict) -> None:
     """Only the middle one of three values is treated differently."""
     schema = schema_of(
         [
@@ -195,35 +232,58 @@ def test_all_pairs_of_protected_values_are_compared() -> None:
         ]
     )
     network = from_dense(schema, [(np.array([[0.0], [1.0], [-1.0], [1.0]]), np.zeros(1))])
-    result = prove(network)
+    result = prove(network, **way)
     assert result.falsified == 1
     assert {each.second["p"] for each in result.counterexamples} == {"b"}
 
 
-def test_interval_covers_as_often_as_it_says() -> None:
-    """200 samples of what one box per run leaves open: at 80 %, the truth is inside in 160 runs at least, about."""
-    case = _half_open()
+@pytest.mark.parametrize(("method", "boxes"), [("linear", 100), ("interval", 3)])
+def test_interval_covers_as_often_as_it_says(method: str, boxes: int) -> None:
+    """200 samples of what a few boxes leave open: at 80 %, the truth is inside in 160 runs at least, about."""
+    case = _half_open() if method == "interval" else _deep()
     _, unfair = true_shares(case)
     inside = 0
     for seed in range(200):
-        result = prove(case.network, enumeration=False, max_boxes=3, samples=150, confidence=0.8, seed=seed)
+        result = prove(
+            case.network,
+            method=method,
+            enumeration=False,
+            max_boxes=boxes,
+            samples=150,
+            confidence=0.8,
+            seed=seed,
+        )
         inside += result.estimate.low <= unfair <= result.estimate.high
-        assert result.undecided > 0.3
+        assert 0.3 < result.undecided <= 1
     assert 150 <= inside <= 195
 
 
 def _half_open() -> Case:
-    rng = np.random.default_rng(3)
+    return _seven_by_four([6], seed=3)
+
+
+def _deep() -> Case:
+    return _seven_by_four([8, 8, 8], seed=1)
+
+
+def _seven_by_four(hidden: list[int], seed: int) -> Case:
+    rng = np.random.default_rng(seed)
     wide = [{"name": f"a{i}", "kind": "integer", "lower": 0, "upper": 6} for i in range(4)]
     schema = schema_of([*wide, {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True}])
-    layers = [(rng.normal(size=(5, 6)), rng.normal(size=6)), (rng.normal(size=(6, 1)), rng.normal(size=1))]
+    sizes = [5, *hidden, 1]
+    layers = [(rng.normal(size=(a, b)), rng.normal(size=b)) for a, b in itertools.pairwise(sizes)]
     return Case(from_dense(schema, layers), None)
 
 
-def test_same_seed_same_result_for_any_number_of_threads() -> None:
-    case = _half_open()
+@both
+@pytest.mark.parametrize("max_boxes", [100, 1000])
+def test_same_seed_same_result_for_any_number_of_threads(method: str, max_boxes: int) -> None:
+    case = _deep()
     one, two = (
-        prove(case.network, enumeration=False, max_boxes=100, samples=500, seed=5, jobs=jobs).plain() for jobs in (1, 2)
+        prove(
+            case.network, method=method, enumeration=False, max_boxes=max_boxes, samples=500, seed=5, jobs=jobs
+        ).plain()
+        for jobs in (1, 2)
     )
     for result in (one, two):
         for field in ("seconds", "cpu_seconds", "history"):
@@ -231,9 +291,10 @@ def test_same_seed_same_result_for_any_number_of_threads() -> None:
     assert one == two
 
 
-def test_target_and_regions() -> None:
+@both
+def test_target_and_regions(method: str) -> None:
     case = _half_open()
-    result = prove(case.network, enumeration=False, target_undecided=0.2)
+    result = prove(case.network, method=method, enumeration=False, target_undecided=0.2)
     assert result.stopped_by == "target"
     assert result.undecided <= 0.2
     assert sum(region.undecided for region in result.regions) == pytest.approx(result.undecided, abs=1e-9)
@@ -244,11 +305,55 @@ def test_target_and_regions() -> None:
     assert sum(region.falsified for region in full.regions) == pytest.approx(full.falsified, abs=1e-9)
 
 
-def test_a_population_given_uniformly_is_the_uniform_one() -> None:
+@both
+def test_a_population_given_uniformly_is_the_uniform_one(method: str) -> None:
     case = _half_open()
-    given_one = prove(case.network, population=uniform(case.network.schema), enumeration=False)
-    default = prove(case.network, enumeration=False)
+    given_one = prove(case.network, method=method, population=uniform(case.network.schema), enumeration=False)
+    default = prove(case.network, method=method, enumeration=False)
     assert (given_one.certified, given_one.falsified) == (default.certified, default.falsified)
+
+
+@both
+@pytest.mark.parametrize("after", [2, 3, 6, 9])
+def test_a_real_interrupt(method: str, after: int) -> None:
+    """The signal itself, wherever it strikes: nothing is lost and nothing counts twice."""
+    case = _deep()
+    fair, unfair = true_shares(case)
+    told: list[str] = []
+
+    def progress(what: str, share: float) -> None:
+        told.append(what)
+        if len([each for each in told if each.startswith("proving")]) == after and not told.count("stop"):
+            told.append("stop")
+            os.kill(os.getpid(), signal.SIGINT)
+
+    result = prove(case.network, method=method, enumeration=False, samples=2000, progress=progress)
+    assert result.stopped_by == "interrupt"
+    assert result.certified <= fair
+    assert result.falsified <= unfair
+    assert 0 < result.undecided <= 1
+    assert result.estimate.low <= unfair <= result.estimate.high
+    assert sum(region.undecided for region in result.regions) == pytest.approx(result.undecided, abs=1e-9)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("target", [0.0, 1e-9, 1e-4, 0.05, 0.5])
+def test_any_target_ends(target: float) -> None:
+    for seed in range(25):
+        case = random_case(seed)
+        result = prove(case.network, method="linear", enumeration=False, target_undecided=target, samples=16)
+        assert result.undecided <= target + 1e-11 or result.stopped_by == "done"
+
+
+def test_more_than_two_labels_fall_back_to_intervals() -> None:
+    case = next(case for seed in range(500) if len((case := random_case(seed)).network.classes) > 2
+                and len(query_of(case.network).assignments) > 1)  # fmt: skip
+    said = unsupported(query_of(case.network))
+    assert said is not None
+    assert "two labels" in said
+    one, two = (prove(case.network, method=method, enumeration=False) for method in METHODS)
+    assert one.method == two.method == "interval"
+    assert (one.certified, one.falsified) == (two.certified, two.falsified)
 
 
 def test_more_than_two_labels_and_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +385,8 @@ def test_more_than_two_labels_and_an_interrupt(monkeypatch: pytest.MonkeyPatch) 
     assert result.estimate.low <= unfair <= result.estimate.high
 
 
-def test_a_linear_model_needs_no_hidden_layer() -> None:
+@every_way
+def test_a_linear_model_needs_no_hidden_layer(way: dict) -> None:
     case = worked_example()
     linear = AdditiveNetwork(
         case.schema,
@@ -300,7 +406,6 @@ def test_a_linear_model_needs_no_hidden_layer() -> None:
     )
     fair, unfair = true_shares(Case(linear, None))
     for network in (linear, hidden):
-        for enumeration in (False, True):
-            result = prove(network, enumeration=enumeration)
-            assert result.certified == pytest.approx(float(fair), abs=1e-11)
-            assert result.falsified == pytest.approx(float(unfair), abs=1e-11)
+        result = prove(network, **way)
+        assert result.certified == pytest.approx(float(fair), abs=1e-11)
+        assert result.falsified == pytest.approx(float(unfair), abs=1e-11)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certify.boxes import Boxes, whole
+from evenhand.certify.interrupts import Interrupts
 from evenhand.certify.interval import Limits, Stop
 from evenhand.certify.problem import Problem, problem_of
 from evenhand.certify.query import Query
@@ -41,7 +42,7 @@ DONE = 1e-3
 NOTHING = 1e-6
 """Mass left open below which the run is done."""
 GRACE = 2.0
-"""Seconds for proofs after an interrupt; a second interrupt ends them at once."""
+"""Seconds for proofs after an interrupt."""
 PROBED = 512
 """Boxes proved in each round to see what a proof costs."""
 LANES = 16
@@ -121,6 +122,7 @@ class Engine:
         size = len(boxes)
         low[:size], high[:size], plan[:size] = boxes.low[::-1], boxes.high[::-1], boxes.plan[::-1]
         totals = np.zeros(3)
+        limit = float(limit)  # a whole number would be compiled for once more
         parts: list[Frontier] = []
         while size and totals[2] + LANES <= limit:
             out = _empty(n, ROOM)
@@ -180,6 +182,7 @@ class Run:
     limits: Limits
     pool: ThreadPoolExecutor
     say: Callable[[float], None]
+    interrupts: Interrupts
     cost: float = 3e-5
 
     def refine(self, frontier: Frontier) -> tuple[Frontier, Stop]:
@@ -216,33 +219,30 @@ class Run:
         ]
         stop: Stop | None = None
         at = 0
-        try:
-            while at < len(pieces):
-                room = np.inf if self.limits.max_boxes is None else self.limits.max_boxes - self.tally.boxes
-                group = pieces[at : at + int(max(1, min(GROUP, room // LANES if room < np.inf else GROUP)))]
-                share = room / len(group)
-                results = list(
-                    self.pool.map(lambda piece, most=share: self.engine.expand(piece, threshold, most), group)
-                )
-                at += len(group)
-                for piece, (found, totals) in zip(group, results, strict=True):
-                    kept.append(found)
-                    self.tally.add(int(piece.region[0]), totals[0], totals[1])
-                    self.tally.boxes += int(totals[2])
-                    proofs += len(found.worthwhile()) if len(found) else 0
-                self.tally.moment()
-                stop = self._reached(None, proofs)
-                if stop is None and sum(map(len, kept)) > MOST_BOXES:
-                    stop = "boxes"
-                if stop is not None:
-                    break
-        except KeyboardInterrupt:
-            stop = "interrupt"
+        while at < len(pieces):
+            room = np.inf if self.limits.max_boxes is None else self.limits.max_boxes - self.tally.boxes
+            group = pieces[at : at + int(max(1, min(GROUP, room // LANES if room < np.inf else GROUP)))]
+            share = room / len(group)
+            results = list(self.pool.map(lambda piece, most=share: self.engine.expand(piece, threshold, most), group))
+            at += len(group)
+            for piece, (found, totals) in zip(group, results, strict=True):
+                kept.append(found)
+                self.tally.add(int(piece.region[0]), totals[0], totals[1])
+                self.tally.boxes += int(totals[2])
+                proofs += len(found.worthwhile()) if len(found) else 0
+            self.tally.moment()
+            stop = self._reached(None, proofs)
+            if stop is None and sum(map(len, kept)) > MOST_BOXES:
+                stop = "boxes"
+            if stop is not None:
+                break
         kept += pieces[at:]
         return Frontier.joined(kept), stop
 
     def _reached(self, frontier: Frontier | None, proofs: int) -> Stop | None:
         limits = self.limits
+        if self.interrupts.count:
+            return "interrupt"
         if frontier is not None:
             if len(frontier) == 0:
                 return "done"
@@ -284,28 +284,25 @@ class Run:
         order = frontier.worthwhile()
         # Neighbours bound well together: proofs go block by block of gain, in the boxes' own order inside each.
         blocks = [np.sort(order[at : at + 65_536]) for at in range(0, len(order), 65_536)]
-        try:
-            for block in blocks:
-                pieces = [block[at : at + 2048] for at in range(0, len(block), 2048)]
-                for at in range(0, len(pieces), GROUP):
-                    if until is not None and time.perf_counter() >= until:
-                        return shares
-                    group = pieces[at : at + GROUP]
-                    results = self.pool.map(lambda piece: self._proved(frontier[piece]), group)
-                    for piece, proved in zip(group, results, strict=True):
-                        shares[piece] = proved
-        except KeyboardInterrupt:
-            pass
+        for block in blocks:
+            pieces = [block[at : at + 2048] for at in range(0, len(block), 2048)]
+            for at in range(0, len(pieces), GROUP):
+                if self.interrupts.count > 1 or (until is not None and time.perf_counter() >= until):
+                    return shares
+                group = pieces[at : at + GROUP]
+                results = self.pool.map(lambda piece: self._proved(frontier[piece]), group)
+                for piece, proved in zip(group, results, strict=True):
+                    shares[piece] = proved
         return shares
 
     def polish(self, frontier: Frontier, shares: NDArray[np.float64]) -> tuple[Frontier, NDArray[np.float64], Stop]:
         """Split the boxes whose proofs leave the most open, prove their parts, and so on while there is time."""
         while True:
             loss = frontier.mass * (1 - shares.sum(axis=1))
-            stop = self._reached(None, 0)
+            able = frontier.plan[:, 0] >= 0
+            stop = self._reached(None, LANES * min(CHUNK, int(able.sum())))
             if stop is None and self.limits.target_undecided is not None and loss.sum() <= self.limits.target_undecided:
                 stop = "target"
-            able = frontier.plan[:, 0] >= 0
             if stop is None and (loss[able].sum() < NOTHING or len(frontier) > MOST_BOXES):
                 stop = "done" if len(frontier) <= MOST_BOXES else "boxes"
             if stop is not None:
@@ -315,15 +312,11 @@ class Run:
             chosen = np.zeros(len(frontier), dtype=np.bool_)
             chosen[order[: min(half, CHUNK)]] = True
             chosen &= able
-            try:
-                # Twice the mass of a box is never exceeded: every box is split by its plan once.
-                parts, stop = self._round(frontier[chosen], np.ones(int(chosen.sum()), dtype=np.bool_), 2.0)
-                kept = shares[~chosen]
-                found = self.prove(parts, until=self.limits.deadline)
-            except KeyboardInterrupt:
-                return frontier, shares, "interrupt"
+            # Twice the mass of a box is never exceeded: every box is split by its plan once.
+            parts, stop = self._round(frontier[chosen], np.ones(int(chosen.sum()), dtype=np.bool_), 2.0)
+            # There was time for these when the round began, and without them the proofs of whole boxes would be lost.
+            shares = np.concatenate([shares[~chosen], self.prove(parts, until=None)])
             frontier = Frontier.joined([frontier[~chosen], parts])
-            shares = np.concatenate([kept, found])
             self.say(min(1.0, self.tally.settled + float((frontier.mass * shares.sum(axis=1)).sum())))
             if stop is not None:
                 return frontier, shares, stop
@@ -350,22 +343,28 @@ def refine(
         limits: when to stop.
         say: called with about the share of the work done.
 
+    Ctrl-C ends it early, with what is proved by then and in ``GRACE`` seconds more; a second one, at once.
+
     Returns:
         The boxes that are not decided as a whole, the mass in them that is proved unfair, and why it ended.
     """
-    with ThreadPoolExecutor(engine.jobs) as pool:
-        run = Run(query, engine, tally, limits, pool, say)
+    with ThreadPoolExecutor(engine.jobs) as pool, Interrupts() as interrupts:
+        run = Run(query, engine, tally, limits, pool, say, interrupts)
         frontier = _regions(query, engine, tally, limits)
         while True:
             frontier, stop = run.refine(frontier)
             grace = time.perf_counter() + GRACE if stop == "interrupt" else limits.deadline
             shares = run.prove(frontier, until=grace)
-            if stop == "done" and len(frontier):
-                frontier, shares, stop = run.polish(frontier, shares)
             rest = float((frontier.mass * (1 - shares.sum(axis=1))).sum())
-            if stop != "target" or limits.target_undecided is None or rest <= limits.target_undecided:
+            missed = stop == "target" and limits.target_undecided is not None and rest > limits.target_undecided
+            estimated = float(frontier.open.sum())
+            if not missed or estimated < DONE:
                 break
-            limits = run.limits = Limits(limits.deadline, limits.max_boxes, 0.8 * limits.target_undecided)
+            # The proofs leave more open than was estimated: aim lower.
+            run.limits = Limits(limits.deadline, limits.max_boxes, 0.8 * estimated)
+        if len(frontier) and (missed or stop == "done"):
+            run.limits = limits
+            frontier, shares, stop = run.polish(frontier, shares)
     for region in np.unique(frontier.region):
         inside = frontier.region == region
         mass = frontier.mass[inside]

@@ -11,6 +11,7 @@ from evenhand.certify.boxes import Boxes
 from evenhand.certify.counterexamples import Finder
 from evenhand.certify.query import Query
 from evenhand.certify.result import Estimate
+from evenhand.certify.tally import ROUNDING
 from evenhand.stats.proportion import clopper_pearson
 
 BATCH = 2048
@@ -72,13 +73,13 @@ def estimate(
     inside = float(undecided.mass.sum())
     outside = max(0.0, falsified - proved_unfair)
 
-    def total(share: float) -> float:
-        return float(np.clip(outside + inside * share, falsified, max(falsified, 1.0 - certified)))
+    def total(share: float, rounding: float = 0.0) -> float:
+        return float(np.clip(outside + inside * share + rounding, falsified, max(falsified, 1.0 - certified)))
 
     return Estimate(
         unfair=total(unfair / drawn if drawn else 0.0),
         low=total(low),
-        high=total(high),
+        high=total(high, 2 * ROUNDING + 2 * query.distance),  # proved masses are rounded down (see tally)
         confidence=confidence,
         n=drawn,
     )
