@@ -1,10 +1,11 @@
-"""Symbolic intervals, one box and one unit at a time: the slow, obvious version that the kernel is compared with."""
+"""Bounds of one box, one unit at a time: the slow, obvious versions that the kernels are compared with."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from evenhand.certify.boxes import FAIR, UNDECIDED, UNFAIR
+from evenhand.certify.problem import Problem
 from evenhand.certify.query import Query
 
 
@@ -119,3 +120,64 @@ def status(query: Query, lo: np.ndarray, hi: np.ndarray) -> int:
     if any(not (one & other) for one in possible for other in possible):
         return UNFAIR
     return FAIR if len(set(possible)) == 1 and len(possible[0]) == 1 else UNDECIDED
+
+
+def linear_bounds(
+    problem: Problem, assignment: int, lo: np.ndarray, hi: np.ndarray, *, flat: bool
+) -> list[tuple[np.ndarray, float]]:
+    """Backward linear relaxation of the output over a box: (coefficients, constant) below it and above it.
+
+    Hidden units are bounded by interval arithmetic and, where that leaves their sign open, by the same relaxation with
+    the adaptive slope below a ReLU (1 if more of the unit's range is positive, else 0). The output takes that slope,
+    or 0 with ``flat``. Coefficients are those of ``problem.network.columns``; there is no rounding slack.
+    """
+    network = problem.network
+    bias = problem.biases[assignment]
+    chords: list[tuple[np.ndarray, np.ndarray]] = []
+    adaptive: list[np.ndarray] = []
+    last: list[np.ndarray] = []
+
+    def back(layer: int, unit: int, up: bool, below: list[np.ndarray]) -> tuple[np.ndarray, float]:
+        weights, constant = network.weights[layer - 1, :, unit], network.offsets[layer - 1, unit]
+        for k in range(layer - 1, -1, -1):
+            slope, shift = chords[k]
+            by_chord = (weights > 0) == up
+            constant += (weights * shift)[by_chord].sum()
+            weights = weights * np.where(by_chord, slope, below[k])
+            if k:
+                constant += network.offsets[k - 1] @ weights
+                weights = network.weights[k - 1] @ weights
+        return network.columns @ weights, constant + bias @ weights
+
+    def extreme(coefficients: np.ndarray, up: bool) -> float:
+        total = 0.0
+        for i, (line, a) in enumerate(zip(network.line, network.start, strict=True)):
+            if line:
+                ends = coefficients[a] * np.array([lo[i], hi[i] + network.reach[i]])
+            else:
+                ends = coefficients[a + lo[i] : a + hi[i] + 1]
+            total += ends.max() if up else ends.min()
+        return total
+
+    units = range(len(bias))
+    low = np.array([extreme(network.columns[:, h], False) for h in units]) + bias
+    high = np.array([extreme(network.columns[:, h], True) for h in units]) + bias
+    for k in range(len(network.sizes)):
+        if k:
+            weights, offsets = network.weights[k - 1], network.offsets[k - 1]
+            plus, minus = np.maximum(weights, 0), np.minimum(weights, 0)
+            below, above = np.maximum(low, 0), np.maximum(high, 0)
+            low, high = below @ plus + above @ minus + offsets, above @ plus + below @ minus + offsets
+            for j in units:
+                if low[j] < 0 < high[j]:
+                    coefficients, constant = back(k, j, False, adaptive)
+                    low[j] = max(low[j], extreme(coefficients, False) + constant)
+                if low[j] < 0 < high[j]:
+                    coefficients, constant = back(k, j, True, adaptive)
+                    high[j] = min(high[j], extreme(coefficients, True) + constant)
+        on, mixed = low >= 0, (low < 0) & (high > 0)
+        slope = np.where(on, 1.0, np.where(mixed, high / np.where(mixed, high - low, 1.0), 0.0))
+        chords.append((slope, np.where(mixed, -slope * low, 0.0)))
+        adaptive.append(np.where(on | (mixed & (high > -low)), 1.0, 0.0))
+        last.append(np.where(on, 1.0, 0.0) if flat else adaptive[-1])
+    return [back(len(network.sizes), 0, up, last) for up in (False, True)]

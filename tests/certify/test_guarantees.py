@@ -17,7 +17,6 @@ from evenhand.certify.query import query_of
 from evenhand.models.additive import AdditiveNetwork, Affine, Line, from_dense
 from evenhand.population import uniform
 
-
 METHODS = ("linear", "interval")
 both = pytest.mark.parametrize("method", METHODS)
 every_way = pytest.mark.parametrize(
