@@ -210,7 +210,7 @@ class Run:
         todo = frontier[chosen]
         todo = todo[np.argsort(todo.region, kind="stable")]
         kept = [frontier[~chosen]]
-        proofs = len(frontier.worthwhile())
+        proofs = len(kept[0].worthwhile()) + len(todo)
         edges = np.flatnonzero(np.diff(todo.region)) + 1
         pieces = [
             piece[at : at + CHUNK]
@@ -229,7 +229,7 @@ class Run:
                 kept.append(found)
                 self.tally.add(int(piece.region[0]), totals[0], totals[1])
                 self.tally.boxes += int(totals[2])
-                proofs += len(found.worthwhile()) if len(found) else 0
+                proofs += (len(found.worthwhile()) if len(found) else 0) - len(piece)
             self.tally.moment()
             stop = self._reached(None, proofs)
             if stop is None and sum(map(len, kept)) > MOST_BOXES:
