@@ -145,6 +145,33 @@ def test_a_proved_share_is_never_more_than_the_truth(seed: int, assignments: int
                 assert asked[event] == pytest.approx(float(truth[event]), abs=1e-10)
 
 
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10_000_000))
+def test_sums_that_only_rounding_puts_above_zero_do_not_count(seed: int) -> None:
+    """Tenths, which float64 does not have: sums are zero up to rounding all the time. The truth is in fractions."""
+    rng = np.random.default_rng(seed)
+    axes, counts = random_axes(rng, widest=4, most=3)
+    low, high = random_box(axes, counts, rng)
+    columns = int(np.where(axes.line, 1, counts).sum())
+    g, constant = rng.integers(-4, 5, size=(4, columns)) / 10, rng.integers(-4, 5, size=4) / 10
+    points = points_of(low, high)
+    masses = masses_of(axes, points)
+    above = np.zeros((4, len(points)), dtype=np.bool_)
+    for f, (number, point) in itertools.product(range(4), enumerate(points)):
+        total = Fraction(constant[f])
+        for i, a in enumerate(axes.start):
+            if axes.line[i]:
+                slope, cell = Fraction(g[f, a]), int(point[i])
+                total += min(slope * cell, slope * (cell + Fraction(axes.reach[i])))
+            else:
+                total += Fraction(g[f, a + point[i]])
+        above[f, number] = total > 0
+    for precision in ((4096, 4096), (384, 1)):
+        share = proved(axes, low, high, g, constant, np.ones(4), precision)
+        for event, members in enumerate(events(2, (0, 1))):
+            assert share[event] <= Fraction(sum(itertools.compress(masses, above[members].all(axis=0))), sum(masses))
+
+
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10_000_000))
 def test_rounding_to_the_grid_loses_one_step_per_attribute(seed: int) -> None:
