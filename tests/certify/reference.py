@@ -132,7 +132,7 @@ def linear_bounds(
     or 0 with ``flat``. Coefficients are those of ``problem.network.columns``; there is no rounding slack.
     """
     network = problem.network
-    bias = problem.biases[assignment]
+    bias = problem.roles.biases[assignment]
     chords: list[tuple[np.ndarray, np.ndarray]] = []
     adaptive: list[np.ndarray] = []
     last: list[np.ndarray] = []
@@ -162,7 +162,7 @@ def linear_bounds(
     units = range(len(bias))
     low = np.array([extreme(network.columns[:, h], False) for h in units]) + bias
     high = np.array([extreme(network.columns[:, h], True) for h in units]) + bias
-    for k in range(len(network.sizes)):
+    for k in range(len(network.sizes) - 1):
         if k:
             weights, offsets = network.weights[k - 1], network.offsets[k - 1]
             plus, minus = np.maximum(weights, 0), np.minimum(weights, 0)
@@ -180,4 +180,4 @@ def linear_bounds(
         chords.append((slope, np.where(mixed, -slope * low, 0.0)))
         adaptive.append(np.where(on | (mixed & (high > -low)), 1.0, 0.0))
         last.append(np.where(on, 1.0, 0.0) if flat else adaptive[-1])
-    return [back(len(network.sizes), 0, up, last) for up in (False, True)]
+    return [back(len(network.sizes) - 1, 0, up, last) for up in (False, True)]

@@ -16,11 +16,10 @@ from reference import linear_bounds
 from evenhand.certify import problem as problems
 from evenhand.certify import shares
 from evenhand.certify.boxes import whole
-from evenhand.certify.expansion import functions, grandchildren, halve
+from evenhand.certify.expansion import bench, functions, grandchildren, halve, hold, measure
 from evenhand.certify.lanes import LANES
 from evenhand.certify.linear import COARSE, FINE, MEDIUM, Engine, Frontier
 from evenhand.certify.query import Query, query_of
-from evenhand.certify.relaxation import scratch
 from evenhand.certify.shares import Axes
 from evenhand.models.additive import AdditiveNetwork, Affine, from_dense
 from evenhand.population import ProductPopulation
@@ -107,9 +106,19 @@ def proved(
     axes: Axes, low: np.ndarray, high: np.ndarray, g: np.ndarray, constant: np.ndarray, zscore: np.ndarray,
     precision: tuple[int, int], pair: tuple[int, int] = (0, 1),
 ) -> np.ndarray:  # fmt: skip
-    share = np.zeros(4)
-    shares.prove(len(g) // 2, low, high, g, constant.copy(), zscore, axes, *precision, *pair, share)
-    return share
+    wanted = events(len(g) // 2, pair)
+    most = max(map(len, wanted))
+    asked = shares.Events(
+        np.array([len(wanted)]),
+        np.array([len(members) for members in wanted]),
+        np.array([members + [0] * (most - len(members)) for members in wanted]),
+        np.array([False, False, True, True]),
+    )
+    cells = len(axes.weight) - len(axes.first)
+    desk = shares.desk(len(g), len(axes.first), cells, len(wanted), most)
+    gain = np.zeros(len(g))
+    shares.prove(asked, low, high, g, constant.copy(), gain, zscore, zscore, axes, *precision, desk)
+    return desk.share
 
 
 def events(assignments: int, pair: tuple[int, int]) -> list[list[int]]:
@@ -236,18 +245,14 @@ class Bounded:
         with mock.patch.object(problems, "JOINT_DEPTH", joint_from):
             self.problem = p = problems.problem_of(query)
         self.low, self.high = low, high
-        held, functions_ = len(p.network.start), 2 * p.assignments
-        lo, hi = np.zeros((held, LANES)), np.zeros((held, LANES))
-        lo[: low.shape[1]], hi[: low.shape[1]] = low.T, high.T
-        if p.joint:
-            hi[-1] = p.assignments - 1
-        self.g = np.zeros((functions_, 2, LANES, len(p.network.columns)))
-        self.constant, self.least = np.zeros((2, functions_, 2, LANES))
-        functions(
-            p.network, p.biases, p.joint, p.assignments, lo, hi, lo.min(axis=1).astype(np.int64),
-            hi.max(axis=1).astype(np.int64), LANES, scratch(p.network), self.g, self.constant, self.least,
-            np.zeros((held, LANES)), True,
-        )  # fmt: skip
+        work, scratch, _, _ = bench(p.network, p.roles, p.axes)
+        work.lo[: low.shape[1]], work.hi[: low.shape[1]] = low.T, high.T
+        hold(p.network, p.roles, low.shape[1], work)
+        measure(LANES, p.axes, work)
+        functions(p.network, p.roles, p.axes, LANES, True, work, scratch)
+        self.constant, self.least = work.constant, work.least
+        forms = np.moveaxis(work.g, 3, 2)
+        self.g = forms.repeat(p.roles.assignments, axis=0) if p.roles.joint else forms
 
     def at(self, lane: int, places: np.ndarray) -> np.ndarray:
         """Values at places (n, attributes): numbers along lines, cells of tables; shape (functions, modes, n)."""
@@ -300,7 +305,7 @@ def test_functions_bound_the_network_at_every_point(seed: int, joint_from: int) 
     rng = np.random.default_rng(seed)
     low, high = boxes_in(query, LANES, rng)
     bounded = Bounded(query, low, high, joint_from=joint_from)
-    assert bounded.problem.joint == (joint_from == 0 or len(query.assignments) > 2)
+    assert bounded.problem.roles.joint == (joint_from == 0 or len(query.assignments) > 2)
     for lane in range(0, LANES, 3):
         cells = people_in(query, low[lane], high[lane], rng)
         within = rng.choice([0.0, 1.0, 0.5], size=cells.shape)
@@ -321,15 +326,15 @@ def test_functions_are_those_of_the_reference(seed: int, joint_from: int) -> Non
     low, high = boxes_in(query, 1, np.random.default_rng(seed))
     bounded = Bounded(query, low.repeat(LANES, 0), high.repeat(LANES, 0), joint_from=joint_from)
     p, n = bounded.problem, len(query.cells)
-    extra = [p.assignments - 1] if p.joint else []
-    for mode, assignment in itertools.product(range(2), range(p.assignments)):
+    extra = [p.roles.assignments - 1] if p.roles.joint else []
+    for mode, assignment in itertools.product(range(2), range(p.roles.assignments)):
         both = linear_bounds(
-            p, 0 if p.joint else assignment, np.append(low[0], 0 * np.array(extra, int)),
+            p, 0 if p.roles.joint else assignment, np.append(low[0], 0 * np.array(extra, int)),
             np.append(high[0], np.array(extra, int)), flat=mode == 1,
         )  # fmt: skip
         for side, (coefficients, constant) in enumerate(both):
-            f, sign = side * p.assignments + assignment, 1 - 2 * side
-            if p.joint:
+            f, sign = side * p.roles.assignments + assignment, 1 - 2 * side
+            if p.roles.joint:
                 constant += coefficients[p.network.start[n] + assignment]
             slack = sign * constant - bounded.constant[f, mode, 0]
             assert 2.0**-22 <= slack <= 1e-3 * (1 + abs(constant))
@@ -337,9 +342,13 @@ def test_functions_are_those_of_the_reference(seed: int, joint_from: int) -> Non
                 b = a + 1 if p.network.line[i] else a + high[0, i] + 1
                 a = a if p.network.line[i] else a + low[0, i]
                 assert bounded.g[f, mode, 0, a:b] == pytest.approx(sign * coefficients[a:b], abs=1e-8)
-            ends = bounded.at(0, people_in(query, low[0], high[0], np.random.default_rng(0)))[f, mode].min()
-            reach = (np.abs(coefficients[p.network.start[:n]]) * p.network.reach[:n]).sum()
-            assert ends - reach - 1e-9 <= bounded.least[f, mode, 0] <= ends + 1e-9
+            least = bounded.constant[f, mode, 0]
+            for i, a in enumerate(p.network.start[:n]):
+                if p.network.line[i]:
+                    least += (sign * coefficients[a] * np.array([low[0, i], high[0, i] + p.network.reach[i]])).min()
+                else:
+                    least += (sign * coefficients[a + low[0, i] : a + high[0, i] + 1]).min()
+            assert bounded.least[f, mode, 0] == pytest.approx(least, abs=1e-8)
 
 
 def test_the_reference_cases_are_mixed() -> None:
@@ -348,7 +357,7 @@ def test_the_reference_cases_are_mixed() -> None:
     assert {len(query.layers) for query in queries} == {0, 1, 2, 3, 4}
     networks = [problems.problem_of(query).network for query in queries]
     assert {bool(line) for network in networks for line in network.line} == {False, True}
-    assert {len(network.sizes) for network in networks} == {1, 2, 3, 4}
+    assert {len(network.sizes) - 1 for network in networks} == {1, 2, 3, 4}
     assert sum(bool((network.reach > 0).any()) for network in networks) >= 10
     assert sum(len(query.assignments) > 2 for query in queries) >= 15
 
@@ -366,7 +375,7 @@ def test_grandchildren_share_out_a_box(seed: int) -> None:
     plan = rng.integers(0, len(counts), size=4).astype(np.int8)
     plan[rng.integers(1, 5) :] = -1
     lo, hi = np.zeros((2, len(counts), LANES))
-    count = grandchildren(low.astype(np.int32), high.astype(np.int32), plan, axes, lo, hi)
+    count = grandchildren(low.astype(np.int32), high.astype(np.int32), plan, axes, True, lo, hi)
     assert 1 <= count <= LANES
     points = points_of(low, high)
     inside = (points[:, :, None] >= lo[:, :count]).all(axis=1) & (points[:, :, None] <= hi[:, :count]).all(axis=1)

@@ -3,18 +3,143 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
-from evenhand.certify.lanes import LANES
-from evenhand.certify.relaxation import backward, first_layer, inner_bounds, scratch, split_scores
-from evenhand.certify.shares import prove
+from evenhand.certify.lanes import LANES, add, full, larger, load, multiply, multiply_add, smaller, store
+from evenhand.certify.relaxation import (
+    Network,
+    Scratch,
+    backward,
+    first_layer,
+    inner_bounds,
+    scratch,
+    split_scores,
+)
+from evenhand.certify.shares import Axes, Desk, Events, desk, prove
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 SPLITS = 4
 """A box is split this often at once: its up to sixteen grandchildren fill the lanes."""
+OPEN, FAIR, UNFAIR = 0, 1, 2
+"""What is known of a box as a whole."""
 
-jit = numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)
+jit = numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+
+
+class Roles(NamedTuple):
+    """What the functions say. Function ``beats[a, b] * P + p``: label a beats label b under assignment p.
+
+    Attributes:
+        assignments: P.
+        labels: how many there are.
+        beats: shape (labels, labels).
+        biases: of the first units; one row if the assignments are bounded together, else P.
+        joint: whether they are; then the assignment is the attribute of the network after the unprotected ones.
+        relaxed: which unprotected attribute each of the last attributes of the network moves within its tolerance.
+        tolerance: by how much, in positions.
+        last: largest position of each of those unprotected attributes.
+    """
+
+    assignments: int
+    labels: int
+    beats: Ints
+    biases: Floats
+    joint: bool
+    relaxed: Ints
+    tolerance: Floats
+    last: Floats
+
+
+class Bench(NamedTuple):
+    """Work arrays of one thread.
+
+    Lanes come last in ``lo``, ``hi`` (held attributes), ``mean``, ``variance`` (attributes), ``mass``, ``score``, ``g``
+    (forms, 2 slopes, columns), ``constant``, ``least``, ``gain``, ``zscore``, ``bolder`` (functions, 2 slopes), ``work``
+    (5). A form is the part of a function that all assignments share if they are bounded together.
+    """
+
+    lo: Floats
+    hi: Floats
+    held_low: Ints
+    held_high: Ints
+    low: Ints
+    high: Ints
+    mean: Floats
+    variance: Floats
+    mass: Floats
+    score: Floats
+    left: Floats
+    width: Ints
+    g: Floats
+    constant: Floats
+    least: Floats
+    gain: Floats
+    zscore: Floats
+    bolder: Floats
+    work: Floats
+    chosen: Floats
+    chosen_constant: Floats
+    chosen_gain: Floats
+    chosen_zscore: Floats
+    chosen_bolder: Floats
+    wins: Floats
+    sure: NDArray[np.bool_]
+    unit: Floats
+    following: Floats
+    offset: Floats
+
+
+def bench(net: Network, roles: Roles, axes: Axes) -> tuple[Bench, Scratch, Events, Desk]:
+    """Fresh work arrays for a problem."""
+    attributes, held, columns, widest = len(axes.first), len(net.start), len(net.columns), net.weights.shape[1]
+    labels, outputs = len(roles.beats), int(net.sizes[-1])
+    functions, members = 2 * outputs * roles.assignments, max(2, (labels - 1) * roles.assignments)
+    kinds = [np.zeros((functions, 2, LANES)) for _ in range(5)]
+    tables = Bench(
+        lo=np.zeros((held, LANES)),
+        hi=np.zeros((held, LANES)),
+        held_low=np.zeros(held, np.int64),
+        held_high=np.zeros(held, np.int64),
+        low=np.zeros(attributes, np.int64),
+        high=np.zeros(attributes, np.int64),
+        mean=np.zeros((attributes, LANES)),
+        variance=np.zeros((attributes, LANES)),
+        mass=np.zeros(LANES),
+        score=np.zeros((held, LANES)),
+        left=np.zeros(attributes),
+        width=np.zeros(attributes, np.int64),
+        g=np.zeros((2 * outputs * len(roles.biases), 2, columns, LANES)),
+        constant=kinds[0],
+        least=kinds[1],
+        gain=kinds[2],
+        zscore=kinds[3],
+        bolder=kinds[4],
+        work=np.zeros((5, LANES)),
+        chosen=np.zeros((functions, columns)),
+        chosen_constant=np.zeros(functions),
+        chosen_gain=np.zeros(functions),
+        chosen_zscore=np.zeros(functions),
+        chosen_bolder=np.zeros(functions),
+        wins=np.zeros((labels, roles.assignments)),
+        sure=np.zeros((labels, roles.assignments), np.bool_),
+        unit=np.zeros(widest),
+        following=np.zeros(widest),
+        offset=np.zeros(max(1, len(roles.relaxed))),
+    )
+    events = Events(
+        count=np.zeros(1, np.int64),
+        size=np.zeros(labels + 2, np.int64),
+        member=np.zeros((labels + 2, members), np.int64),
+        unfair=np.zeros(labels + 2, np.bool_),
+    )
+    cells = len(axes.weight) - attributes
+    return tables, scratch(net), events, desk(functions, attributes, cells, labels + 2, members)
 
 
 @jit
@@ -24,87 +149,337 @@ def normal(x):
 
 
 @jit
-def part(i, low, high, axes):
-    """Share of the population in cells low..high of attribute i; mean and variance of the position there."""
-    a = axes.first[i] + low
-    b = axes.first[i] + high + 1
-    weight = axes.weight[b] - axes.weight[a]
-    if weight <= 0:
-        return 0.0, 0.0, 0.0
-    mean = (axes.moment[b] - axes.moment[a]) / weight
-    variance = (axes.square[b] - axes.square[a]) / weight - mean * mean
-    return weight / axes.total[i], mean + 0.5 * axes.reach[i], max(0.0, variance) + axes.reach[i] ** 2 / 12
+def measure(count, axes, b):
+    """Mass of each lane's box, and mean and variance of the position in each of its attributes."""
+    for t in range(LANES):
+        b.mass[t] = 1.0
+    for i in range(axes.first.shape[0]):
+        first = axes.first[i]
+        for t in range(count):
+            low = first + int(b.lo[i, t])
+            high = first + int(b.hi[i, t]) + 1
+            weight = axes.weight[high] - axes.weight[low]
+            if weight <= 0:
+                b.mass[t] = 0.0
+                continue
+            mean = (axes.moment[high] - axes.moment[low]) / weight
+            b.mass[t] *= weight / axes.total[i]
+            b.mean[i, t] = mean + 0.5 * axes.reach[i]
+            spread = (axes.square[high] - axes.square[low]) / weight - mean * mean
+            b.variance[i, t] = max(0.0, spread) + axes.reach[i] ** 2 / 12
 
 
 @jit
-def zscore_of(g, constant, low, high, mean, variance, axes):
-    """Mean over standard deviation of an additive function on a box, as the population has it."""
-    total = constant
-    spread = 0.0
-    for i in range(low.shape[0]):
-        if axes.line[i]:
-            slope = g[axes.start[i]]
-            total += slope * mean[i]
-            spread += slope * slope * variance[i]
-        else:
-            weight = 0.0
-            first = 0.0
-            second = 0.0
-            for v in range(low[i], high[i] + 1):
-                w = axes.weight[axes.first[i] + v + 1] - axes.weight[axes.first[i] + v]
-                x = g[axes.start[i] + v]
-                weight += w
-                first += w * x
-                second += w * x * x
-            first /= weight
-            total += first
-            spread += max(0.0, second / weight - first * first)
-    return total / (math.sqrt(spread) + 1e-12)
+def hold(net, roles, attributes, b):
+    """Ranges of the attributes that are held besides the unprotected ones, and hulls of all over the lanes."""
+    if roles.joint:
+        for t in range(LANES):
+            b.lo[attributes, t] = 0.0
+            b.hi[attributes, t] = roles.assignments - 1
+    for r in range(roles.relaxed.shape[0]):
+        i = roles.relaxed[r]
+        k = attributes + 1 + r
+        for t in range(LANES):
+            b.lo[k, t] = max(-roles.tolerance[r], -b.hi[i, t] - net.reach[i])
+            b.hi[k, t] = min(roles.tolerance[r], roles.last[r] - b.lo[i, t])
+    for i in range(attributes + (1 if roles.joint else 0)):
+        low = b.lo[i, 0]
+        high = b.hi[i, 0]
+        for t in range(1, LANES):
+            low = min(low, b.lo[i, t])
+            high = max(high, b.hi[i, t])
+        b.held_low[i] = int(low)
+        b.held_high[i] = int(high)
 
 
 @jit
-def functions(
-    net, biases, joint, assignments, lo, hi, held_low, held_high, count, s, g, constant, least, score, scoring
-):
-    """The want-positive functions of every lane, for two choices of slopes, with their minima over the boxes.
-
-    ``g`` (2 P, 2, lanes, columns), ``constant`` and ``least`` (2 P, 2, lanes). With ``joint`` the protected
-    assignment is one more attribute of the network (its last), bounded together with the rest.
-    """
-    attributes = held_low.shape[0] - (1 if joint else 0)
-    depth = net.sizes.shape[0]
-    first_layer(net, lo, hi, s)
-    for p in range(1 if joint else assignments):
-        inner_bounds(net, biases[p], lo, hi, held_low, held_high, s)
-        slack = s.out.copy()
-        for up in range(2):
-            sign = 1.0 - 2.0 * up
+def functions(net, roles, axes, count, scoring, b, s):
+    """The want-positive functions of every lane, for two choices of slopes: least values, means and spreads."""
+    depth = net.sizes.shape[0] - 1
+    outputs = net.sizes[depth]
+    passes = 1 if roles.joint else roles.assignments
+    first_layer(net, b.lo, b.hi, s)
+    for p in range(passes):
+        inner_bounds(net, roles.biases[p], b.lo, b.hi, b.held_low, b.held_high, s)
+        for side in range(2):
             for mode in range(2):
-                backward(depth, 0, up == 1, s.adaptive if mode == 0 else s.flat, net, biases[p], held_low, held_high, s)
-                for q in range(assignments if joint else 1):
-                    f = up * assignments + p + q
-                    for t in range(count):
-                        x = s.const[0, t]
-                        if joint:
-                            x += s.coef[net.start[attributes] + q, t]
-                        x = sign * x - slack[0, t]
-                        constant[f, mode, t] = x
-                        for i in range(attributes):
-                            a = net.start[i]
-                            if net.line[i]:
-                                y = sign * s.coef[a, t]
-                                g[f, mode, t, a] = y
-                                x += y * (lo[i, t] if y > 0 else hi[i, t] + net.reach[i])
-                            else:
-                                y = 1e300
-                                for c in range(a + int(lo[i, t]), a + int(hi[i, t]) + 1):
-                                    z = sign * s.coef[c, t]
-                                    g[f, mode, t, c] = z
-                                    y = min(y, z)
-                                x += y
-                        least[f, mode, t] = x
+                for o in range(outputs):
+                    slopes = s.adaptive if mode == 0 else s.flat
+                    backward(depth, o, side == 1, slopes, net, roles.biases[p], b.held_low, b.held_high, s)
+                    form(net, roles, axes, count, side, mode, o, p, b, s)
         if scoring:
-            split_scores(net, lo, hi, s, score)
+            split_scores(net, b.lo, b.hi, s, b.score)
+
+
+@jit
+def form(net, roles, axes, count, side, mode, o, p, b, s):
+    """Keep what ``backward`` found: the function of output o under assignment p, or under all of them."""
+    attributes = axes.first.shape[0]
+    depth = net.sizes.shape[0] - 1
+    at = side * net.sizes[depth] + o
+    f = at * roles.assignments + p
+    g = b.g[at * roles.biases.shape[0] + p, mode]
+    sign = 1.0 - 2.0 * side
+    zero = full(0.0)
+    base = add(multiply(full(sign), load(s.const, 0)), full(-1.001 * s.error[depth, o] - net.last_pads[o]))
+    low = zero
+    mean = zero
+    spread = full(1e-24)
+    for i in range(attributes):
+        a = net.start[i]
+        if net.line[i]:
+            x = multiply(full(sign), load(s.coef, a))
+            store(g, a, x)
+            above = add(load(b.hi, i), full(net.reach[i]))
+            low = multiply_add(larger(x, zero), load(b.lo, i), low)
+            low = multiply_add(smaller(x, zero), above, low)
+            mean = multiply_add(x, load(b.mean, i), mean)
+            spread = multiply_add(multiply(x, x), load(b.variance, i), spread)
+        else:
+            for c in range(a + b.held_low[i], a + b.held_high[i] + 1):
+                store(g, c, multiply(full(sign), load(s.coef, c)))
+    store(b.work, 0, base)
+    store(b.work, 1, low)
+    store(b.work, 2, mean)
+    store(b.work, 3, spread)
+    for i in range(attributes):
+        if not net.line[i]:
+            of_table(net.start[i], i, count, g, axes, b)
+    for t in range(LANES):
+        b.work[4, t] = 0.0
+    for r in range(roles.relaxed.shape[0]):
+        i = roles.relaxed[r]
+        k = attributes + 1 + r
+        for t in range(count):
+            x = sign * s.coef[net.start[k], t]
+            fixed = x * (b.lo[k, t] if x > 0 else b.hi[k, t])
+            if x > 0:
+                best = x * min(roles.tolerance[r], roles.last[r] - b.hi[i, t] - net.reach[i])
+            else:
+                best = x * max(-roles.tolerance[r], -b.lo[i, t])
+            b.work[0, t] += fixed
+            b.work[4, t] += best - fixed
+    for q in range(roles.assignments if roles.joint else 1):
+        for t in range(count):
+            x = b.work[0, t]
+            if roles.joint:
+                x += sign * s.coef[net.start[attributes] + q, t]
+            deviation = math.sqrt(b.work[3, t])
+            b.constant[f + q, mode, t] = x
+            b.gain[f + q, mode, t] = b.work[4, t]
+            b.least[f + q, mode, t] = x + b.work[1, t]
+            b.zscore[f + q, mode, t] = (x + b.work[2, t]) / deviation
+            b.bolder[f + q, mode, t] = (x + b.work[4, t] + b.work[2, t]) / deviation
+
+
+@jit
+def of_table(a, i, count, g, axes, b):
+    """Least value, mean and variance of the terms of attribute i, whose cells have a column each, added to ``work``."""
+    for t in range(count):
+        low = int(b.lo[i, t])
+        high = int(b.hi[i, t])
+        x = g[a + low, t]
+        if low == high:
+            b.work[1, t] += x
+            b.work[2, t] += x
+            continue
+        weight = 0.0
+        first = 0.0
+        second = 0.0
+        for v in range(low, high + 1):
+            w = axes.weight[axes.first[i] + v + 1] - axes.weight[axes.first[i] + v]
+            y = g[a + v, t]
+            x = min(x, y)
+            weight += w
+            first += w * y
+            second += w * y * y
+        b.work[1, t] += x
+        if weight > 0:
+            first /= weight
+            b.work[2, t] += first
+            b.work[3, t] += max(0.0, second / weight - first * first)
+
+
+@jit
+def ask(net, roles, t, b, s):
+    """Run the network on a box of one person, under every assignment, instead of bounding them together."""
+    attributes = b.low.shape[0]
+    depth = net.sizes.shape[0] - 1
+    outputs = net.sizes[depth]
+    for p in range(roles.assignments):
+        first = True
+        for r in range(roles.relaxed.shape[0]):
+            b.offset[r] = b.lo[attributes + 1 + r, t]
+        while True:
+            for h in range(net.sizes[0]):
+                x = roles.biases[0, h] + net.columns[net.start[attributes] + p, h]
+                for i in range(attributes):
+                    if net.line[i]:
+                        x += net.columns[net.start[i], h] * b.lo[i, t]
+                    else:
+                        x += net.columns[net.start[i] + int(b.lo[i, t]), h]
+                for r in range(roles.relaxed.shape[0]):
+                    x += net.columns[net.start[attributes + 1 + r], h] * b.offset[r]
+                b.unit[h] = max(x, 0.0)
+            for k in range(depth):
+                for j in range(net.sizes[k + 1]):
+                    b.following[j] = net.offsets[k, j]
+                for h in range(net.sizes[k]):
+                    if b.unit[h] > 0:
+                        for j in range(net.sizes[k + 1]):
+                            b.following[j] += b.unit[h] * net.weights[k, h, j]
+                for j in range(net.sizes[k + 1]):
+                    b.unit[j] = max(b.following[j], 0.0)
+            for o in range(outputs):
+                slack = 1.001 * s.error[depth, o] + net.last_pads[o]
+                for side in range(2):
+                    f = (side * outputs + o) * roles.assignments + p
+                    x = (1.0 - 2.0 * side) * b.following[o] - slack
+                    if first:
+                        b.least[f, 0, t] = x
+                        b.gain[f, 0, t] = 0.0
+                    else:
+                        most = max(b.least[f, 0, t] + b.gain[f, 0, t], x)
+                        b.least[f, 0, t] = min(b.least[f, 0, t], x)
+                        b.gain[f, 0, t] = most - b.least[f, 0, t]
+                    b.least[f, 1, t] = b.least[f, 0, t]
+                    b.gain[f, 1, t] = b.gain[f, 0, t]
+            first = False
+            r = 0
+            while r < roles.relaxed.shape[0]:
+                b.offset[r] += 1.0
+                if b.offset[r] <= b.hi[attributes + 1 + r, t]:
+                    break
+                b.offset[r] = b.lo[attributes + 1 + r, t]
+                r += 1
+            if r == roles.relaxed.shape[0]:
+                break
+
+
+@jit
+def verdict(roles, t, b):
+    """Whether a lane's box is decided as a whole."""
+    labels, assignments = roles.labels, roles.assignments
+    for c in range(labels):
+        everywhere = True
+        for p in range(assignments):
+            sure = True
+            for d in range(labels):
+                if d != c:
+                    f = roles.beats[c, d] * assignments + p
+                    sure = sure and max(b.least[f, 0, t], b.least[f, 1, t]) > 0
+            b.sure[c, p] = sure
+            everywhere = everywhere and sure
+        if everywhere:
+            return FAIR
+    for c in range(labels):
+        somewhere = False
+        for p in range(assignments):
+            sure = True
+            for d in range(labels):
+                if d != c:
+                    sure = sure and boldly(roles.beats[c, d] * assignments + p, t, b)
+            somewhere = somewhere or sure
+        if somewhere:
+            for d in range(labels):
+                for p in range(assignments):
+                    if d != c and boldly(roles.beats[d, c] * assignments + p, t, b):
+                        return UNFAIR
+    return OPEN
+
+
+@jit
+def boldly(f, t, b):
+    """Whether function f is positive on all of a lane's box for some choice within the tolerances."""
+    return max(b.least[f, 0, t] + b.gain[f, 0, t], b.least[f, 1, t] + b.gain[f, 1, t]) > 0
+
+
+@jit
+def pick(net, roles, attributes, t, b):
+    """The better of the two slopes for every function, by mean over standard deviation."""
+    passes = roles.biases.shape[0]
+    for f in range(b.chosen.shape[0]):
+        mode = 0 if b.zscore[f, 0, t] >= b.zscore[f, 1, t] else 1
+        b.chosen_constant[f] = b.constant[f, mode, t]
+        b.chosen_gain[f] = b.gain[f, mode, t]
+        b.chosen_zscore[f] = b.zscore[f, mode, t]
+        b.chosen_bolder[f] = b.bolder[f, mode, t]
+        g = b.g[(f // roles.assignments) * passes + (0 if roles.joint else f % roles.assignments), mode]
+        for i in range(attributes):
+            a = net.start[i]
+            if net.line[i]:
+                b.chosen[f, a] = g[a, t]
+            else:
+                for c in range(a + b.low[i], a + b.high[i] + 1):
+                    b.chosen[f, c] = g[c, t]
+
+
+@jit
+def likely(roles, t, b):
+    """The better score of both slopes for every function, and for every label and assignment whether it wins."""
+    for f in range(b.chosen.shape[0]):
+        b.chosen_zscore[f] = max(b.zscore[f, 0, t], b.zscore[f, 1, t])
+        b.chosen_bolder[f] = max(b.bolder[f, 0, t], b.bolder[f, 1, t])
+
+
+@jit
+def plan_events(roles, b, events):
+    """The events worth a proof: one label under all assignments; another label under some. Gives their likely share."""
+    labels, assignments = roles.labels, roles.assignments
+    share = 0.0
+    count = 0
+    for c in range(labels):
+        weakest = 1e300
+        size = 0
+        for p in range(assignments):
+            b.wins[c, p] = 1e300
+            for d in range(labels):
+                if d != c:
+                    f = roles.beats[c, d] * assignments + p
+                    events.member[count, size] = f
+                    size += 1
+                    weakest = min(weakest, b.chosen_zscore[f])
+                    b.wins[c, p] = min(b.wins[c, p], b.chosen_bolder[f])
+        events.size[count] = size
+        events.unfair[count] = False
+        share += normal(weakest)
+        count += 1
+    if labels == 2 and assignments == 2 and roles.relaxed.shape[0] == 0:
+        for p in range(2):
+            events.member[count, 0] = roles.beats[1, 0] * 2 + p
+            events.member[count, 1] = roles.beats[0, 1] * 2 + 1 - p
+            share += max(0.0, normal(b.wins[1, p]) + normal(b.wins[0, 1 - p]) - 1)
+            events.size[count] = 2
+            events.unfair[count] = True
+            count += 1
+    else:
+        # The likeliest label that wins somewhere and the likeliest that beats it elsewhere.
+        best = -1e300
+        winner, at, other = 0, 0, 0
+        for c in range(labels):
+            p = 0
+            for q in range(1, assignments):
+                if b.wins[c, q] > b.wins[c, p]:
+                    p = q
+            for d in range(labels):
+                for q in range(assignments):
+                    f = roles.beats[d, c] * assignments + q
+                    x = min(b.wins[c, p], b.chosen_bolder[f]) if d != c else -1e300
+                    if x > best:
+                        best = x
+                        winner, at, other = c, p, f
+        size = 0
+        for d in range(labels):
+            if d != winner:
+                events.member[count, size] = roles.beats[winner, d] * assignments + at
+                size += 1
+        events.member[count, size] = other
+        events.size[count] = size + 1
+        events.unfair[count] = True
+        share += max(0.0, normal(b.wins[winner, at]) + normal(b.chosen_bolder[other]) - 1)
+        count += 1
+    events.count[0] = count
+    return share
 
 
 @jit
@@ -126,8 +501,8 @@ def halve(i, low, high, axes):
 
 
 @jit
-def grandchildren(box_low, box_high, plan, axes, lo, hi):
-    """Split a box by its plan into the lanes; parts without mass are cut away. Gives their number."""
+def grandchildren(box_low, box_high, plan, axes, cutting, lo, hi):
+    """Split a box by its plan into the lanes, ``cutting`` parts without mass away. Gives their number."""
     attributes = box_low.shape[0]
     for i in range(attributes):
         lo[i, 0] = box_low[i]
@@ -144,10 +519,10 @@ def grandchildren(box_low, box_high, plan, axes, lo, hi):
                 continue
             cut = halve(a, low, high, axes)
             at = axes.first[a]
-            if axes.weight[at + cut + 1] <= axes.weight[at + low]:
+            if cutting and axes.weight[at + cut + 1] <= axes.weight[at + low]:
                 lo[a, t] = cut + 1
                 continue
-            if axes.weight[at + high + 1] <= axes.weight[at + cut + 1]:
+            if cutting and axes.weight[at + high + 1] <= axes.weight[at + cut + 1]:
                 hi[a, t] = cut
                 continue
             for i in range(attributes):
@@ -164,14 +539,13 @@ def grandchildren(box_low, box_high, plan, axes, lo, hi):
 
 
 @jit
-def make_plan(score, t, low, high, plan):
+def make_plan(t, b, plan):
     """The next splits of a box: the best attribute, its score halved, again; the widest where no score tells."""
-    attributes = low.shape[0]
-    left = np.empty(attributes)
-    width = np.empty(attributes, np.int64)
+    attributes = b.low.shape[0]
+    left, width = b.left, b.width
     for i in range(attributes):
-        width[i] = high[i] - low[i] + 1
-        left[i] = score[i, t]
+        width[i] = b.high[i] - b.low[i] + 1
+        left[i] = b.score[i, t]
     for r in range(SPLITS):
         best = -1
         for i in range(attributes):
@@ -189,178 +563,120 @@ def make_plan(score, t, low, high, plan):
 
 
 @jit
-def work(
-    net,
-    biases,
-    joint,
-    assignments,
-    axes,
-    box_low,
-    box_high,
-    plan,
-    size,
-    threshold,
-    limit,
-    proving,
-    grid,
-    room,
-    out_low,
-    out_high,
-    out_plan,
-    out_open,
-    out_mass,
-    out_fair,
-    out_unfair,
-    totals,
-):
-    """Refine (``proving`` False) or prove boxes.
+def evaluate(net, roles, axes, count, scoring, b, s):
+    """Bound the boxes in the lanes."""
+    attributes = axes.first.shape[0]
+    hold(net, roles, attributes, b)
+    measure(count, axes, b)
+    if scoring:
+        for i in range(b.score.shape[0]):
+            store(b.score, i, full(0.0))
+    functions(net, roles, axes, count, scoring, b, s)
+    if roles.joint:
+        for t in range(count):
+            single = True
+            for i in range(attributes):
+                single = single and b.lo[i, t] == b.hi[i, t] and net.reach[i] == 0.0
+            if single:
+                ask(net, roles, t, b, s)
 
-    Refining takes boxes off the stack ``box_low, box_high, plan`` (the first ``size`` entries are filled), splits them
-    by their plans, and puts what is left of each part back on the stack while its estimated undecided mass exceeds
-    ``threshold``, else into the output. Parts that are decided as a whole go to ``totals`` (fair, unfair, boxes); at
-    most ``limit`` boxes are bounded. Proving bounds the given boxes as they are, and puts the proved shares of each
-    into ``out_fair`` and ``out_unfair``.
+
+@jit
+def refine(
+    net, roles, axes, b, s, events, box_low, box_high, plan, size, threshold, limit, recording, out_low, out_high,
+    out_plan, out_open, out_mass, out_kind, totals,
+):  # fmt: skip
+    """Take boxes off the stack, split them by their plans, and sort their parts.
+
+    The stack is the first ``size`` entries of ``box_low, box_high, plan``. A part goes back on it while its estimated
+    undecided mass exceeds ``threshold``, else into the output. Parts that are decided as a whole are counted in
+    ``totals`` (fair, unfair, boxes), and put out too when ``recording``. At most ``limit`` boxes are bounded.
 
     Returns:
-        What is left on the stack, and the number of boxes put out (refining stops when the output might overflow).
+        What is left on the stack, and the number of boxes put out (it stops when the output might overflow).
     """
     attributes = axes.first.shape[0]
-    held = net.start.shape[0]
-    columns = net.columns.shape[0]
-    s = scratch(net)
-    lo = np.zeros((held, LANES))
-    hi = np.zeros((held, LANES))
-    held_low = np.zeros(held, np.int64)
-    held_high = np.zeros(held, np.int64)
-    if joint:
-        held_high[attributes] = assignments - 1
-        hi[attributes, :] = assignments - 1
-    low = np.zeros(attributes, np.int64)
-    high = np.zeros(attributes, np.int64)
-    mean = np.zeros(attributes)
-    variance = np.zeros(attributes)
-    score = np.zeros((held, LANES))
-    g = np.zeros((2 * assignments, 2, LANES, columns))
-    constant = np.zeros((2 * assignments, 2, LANES))
-    least = np.zeros((2 * assignments, 2, LANES))
-    chosen = np.zeros((2 * assignments, columns))
-    offset = np.zeros(2 * assignments)
-    zscore = np.zeros(2 * assignments)
-    share = np.zeros(4)
     out = 0
-    at = 0
-    while True:
-        if proving:
-            if at >= size:
-                break
-            count = min(LANES, size - at)
-            for t in range(LANES):
-                for i in range(attributes):
-                    lo[i, t] = box_low[at + min(t, count - 1), i]
-                    hi[i, t] = box_high[at + min(t, count - 1), i]
-            at += count
-        else:
-            full = out + LANES > out_open.shape[0] or size + LANES > box_low.shape[0]
-            if size <= 0 or full or totals[2] + LANES > limit:
-                break
-            size -= 1
-            count = grandchildren(box_low[size], box_high[size], plan[size], axes, lo, hi)
-        for i in range(attributes):
-            a = lo[i, 0]
-            b = hi[i, 0]
-            for t in range(1, LANES):
-                a = min(a, lo[i, t])
-                b = max(b, hi[i, t])
-            held_low[i] = int(a)
-            held_high[i] = int(b)
-        score[:] = 0.0
-        functions(
-            net, biases, joint, assignments, lo, hi, held_low, held_high, count, s, g, constant, least, score,
-            not proving,
-        )  # fmt: skip
+    while size > 0 and out + LANES <= out_open.shape[0] and size + LANES <= box_low.shape[0]:
+        if totals[2] + LANES > limit:
+            break
+        size -= 1
+        count = grandchildren(box_low[size], box_high[size], plan[size], axes, not recording, b.lo, b.hi)
+        evaluate(net, roles, axes, count, True, b, s)
         totals[2] += count
         for t in range(count):
-            mass = 1.0
+            mass = b.mass[t]
+            if mass <= 0 and not recording:
+                continue
+            known = verdict(roles, t, b) if mass > 0 else OPEN
             for i in range(attributes):
-                low[i] = int(lo[i, t])
-                high[i] = int(hi[i, t])
-                weight, mean[i], variance[i] = part(i, low[i], high[i], axes)
-                mass *= weight
-            if proving:
-                out_fair[at - count + t] = 0.0
-                out_unfair[at - count + t] = 0.0
-            if mass <= 0:
-                continue
-            all_up = True
-            all_down = True
-            some_up = False
-            some_down = False
-            for p in range(assignments):
-                up = max(least[p, 0, t], least[p, 1, t]) > 0
-                down = max(least[assignments + p, 0, t], least[assignments + p, 1, t]) > 0
-                all_up = all_up and up
-                all_down = all_down and down
-                some_up = some_up or up
-                some_down = some_down or down
-            if all_up or all_down or (some_up and some_down):
-                fair = all_up or all_down
-                if proving:
-                    out_fair[at - count + t] = 1.0 if fair else 0.0
-                    out_unfair[at - count + t] = 0.0 if fair else 1.0
-                else:
-                    totals[0 if fair else 1] += mass
-                continue
-            best = 0
-            worst = 0
-            weakest_up = 1e300
-            weakest_down = 1e300
-            for f in range(2 * assignments):
-                zscore[f] = -1e300
-                for mode in range(2):
-                    z = zscore_of(g[f, mode, t], constant[f, mode, t], low, high, mean, variance, axes)
-                    if mode == 0 or z > zscore[f]:
-                        zscore[f] = z
-                        offset[f] = constant[f, mode, t]
-                        take = mode
-                for i in range(attributes):
-                    if axes.line[i]:
-                        chosen[f, axes.start[i]] = g[f, take, t, axes.start[i]]
-                    else:
-                        for c in range(axes.start[i] + low[i], axes.start[i] + high[i] + 1):
-                            chosen[f, c] = g[f, take, t, c]
-                if f < assignments:
-                    weakest_up = min(weakest_up, zscore[f])
-                    if zscore[f] > zscore[best]:
-                        best = f
-                else:
-                    weakest_down = min(weakest_down, zscore[f])
-                    if zscore[f] > zscore[assignments + worst]:
-                        worst = f - assignments
-            if proving:
-                prove(assignments, low, high, chosen, offset, zscore, axes, grid, room, best, worst, share)
-                out_fair[at - count + t] = share[0] + share[1]
-                out_unfair[at - count + t] = share[2] + share[3]
-                continue
-            undecided = 1 - normal(weakest_up) - normal(weakest_down)
-            if assignments == 2:
-                undecided -= max(0.0, normal(zscore[0]) + normal(zscore[3]) - 1)
-                undecided -= max(0.0, normal(zscore[1]) + normal(zscore[2]) - 1)
-            elif best != worst:
-                undecided -= max(0.0, normal(zscore[best]) + normal(zscore[assignments + worst]) - 1)
-            undecided = mass * max(0.0, undecided)
-            if undecided > threshold:
-                make_plan(score, t, low, high, plan[size])
-                if plan[size, 0] >= 0:
-                    for i in range(attributes):
-                        box_low[size, i] = low[i]
-                        box_high[size, i] = high[i]
-                    size += 1
+                b.low[i] = int(b.lo[i, t])
+                b.high[i] = int(b.hi[i, t])
+            undecided = 0.0
+            if known != OPEN:
+                totals[known - 1] += mass
+                if not recording:
                     continue
-            make_plan(score, t, low, high, out_plan[out])
+            elif mass > 0:
+                likely(roles, t, b)
+                undecided = mass * max(0.0, 1 - plan_events(roles, b, events))
+                if undecided > threshold:
+                    make_plan(t, b, plan[size])
+                    if plan[size, 0] >= 0:
+                        for i in range(attributes):
+                            box_low[size, i] = b.low[i]
+                            box_high[size, i] = b.high[i]
+                        size += 1
+                        continue
+                make_plan(t, b, out_plan[out])
+            else:
+                out_plan[out, 0] = -1
             for i in range(attributes):
-                out_low[out, i] = low[i]
-                out_high[out, i] = high[i]
+                out_low[out, i] = b.low[i]
+                out_high[out, i] = b.high[i]
             out_open[out] = undecided
             out_mass[out] = mass
+            out_kind[out] = known
             out += 1
     return size, out
+
+
+@jit
+def prove_boxes(net, roles, axes, b, s, events, d, box_low, box_high, grid, room, out_fair, out_unfair):
+    """Bound the boxes as they are, sixteen neighbours at a time, and prove the shares of each."""
+    attributes = axes.first.shape[0]
+    at = 0
+    size = box_low.shape[0]
+    while at < size:
+        count = min(LANES, size - at)
+        for t in range(LANES):
+            for i in range(attributes):
+                b.lo[i, t] = box_low[at + min(t, count - 1), i]
+                b.hi[i, t] = box_high[at + min(t, count - 1), i]
+        evaluate(net, roles, axes, count, False, b, s)
+        for t in range(count):
+            fair = 0.0
+            unfair = 0.0
+            known = verdict(roles, t, b) if b.mass[t] > 0 else OPEN
+            if known == FAIR:
+                fair = 1.0
+            elif known == UNFAIR:
+                unfair = 1.0
+            elif b.mass[t] > 0:
+                for i in range(attributes):
+                    b.low[i] = int(b.lo[i, t])
+                    b.high[i] = int(b.hi[i, t])
+                pick(net, roles, attributes, t, b)
+                plan_events(roles, b, events)
+                prove(
+                    events, b.low, b.high, b.chosen, b.chosen_constant, b.chosen_gain, b.chosen_zscore, b.chosen_bolder,
+                    axes, grid, room, d,
+                )  # fmt: skip
+                for e in range(events.count[0]):
+                    if events.unfair[e]:
+                        unfair += d.share[e]
+                    else:
+                        fair += d.share[e]
+            out_fair[at + t] = fair
+            out_unfair[at + t] = unfair
+        at += count

@@ -9,10 +9,12 @@ counts in the end is proved (``shares``), box by box, for the boxes where there 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +64,7 @@ class Frontier:
         open: estimated undecided mass.
         mass: mass.
         region: the coarse part of the domain each lies in.
+        kind: 0 undecided, 1 fair, 2 unfair as a whole; the decided ones are kept only for a record.
     """
 
     low: NDArray[np.int32]
@@ -70,6 +73,7 @@ class Frontier:
     open: NDArray[np.float64]
     mass: NDArray[np.float64]
     region: NDArray[np.int16]
+    kind: NDArray[np.int8]
 
     def __len__(self) -> int:
         return len(self.mass)
@@ -77,13 +81,13 @@ class Frontier:
     def __getitem__(self, chosen: NDArray[np.bool_] | NDArray[np.integer] | slice) -> Frontier:
         return Frontier(
             self.low[chosen], self.high[chosen], self.plan[chosen], self.open[chosen], self.mass[chosen],
-            self.region[chosen],
+            self.region[chosen], self.kind[chosen],
         )  # fmt: skip
 
     @classmethod
     def joined(cls, parts: list[Frontier]) -> Frontier:
         """All boxes of several frontiers, in order."""
-        names = ("low", "high", "plan", "open", "mass", "region")
+        names = ("low", "high", "plan", "open", "mass", "region", "kind")
         return Frontier(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def boxes(self) -> Boxes:
@@ -105,16 +109,29 @@ class Engine:
     def __init__(self, problem: Problem, jobs: int) -> None:
         self.problem = problem
         self.jobs = jobs
+        self._own = threading.local()
 
-    def expand(self, boxes: Frontier, threshold: float, limit: float = np.inf) -> tuple[Frontier, NDArray[np.float64]]:
+    def _work(self) -> Any:
+        """Work arrays of this thread."""
+        if not hasattr(self._own, "work"):
+            from evenhand.certify.expansion import bench
+
+            self._own.work = bench(self.problem.network, self.problem.roles, self.problem.axes)
+        return self._own.work
+
+    def expand(
+        self, boxes: Frontier, threshold: float, limit: float = np.inf, *, recording: bool = False
+    ) -> tuple[Frontier, NDArray[np.float64]]:
         """Split boxes until each part's estimated undecided mass is at most the threshold, or ``limit`` are bounded.
 
         Returns:
-            The parts that are not decided as a whole; mass found fair, mass found unfair, boxes bounded.
+            The parts that are not decided as a whole (with ``recording`` all of them); mass found fair, mass found
+            unfair, boxes bounded.
         """
-        from evenhand.certify.expansion import SPLITS, work
+        from evenhand.certify.expansion import SPLITS, refine
 
         p = self.problem
+        work, scratch, events, _ = self._work()
         n = boxes.low.shape[1]
         room = CHUNK + 4096
         low, high = np.zeros((room, n), dtype=np.int32), np.zeros((room, n), dtype=np.int32)
@@ -126,31 +143,27 @@ class Engine:
         parts: list[Frontier] = []
         while size and totals[2] + LANES <= limit:
             out = _empty(n, ROOM)
-            size, count = work(
-                p.network, p.biases, p.joint, p.assignments, p.axes, low, high, plan, size, threshold, limit,
-                False, 0, 0, out.low, out.high, out.plan, out.open, out.mass, np.zeros(0), np.zeros(0), totals,
+            size, count = refine(
+                p.network, p.roles, p.axes, work, scratch, events, low, high, plan, size, threshold, limit, recording,
+                out.low, out.high, out.plan, out.open, out.mass, out.kind, totals,
             )  # fmt: skip
             parts.append(out[:count])
         if size:
             mass = p.mass(low[:size], high[:size])
-            region = np.zeros(size, dtype=np.int16)
-            parts.append(Frontier(low[:size], high[:size], plan[:size], mass, mass, region))
+            zeros = np.zeros(size, dtype=np.int16)
+            parts.append(Frontier(low[:size], high[:size], plan[:size], mass, mass, zeros, zeros.astype(np.int8)))
         found = Frontier.joined(parts)
         found.region[:] = boxes.region[0]
         return found, totals
 
     def prove(self, boxes: Frontier, precision: tuple[int, int]) -> NDArray[np.float64]:
         """Proved shares of each box, fair and unfair, shape (boxes, 2)."""
-        from evenhand.certify.expansion import work
+        from evenhand.certify.expansion import prove_boxes
 
         p = self.problem
         shares = np.zeros((2, len(boxes)))
-        none = _empty(boxes.low.shape[1], 0)
-        work(
-            p.network, p.biases, p.joint, p.assignments, p.axes,
-            np.ascontiguousarray(boxes.low), np.ascontiguousarray(boxes.high), none.plan, len(boxes), 0.0, np.inf, True,
-            *precision, none.low, none.high, none.plan, none.open, none.mass, shares[0], shares[1], np.zeros(3),
-        )  # fmt: skip
+        low, high = np.ascontiguousarray(boxes.low), np.ascontiguousarray(boxes.high)
+        prove_boxes(p.network, p.roles, p.axes, *self._work(), low, high, *precision, shares[0], shares[1])
         return shares.T
 
 
@@ -163,6 +176,7 @@ def _empty(attributes: int, count: int) -> Frontier:
         np.zeros(count),
         np.zeros(count),
         np.zeros(count, dtype=np.int16),
+        np.zeros(count, dtype=np.int8),
     )
 
 
@@ -381,7 +395,9 @@ def _regions(query: Query, engine: Engine, tally: Tally, limits: Limits) -> Fron
     tally.add(0, totals[0], totals[1])
     tally.boxes += int(totals[2])
     named = tally.regioned(children.boxes(), np.ones(len(children), dtype=np.bool_))
-    return Frontier(children.low, children.high, children.plan, children.open, children.mass, named.region)
+    return Frontier(
+        children.low, children.high, children.plan, children.open, children.mass, named.region, children.kind
+    )
 
 
 def _root(query: Query) -> Frontier:

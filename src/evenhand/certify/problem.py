@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certify.cells import Cells
+from evenhand.certify.expansion import Roles
 from evenhand.certify.query import Query
 from evenhand.certify.relaxation import Network
 from evenhand.certify.shares import Axes
@@ -22,21 +23,17 @@ JOINT_DEPTH = 3
 
 @dataclass(frozen=True)
 class Problem:
-    """What ``expansion.work`` needs to know.
+    """What the compiled kernels of ``expansion`` need to know.
 
     Attributes:
-        network: the network; with ``joint`` its last attribute is the protected assignment.
-        biases: of the first units, per assignment (with ``joint`` for the first one only).
-        joint: whether one relaxation serves all assignments.
-        assignments: how many there are.
+        network: the network; after the unprotected attributes come those that are bounded over but not counted.
+        roles: what its outputs say about labels and assignments.
         axes: the unprotected attributes.
         counts: cells of each.
     """
 
     network: Network
-    biases: Floats
-    joint: bool
-    assignments: int
+    roles: Roles
     axes: Axes
     counts: NDArray[np.int64]
 
@@ -65,10 +62,12 @@ def problem_of(query: Query) -> Problem:
         # Without hidden layers the first unit is the answer. Lifted far above zero it passes a ReLU unchanged.
         reach = np.abs(query.biases).max() + sum(float(cells.size().max()) for cells in query.cells)
         lift = 4.0 * float(reach) + 1.0
-        layers = [(np.ones((1, 1)), np.array([-lift]))]
+        outputs = query.biases.shape[1]
+        layers = [(np.eye(outputs), np.full(outputs, -lift))]
         pads = [pads[0], pads[0]]
         rounding = 64 * 2.0**-53 * lift
     sizes = np.array([len(weights) for weights, _ in layers], dtype=np.int64)
+    sizes = np.append(sizes, layers[-1][0].shape[1])
     depth, most = len(layers), int(max(sizes))
     weights = np.zeros((depth, most, most))
     offsets, held_pads, bias_sizes = (np.zeros((depth, most)) for _ in range(3))
@@ -100,16 +99,33 @@ def problem_of(query: Query) -> Problem:
         first_error=_widened(query.slack.first(largest)[None, :], most)[0],
         gammas=gammas,
         bias_sizes=bias_sizes,
-        last_pad=float(query.slack.decision(np.zeros(1))[0]) + rounding,
+        output_sizes=_widened((query.slack.weights[-1] if query.layers else np.abs(layers[-1][0])).T, most).T.copy(),
+        last_pads=query.slack.decision(np.zeros(len(query.pairs))) + rounding,
     )
     return Problem(
         network=network,
-        biases=_widened(biases[:1] if joint else biases, most),
-        joint=joint,
-        assignments=len(query.assignments),
+        roles=Roles(
+            assignments=len(query.assignments),
+            labels=len(query.network.classes),
+            beats=_beats(query.pairs),
+            biases=_widened(biases[:1] if joint else biases, most),
+            joint=joint,
+            relaxed=np.zeros(0, dtype=np.int64),
+            tolerance=np.zeros(0),
+            last=np.zeros(0),
+        ),
         axes=_axes(query.cells, start, line, reaches),
         counts=query.counts,
     )
+
+
+def _beats(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    labels = int(pairs.max()) + 1
+    beats = np.zeros((labels, labels), dtype=np.int64)
+    for output, (a, b) in enumerate(pairs):
+        beats[b, a] = output
+        beats[a, b] = len(pairs) + output
+    return beats
 
 
 def _widened(rows: Floats, width: int) -> Floats:

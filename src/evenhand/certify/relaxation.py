@@ -33,15 +33,17 @@ from evenhand.certify.lanes import (
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"}, boundscheck=False)
+# Without reference counts on views (``_nrt``), which would cost several times the arithmetic; so nothing is allocated.
+jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"}, boundscheck=False, _nrt=False)
 
 
 class Network(NamedTuple):
-    """The network in flat arrays; ``K`` hidden layers of at most ``m`` units, one output.
+    """The network in flat arrays; ``K`` hidden layers and the outputs, of at most ``m`` units each.
 
-    ``sizes`` (K,); ``columns`` (columns, m); ``start``, ``line``, ``reach`` per attribute; ``weights`` (K, m, m) and
-    ``offsets`` (K, m) of the layer after each hidden one; ``pads`` (K, m); for the model's own rounding ``first_error``
-    (m,), ``gammas`` (K + 1,), ``bias_sizes`` (K, m), and ``last_pad`` for the output.
+    ``sizes`` (K + 1,); ``columns`` (columns, m); ``start``, ``line``, ``reach`` per attribute; ``weights`` (K, m, m)
+    and ``offsets`` (K, m) of the layer after each hidden one; ``pads`` (K, m); for the model's own rounding
+    ``first_error`` (m,), ``gammas`` (K + 1,), ``bias_sizes`` (K, m), ``output_sizes`` (m, outputs) which bound the last
+    weights as deployed, and ``last_pads`` (outputs,).
     """
 
     sizes: Ints
@@ -55,11 +57,18 @@ class Network(NamedTuple):
     first_error: Floats
     gammas: Floats
     bias_sizes: Floats
-    last_pad: float
+    output_sizes: Floats
+    last_pads: Floats
 
 
 class Scratch(NamedTuple):
-    """Work arrays of one thread."""
+    """Work arrays of one thread.
+
+    Per hidden layer and unit: ``zl``, ``zu`` its interval, ``slope`` and ``shift`` of the chord above its ReLU, the
+    slopes ``adaptive`` and ``flat`` of the lines below it, ``gaps``; ``error`` (K + 1, m) in float32, for all lanes
+    together; the units that are ``on`` in every lane, and those ``live`` that may be either, with their numbers
+    ``always`` and ``mixed``.
+    """
 
     zl: Floats
     zu: Floats
@@ -68,13 +77,13 @@ class Scratch(NamedTuple):
     shift: Floats
     adaptive: Floats
     flat: Floats
+    gaps: Floats
     live: Ints
     on: Ints
     mixed: Ints
     always: Ints
     wa: Floats
     wb: Floats
-    gaps: Floats
     coef: Floats
     const: Floats
     out: Floats
@@ -82,31 +91,30 @@ class Scratch(NamedTuple):
     base_high: Floats
 
 
-@jit
-def scratch(net):
+def scratch(net: Network) -> Scratch:
     """Fresh work arrays for a network."""
-    k, m = net.sizes.shape[0], net.weights.shape[1]
-    c = net.columns.shape[0]
+    k, m = len(net.sizes) - 1, net.weights.shape[1]
+    lanes = [np.zeros((k, m, LANES)) for _ in range(7)]
     return Scratch(
-        np.zeros((k, m, LANES)),
-        np.zeros((k, m, LANES)),
-        np.zeros((k, m, LANES)),
-        np.zeros((k, m, LANES)),
-        np.zeros((k, m, LANES)),
-        np.zeros((k, m, LANES)),
-        np.zeros((k, m, LANES)),
-        np.zeros((k, m), np.int64),
-        np.zeros((k, m), np.int64),
-        np.zeros(k, np.int64),
-        np.zeros(k, np.int64),
-        np.zeros((m, LANES)),
-        np.zeros((m, LANES)),
-        np.zeros((k, m, LANES)),
-        np.zeros((c, LANES)),
-        np.zeros((1, LANES)),
-        np.zeros((1, LANES)),
-        np.zeros((m, LANES)),
-        np.zeros((m, LANES)),
+        zl=lanes[0],
+        zu=lanes[1],
+        error=np.zeros((k + 1, m)),
+        slope=lanes[2],
+        shift=lanes[3],
+        adaptive=lanes[4],
+        flat=lanes[5],
+        gaps=lanes[6],
+        live=np.zeros((k, m), np.int64),
+        on=np.zeros((k, m), np.int64),
+        mixed=np.zeros(k, np.int64),
+        always=np.zeros(k, np.int64),
+        wa=np.zeros((m, LANES)),
+        wb=np.zeros((m, LANES)),
+        coef=np.zeros((len(net.columns), LANES)),
+        const=np.zeros((1, LANES)),
+        out=np.zeros((1, LANES)),
+        base_low=np.zeros((m, LANES)),
+        base_high=np.zeros((m, LANES)),
     )
 
 
@@ -153,6 +161,7 @@ def relax(k, net, s):
     Units that are off in every lane are left out, those on in every lane kept apart: they are lines already.
     """
     zl, zu, error = s.zl[k], s.zu[k], s.error[k]
+    chord, shifts, adaptives, flats = s.slope[k], s.shift[k], s.adaptive[k], s.flat[k]
     mixed = 0
     always = 0
     for h in range(net.sizes[k]):
@@ -162,7 +171,7 @@ def relax(k, net, s):
         for t in range(LANES):
             zl[h, t] -= pad
             zu[h, t] += pad
-            alive = alive or zu[h, t] + error[h, t] > 0
+            alive = alive or zu[h, t] + error[h] > 0
             sure = sure and zl[h, t] >= 0
         if not alive:
             continue
@@ -187,10 +196,10 @@ def relax(k, net, s):
                 slope = high / (high - low)
                 shift = -slope * low
                 adaptive = 1.0 if high > -low else 0.0
-            s.slope[k, h, t] = slope
-            s.shift[k, h, t] = shift
-            s.adaptive[k, h, t] = adaptive
-            s.flat[k, h, t] = flat
+            chord[h, t] = slope
+            shifts[h, t] = shift
+            adaptives[h, t] = adaptive
+            flats[h, t] = flat
     s.mixed[k] = mixed
     s.always[k] = always
 
@@ -199,9 +208,10 @@ def relax(k, net, s):
 def through_relu(k, s, below, up, weights):
     """Replace each mixed ReLU by its line above or below, as the sign of its weight asks for."""
     zero = full(0.0)
+    live, slope, shift, least = s.live[k], s.slope[k], s.shift[k], below[k]
     const = load(s.const, 0)
     for q in range(s.mixed[k]):
-        h = s.live[k, q]
+        h = live[q]
         x = load(weights, h)
         if up:
             chord = larger(x, zero)
@@ -209,8 +219,8 @@ def through_relu(k, s, below, up, weights):
         else:
             chord = smaller(x, zero)
             rest = larger(x, zero)
-        store(weights, h, multiply_add(chord, load(s.slope[k], h), multiply(rest, load(below[k], h))))
-        const = multiply_add(chord, load(s.shift[k], h), const)
+        store(weights, h, multiply_add(chord, load(slope, h), multiply(rest, load(least, h))))
+        const = multiply_add(chord, load(shift, h), const)
     store(s.const, 0, const)
 
 
@@ -358,31 +368,25 @@ def extreme(net, lo, hi, up, s):
 
 @jit
 def inner_bounds(net, bias, lo, hi, held_low, held_high, s):
-    """Intervals, relaxations and float32 errors of every hidden unit, layer by layer; the output's into ``out``."""
+    """Intervals and relaxations of every hidden unit, layer by layer; float32 errors, those of the outputs last."""
     zero = full(0.0)
-    depth = net.sizes.shape[0]
+    depth = net.sizes.shape[0] - 1
     for h in range(net.sizes[0]):
         x = full(bias[h])
         store(s.zl[0], h, add(load(s.base_low, h), x))
         store(s.zu[0], h, add(load(s.base_high, h), x))
-        store(s.error[0], h, full(net.first_error[h]))
+        s.error[0, h] = net.first_error[h]
     relax(0, net, s)
     for k in range(1, depth + 1):
-        last = k == depth
-        below, above, error = s.zl[k - 1], s.zu[k - 1], s.error[k - 1]
+        errors(k, net, s)
+        if k == depth:
+            return
+        below, above = s.zl[k - 1], s.zu[k - 1]
         mixed, always = s.mixed[k - 1], s.always[k - 1]
-        gamma = net.gammas[k]
-        for q in range(mixed + always):
-            # What the error of this unit's input becomes behind its ReLU and in the next sum (see slack.Slack.after).
-            h = s.live[k - 1, q] if q < mixed else s.on[k - 1, q - mixed]
-            e = load(error, h)
-            u = load(above, h)
-            passed = larger(smaller(e, add(u, e)), zero)
-            store(s.wb, h, axpy(gamma, add(larger(u, zero), passed), passed))
-        for j in range(1 if last else net.sizes[k]):
+        zl, zu = s.zl[k], s.zu[k]
+        for j in range(net.sizes[k]):
             low = full(net.offsets[k - 1, j])
             high = low
-            e = full(gamma * net.bias_sizes[k - 1, j])
             for q in range(mixed + always):
                 h = s.live[k - 1, q] if q < mixed else s.on[k - 1, q - mixed]
                 w = net.weights[k - 1, h, j]
@@ -394,23 +398,39 @@ def inner_bounds(net, bias, lo, hi, held_low, held_high, s):
                 else:
                     low = axpy(w, y, low)
                     high = axpy(w, x, high)
-                e = axpy(abs(w), load(s.wb, h), e)
-            if last:
-                store(s.out, 0, axpy(1.001, e, full(net.last_pad)))
-                return
-            store(s.zl[k], j, low)
-            store(s.zu[k], j, high)
-            store(s.error[k], j, e)
+            store(zl, j, low)
+            store(zu, j, high)
         for j in range(net.sizes[k]):
-            if crossing(s.zl[k], s.zu[k], j):
+            if crossing(zl, zu, j):
                 backward(k, j, False, s.adaptive, net, bias, held_low, held_high, s)
                 extreme(net, lo, hi, False, s)
-                store(s.zl[k], j, larger(load(s.zl[k], j), load(s.out, 0)))
-                if crossing(s.zl[k], s.zu[k], j):
+                store(zl, j, larger(load(zl, j), load(s.out, 0)))
+                if crossing(zl, zu, j):
                     backward(k, j, True, s.adaptive, net, bias, held_low, held_high, s)
                     extreme(net, lo, hi, True, s)
-                    store(s.zu[k], j, smaller(load(s.zu[k], j), load(s.out, 0)))
+                    store(zu, j, smaller(load(zu, j), load(s.out, 0)))
         relax(k, net, s)
+
+
+@jit
+def errors(k, net, s):
+    """Float32 errors of layer k's sums from those of the layer before (see ``slack.Slack.after``), for all lanes."""
+    gamma = net.gammas[k]
+    error, above = s.error[k], s.zu[k - 1]
+    mixed, always = s.mixed[k - 1], s.always[k - 1]
+    for j in range(net.sizes[k]):
+        error[j] = gamma * net.bias_sizes[k - 1, j]
+    for q in range(mixed + always):
+        h = s.live[k - 1, q] if q < mixed else s.on[k - 1, q - mixed]
+        e = s.error[k - 1, h]
+        u = above[h, 0]
+        for t in range(1, LANES):
+            u = max(u, above[h, t])
+        passed = max(min(e, u + e), 0.0)
+        carried = passed + gamma * (max(u, 0.0) + passed)
+        weights = net.output_sizes[h] if k == net.sizes.shape[0] - 1 else net.weights[k - 1, h]
+        for j in range(net.sizes[k]):
+            error[j] += abs(weights[j]) * carried
 
 
 @jit
@@ -426,14 +446,17 @@ def crossing(zl, zu, j):
 def split_scores(net, lo, hi, s, score):
     """Add to ``score`` (attributes, lanes) how much of the relaxation gap each attribute's width accounts for.
 
-    A unit's gap is the height of its relaxation times how far the output can move with it (absolute weights through the
+    A unit's gap is the height of its relaxation times how far the outputs can move with it (absolute weights through the
     slopes); an attribute's part is its own share of the width of the unit's pre-activation.
     """
-    depth = net.sizes.shape[0]
+    depth = net.sizes.shape[0] - 1
     k = depth - 1
     for q in range(s.mixed[k] + s.always[k]):
         h = s.live[k, q] if q < s.mixed[k] else s.on[k, q - s.mixed[k]]
-        store(s.wa, h, full(abs(net.weights[k, h, 0])))
+        weight = 0.0
+        for j in range(net.sizes[depth]):
+            weight += abs(net.weights[k, h, j])
+        store(s.wa, h, full(weight))
     here, there = s.wa, s.wb
     for k in range(depth - 1, -1, -1):
         for q in range(s.mixed[k]):
