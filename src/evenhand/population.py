@@ -42,10 +42,39 @@ class Marginal:
         attribute: whose distribution this is.
         masses: shape (cells,), adding up to 1. One cell per value; for a real attribute, equal-width
             cells of [lower, upper] with uniform density inside each.
+        breaks: where a real attribute's cells begin and end if they are not of equal width, shape (cells + 1,).
     """
 
     attribute: Attribute
     masses: NDArray[np.float64]
+    breaks: NDArray[np.float64] | None = None
+
+    @property
+    def edges(self) -> NDArray[np.float64]:
+        """Where the cells of a real attribute begin and end, shape (cells + 1,)."""
+        if self.breaks is not None:
+            return self.breaks
+        return np.linspace(self.attribute.first, self.attribute.last, len(self.masses) + 1)
+
+    def given(self, low: float, high: float) -> Marginal:
+        """The distribution of a number among those who have it between these two, both included.
+
+        Raises:
+            OptionError: nobody has.
+        """
+        narrowed = self.attribute.model_copy(update={"lower": low, "upper": high})
+        breaks = None
+        if self.attribute.size is not None:
+            start = int(self.attribute.first)
+            masses = self.masses[int(low) - start : int(high) - start + 1]
+        elif low == high:
+            masses = np.ones(int(self.attribute.first == self.attribute.last))
+        else:
+            edges = self.edges
+            inside = edges[(edges > low) & (edges < high)]
+            breaks = np.concatenate([[low], inside, [high]])
+            masses = np.diff(np.interp(breaks, edges, np.concatenate([[0.0], np.cumsum(self.masses)])))
+        return Marginal(narrowed, shares(self.attribute, masses), breaks)
 
     @cached_property
     def cumulative(self) -> NDArray[np.float64]:
@@ -58,8 +87,22 @@ class Marginal:
         cells = np.minimum(cells, len(self.masses) - 1)
         if self.attribute.size is not None:
             return np.asarray(self.attribute.first + cells, dtype=np.float64)
-        step = (self.attribute.last - self.attribute.first) / len(self.masses)
-        return np.asarray(np.minimum(self.attribute.first + step * (cells + rng.random(n)), self.attribute.last))
+        low, high = self.edges[cells], self.edges[cells + 1]
+        return np.asarray(np.minimum(low + (high - low) * rng.random(n), self.attribute.last))
+
+
+def shares(attribute: Attribute, masses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Masses of some of an attribute's values, made to add up to 1.
+
+    Raises:
+        OptionError: they have none.
+    """
+    if not masses.sum() > 0:
+        raise OptionError(
+            f"nobody in the population has a value of {attribute.name!r} that the conditions allow",
+            mend="widen the conditions, or measure by the uniform population",
+        )
+    return np.asarray(masses / masses.sum())
 
 
 @dataclass(frozen=True)

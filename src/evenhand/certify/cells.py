@@ -12,11 +12,21 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certify.weights import WEIGHT_BITS, between, integer_masses, integers, real_masses, running, weights_of
+from evenhand.certify.weights import (
+    WEIGHT_BITS,
+    between,
+    integer_masses,
+    integers,
+    real_masses,
+    running,
+    steepness,
+    weights_of,
+)
 from evenhand.errors import OptionError
 from evenhand.models.additive import Line, Part, Steps, Table
-from evenhand.population import Marginal
+from evenhand.population import Marginal, shares
 from evenhand.schema import Attribute
+from evenhand.schema.subdomain import Runs, listed
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -166,7 +176,15 @@ class Cells:
         return say(low) if low == high else f"{say(low)} to {say(high)}"
 
 
-def cells_of(attribute: Attribute, position: int, part: Part, marginal: Marginal | None) -> Cells:
+def cells_of(
+    attribute: Attribute,
+    position: int,
+    part: Part,
+    marginal: Marginal | None,
+    *,
+    runs: Runs | None = None,
+    stepwise: bool = False,
+) -> Cells:
     """The cells of one attribute.
 
     Args:
@@ -174,35 +192,54 @@ def cells_of(attribute: Attribute, position: int, part: Part, marginal: Marginal
         position: where it stands in an individual's row.
         part: what it adds to the network.
         marginal: how the population has it; None for uniform.
+        runs: its entries that are asked about; by default the whole domain.
+        stepwise: make one cell of each entry, and put them in the order of the entries.
 
     Raises:
-        OptionError: the marginal does not fit the attribute.
+        OptionError: the marginal does not fit the attribute, or has no mass where it is asked about; or there are too
+            many values to list.
     """
+    if marginal is not None and attribute.size is not None and len(marginal.masses) != attribute.size:
+        raise OptionError(
+            f"the population lists {len(marginal.masses)} masses for the {attribute.size} values of {attribute.name!r}"
+        )
+    whole = ((attribute.first, attribute.last),)
+    runs = whole if runs is None else runs
+    if len(runs) == 1 and runs != whole and not attribute.discrete_values:
+        (low, high), runs = runs[0], runs
+        if low == high and attribute.size is None:
+            shares(attribute, np.zeros(1))
+        marginal = None if marginal is None else marginal.given(low, high)
+        attribute = attribute.model_copy(update={"lower": low, "upper": high})
+        whole = runs
+    if marginal is not None and np.ptp(marginal.masses) == 0 and (marginal.breaks is None or len(marginal.masses) == 1):
+        marginal = None
+    if isinstance(part, Table) or runs != whole or (stepwise and not isinstance(part, Line)):
+        entries = attribute.domain() if isinstance(part, Table) and runs == whole else listed(attribute, runs)
+        return _by_table(attribute, position, part, marginal, entries, stepwise)
+    if isinstance(part, Line):
+        return _by_line(attribute, position, part, marginal)
+    return _by_bins(attribute, position, part, marginal)
+
+
+def _by_table(
+    attribute: Attribute, position: int, part: Part, marginal: Marginal | None, entries: Floats, stepwise: bool
+) -> Cells:
+    rows, count = part.at(entries), len(entries)
+    weights, distance = None, 0.0
     if marginal is not None:
-        if attribute.size is not None and len(marginal.masses) != attribute.size:
-            raise OptionError(
-                f"the population lists {len(marginal.masses)} masses for the {attribute.size} values of "
-                f"{attribute.name!r}"
-            )
-        if len(marginal.masses) and np.ptp(marginal.masses) == 0:
-            marginal = None
-    if isinstance(part, Table):
-        return _by_table(attribute, position, part, marginal)
-    if isinstance(part, Steps):
-        return _by_bins(attribute, position, part, marginal)
-    return _by_line(attribute, position, part, marginal)
-
-
-def _by_table(attribute: Attribute, position: int, part: Table, marginal: Marginal | None) -> Cells:
-    rows, count = part.rows, len(part.rows)
-    weights, distance = weights_of(marginal)
+        weights, distance = integers(shares(attribute, marginal.masses[(entries - attribute.first).astype(np.int64)]))
     line = _rank_one(rows)
+    if line is not None and stepwise and np.any(np.diff(line[0]) < 0):
+        keys, slope, residual = line
+        line = None if np.any(np.diff(keys) > 0) else (-keys, -slope, residual)
     if line is not None:
         keys, slope, residual = line
         order = np.argsort(keys, kind="stable")
         scale, held, offset = Scale(keys=keys[order]), slope[None, :], rows[0].copy()
     else:
-        order = np.arange(count) if attribute.ordered else np.argsort(_principal(rows), kind="stable")
+        in_order = stepwise or attribute.ordered
+        order = np.arange(count) if in_order else np.argsort(_principal(rows), kind="stable")
         scale, held, offset = None, rows[order], np.zeros(rows.shape[1])
         residual = np.zeros(rows.shape[1])
     return Cells(
@@ -216,7 +253,7 @@ def _by_table(attribute: Attribute, position: int, part: Table, marginal: Margin
         total=count if weights is None else int(weights.sum()),
         cumulative=None if weights is None else running(weights[order]),
         distance=distance,
-        entries=attribute.first + order.astype(np.float64),
+        entries=entries[order],
     )
 
 
@@ -224,6 +261,7 @@ def _by_line(attribute: Attribute, position: int, part: Line, marginal: Marginal
     first, last = attribute.first, attribute.last
     weights, distance = weights_of(marginal)
     cumulative = None if weights is None else running(weights)
+    entries = ends = None
     values = 1
     if attribute.size is not None:
         values = -(-attribute.size // MAX_CELLS)
@@ -235,6 +273,15 @@ def _by_line(attribute: Attribute, position: int, part: Line, marginal: Marginal
         count = total = 1
         cumulative = None
         scale = Scale(base=first, step=0.0)
+    elif marginal is not None and marginal.breaks is not None:
+        # Cells of equal width cannot follow these breaks: their masses are differences of running sums.
+        count = total = REAL_CELLS
+        borders = np.linspace(first, last, count + 1)
+        entries, ends = borders[:-1], borders[1:]
+        weights, distance = integers(real_masses(attribute, marginal, entries, ends))
+        distance += _spacing(attribute) * steepness(attribute, marginal) * count
+        cumulative = running(weights)
+        scale = _evenly(attribute, count)
     else:
         bins = 1 if weights is None else len(weights)
         parts = -(-REAL_CELLS // bins)
@@ -242,8 +289,7 @@ def _by_line(attribute: Attribute, position: int, part: Line, marginal: Marginal
         if weights is not None:
             cumulative = running(np.repeat(weights >> 17, parts))
             distance += bins * 2.0 ** (17 - WEIGHT_BITS)
-        step = (last - first) / count
-        scale = Scale(base=first, step=step, reach=step, pad=8 * float(np.spacing(max(abs(first), abs(last)))))
+        scale = _evenly(attribute, count)
     return Cells(
         attribute=attribute,
         position=position,
@@ -256,7 +302,24 @@ def _by_line(attribute: Attribute, position: int, part: Line, marginal: Marginal
         values=values,
         cumulative=cumulative,
         distance=distance,
+        entries=entries,
+        ends=ends,
+        marginal=None if entries is None else marginal,
     )
+
+
+def _evenly(attribute: Attribute, count: int) -> Scale:
+    """The domain of a real attribute in cells of equal width."""
+    first, last = attribute.first, attribute.last
+    step = (last - first) / count
+    return Scale(base=first, step=step, reach=step, pad=8 * float(np.spacing(max(abs(first), abs(last)))))
+
+
+def _spacing(attribute: Attribute) -> float:
+    """How far rounding moves an end of a cell of a real attribute, as a share of the domain."""
+    first, last = attribute.first, attribute.last
+    coarse = 8 * float(np.spacing(max(abs(first), abs(last), last - first)))
+    return coarse / (last - first) if last > first else 0.0
 
 
 def _by_bins(attribute: Attribute, position: int, part: Steps, marginal: Marginal | None) -> Cells:
@@ -269,14 +332,13 @@ def _by_bins(attribute: Attribute, position: int, part: Steps, marginal: Margina
     ends = np.concatenate([inside, [last]])
     if attribute.size is not None:
         ends[:-1] -= 1
-        shares = integer_masses(attribute, marginal, starts, ends)
+        masses = integer_masses(attribute, marginal, starts, ends)
         rounding = 2.0**-52
     else:
-        shares = real_masses(attribute, marginal, starts, ends)
-        coarse = 8 * float(np.spacing(max(abs(first), abs(last), last - first)))
-        rounding = coarse / (last - first) if last > first else 0.0
-    weights, distance = integers(shares)
-    # The shares of bins are differences of running sums, each off by a rounding per value of the marginal.
+        masses = real_masses(attribute, marginal, starts, ends)
+        rounding = _spacing(attribute) * steepness(attribute, marginal)
+    weights, distance = integers(masses)
+    # The masses of bins are differences of running sums, each off by a rounding per value of the marginal.
     distance += rounding * len(starts) * (1 if marginal is None else len(marginal.masses))
     return Cells(
         attribute=attribute,

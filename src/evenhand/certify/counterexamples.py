@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,25 +35,51 @@ class Finder:
         return len(self.found) >= self.limit
 
     def unfair(self, entries: Floats) -> NDArray[np.bool_]:
-        """Which of these people (n, unprotected attributes) get different labels, shape (n,). Keeps them."""
-        network, query = self._query.network, self._query
-        first = network.predict(query.individuals(entries, 0))
-        other = np.zeros(len(entries), dtype=np.int64)
-        for assignment in range(1, len(query.assignments)):
-            differs = (other == 0) & (network.predict(query.individuals(entries, assignment)) != first)
-            other[differs] = assignment
-        unfair = other > 0
+        """Which of these people (n, unprotected attributes) get different labels, shape (n,). Keeps them.
+
+        With relaxed attributes: which get another label than somebody within the tolerance, by asking about all.
+        """
+        query = self._query
+        first = query.labels(query.individuals(entries, 0))
+        # Whom each person is compared with: an assignment, and entries that differ in relaxed attributes only.
+        other = np.full(len(entries), -1, dtype=np.int64)
+        people = entries.copy()
+        for near in self._nearby(entries):
+            for assignment in range(len(query.assignments)):
+                asked = np.flatnonzero(other < 0)
+                if (near is entries and assignment == 0) or not len(asked):
+                    continue
+                differs = asked[query.labels(query.individuals(near[asked], assignment)) != first[asked]]
+                other[differs] = assignment
+                people[differs] = near[differs]
+        unfair = other >= 0
         for row in np.flatnonzero(unfair):
             if self.full:
                 break
-            self._keep(entries[row : row + 1], int(other[row]))
-        return unfair
+            self._keep(entries[row : row + 1], people[row : row + 1], int(other[row]))
+        return np.asarray(unfair)
 
-    def _keep(self, person: Floats, other: int) -> None:
+    def _nearby(self, entries: Floats) -> Iterator[Floats]:
+        """The people themselves, then all combinations of what is within the tolerance; outside the domain the end."""
+        yield entries
+        relaxed = np.flatnonzero(self._query.tolerance)
+        widths = [range(-width, width + 1) for width in self._query.tolerance[relaxed]]
+        ends = [self._query.cells[i].entry(np.array([0, self._query.cells[i].count - 1])) for i in relaxed]
+        for steps in itertools.product(*widths):
+            if any(steps):
+                near = entries.copy()
+                for i, step, (low, high) in zip(relaxed, steps, ends, strict=True):
+                    near[:, i] = np.clip(entries[:, i] + step, low, high)
+                yield near
+
+    def _keep(self, person: Floats, near: Floats, other: int) -> None:
         network, query = self._query.network, self._query
-        rows = np.concatenate([query.individuals(person, 0), query.individuals(person, other)])
-        labels = network.predict(rows)
-        if person.tobytes() in self._known or not np.array_equal(labels, predict_float32(network, rows)):
+        # Under all assignments alike, the person is shown with another one than the person compared with.
+        own = int(other == 0 and len(query.assignments) > 1)
+        rows = np.concatenate([query.individuals(person, own), query.individuals(near, other)])
+        labels = query.labels(rows)
+        deployed = predict_float32(network, rows, query.threshold)
+        if person.tobytes() in self._known or labels[0] == labels[1] or not np.array_equal(labels, deployed):
             return
         self._known.add(person.tobytes())
         attributes = [cells.attribute for cells in query.cells]
@@ -58,7 +87,12 @@ class Finder:
         self.found.append(
             Counterexample(
                 unprotected={a.name: a.text(entry) for a, entry in zip(attributes, person[0], strict=True)},
-                first={a.name: a.text(entry) for a, entry in zip(varied, query.assignments[0], strict=True)},
+                relaxed={
+                    a.name: a.text(entry)
+                    for a, before, entry in zip(attributes, person[0], near[0], strict=True)
+                    if before != entry
+                },
+                first={a.name: a.text(entry) for a, entry in zip(varied, query.assignments[own], strict=True)},
                 second={a.name: a.text(entry) for a, entry in zip(varied, query.assignments[other], strict=True)},
                 first_label=str(network.classes[int(labels[0])]),
                 second_label=str(network.classes[int(labels[1])]),
@@ -66,8 +100,14 @@ class Finder:
         )
 
 
-def predict_float32(network: AdditiveNetwork, individuals: Floats) -> NDArray[np.int64]:
-    """Labels by a forward pass in float32, as the model may run where it is deployed, shape (n,)."""
+def predict_float32(network: AdditiveNetwork, individuals: Floats, threshold: float | None = None) -> NDArray[np.int64]:
+    """Labels by a forward pass in float32, as the model may run where it is deployed, shape (n,).
+
+    Args:
+        network: the model.
+        individuals: shape (n, attributes).
+        threshold: on the probability of the second of two labels; None or a half for the larger output.
+    """
     units = np.tile(network.bias.astype(np.float32), (len(individuals), 1))
     for i, part in enumerate(network.parts):
         entries = individuals[:, i]
@@ -78,6 +118,10 @@ def predict_float32(network: AdditiveNetwork, individuals: Floats) -> NDArray[np
             units += part.at(entries).astype(np.float32)
     for layer in network.layers:
         units = np.maximum(units, np.float32(0)) @ layer.weights.astype(np.float32) + layer.bias.astype(np.float32)
+    if threshold is not None and threshold != 0.5:
+        margin = units[:, -1] - units[:, 0] if units.shape[1] == 2 else units[:, 0]
+        probability = np.float32(1) / (np.float32(1) + np.exp(-np.clip(margin, -80, 80)))
+        return np.asarray(probability > np.float32(threshold), dtype=np.int64)
     if units.shape[1] == 1:
         return np.asarray(units[:, 0] > 0, dtype=np.int64)
     return np.asarray(np.argmax(units, axis=1), dtype=np.int64)

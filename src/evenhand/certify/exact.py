@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certify.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
-from evenhand.certify.query import Query
+from evenhand.certify.query import MAX_CLASSES, Query
 
 MAX_POINTS = 2**21
 MAX_SECONDS = 20.0
@@ -45,10 +45,15 @@ def enumerate_domain(query: Query) -> Enumeration:
     widest = max(query.biases.shape[1], *(layer.weights.shape[1] for layer in query.layers), 1)
     batch = max(1, BATCH // widest)
     status = np.empty(query.points, dtype=np.int8)
+    seen = _Seen(query) if query.relaxed else None
     for begin in range(0, query.points, batch):
         points = decoded(query, np.arange(begin, min(begin + batch, query.points)))
-        status[begin : begin + len(points)] = _decided(query, points)
-    return Enumeration(status=status, mass=_masses(query))
+        possible = _possible(query, points)
+        if seen is None:
+            status[begin : begin + len(points)] = judged(possible)
+        else:
+            seen.note(begin, possible)
+    return Enumeration(status=status if seen is None else seen.judged(), mass=_masses(query))
 
 
 def decoded(query: Query, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -75,7 +80,8 @@ def _masses(query: Query) -> NDArray[np.float64]:
     return masses
 
 
-def _decided(query: Query, points: NDArray[np.int64]) -> NDArray[np.int8]:
+def _possible(query: Query, points: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sets of possible labels, as bits, under each assignment, shape (assignments, n)."""
     slack = query.slack
     first = query.first(points)
     sizes = np.zeros_like(first)
@@ -95,7 +101,61 @@ def _decided(query: Query, points: NDArray[np.int64]) -> NDArray[np.int8]:
             labels = np.where(units[:, m] > reach[:, m], labels & ~(1 << int(a)), labels)
             labels = np.where(units[:, m] < -reach[:, m], labels & ~(1 << int(b)), labels)
         possible[p] = labels
-    return judged(possible)
+    return possible
+
+
+class _Seen:
+    """Which sets of possible labels occur at each point, and then also at all points within the tolerance.
+
+    The sets are numbered as they appear; a point's are bits of one word.
+    """
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._everything = (1 << len(query.network.classes)) - 1
+        self._numbers = {self._everything: 0}
+        self._present = np.zeros(query.points, dtype=np.int64)
+
+    def note(self, begin: int, possible: NDArray[np.int64]) -> None:
+        """Take the sets of some points, shape (assignments, n)."""
+        sets, place = np.unique(possible, return_inverse=True)
+        # Should there ever be more sets than bits, the last ones stand for "any label", which decides nothing.
+        bits = np.array([1 << self._number(int(labels)) for labels in sets], dtype=np.int64)
+        present = np.bitwise_or.reduce(bits[place.reshape(possible.shape)], axis=0)
+        self._present[begin : begin + len(present)] = present
+
+    def _number(self, labels: int) -> int:
+        if labels not in self._numbers and len(self._numbers) <= MAX_CLASSES:
+            self._numbers[labels] = len(self._numbers)
+        return self._numbers.get(labels, 0)
+
+    def judged(self) -> NDArray[np.int8]:
+        """Outcome of each point, shape (points,)."""
+        present = self._present.reshape(self._query.counts)
+        for axis, width in enumerate(self._query.tolerance):
+            present = _widened(present, axis, int(width))
+        kinds, kind = np.unique(present.ravel(), return_inverse=True)
+        outcomes = np.empty(len(kinds), dtype=np.int8)
+        for i, bits in enumerate(kinds):
+            sets = [labels for labels, number in self._numbers.items() if bits >> number & 1]
+            outcomes[i] = judged(np.array(sets, dtype=np.int64)[:, None])[0]
+        return outcomes[kind.ravel()]
+
+
+def _widened(present: NDArray[np.int64], axis: int, width: int) -> NDArray[np.int64]:
+    """What is present anywhere within a distance along an axis."""
+    for toward in (1, -1):
+        reached = 0
+        source = np.flip(present, axis) if toward < 0 else present
+        result = source.copy()
+        while reached < width:
+            # What is present up to ``reached`` away, moved on, is present up to twice as far, and one.
+            step = min(reached + 1, width - reached)
+            moved = np.moveaxis(result, axis, 0)
+            moved[step:] |= moved[:-step].copy()
+            reached += step
+        present = np.flip(result, axis) if toward < 0 else result
+    return present
 
 
 def judged(possible: NDArray[np.int64]) -> NDArray[np.int8]:

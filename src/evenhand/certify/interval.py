@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certify.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, Splitter, whole
 from evenhand.certify.counterexamples import Finder
-from evenhand.certify.layout import layout_of
+from evenhand.certify.layout import Layout, layout_of
 from evenhand.certify.query import Query
 from evenhand.certify.tally import REGION_DEPTH, Tally
 
@@ -141,7 +141,7 @@ def _small(boxes: Boxes) -> Boxes:
 
 def _probe(query: Query, finder: Finder, boxes: Boxes) -> None:
     """Look for a counterexample in the middle of each box."""
-    boxes = boxes[: max(1, PROBES // len(query.assignments))]
+    boxes = boxes[: max(1, PROBES // (len(query.assignments) * query.window))]
     if len(boxes) and not finder.full:
         middle = (boxes.lo.astype(np.int64) + boxes.hi) // 2
         finder.unfair(np.stack([cells.entry(middle[:, i]) for i, cells in enumerate(query.cells)], axis=1))
@@ -162,6 +162,7 @@ def _decider(query: Query, jobs: int) -> Decider:
     from evenhand.certify import kernel
 
     layout = layout_of(query)
+    ask = _near(query, layout) if query.relaxed else _alone(layout)
 
     def decide(boxes: Boxes, pool: ThreadPoolExecutor) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
         status, attribute = np.empty(len(boxes), dtype=np.int8), np.empty(len(boxes), dtype=np.int32)
@@ -171,9 +172,91 @@ def _decider(query: Query, jobs: int) -> Decider:
 
         def part(begin: int) -> None:
             cut = slice(begin, begin + piece)
-            kernel.decide(lo[cut], hi[cut], final[cut], layout, status[cut], attribute[cut])
+            ask(lo[cut], hi[cut], final[cut], status[cut], attribute[cut])
 
         list(pool.map(part, range(0, len(boxes), piece)))
         return status, attribute
 
     return decide
+
+
+Ask: TypeAlias = Callable[[NDArray[Any], NDArray[Any], NDArray[np.bool_], NDArray[np.int8], NDArray[np.int32]], None]
+
+
+def _alone(layout: Layout) -> Ask:
+    """Decide boxes as the kernel does."""
+    from evenhand.certify import kernel
+
+    def ask(
+        lo: NDArray[Any],
+        hi: NDArray[Any],
+        final: NDArray[np.bool_],
+        status: NDArray[np.int8],
+        attribute: NDArray[np.int32],
+    ) -> None:
+        kernel.decide(lo, hi, final, layout, status, attribute)
+
+    return ask
+
+
+def _near(query: Query, layout: Layout) -> Ask:
+    """Decide boxes of people who are compared with others within a tolerance.
+
+    Everybody in a box is treated fairly if that holds for the box widened by the tolerance. Everybody is treated
+    unfairly if two copies of the box, each moved by no more than the tolerance and held inside the domain, surely get
+    different labels: whoever is in the box has one person to be compared with in each copy.
+    """
+    from evenhand.certify import kernel
+
+    last, tolerance = (query.counts - 1).astype(np.int32), query.tolerance.astype(np.int32)
+    moves = [np.zeros_like(tolerance)]
+    for i in np.flatnonzero(tolerance):
+        for way in (1, -1):
+            move = np.zeros_like(tolerance)
+            move[i] = way * tolerance[i]
+            moves.append(move)
+
+    def ask(
+        lo: NDArray[Any],
+        hi: NDArray[Any],
+        final: NDArray[np.bool_],
+        status: NDArray[np.int8],
+        attribute: NDArray[np.int32],
+    ) -> None:
+        kernel.decide(np.maximum(lo - tolerance, 0), np.minimum(hi + tolerance, last), final, layout, status, attribute)
+        rest = np.flatnonzero(status != FAIR)
+        lo, hi, final = lo[rest], hi[rest], final[rest]
+        found = np.empty((len(moves), len(rest), kernel.WITNESSES), dtype=np.int64)
+        choices = [attribute[rest]]
+        for number, move in enumerate(moves):
+            outcome, choice = np.empty(len(rest), dtype=np.int8), np.empty(len(rest), dtype=np.int32)
+            moved = (np.clip(end + move, 0, last) for end in (lo, hi))
+            # Only the box itself is asked where to split it.
+            kernel.decide(*moved, final | (number > 0), layout, outcome, choice, found[number])
+            choices = [choice, *choices] if number == 0 else choices
+        status[rest] = np.where(_apart(found, (1 << layout.classes) - 1), UNFAIR, UNDECIDED)
+        widest = np.argmax(hi - lo, axis=1).astype(np.int32) if len(query.cells) else np.zeros(0, dtype=np.int32)
+        attribute[:] = -1
+        attribute[rest] = np.where(final, -1, _splittable(lo, hi, [*choices, widest]))
+
+    return ask
+
+
+def _apart(sets: NDArray[np.int64], everything: int) -> NDArray[np.bool_]:
+    """Whether two of the sets of labels seen for a box have none in common, from shape (copies, boxes, sets)."""
+    columns = [column for copy in sets for column in copy.T if (column != everything).any()]
+    apart = np.zeros(sets.shape[1], dtype=np.bool_)
+    for one, other in itertools.combinations(columns, 2):
+        apart |= one & other == 0
+    return apart
+
+
+def _splittable(lo: NDArray[Any], hi: NDArray[Any], choices: list[NDArray[np.int32]]) -> NDArray[np.int32]:
+    """The first choice of an attribute along which each box has several cells, -1 without any."""
+    chosen = np.full(len(lo), -1, dtype=np.int32)
+    rows = np.arange(len(lo))
+    for choice in choices:
+        fits = (chosen < 0) & (choice >= 0)
+        fits &= lo[rows, choice] < hi[rows, choice]
+        chosen[fits] = choice[fits]
+    return chosen

@@ -46,7 +46,7 @@ def _inner(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_compiled
-def decide(lo, hi, final, layout: Layout, status, attribute):  # type: ignore[no-untyped-def]
+def decide(lo, hi, final, layout: Layout, status, attribute, sets=None):  # type: ignore[no-untyped-def]
     """Decide boxes, and say where to split those that stay open.
 
     Args:
@@ -56,6 +56,8 @@ def decide(lo, hi, final, layout: Layout, status, attribute):  # type: ignore[no
         status: (boxes,) int8, filled with FAIR (the label is proved the same under all assignments), UNFAIR (for two
             of them it is proved different) or UNDECIDED.
         attribute: (boxes,) int32, filled with the attribute to split, -1 if none can be.
+        sets: (boxes, WITNESSES) int64 or None, filled with different sets of possible labels that were seen, as bits;
+            what is left over with the set of all labels.
     """
     boxes, attributes = lo.shape
     assignments = layout.biases.shape[0]
@@ -118,6 +120,10 @@ def decide(lo, hi, final, layout: Layout, status, attribute):  # type: ignore[no
                     target = later if layer % 2 == 1 else coefficients
                     _next(layout, layer, first, last, low, high, active, found, relaxed, scratch, bound, source, target)
             _labels(layout, bound, everything, possible, kept, same, apart, open_margin)
+        if sets is not None:
+            for s in range(used):
+                for w in range(WITNESSES):
+                    sets[begin + s, w] = possible[w, s] if w < kept[s] else everything
         wanted = False
         for s in range(used):
             outcome = UNDECIDED

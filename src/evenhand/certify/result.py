@@ -26,7 +26,10 @@ class Estimate(BaseModel):
 
 
 class Counterexample(BaseModel):
-    """A person of the domain, re-run on the model, whose label differs between two protected assignments."""
+    """A person of the domain, re-run on the model, whose label differs between two protected assignments.
+
+    ``relaxed`` holds what else differs under the second one: values of relaxed attributes, within their tolerance.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,6 +38,7 @@ class Counterexample(BaseModel):
     second: dict[str, str]
     first_label: str
     second_label: str
+    relaxed: dict[str, str] = Field(default_factory=dict)
 
 
 class Moment(BaseModel):
@@ -78,6 +82,10 @@ class Certificate(Result):
         population: what the masses are measured by.
         stopped_by: ``done``, ``time``, ``boxes``, ``target``, ``depth`` or ``interrupt``.
         protected: the attributes that were varied.
+        where: the conditions that all shares are conditional on.
+        threshold: with two labels, ``positive`` is given if its probability is greater than this; else None.
+        positive: the label that the threshold is about.
+        relaxed: by how many values these attributes may differ between the people compared.
         history: the course of the run.
         regions: where the unfair and the undecided lie.
     """
@@ -94,15 +102,26 @@ class Certificate(Result):
     population: str
     stopped_by: Literal["done", "time", "boxes", "target", "depth", "interrupt"]
     protected: tuple[str, ...]
+    where: tuple[str, ...] = ()
+    threshold: float | None = None
+    positive: str | None = None
+    relaxed: dict[str, int] = Field(default_factory=dict)
     history: tuple[Moment, ...] = ()
     regions: tuple[Region, ...] = ()
 
     def summary(self) -> str:
         """Three proved shares, the estimate, and what stopped the run."""
         name = " x ".join(self.protected)
+        asked = ""
+        if self.relaxed:
+            near = ", ".join(f"{attribute} by up to {width}" for attribute, width in self.relaxed.items())
+            asked += f"{'':<20} also against people who differ in {near}\n"
+        if self.threshold not in (None, 0.5):
+            asked += f"{'':<20} {self.positive!r} is given if its probability is greater than {self.threshold:g}\n"
         return (
             f"{name:<20} provably same for {self.certified:.2%} of {self.population}; "
             f"provably different {self.falsified:.2%}; undecided {self.undecided:.2%}\n"
+            f"{asked}"
             f"{'':<20} unfair share estimated {self.estimate.unfair:.3%} "
             f"({self.estimate.confidence:.0%} interval {self.estimate.low:.3%} to {self.estimate.high:.3%}); "
             f"{self.boxes:,} boxes in {self.seconds:.1f} s, stopped by {self.stopped_by}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,7 +31,7 @@ Progress = Callable[[str, float], None]
 
 DEFAULT_BOXES = 1_000_000
 """Where the linear method stops if nothing else says so: it would go on for ever."""
-SEARCH_SHARE = 0.9
+SEARCH_SHARE = 0.95
 """Part of the time limit for proving; the rest is for the estimate."""
 
 
@@ -87,6 +87,9 @@ def run(
     protected: Sequence[str] | None = None,
     method: Literal["linear", "interval"] = "linear",
     population: ProductPopulation | None = None,
+    where: Sequence[str] = (),
+    threshold: float | None = None,
+    relax: Mapping[str, float] | None = None,
     time_limit: float | None = None,
     max_boxes: int | None = None,
     target_undecided: float | None = None,
@@ -108,6 +111,13 @@ def run(
         network: the model, a white box.
         protected: attributes to vary together; by default those that the schema protects.
         population: what shares are measured by; by default uniform over the domain.
+        where: conditions on the people asked about, such as ``"age >= 18"`` (see ``schema.subdomain``); all must hold,
+            and all shares are then conditional on them.
+        threshold: for models with two labels: the second one, for which a single logit speaks, is given if its
+            probability is greater than this; by default a half.
+        relax: by how much attributes that are not protected may differ between the people compared, such as
+            ``{"age": 2}``: integers and ordinal values, by so many values. The label must then be the same for
+            everybody within that distance too, inside the domain.
         progress: called as work goes on.
         method, time_limit, max_boxes, target_undecided, seed, confidence, samples, counterexamples, enumeration, jobs:
             see ``Config``.
@@ -130,15 +140,15 @@ def run(
         jobs=jobs,
     )
     started, processor = time.perf_counter(), time.process_time()
-    query = query_of(network, protected, population)
+    query = query_of(network, protected, population, where=where, threshold=threshold, relax=relax)
     say = progress or (lambda what, share: None)
     name = " x ".join(query.protected)
     threads = config.jobs or processors()
-    asked = len(query.assignments) > 1 and (
+    asked = not query.constant and (
         config.enumeration and (max_boxes is None or query.points <= max_boxes) and feasible(query, time_limit)
     )
     engine = None
-    if config.method == "linear" and not asked and len(query.assignments) > 1 and unsupported(query) is None:
+    if config.method == "linear" and not asked and not query.constant and _linear_takes(query):
         say("preparing (the first use on a machine compiles for up to half a minute)", 0.0)
         engine = linear.prepare(query, threads)
     clock = time.perf_counter()
@@ -151,7 +161,7 @@ def run(
     regions: tuple[Region, ...] | None = None
     used: str = config.method
     undecided, unfair, stop = whole(query)[:0], 0.0, "done"
-    if len(query.assignments) == 1:
+    if query.constant:
         # All assignments add the same to the network: nothing can change with them.
         tally.boxes = 1
         tally.prove(whole(query), fair=True)
@@ -184,7 +194,8 @@ def run(
     )
     if tally.shares()[1] > 0 and not finder.found:
         # All that is unfair was proved, none of it sampled: show some of it all the same.
-        finder.unfair(draw(query, whole(query), config.samples, np.random.default_rng(config.seed)))
+        shown = max(1, config.samples // query.window)
+        finder.unfair(draw(query, whole(query), shown, np.random.default_rng(config.seed)))
     certified, falsified, rest = shares
     return Certificate(
         certified=certified,
@@ -198,11 +209,20 @@ def run(
         population=query.population,
         stopped_by=stop,
         protected=query.protected,
+        where=query.where,
+        threshold=query.threshold,
+        positive=None if query.threshold is None else str(network.classes[1]),
+        relaxed=query.relaxed,
         history=tuple(tally.history),
         regions=tally.regions() if regions is None else regions,
         seed=config.seed,
         seconds=time.perf_counter() - started,
     )
+
+
+def _linear_takes(query: Query) -> bool:
+    """Whether the linear method can answer; else symbolic intervals do."""
+    return not query.relaxed and unsupported(query) is None
 
 
 def processors() -> int:

@@ -15,6 +15,8 @@ from evenhand.certify.tally import ROUNDING
 from evenhand.stats.proportion import clopper_pearson
 
 BATCH = 2048
+QUESTIONS = 20_000_000
+"""Questions to the model per estimate, about: with a large tolerance fewer people are sampled, but always a batch."""
 
 
 def draw(query: Query, boxes: Boxes, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -52,13 +54,16 @@ def estimate(
         undecided: the boxes that are left.
         proved_unfair: mass in them that is proved unfair (parts of a box may be).
         finder: keeps the counterexamples seen.
-        samples: how many people to draw.
+        samples: how many people to draw, at most.
         confidence: of the interval.
         rng: source of randomness.
         deadline: clock at which to stop drawing, after one batch at least.
     """
     certified, falsified, rest = shares
     undecided = undecided[undecided.mass > 0]
+    questions = query.window * len(query.assignments)
+    samples = min(samples, max(BATCH, QUESTIONS // questions))
+    size = max(16, min(BATCH, QUESTIONS // (16 * questions)))
     drawn = unfair = 0
     while (
         rest > 0
@@ -66,7 +71,7 @@ def estimate(
         and drawn < samples
         and (drawn == 0 or deadline is None or time.perf_counter() < deadline)
     ):
-        batch = draw(query, undecided, min(BATCH, samples - drawn), rng)
+        batch = draw(query, undecided, min(size, samples - drawn), rng)
         unfair += int(finder.unfair(batch).sum())
         drawn += len(batch)
     low, high = (float(end) for end in clopper_pearson(unfair, drawn, confidence))

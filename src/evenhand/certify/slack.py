@@ -3,7 +3,7 @@
 Two arithmetics are covered. Ours: bounds are computed in float64, and every bound on a unit is widened by ``pads``,
 which hold on the whole domain. The model's: it may run in float32, whose error depends on where one looks and is
 carried along with the bounds, box by box. A margin is decided only if it is further from zero than both errors and
-what a float32 sigmoid or softmax can tell from a tie.
+what a float32 sigmoid or softmax can tell from a tie, or from another decision threshold (``resolution_of``).
 
 The analysis is the usual one (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., chapter 3): a sum of
 n products in any order errs by at most ``gamma_n = n u / (1 - n u)`` times the sum of their absolute values. It assumes
@@ -13,13 +13,14 @@ and inputs rounded to float32 or better, and that nothing overflows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import ModelError
+from evenhand.errors import ModelError, OptionError
 from evenhand.models.additive import Affine
 
 Floats = NDArray[np.float64]
@@ -28,6 +29,8 @@ OURS = 2.0**-53
 DEPLOYED = 2.0**-24
 ACTIVATION = 2.0**-21
 """A float32 sigmoid or softmax cannot tell margins below this from a tie."""
+PROBABILITY = 2.0**-22
+"""Error of a float32 probability, of any size, and of the threshold it is compared with: four spacings below 1."""
 HIGHEST = 1e30
 """Numbers of this size could overflow in float32."""
 
@@ -46,6 +49,7 @@ class Slack:
         base: per first unit, size of the terms that do not depend on the unprotected attributes.
         gammas: per layer of units, relative error of a float32 sum of that many terms.
         weights, biases: per layer, absolute values, for the last as they bound the error of a margin.
+        resolution: how far from zero an exact margin must be for the decision to be the one that its sign says.
     """
 
     pads: tuple[Floats, ...]
@@ -53,6 +57,7 @@ class Slack:
     gammas: Floats
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
+    resolution: float = ACTIVATION
 
     def first(self, sizes: Floats) -> Floats:
         """Error of the first units in float32, from the sizes of the terms that the attributes add, (n, units)."""
@@ -66,7 +71,39 @@ class Slack:
 
     def decision(self, error: Floats) -> Floats:
         """How far from zero a margin must be, from its error in float32."""
-        return np.asarray(1.001 * error + self.pads[-1] + ACTIVATION)
+        return np.asarray(1.001 * error + self.pads[-1] + self.resolution)
+
+
+def log_odds(threshold: float) -> float:
+    """The logit whose sigmoid is the threshold."""
+    return math.log(threshold) - math.log1p(-threshold)
+
+
+def resolution_of(threshold: float) -> float:
+    """How far from ``log_odds(threshold)`` a logit must be for a float32 probability to lie on its side of it.
+
+    A float32 sigmoid or softmax may be computed as 1 / (1 + exp(-z)), by tanh or as a quotient of exponentials. In each
+    case a unit roundoff u = 2**-24 enters a handful of times, so the probability errs by less than e = 2**-22, the
+    rounding of the threshold to float32 included. The sigmoid increases: the decision is right as soon as the exact
+    probability is further than e from the threshold t, that is, outside of [log_odds(t - e), log_odds(t + e)]. That
+    is about e / (t (1 - t)) wide to each side: the further t is from a half, the less a probability tells about its
+    logit. To this come roundings of numbers of the size of the log-odds, where logits are subtracted or compared.
+    At a half itself decisions go by the larger output, which is told from a tie at ``ACTIVATION``.
+
+    Raises:
+        OptionError: so close to 0 or 1 a float32 probability decides nothing.
+    """
+    if threshold == 0.5:
+        return ACTIVATION
+    if not 2 * PROBABILITY <= threshold <= 1 - 2 * PROBABILITY:
+        raise OptionError(
+            f"the threshold {threshold:g} is so close to {round(threshold)} that a float32 probability cannot be "
+            "compared with it",
+            mend=f"a threshold between {2 * PROBABILITY:.1g} and 1 - {2 * PROBABILITY:.1g}",
+        )
+    middle = log_odds(threshold)
+    width = max(log_odds(threshold + PROBABILITY) - middle, middle - log_odds(threshold - PROBABILITY))
+    return max(ACTIVATION, 1.001 * width) + PROBABILITY * abs(middle)
 
 
 def gamma(n: int, unit: float) -> float:
@@ -82,6 +119,7 @@ def slack_of(
     columns: int,
     layers: Sequence[Affine],
     fold: Floats,
+    resolution: float = ACTIVATION,
 ) -> Slack:
     """The slack of a network over a domain.
 
@@ -92,6 +130,7 @@ def slack_of(
         attributes, columns: terms added up by the model, and by our bounds.
         layers: the network's layers after the first, as deployed.
         fold: (outputs, margins), makes the margins from the outputs.
+        resolution: see ``Slack``.
 
     Raises:
         ModelError: numbers grow beyond what float32 can hold.
@@ -116,4 +155,11 @@ def slack_of(
         raise ModelError(
             f"the network computes with numbers up to {sizes.max():.1g}, too large to bound their rounding"
         )
-    return Slack(pads=tuple(pads), base=base, gammas=np.array(gammas), weights=tuple(weights), biases=tuple(biases))
+    return Slack(
+        pads=tuple(pads),
+        base=base,
+        gammas=np.array(gammas),
+        weights=tuple(weights),
+        biases=tuple(biases),
+        resolution=resolution,
+    )

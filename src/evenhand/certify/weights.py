@@ -28,10 +28,23 @@ def real_masses(attribute: Attribute, marginal: Marginal | None, starts: Floats,
     """Masses of intervals of a real attribute."""
     if attribute.first == attribute.last:
         return np.array([0.0] * (len(starts) - 1) + [1.0])
-    masses = np.ones(1) if marginal is None else marginal.masses
-    edges = np.linspace(attribute.first, attribute.last, len(masses) + 1)
-    before = np.concatenate([[0.0], np.cumsum(masses)])
+    edges, before = _running(attribute, marginal)
     return np.asarray(np.interp(ends, edges, before) - np.interp(starts, edges, before))
+
+
+def _running(attribute: Attribute, marginal: Marginal | None) -> tuple[Floats, Floats]:
+    """Ends of a real attribute's cells, and the mass below each."""
+    if marginal is None:
+        return np.array([attribute.first, attribute.last]), np.array([0.0, 1.0])
+    return marginal.edges, np.concatenate([[0.0], np.cumsum(marginal.masses)])
+
+
+def steepness(attribute: Attribute, marginal: Marginal | None) -> float:
+    """How much denser than on average a real attribute is anywhere, at most."""
+    if marginal is None or attribute.first == attribute.last:
+        return 1.0
+    widths = np.diff(marginal.edges)
+    return float((marginal.masses / widths).max() * (attribute.last - attribute.first) / marginal.masses.sum())
 
 
 def between(
@@ -40,14 +53,12 @@ def between(
     """Entries drawn between two of the attribute's, both included, as the population has them."""
     share = rng.random(len(starts))
     if attribute.size is None:
-        masses = np.ones(1) if marginal is None else marginal.masses
-        edges = np.linspace(attribute.first, attribute.last, len(masses) + 1)
-        before = np.concatenate([[0.0], np.cumsum(masses)])
-        low, high = np.interp(starts, edges, before), np.interp(ends, edges, before)
-        drawn = np.interp(low + share * (high - low), before, edges)
+        edges, below = _running(attribute, marginal)
+        start, stop = np.interp(starts, edges, below), np.interp(ends, edges, below)
+        drawn = np.interp(start + share * (stop - start), below, edges)
         # A bin holds its lower cut but not its upper one, except the last of the domain.
-        below = np.where(ends < attribute.last, np.nextafter(ends, -np.inf), ends)
-        return np.asarray(np.clip(drawn, starts, np.maximum(below, starts)))
+        largest = np.where(ends < attribute.last, np.nextafter(ends, -np.inf), ends)
+        return np.asarray(np.clip(drawn, starts, np.maximum(largest, starts)))
     if marginal is None:
         return np.asarray(np.minimum(starts + np.floor(share * (ends - starts + 1)), ends))
     before = np.concatenate([[0.0], np.cumsum(marginal.masses)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +33,18 @@ def certify(
         str, typer.Option("--population", help="uniform over the domain, or data: each attribute as in --data.")
     ] = "uniform",
     data: Annotated[str | None, typer.Option("--data", help="CSV or Parquet file, or a data set's name.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", help="Only people of whom this holds, like 'age >= 18'; may be repeated."),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option("--threshold", help="Of two labels, give the second if its probability exceeds this, not a half."),
+    ] = None,
+    relax: Annotated[
+        list[str] | None,
+        typer.Option("--relax", help="Compare people who differ by so much too, like age=2; may be repeated."),
+    ] = None,
     time_limit: Annotated[float | None, typer.Option("--time-limit", help="Stop after so many seconds.")] = None,
     max_boxes: Annotated[int | None, typer.Option("--max-boxes", min=1, help="Stop after so many boxes.")] = None,
     target_undecided: Annotated[
@@ -71,6 +85,9 @@ def certify(
             network,
             method="interval" if method == "interval" else "linear",
             population=wider,
+            where=where or (),
+            threshold=threshold,
+            relax=_tolerances(relax or ()),
             time_limit=time_limit,
             max_boxes=max_boxes,
             target_undecided=target_undecided,
@@ -84,3 +101,25 @@ def certify(
         typer.echo(result.summary())
     if result.stopped_by == "interrupt":
         raise typer.Exit(130)
+
+
+def _tolerances(given: Sequence[str]) -> dict[str, float]:
+    """Attribute and tolerance of each ``NAME=NUMBER``.
+
+    Raises:
+        OptionError: one is not of this form, or two are about the same attribute.
+    """
+    found: dict[str, float] = {}
+    for text in given:
+        name, _, number = text.rpartition("=")
+        name = name.strip()
+        try:
+            tolerance = float(number)
+        except ValueError:
+            tolerance = math.nan
+        if not name or math.isnan(tolerance):
+            raise OptionError(f"{text!r} is no tolerance", where="--relax", mend="NAME=NUMBER, such as age=2")
+        if name in found:
+            raise OptionError(f"two tolerances are given for {name!r}", where="--relax")
+        found[name] = tolerance
+    return found

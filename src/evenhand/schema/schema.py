@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -146,8 +146,14 @@ class Schema(BaseModel):
         inside = [attribute.contains(individuals[:, i]) for i, attribute in enumerate(self.attributes)]
         return np.asarray(np.logical_and.reduce(inside), dtype=np.bool_)
 
-    def assignments(self, names: Sequence[str] | None = None) -> NDArray[np.float64]:
+    def assignments(
+        self, names: Sequence[str] | None = None, *, among: Mapping[str, NDArray[np.float64]] | None = None
+    ) -> NDArray[np.float64]:
         """Every joint assignment of the named (by default: the protected) attributes.
+
+        Args:
+            names: attributes to assign values to.
+            among: for some of them the entries to choose from, in place of the whole domain.
 
         Returns:
             Entries, shape (assignments, len(names)), in lexicographic order.
@@ -164,13 +170,20 @@ class Schema(BaseModel):
                 f"the protected attribute {single[0]!r} has one value only, so nothing can change with it",
                 mend="protect another attribute, or widen its domain in the schema",
             )
-        count = math.prod(self[name].size or 1 for name in names)
+        among = among or {}
+        count = math.prod(len(among[name]) if name in among else self[name].size or 1 for name in names)
+        if count == 1:
+            raise OptionError(
+                f"the conditions leave {', '.join(names)} one value only, so nothing can change with it",
+                mend="leave at least two values of what is protected",
+            )
         if count > MAX_ASSIGNMENTS:
             raise OptionError(
                 f"{', '.join(names)} have {count:,} joint values, more than {MAX_ASSIGNMENTS:,}",
                 mend="protect fewer attributes at once, or bin a number: kind ordinal with `edges: [...]`",
             )
-        grids = np.meshgrid(*(self[name].domain() for name in names), indexing="ij")
+        domains = [among[name] if name in among else self[name].domain() for name in names]
+        grids = np.meshgrid(*domains, indexing="ij")
         return np.stack([grid.ravel() for grid in grids], axis=1)
 
 

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.errors import OptionError
+from evenhand.schema import Schema, subdomain
+
+SCHEMA = Schema.parse(
+    {
+        "target": {"name": "income", "favourable": ">50K"},
+        "attributes": [
+            {"name": "age", "kind": "integer", "lower": 10, "upper": 99},
+            {"name": "race", "kind": "categorical", "values": ["White", "Black", "Asian-Pac", "A, B and C", "in"]},
+            {"name": "grade", "kind": "ordinal", "values": ["low", "middle", "high", "top"]},
+            {"name": "capital gain", "kind": "real", "lower": 0, "upper": 1000},
+            {"name": "code", "kind": "categorical", "values": [1, "1", True, 2.5]},
+        ],
+    }
+)
+
+
+def left(*conditions: str) -> dict:
+    found = subdomain(SCHEMA, conditions)
+    assert found is not None
+    return dict(found.allowed)
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("age >= 18", {"age": ((18, 99),)}),
+        ("age>17.5", {"age": ((18, 99),)}),
+        ("age < 18", {"age": ((10, 17),)}),
+        ("18 <= age < 65", {"age": ((18, 64),)}),
+        ("65 > age >= 18", {"age": ((18, 64),)}),
+        ("18 <= age", {"age": ((18, 99),)}),
+        ("age == 30", {"age": ((30, 30),)}),
+        ("age != 30", {"age": ((10, 29), (31, 99))}),
+        ("age != 10 and age != 99 and age != 200", {"age": ((11, 98),)}),
+        ("age in {40, 20, 300}", {"age": ((20, 20), (40, 40))}),
+        ("age not in {11, 10, 98}", {"age": ((12, 97), (99, 99))}),
+        ("race in {White, Asian-Pac}", {"race": ((0, 0), (2, 2))}),
+        ("race not in {White, 'A, B and C', \"in\"}", {"race": ((1, 2),)}),
+        ("White == race", {"race": ((0, 0),)}),
+        ("race == in", {"race": ((4, 4),)}),
+        ("grade >= middle", {"grade": ((1, 3),)}),
+        ("low < grade < top", {"grade": ((1, 2),)}),
+        ("'capital gain' <= 10", {"capital gain": ((0, 10),)}),
+        ("'capital gain' < 10", {"capital gain": ((0, float(np.nextafter(10, 0))),)}),
+        ("code == 1", {"code": ((0, 0),)}),
+        ("code == '1'", {"code": ((1, 1),)}),
+        ("code == True", {"code": ((2, 2),)}),
+        ("code in {2.50}", {"code": ((3, 3),)}),
+        ("age >= 18 and race == White", {"age": ((18, 99),), "race": ((0, 0),)}),
+    ],
+)
+def test_conditions(condition: str, expected: dict) -> None:
+    assert left(condition) == expected
+
+
+def test_all_conditions_must_hold() -> None:
+    assert left("age >= 18", "age < 65", "race != in") == {"age": ((18, 64),), "race": ((0, 3),)}
+    assert str(subdomain(SCHEMA, [" age >= 18", "race == White "])) == "age >= 18 and race == White"
+    assert subdomain(SCHEMA, []) is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "place", "said"),
+    [
+        ("age >= abc", "abc", "'abc' is none"),
+        ("age >= nan", "nan", "'nan' is none"),
+        ("agee >= 18", "agee", "no attribute 'agee'"),
+        ("1 < 2 < 3", "2", "no attribute '2'"),
+        ("age = 18", "=", "write =="),
+        ("age == 18.5", "18.5", "whole numbers"),
+        ("age", " ", "a comparison should stand here"),
+        ("", " ", "an attribute should stand here"),
+        ("age >=", " ", "a value should stand here"),
+        ("age >= 18 or age < 10", "or", "there is no 'or'"),
+        ("age >= 18 race == White", "race", "go on with 'and'"),
+        ("capital gain > 3", "gain", "quote names"),
+        ("race == Whit", "Whit", "its values are {White, Black"),
+        ("race < White", "White", "no order"),
+        ("race in White", "White", "values in braces"),
+        ("race in {White Black}", "Black", "a comma or }"),
+        ("race in {White,", " ", "a value should stand here"),
+        ("race in {}", "}", "a value should stand here"),
+        ("race not White", "White", "there should be 'in'"),
+        ("race == 'White", "'", "the quote is not closed"),
+        ("age ! 3", "!", "stands here for nothing"),
+        ("'capital gain' == 3", "3", "has no share"),
+        ("'capital gain' not in {3}", "in", "has no share"),
+        ("18 <= age > 65", ">", "the same way"),
+        ("18 == age == 18", "==", "the same way"),
+        ("age >= 18 and", " ", "an attribute should stand here"),
+        ("code == 3", "3", "is no value of 'code'"),
+        ("in >= 3", "in", "no attribute 'in'"),
+    ],
+)
+def test_what_cannot_be_read_is_pointed_at(condition: str, place: str, said: str) -> None:
+    with pytest.raises(OptionError, match="condition") as caught:
+        subdomain(SCHEMA, [condition])
+    assert said in str(caught.value)
+    _, shown, pointer = caught.value.what.split("\n")
+    assert shown == "    " + condition
+    start = pointer.index("^")
+    assert (shown[start : start + pointer.count("^")] or " ") == place
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        ["age > 99"],
+        ["age < 20", "age > 20"],
+        ["race not in {White, Black, Asian-Pac, 'A, B and C', in}"],
+        ["age == 200"],
+    ],
+)
+def test_an_empty_part(conditions: list[str]) -> None:
+    with pytest.raises(OptionError, match=r"no value of '(age|race)' meets"):
+        subdomain(SCHEMA, conditions)
+
+
+SIGNS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(sorted(SIGNS)), st.integers(5, 105)), min_size=1, max_size=4))
+def test_numbers_against_every_value(tests: list[tuple[str, int]]) -> None:
+    age = SCHEMA["age"].domain()
+    expected = age[np.logical_and.reduce([SIGNS[sign](age, number) for sign, number in tests])]
+    text = " and ".join(f"age {sign} {number}" for sign, number in tests)
+    if not len(expected):
+        with pytest.raises(OptionError, match="meets the conditions"):
+            subdomain(SCHEMA, [text])
+        return
+    found = subdomain(SCHEMA, [text])
+    assert found is not None
+    assert found.entries(SCHEMA["age"]).tolist() == expected.tolist()
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(alphabet="ageinotdrcW18<>=!{},'\" .", max_size=25))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with contextlib.suppress(OptionError):
+        assert subdomain(SCHEMA, [text]) is not None
