@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,10 @@ class Config:
         samples: people drawn from what is undecided.
         counterexamples: how many to list at most.
         enumeration: ask about everybody where the domain is small enough, instead of proving boxes.
-        jobs: threads, None for one per available processor. The result does not depend on it.
+        jobs: threads, None for one per available processor. The result does not depend on it (on ``device``, where
+            matrix products are shared out to threads, but for rounding).
+        device: where linear bounds are computed as products of whole matrices: ``numpy``, ``torch`` (on the processor),
+            ``cuda`` or ``cuda:1`` (needs the extra ``torch``). None: by compiled kernels, for wide networks by NumPy.
     """
 
     method: Literal["linear", "interval"] = "linear"
@@ -63,6 +67,7 @@ class Config:
     counterexamples: int = 100
     enumeration: bool = True
     jobs: int | None = None
+    device: str | None = None
 
     def __post_init__(self) -> None:
         if self.method not in ("linear", "interval"):
@@ -79,6 +84,10 @@ class Config:
             raise OptionError("at least one person must be sampled, and no fewer than 0 counterexamples listed")
         if self.jobs is not None and self.jobs < 1:
             raise OptionError(f"at least one thread is needed, not {self.jobs}")
+        if self.device is not None and not re.fullmatch(r"numpy|torch|cuda(:\d+)?", self.device):
+            raise OptionError(f"there is no device {self.device!r}", mend="numpy, torch, cuda or cuda:1")
+        if self.device is not None and self.method == "interval":
+            raise OptionError("symbolic intervals have no device to choose", mend="method linear, or leave device out")
 
 
 def run(
@@ -99,6 +108,7 @@ def run(
     counterexamples: int = 100,
     enumeration: bool = True,
     jobs: int | None = None,
+    device: str | None = None,
     progress: Progress | None = None,
 ) -> Certificate:
     """For which share of the population is the label provably the same under all values of what is protected?
@@ -119,11 +129,12 @@ def run(
             ``{"age": 2}``: integers and ordinal values, by so many values. The label must then be the same for
             everybody within that distance too, inside the domain.
         progress: called as work goes on.
-        method, time_limit, max_boxes, target_undecided, seed, confidence, samples, counterexamples, enumeration, jobs:
-            see ``Config``.
+        method, time_limit, max_boxes, target_undecided, seed, confidence, samples, counterexamples, enumeration, jobs,
+            device: see ``Config``.
 
     Raises:
         OptionError: an option makes no sense, or the question cannot be asked of this schema.
+        MissingExtraError: the device needs PyTorch, which is not installed.
         SchemaError: an unknown attribute.
         ModelError: the network's numbers are too large to bound their rounding.
     """
@@ -138,6 +149,7 @@ def run(
         counterexamples=counterexamples,
         enumeration=enumeration,
         jobs=jobs,
+        device=device,
     )
     started, processor = time.perf_counter(), time.process_time()
     query = query_of(network, protected, population, where=where, threshold=threshold, relax=relax)
@@ -150,7 +162,7 @@ def run(
     engine = None
     if config.method == "linear" and not asked and not query.constant and _linear_takes(query):
         say("preparing (the first use on a machine compiles for up to half a minute)", 0.0)
-        engine = linear.prepare(query, threads)
+        engine = _engine(query, config.device, threads)
     clock = time.perf_counter()
     tally, finder = Tally(query, clock), Finder(query, config.counterexamples)
 
@@ -223,6 +235,14 @@ def run(
 def _linear_takes(query: Query) -> bool:
     """Whether the linear method can answer; else symbolic intervals do."""
     return not query.relaxed and unsupported(query) is None
+
+
+def _engine(query: Query, device: str | None, jobs: int) -> linear.Bounding:
+    """Compiled kernels, or whole arrays where asked for or where the network is wide."""
+    from evenhand.certify.arrays.engine import device_for, prepare
+
+    place = device_for(query, device)
+    return linear.prepare(query, jobs) if place is None else prepare(query, place, jobs)
 
 
 def processors() -> int:

@@ -50,6 +50,10 @@ def certify(
     target_undecided: Annotated[
         float | None, typer.Option("--target-undecided", min=0, max=1, help="Stop when no more than this is undecided.")
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", help="Compute on whole arrays: numpy, torch, cuda. By itself for wide networks."),
+    ] = None,
     trust: TrustOption = False,
     seed: SeedOption = 0,
     data_home: HomeOption = None,
@@ -92,6 +96,7 @@ def certify(
             max_boxes=max_boxes,
             target_undecided=target_undecided,
             seed=seed,
+            device=device,
             progress=progress,
         )
     if result.boxes == 0:
