@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.certify import Certificate, Counterexample
-from evenhand.certify.counterexamples import predict_float32
+from evenhand.certify.counterexamples import Finder, predict_float32
 from evenhand.certify.query import query_of
 from evenhand.certify.slack import ACTIVATION, PROBABILITY, log_odds, resolution_of
 from evenhand.errors import OptionError, SchemaError
@@ -168,6 +168,26 @@ def test_never_more_than_the_truth(way: dict, seed: int) -> None:
 @given(seed=st.integers(0, 10**6))
 def test_enumeration_is_the_truth(seed: int) -> None:
     check(random_case(seed, whole=False, free=3, widest=5), seed, WAYS[2], exact=True)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6))
+def test_asking_about_single_people_is_the_truth(seed: int) -> None:
+    """What samples of the undecided go by: everybody within the tolerance is asked about, and nobody else."""
+    case = random_case(seed, free=3, widest=5)
+    options, allowed = asked_of(case, seed)
+    truth = naive(Case(case.network, None), options, allowed)
+    if truth is None:
+        return
+    everybody = [
+        [entry for entry in attribute.domain() if allowed.get(attribute.name, lambda entry: True)(entry)]
+        for attribute in case.network.schema.attributes
+        if not attribute.protected
+    ]
+    entries = np.array(list(itertools.product(*everybody)))
+    finder = Finder(query_of(case.network, **options), len(entries))
+    assert finder.unfair(entries).mean() == pytest.approx(float(truth[1]))
+    assert len({tuple(found.unprotected.values()) for found in finder.found}) == len(finder.found)
 
 
 def step_network() -> AdditiveNetwork:
