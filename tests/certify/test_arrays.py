@@ -361,9 +361,11 @@ def test_the_device_is_chosen_by_width() -> None:
         device_for(relaxed, "numpy")
 
 
-def test_a_run_on_a_device() -> None:
+@pytest.mark.parametrize("device", ["numpy", "torch", "cuda"])
+def test_a_run_on_a_device(device: str) -> None:
+    backend(device)
     network = real_network("GC-1", "age", "german")
-    result = certify.run(network, device="numpy", max_boxes=2_000, enumeration=False)
+    result = certify.run(network, device=device, max_boxes=2_000, enumeration=False, jobs=2)
     assert result.method == "linear"
     assert result.certified > 0.3
 

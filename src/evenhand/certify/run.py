@@ -6,7 +6,9 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -18,6 +20,7 @@ from evenhand.certify.exact import boxes_of, enumerate_domain, feasible
 from evenhand.certify.interval import Limits, Stop
 from evenhand.certify.problem import unsupported
 from evenhand.certify.query import Query, query_of
+from evenhand.certify.record import Recorder
 from evenhand.certify.regions import regions_of
 from evenhand.certify.result import Certificate, Region
 from evenhand.certify.sampling import draw, estimate
@@ -51,8 +54,8 @@ class Config:
         samples: people drawn from what is undecided.
         counterexamples: how many to list at most.
         enumeration: ask about everybody where the domain is small enough, instead of proving boxes.
-        jobs: threads, None for one per available processor. The result does not depend on it (on ``device``, where
-            matrix products are shared out to threads, but for rounding).
+        jobs: threads, None for one per available processor. The result does not depend on it (with PyTorch, which
+            shares out single operations, but for rounding).
         device: where linear bounds are computed as products of whole matrices: ``numpy``, ``torch`` (on the processor),
             ``cuda`` or ``cuda:1`` (needs the extra ``torch``). None: by compiled kernels, for wide networks by NumPy.
     """
@@ -109,6 +112,7 @@ def run(
     enumeration: bool = True,
     jobs: int | None = None,
     device: str | None = None,
+    certificate: Path | str | None = None,
     progress: Progress | None = None,
 ) -> Certificate:
     """For which share of the population is the label provably the same under all values of what is protected?
@@ -128,6 +132,7 @@ def run(
         relax: by how much attributes that are not protected may differ between the people compared, such as
             ``{"age": 2}``: integers and ordinal values, by so many values. The label must then be the same for
             everybody within that distance too, inside the domain.
+        certificate: file to write what is proved to, box by box, for ``evenhand.checker``.
         progress: called as work goes on.
         method, time_limit, max_boxes, target_undecided, seed, confidence, samples, counterexamples, enumeration, jobs,
             device: see ``Config``.

@@ -32,6 +32,13 @@ def normal_quantile(confidence: float) -> float:
     return -float(ndtri(tail(confidence)))
 
 
+def normal_share(z: ArrayLike) -> Floats:
+    """P(Z <= z) for a standard normal Z."""
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(z), dtype=np.float64)
+
+
 def student_quantile(confidence: float, freedom: ArrayLike) -> Floats:
     """t with P(\\|T\\| <= t) = confidence for Student's T with so many degrees of freedom (> 0, may be fractional)."""
     from scipy.special import stdtrit

@@ -11,6 +11,7 @@ libraries or numbers of threads may differ in the last digits; each of them is s
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,11 +63,9 @@ class Backend:
 
     @contextmanager
     def threads(self, jobs: int) -> Iterator[None]:
-        """Use so many threads for matrix products inside."""
+        """Use so many threads inside each operation. For NumPy always one: there, whole batches go side by side."""
         if self.place is None:
-            from threadpoolctl import threadpool_limits
-
-            with threadpool_limits(jobs, user_api="blas"):
+            with _SINGLE:
                 yield
             return
         before = self.xp.get_num_threads()
@@ -75,6 +74,31 @@ class Backend:
             yield
         finally:
             self.xp.set_num_threads(before)
+
+
+class _Single:
+    """Keeps BLAS to one thread while anybody is inside, and gives the others back when the last one leaves."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._limits: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                from threadpoolctl import threadpool_limits
+
+                self._limits = threadpool_limits(1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limits.restore_original_limits()
+
+
+_SINGLE = _Single()
 
 
 def numpy_backend() -> Backend:

@@ -22,8 +22,9 @@ Ints = NDArray[np.int64]
 
 SPLITS = 4
 """A box is split this often at once, where boxes are cheap."""
-STEP = 5e8
-"""Multiplications that one call may take, about: calls end in a fraction of a second, whatever the network's width."""
+STEP, NODE = 2e8, 1e9
+"""Multiplications that one call may take, about, and that the parts of one box may: the clock is looked at after a few
+calls, so they end in a fraction of a second, whatever the network's width; only a costly box is split less often."""
 WIDE, WIDEST = 256, 4096
 """Units from which on whole arrays are in use of themselves: in two neighbouring layers, or in any."""
 REMEMBERED = 256 << 20
@@ -70,17 +71,17 @@ class ArrayEngine:
     Args:
         query: what is asked.
         backend: where to compute.
-        jobs: threads for matrix products on the processor, and for proofs.
+        jobs: threads. With NumPy so many calls may run at once, and results do not depend on how many; with PyTorch,
+            which shares out each operation itself, one.
     """
 
     def __init__(self, query: Query, backend: Backend, jobs: int) -> None:
         self.network = network_of(query, backend)
         self.splitter = Splitter(query)
-        self.jobs = 1  # one call at a time: the threads are inside
-        self.threads = jobs
+        self.jobs, self.threads = (jobs, 1) if backend.place is None else (1, jobs)
         self.batch = batch_of(self.network)
         cost = cost_of(self.network)
-        self.splits = int(np.clip(np.log2(max(2.0, STEP / cost)), 1, SPLITS))
+        self.splits = int(np.clip(np.log2(max(2.0, NODE / cost)), 1, SPLITS))
         self.most = max(1 << self.splits, int(STEP / cost))
         self.memory = Memory(self.network)
 
@@ -173,6 +174,8 @@ class ArrayEngine:
         open_ = np.flatnonzero(functions.kind == OPEN)
 
         def piece(chosen: NDArray[np.intp]) -> None:
+            if len(chosen) == 0:
+                return
             these = functions[chosen]
             shares[chosen] = shares_of(
                 low[chosen], high[chosen], these.coefficients, these.constants, these.zscore,
@@ -180,9 +183,11 @@ class ArrayEngine:
                 precision,
             )  # fmt: skip
 
-        pieces = [part for part in np.array_split(open_, self.threads) if len(part)]
-        with ThreadPoolExecutor(self.threads) as pool:
-            list(pool.map(piece, pieces))
+        if self.threads == 1:
+            piece(open_)
+        else:
+            with ThreadPoolExecutor(self.threads) as pool:
+                list(pool.map(piece, np.array_split(open_, self.threads)))
         shares[functions.kind == FAIR] = 1.0, 0.0
         shares[functions.kind == UNFAIR] = 0.0, 1.0
         return shares

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from evenhand.certify.arrays.backend import Array
 from evenhand.certify.arrays.bounds import Batch
 from evenhand.certify.arrays.network import Network
+from evenhand.stats.level import normal_share
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -57,8 +58,6 @@ class Contest:
 
 def contest(zscore: Floats, beats: Ints, assignments: int) -> Contest:
     """What is open in boxes, and the unfair event to prove, from ``Functions.zscore``."""
-    from scipy.special import ndtr
-
     labels, n = len(beats), len(zscore)
     z = zscore.reshape(n, -1, assignments)
     over = np.full((n, labels, labels, assignments), np.inf)
@@ -67,11 +66,11 @@ def contest(zscore: Floats, beats: Ints, assignments: int) -> Contest:
             if c != d:
                 over[:, c, d] = z[:, beats[c, d]]
     wins = over.min(axis=2)
-    decided = ndtr(wins.min(axis=2)).sum(axis=1)
+    decided = normal_share(wins.min(axis=2)).sum(axis=1)
     rows = np.arange(n)
     if labels == 2 and assignments == 2:
         for p in range(2):
-            decided += np.maximum(0.0, ndtr(wins[:, 1, p]) + ndtr(wins[:, 0, 1 - p]) - 1)
+            decided += np.maximum(0.0, normal_share(wins[:, 1, p]) + normal_share(wins[:, 0, 1 - p]) - 1)
     at = wins.argmax(axis=2)
     best = wins.max(axis=2)
     # Label c wins under its best assignment, and d beats it under q.
@@ -81,7 +80,7 @@ def contest(zscore: Floats, beats: Ints, assignments: int) -> Contest:
     winner, other, q = np.unravel_index(both, (labels, labels, assignments))
     if labels != 2 or assignments != 2:
         beaten = z[rows, beats[other, winner], q]
-        decided += np.maximum(0.0, ndtr(best[rows, winner]) + ndtr(beaten) - 1)
+        decided += np.maximum(0.0, normal_share(best[rows, winner]) + normal_share(beaten) - 1)
     losers = np.array([[d for d in range(labels) if d != c] for c in range(labels)])
     members = beats[winner[:, None], losers[winner]] * assignments + at[rows, winner][:, None]
     members = np.concatenate([members, (beats[other, winner] * assignments + q)[:, None]], axis=1)
