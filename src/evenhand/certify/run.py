@@ -6,9 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -20,7 +18,6 @@ from evenhand.certify.exact import boxes_of, enumerate_domain, feasible
 from evenhand.certify.interval import Limits, Stop
 from evenhand.certify.problem import unsupported
 from evenhand.certify.query import Query, query_of
-from evenhand.certify.record import Recorder
 from evenhand.certify.regions import regions_of
 from evenhand.certify.result import Certificate, Region
 from evenhand.certify.sampling import draw, estimate
@@ -112,7 +109,6 @@ def run(
     enumeration: bool = True,
     jobs: int | None = None,
     device: str | None = None,
-    certificate: Path | str | None = None,
     progress: Progress | None = None,
 ) -> Certificate:
     """For which share of the population is the label provably the same under all values of what is protected?
@@ -132,7 +128,6 @@ def run(
         relax: by how much attributes that are not protected may differ between the people compared, such as
             ``{"age": 2}``: integers and ordinal values, by so many values. The label must then be the same for
             everybody within that distance too, inside the domain.
-        certificate: file to write what is proved to, box by box, for ``evenhand.checker``.
         progress: called as work goes on.
         method, time_limit, max_boxes, target_undecided, seed, confidence, samples, counterexamples, enumeration, jobs,
             device: see ``Config``.
