@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certify.query import Query
+from evenhand.certify.question import Question
 from evenhand.certify.result import Counterexample
-from evenhand.models.additive import AdditiveNetwork, Line
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +22,7 @@ class Finder:
         limit: how many to keep.
     """
 
-    def __init__(self, query: Query, limit: int) -> None:
+    def __init__(self, query: Question, limit: int) -> None:
         self._query = query
         self.limit = limit
         self._known: set[bytes] = set()
@@ -73,17 +72,17 @@ class Finder:
                 yield near
 
     def _keep(self, person: Floats, near: Floats, other: int) -> None:
-        network, query = self._query.network, self._query
+        query = self._query
         # Under all assignments alike, the person is shown with another one than the person compared with.
-        own = int(other == 0 and len(query.assignments) > 1)
+        own = int(other == 0)
         rows = np.concatenate([query.individuals(person, own), query.individuals(near, other)])
         labels = query.labels(rows)
-        deployed = predict_float32(network, rows, query.threshold)
+        deployed = query.deployed(rows)
         if person.tobytes() in self._known or labels[0] == labels[1] or not np.array_equal(labels, deployed):
             return
         self._known.add(person.tobytes())
         attributes = [cells.attribute for cells in query.cells]
-        varied = [network.schema[name] for name in query.protected]
+        varied = [query.schema[name] for name in query.protected]
         self.found.append(
             Counterexample(
                 unprotected={a.name: a.text(entry) for a, entry in zip(attributes, person[0], strict=True)},
@@ -94,34 +93,7 @@ class Finder:
                 },
                 first={a.name: a.text(entry) for a, entry in zip(varied, query.assignments[own], strict=True)},
                 second={a.name: a.text(entry) for a, entry in zip(varied, query.assignments[other], strict=True)},
-                first_label=str(network.classes[int(labels[0])]),
-                second_label=str(network.classes[int(labels[1])]),
+                first_label=str(query.classes[int(labels[0])]),
+                second_label=str(query.classes[int(labels[1])]),
             )
         )
-
-
-def predict_float32(network: AdditiveNetwork, individuals: Floats, threshold: float | None = None) -> NDArray[np.int64]:
-    """Labels by a forward pass in float32, as the model may run where it is deployed, shape (n,).
-
-    Args:
-        network: the model.
-        individuals: shape (n, attributes).
-        threshold: on the probability of the second of two labels; None or a half for the larger output.
-    """
-    units = np.tile(network.bias.astype(np.float32), (len(individuals), 1))
-    for i, part in enumerate(network.parts):
-        entries = individuals[:, i]
-        if isinstance(part, Line):
-            line = entries.astype(np.float32)[:, None] * part.slope.astype(np.float32)
-            units += line + part.intercept.astype(np.float32)
-        else:
-            units += part.at(entries).astype(np.float32)
-    for layer in network.layers:
-        units = np.maximum(units, np.float32(0)) @ layer.weights.astype(np.float32) + layer.bias.astype(np.float32)
-    if threshold is not None and threshold != 0.5:
-        margin = units[:, -1] - units[:, 0] if units.shape[1] == 2 else units[:, 0]
-        probability = np.float32(1) / (np.float32(1) + np.exp(-np.clip(margin, -80, 80)))
-        return np.asarray(probability > np.float32(threshold), dtype=np.int64)
-    if units.shape[1] == 1:
-        return np.asarray(units[:, 0] > 0, dtype=np.int64)
-    return np.asarray(np.argmax(units, axis=1), dtype=np.int64)

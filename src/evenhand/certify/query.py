@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certify.cells import Cells, cells_of
+from evenhand.certify.deployed import predict_float32
+from evenhand.certify.question import Question
 from evenhand.certify.slack import ACTIVATION, Slack, log_odds, resolution_of, slack_of
 from evenhand.errors import OptionError
 from evenhand.models.additive import AdditiveNetwork, Affine, Line, Part
 from evenhand.population import ProductPopulation
-from evenhand.schema import Attribute, Schema, Subdomain, subdomain
+from evenhand.schema import Attribute, Schema, Subdomain, Value, subdomain
 
 Floats = NDArray[np.float64]
 
@@ -28,8 +30,8 @@ MAX_WINDOW = 4096
 UNIFORM = "everyone in the domain, uniformly"
 
 
-@dataclass(frozen=True)
-class Query:
+@dataclass(frozen=True, kw_only=True)
+class Query(Question):
     """Is the label the same for every protected assignment, and for everybody within the tolerance?
 
     A person without the protected attributes is one cell of each of ``cells``. Under protected assignment p the first
@@ -46,66 +48,35 @@ class Query:
     Attributes:
         network: the model asked about.
         protected: names of the attributes that are varied.
-        assignments: their joint values, shape (assignments, protected); those that act alike are kept once.
+        assignments: their joint values, shape (assignments, protected); those that act alike are kept once, but with
+            relaxed attributes there are always two.
         cells: the other attributes, in schema order.
         biases: shape (assignments, first units).
         layers: affine maps after the first; without any, the first units are the margins themselves.
         pairs: classes (a, b) of each margin, shape (margins, 2).
         slack: rounding slack, valid on the whole domain.
-        population: name of the distribution that masses are measured by.
-        tolerance: per attribute of ``cells``, by how many cells the people compared may differ; 0 where not at all.
-        threshold: with two labels, the second is given if its probability is greater; None with more labels.
-        where: the conditions that made the domain smaller.
     """
 
     network: AdditiveNetwork
-    protected: tuple[str, ...]
-    assignments: Floats
-    cells: tuple[Cells, ...]
     biases: Floats
     layers: tuple[Affine, ...]
     pairs: NDArray[np.int64]
     slack: Slack
-    population: str
-    tolerance: NDArray[np.int64]
-    threshold: float | None
-    where: tuple[str, ...] = ()
-
-    @cached_property
-    def counts(self) -> NDArray[np.int64]:
-        """Number of cells of each attribute."""
-        return np.array([cells.count for cells in self.cells], dtype=np.int64)
-
-    @cached_property
-    def points(self) -> int:
-        """Number of cell combinations: everybody, up to what the protected attributes say."""
-        return int(np.prod([int(count) for count in self.counts], dtype=object)) if self.cells else 1
-
-    @cached_property
-    def relaxed(self) -> dict[str, int]:
-        """Tolerances by attribute name, of the relaxed attributes."""
-        pairs = zip(self.cells, self.tolerance, strict=True)
-        return {cells.attribute.name: int(width) for cells, width in pairs if width}
 
     @property
-    def window(self) -> int:
-        """How many people are within the tolerance of one person, at most."""
-        return math.prod(2 * int(width) + 1 for width in self.tolerance)
+    def schema(self) -> Schema:
+        """What the network's individuals are."""
+        return self.network.schema
 
-    @cached_property
-    def constant(self) -> bool:
-        """Whether nothing that is varied adds anything to the network: everybody is treated fairly."""
-        return len(self.assignments) == 1 and not self.relaxed
+    @property
+    def classes(self) -> tuple[Value, ...]:
+        """The network's labels."""
+        return self.network.classes
 
     @cached_property
     def exact(self) -> bool:
         """Whether all individuals of a cell combination are the same to the network."""
         return all(cells.exact for cells in self.cells)
-
-    @cached_property
-    def distance(self) -> float:
-        """Bound on the total variation distance between the population and the integer weights in use."""
-        return sum(cells.distance for cells in self.cells)
 
     @cached_property
     def columns(self) -> int:
@@ -132,20 +103,9 @@ class Query:
             return self.network.predict(individuals)
         return np.asarray(self.network.scores(individuals)[:, 1] > self.threshold, dtype=np.int64)
 
-    def individuals(self, entries: Floats, assignment: int) -> Floats:
-        """Rows of the network's schema from unprotected entries (n, attributes) and one protected assignment."""
-        rows = np.empty((len(entries), len(self.network.schema.attributes)))
-        rows[:, [cells.position for cells in self.cells]] = entries
-        rows[:, self.network.schema.positions(self.protected)] = self.assignments[assignment]
-        return rows
-
-    def words(self, lo: NDArray[np.integer], hi: NDArray[np.integer]) -> dict[str, str]:
-        """A box in words: the attributes that it restricts."""
-        return {
-            cells.attribute.name: cells.words(int(lo[i]), int(hi[i]))
-            for i, cells in enumerate(self.cells)
-            if lo[i] > 0 or hi[i] < cells.count - 1
-        }
+    def deployed(self, individuals: Floats) -> NDArray[np.int64]:
+        """Labels by a forward pass in float32."""
+        return predict_float32(self.network, individuals, self.threshold)
 
 
 def query_of(
@@ -192,6 +152,9 @@ def query_of(
     for column, position in enumerate(varied):
         biases += parts[position].at(assignments[:, column])
     kept = np.sort(np.unique(biases, axis=0, return_index=True)[1])
+    if len(kept) == 1 and tolerances:
+        # People are compared with others all the same, and these have another protected value.
+        kept = np.arange(2)
     cells = tuple(
         cells_of(
             attribute,
