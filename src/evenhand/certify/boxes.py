@@ -8,7 +8,7 @@ from typing import Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certify.query import Query
+from evenhand.certify.question import Question
 
 UNDECIDED, FAIR, UNFAIR = 0, 1, 2
 """What is known of a whole box: nothing, the same label for everybody's assignments, different labels."""
@@ -51,7 +51,7 @@ class Boxes:
         )
 
 
-def whole(query: Query) -> Boxes:
+def whole(query: Question) -> Boxes:
     """The domain as one box."""
     return Boxes(
         lo=np.zeros((1, len(query.cells)), dtype=np.int32),
@@ -69,7 +69,7 @@ class Splitter:
         query: says what ranges of cells weigh.
     """
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: Question) -> None:
         self._starts = np.full(len(query.cells), -1, dtype=np.int64)
         self._values = np.array([cells.values for cells in query.cells], dtype=np.int64)
         self._counts = query.counts

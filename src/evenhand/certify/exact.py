@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from evenhand.certify.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
 from evenhand.certify.query import MAX_CLASSES, Query
+from evenhand.certify.question import Question
 
 MAX_POINTS = 2**21
 MAX_SECONDS = 20.0
@@ -53,10 +54,10 @@ def enumerate_domain(query: Query) -> Enumeration:
             status[begin : begin + len(points)] = judged(possible)
         else:
             seen.note(begin, possible)
-    return Enumeration(status=status if seen is None else seen.judged(), mass=_masses(query))
+    return Enumeration(status=status if seen is None else seen.judged(), mass=masses(query))
 
 
-def decoded(query: Query, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+def decoded(query: Question, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """Points by number, as cells, shape (n, attributes)."""
     points = np.empty((len(numbers), len(query.cells)), dtype=np.int64)
     rest = numbers
@@ -65,14 +66,15 @@ def decoded(query: Query, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     return points
 
 
-def boxes_of(query: Query, numbers: NDArray[np.int64], mass: NDArray[np.float64]) -> Boxes:
+def boxes_of(query: Question, numbers: NDArray[np.int64], mass: NDArray[np.float64]) -> Boxes:
     """Single points as boxes."""
     points = decoded(query, numbers).astype(np.int32)
     blank = np.zeros(len(numbers), dtype=np.int16)
     return Boxes(lo=points, hi=points, mass=mass[numbers], depth=blank, region=blank)
 
 
-def _masses(query: Query) -> NDArray[np.float64]:
+def masses(query: Question) -> NDArray[np.float64]:
+    """Share of the population of each point, shape (points,)."""
     masses = np.ones(1)
     for cells in query.cells:
         weights = np.diff(cells.before(np.arange(cells.count + 1))) / cells.total

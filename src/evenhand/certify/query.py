@@ -47,10 +47,6 @@ class Query(Question):
 
     Attributes:
         network: the model asked about.
-        protected: names of the attributes that are varied.
-        assignments: their joint values, shape (assignments, protected); those that act alike are kept once, but with
-            relaxed attributes there are always two.
-        cells: the other attributes, in schema order.
         biases: shape (assignments, first units).
         layers: affine maps after the first; without any, the first units are the margins themselves.
         pairs: classes (a, b) of each margin, shape (margins, 2).

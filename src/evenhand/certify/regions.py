@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from evenhand.certify.boxes import FAIR, UNFAIR, Boxes
 from evenhand.certify.exact import Enumeration, boxes_of
-from evenhand.certify.query import Query
+from evenhand.certify.question import Question
 from evenhand.certify.result import Region
 from evenhand.certify.tally import REGION_DEPTH
 
 Floats = NDArray[np.float64]
 
 
-def regions_of(query: Query, answer: Enumeration) -> tuple[Region, ...]:
+def regions_of(query: Question, answer: Enumeration) -> tuple[Region, ...]:
     """Parts of the domain that hold unfair or undecided points, the heaviest first.
 
     Made by splitting again and again where it explains most of the difference between points, as a regression tree.
@@ -28,7 +28,7 @@ def regions_of(query: Query, answer: Enumeration) -> tuple[Region, ...]:
 
 
 def _grow(
-    query: Query,
+    query: Question,
     lo: NDArray[np.int64],
     hi: NDArray[np.int64],
     mass: float,
@@ -56,7 +56,7 @@ def _grow(
 
 
 def _best_cut(
-    query: Query, lo: NDArray[np.int64], hi: NDArray[np.int64], mass: float, points: Boxes
+    query: Question, lo: NDArray[np.int64], hi: NDArray[np.int64], mass: float, points: Boxes
 ) -> tuple[int, int, float] | None:
     """(attribute, last cell below the cut, share of the mass below), None if no cut tells parts apart."""
     total = float(points.mass.sum())

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evenhand.certify.boxes import Boxes
 from evenhand.certify.counterexamples import Finder
-from evenhand.certify.query import Query
+from evenhand.certify.question import Question
 from evenhand.certify.result import Estimate
 from evenhand.certify.tally import ROUNDING
 from evenhand.stats.proportion import clopper_pearson
@@ -19,7 +19,7 @@ QUESTIONS = 20_000_000
 """Questions to the model per estimate, about: with a large tolerance fewer people are sampled, but always a batch."""
 
 
-def draw(query: Query, boxes: Boxes, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def draw(query: Question, boxes: Boxes, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """People of the population who lie in these boxes, independently, shape (n, unprotected attributes)."""
     running = np.cumsum(boxes.mass)
     chosen = np.minimum(np.searchsorted(running, rng.random(n) * running[-1], side="right"), len(boxes) - 1)
@@ -31,7 +31,7 @@ def draw(query: Query, boxes: Boxes, n: int, rng: np.random.Generator) -> NDArra
 
 
 def estimate(
-    query: Query,
+    query: Question,
     shares: tuple[float, float, float],
     undecided: Boxes,
     proved_unfair: float,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certify.boxes import Boxes
-from evenhand.certify.query import Query
+from evenhand.certify.question import Question
 from evenhand.certify.result import Moment, Region
 
 ROUNDING = 1e-12
@@ -26,7 +26,7 @@ class Tally:
         started: clock at the start of the run.
     """
 
-    def __init__(self, query: Query, started: float) -> None:
+    def __init__(self, query: Question, started: float) -> None:
         self._query = query
         self._started = started
         self._certified: list[float] = []
