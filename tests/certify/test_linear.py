@@ -250,7 +250,7 @@ class Bounded:
         hold(p.network, p.roles, low.shape[1], work)
         measure(LANES, p.axes, work)
         functions(p.network, p.roles, p.axes, LANES, True, work, scratch)
-        self.constant, self.least = work.constant, work.least
+        self.constant, self.least = (each.reshape(-1, 2, LANES) for each in (work.constant, work.least))
         forms = np.moveaxis(work.g, 3, 2)
         self.g = forms.repeat(p.roles.assignments, axis=0) if p.roles.joint else forms
 
@@ -420,7 +420,9 @@ def _by_hand(hidden: bool) -> AdditiveNetwork:
 
 def _domain(query: Query) -> Frontier:
     box = whole(query)
-    return Frontier(box.lo, box.hi, np.zeros((1, 4), dtype=np.int8), box.mass, box.mass, box.region)
+    return Frontier(
+        box.lo, box.hi, np.zeros((1, 4), dtype=np.int8), box.mass, box.mass, box.region, np.zeros(1, dtype=np.int8)
+    )
 
 
 def test_a_box_by_hand() -> None:

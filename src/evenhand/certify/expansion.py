@@ -9,13 +9,27 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certify.lanes import LANES, add, full, larger, load, multiply, multiply_add, smaller, store
+from evenhand.certify.lanes import (
+    LANES,
+    add,
+    divide,
+    full,
+    larger,
+    load,
+    multiply,
+    multiply_add,
+    root,
+    smaller,
+    store,
+)
 from evenhand.certify.relaxation import (
     Network,
     Scratch,
     backward,
     first_layer,
     inner_bounds,
+    note_states,
+    read_states,
     scratch,
     split_scores,
 )
@@ -60,8 +74,8 @@ class Bench(NamedTuple):
     """Work arrays of one thread.
 
     Lanes come last in ``lo``, ``hi`` (held attributes), ``mean``, ``variance`` (attributes), ``mass``, ``score``, ``g``
-    (forms, 2 slopes, columns), ``constant``, ``least``, ``gain``, ``zscore``, ``bolder`` (functions, 2 slopes), ``work``
-    (5). A form is the part of a function that all assignments share if they are bounded together.
+    (forms, 2 slopes, columns), ``constant``, ``least``, ``gain``, ``zscore``, ``bolder`` (functions * 2 slopes), ``work`` (5).
+    A form is the part of a function that all assignments share if they are bounded together.
     """
 
     lo: Floats
@@ -93,6 +107,8 @@ class Bench(NamedTuple):
     unit: Floats
     following: Floats
     offset: Floats
+    known: NDArray[np.int8]
+    state: NDArray[np.uint8]
 
 
 def bench(net: Network, roles: Roles, axes: Axes) -> tuple[Bench, Scratch, Events, Desk]:
@@ -100,7 +116,7 @@ def bench(net: Network, roles: Roles, axes: Axes) -> tuple[Bench, Scratch, Event
     attributes, held, columns, widest = len(axes.first), len(net.start), len(net.columns), net.weights.shape[1]
     labels, outputs = len(roles.beats), int(net.sizes[-1])
     functions, members = 2 * outputs * roles.assignments, max(2, (labels - 1) * roles.assignments)
-    kinds = [np.zeros((functions, 2, LANES)) for _ in range(5)]
+    kinds = [np.zeros((2 * functions, LANES)) for _ in range(5)]
     tables = Bench(
         lo=np.zeros((held, LANES)),
         hi=np.zeros((held, LANES)),
@@ -131,6 +147,8 @@ def bench(net: Network, roles: Roles, axes: Axes) -> tuple[Bench, Scratch, Event
         unit=np.zeros(widest),
         following=np.zeros(widest),
         offset=np.zeros(max(1, len(roles.relaxed))),
+        known=np.zeros((len(roles.biases), len(net.sizes) - 1, widest), np.int8),
+        state=np.zeros((LANES, state_bytes(net, roles)), np.uint8),
     )
     events = Events(
         count=np.zeros(1, np.int64),
@@ -140,6 +158,11 @@ def bench(net: Network, roles: Roles, axes: Axes) -> tuple[Bench, Scratch, Event
     )
     cells = len(axes.weight) - attributes
     return tables, scratch(net), events, desk(functions, attributes, cells, labels + 2, members)
+
+
+def state_bytes(net: Network, roles: Roles) -> int:
+    """Room that two bits take for every unit after the first layer."""
+    return (len(roles.biases) * int(net.sizes[1:-1].sum()) + 3) // 4
 
 
 @jit
@@ -200,7 +223,10 @@ def functions(net, roles, axes, count, scoring, b, s):
     passes = 1 if roles.joint else roles.assignments
     first_layer(net, b.lo, b.hi, s)
     for p in range(passes):
-        inner_bounds(net, roles.biases[p], b.lo, b.hi, b.held_low, b.held_high, s)
+        inner_bounds(net, roles.biases[p], b.lo, b.hi, b.held_low, b.held_high, b.known[p], s)
+        if scoring:
+            for t in range(count):
+                note_states(net, p, passes, t, s, b.state[t])
         for side in range(2):
             for mode in range(2):
                 for o in range(outputs):
@@ -225,8 +251,10 @@ def form(net, roles, axes, count, side, mode, o, p, b, s):
     low = zero
     mean = zero
     spread = full(1e-24)
+    tables = False
     for i in range(attributes):
         a = net.start[i]
+        tables = tables or not net.line[i]
         if net.line[i]:
             x = multiply(full(sign), load(s.coef, a))
             store(g, a, x)
@@ -238,15 +266,34 @@ def form(net, roles, axes, count, side, mode, o, p, b, s):
         else:
             for c in range(a + b.held_low[i], a + b.held_high[i] + 1):
                 store(g, c, multiply(full(sign), load(s.coef, c)))
-    store(b.work, 0, base)
-    store(b.work, 1, low)
-    store(b.work, 2, mean)
-    store(b.work, 3, spread)
-    for i in range(attributes):
-        if not net.line[i]:
-            of_table(net.start[i], i, count, g, axes, b)
-    for t in range(LANES):
-        b.work[4, t] = 0.0
+    gain = zero
+    if tables or roles.relaxed.shape[0] > 0:
+        for x, row in ((base, 0), (low, 1), (mean, 2), (spread, 3), (zero, 4)):
+            store(b.work, row, x)
+        for i in range(attributes):
+            if not net.line[i]:
+                of_table(net.start[i], i, count, g, axes, b)
+        tolerate(net, roles, attributes, sign, count, b, s)
+        base, low, mean, spread, gain = (
+            load(b.work, 0), load(b.work, 1), load(b.work, 2), load(b.work, 3), load(b.work, 4)
+        )  # fmt: skip
+    deviation = divide(full(1.0), root(spread))
+    for q in range(roles.assignments if roles.joint else 1):
+        x = base
+        if roles.joint:
+            x = add(x, multiply(full(sign), load(s.coef, net.start[attributes] + q)))
+        row = 2 * (f + q) + mode
+        store(b.constant, row, x)
+        store(b.gain, row, gain)
+        store(b.least, row, add(x, low))
+        x = add(x, mean)
+        store(b.zscore, row, multiply(x, deviation))
+        store(b.bolder, row, multiply(add(x, gain), deviation))
+
+
+@jit
+def tolerate(net, roles, attributes, sign, count, b, s):
+    """What the attributes within tolerance take off at worst, and what they may add to that at best."""
     for r in range(roles.relaxed.shape[0]):
         i = roles.relaxed[r]
         k = attributes + 1 + r
@@ -259,17 +306,6 @@ def form(net, roles, axes, count, side, mode, o, p, b, s):
                 best = x * max(-roles.tolerance[r], -b.lo[i, t])
             b.work[0, t] += fixed
             b.work[4, t] += best - fixed
-    for q in range(roles.assignments if roles.joint else 1):
-        for t in range(count):
-            x = b.work[0, t]
-            if roles.joint:
-                x += sign * s.coef[net.start[attributes] + q, t]
-            deviation = math.sqrt(b.work[3, t])
-            b.constant[f + q, mode, t] = x
-            b.gain[f + q, mode, t] = b.work[4, t]
-            b.least[f + q, mode, t] = x + b.work[1, t]
-            b.zscore[f + q, mode, t] = (x + b.work[2, t]) / deviation
-            b.bolder[f + q, mode, t] = (x + b.work[4, t] + b.work[2, t]) / deviation
 
 
 @jit
@@ -336,14 +372,14 @@ def ask(net, roles, t, b, s):
                     f = (side * outputs + o) * roles.assignments + p
                     x = (1.0 - 2.0 * side) * b.following[o] - slack
                     if first:
-                        b.least[f, 0, t] = x
-                        b.gain[f, 0, t] = 0.0
+                        b.least[2 * f, t] = x
+                        b.gain[2 * f, t] = 0.0
                     else:
-                        most = max(b.least[f, 0, t] + b.gain[f, 0, t], x)
-                        b.least[f, 0, t] = min(b.least[f, 0, t], x)
-                        b.gain[f, 0, t] = most - b.least[f, 0, t]
-                    b.least[f, 1, t] = b.least[f, 0, t]
-                    b.gain[f, 1, t] = b.gain[f, 0, t]
+                        most = max(b.least[2 * f, t] + b.gain[2 * f, t], x)
+                        b.least[2 * f, t] = min(b.least[2 * f, t], x)
+                        b.gain[2 * f, t] = most - b.least[2 * f, t]
+                    b.least[2 * f + 1, t] = b.least[2 * f, t]
+                    b.gain[2 * f + 1, t] = b.gain[2 * f, t]
             first = False
             r = 0
             while r < roles.relaxed.shape[0]:
@@ -367,7 +403,7 @@ def verdict(roles, t, b):
             for d in range(labels):
                 if d != c:
                     f = roles.beats[c, d] * assignments + p
-                    sure = sure and max(b.least[f, 0, t], b.least[f, 1, t]) > 0
+                    sure = sure and max(b.least[2 * f, t], b.least[2 * f + 1, t]) > 0
             b.sure[c, p] = sure
             everywhere = everywhere and sure
         if everywhere:
@@ -391,7 +427,7 @@ def verdict(roles, t, b):
 @jit
 def boldly(f, t, b):
     """Whether function f is positive on all of a lane's box for some choice within the tolerances."""
-    return max(b.least[f, 0, t] + b.gain[f, 0, t], b.least[f, 1, t] + b.gain[f, 1, t]) > 0
+    return max(b.least[2 * f, t] + b.gain[2 * f, t], b.least[2 * f + 1, t] + b.gain[2 * f + 1, t]) > 0
 
 
 @jit
@@ -399,11 +435,11 @@ def pick(net, roles, attributes, t, b):
     """The better of the two slopes for every function, by mean over standard deviation."""
     passes = roles.biases.shape[0]
     for f in range(b.chosen.shape[0]):
-        mode = 0 if b.zscore[f, 0, t] >= b.zscore[f, 1, t] else 1
-        b.chosen_constant[f] = b.constant[f, mode, t]
-        b.chosen_gain[f] = b.gain[f, mode, t]
-        b.chosen_zscore[f] = b.zscore[f, mode, t]
-        b.chosen_bolder[f] = b.bolder[f, mode, t]
+        mode = 0 if b.zscore[2 * f, t] >= b.zscore[2 * f + 1, t] else 1
+        b.chosen_constant[f] = b.constant[2 * f + mode, t]
+        b.chosen_gain[f] = b.gain[2 * f + mode, t]
+        b.chosen_zscore[f] = b.zscore[2 * f + mode, t]
+        b.chosen_bolder[f] = b.bolder[2 * f + mode, t]
         g = b.g[(f // roles.assignments) * passes + (0 if roles.joint else f % roles.assignments), mode]
         for i in range(attributes):
             a = net.start[i]
@@ -418,8 +454,8 @@ def pick(net, roles, attributes, t, b):
 def likely(roles, t, b):
     """The better score of both slopes for every function, and for every label and assignment whether it wins."""
     for f in range(b.chosen.shape[0]):
-        b.chosen_zscore[f] = max(b.zscore[f, 0, t], b.zscore[f, 1, t])
-        b.chosen_bolder[f] = max(b.bolder[f, 0, t], b.bolder[f, 1, t])
+        b.chosen_zscore[f] = max(b.zscore[2 * f, t], b.zscore[2 * f + 1, t])
+        b.chosen_bolder[f] = max(b.bolder[2 * f, t], b.bolder[2 * f + 1, t])
 
 
 @jit
@@ -545,21 +581,23 @@ def make_plan(t, b, plan):
     left, width = b.left, b.width
     for i in range(attributes):
         width[i] = b.high[i] - b.low[i] + 1
-        left[i] = b.score[i, t]
+        left[i] = b.score[i, t] if width[i] > 1 else -1.0
     for r in range(SPLITS):
-        best = -1
-        for i in range(attributes):
-            if width[i] > 1 and (
-                best < 0 or left[i] > left[best] or (left[i] == left[best] and width[i] > width[best])
-            ):
+        best = 0
+        for i in range(1, attributes):
+            if left[i] > left[best]:
                 best = i
-        plan[r] = best
-        if best < 0:
+        if left[best] == 0.0:
+            for i in range(attributes):
+                if left[i] == 0.0 and width[i] > width[best]:
+                    best = i
+        if left[best] < 0.0:
             for q in range(r, SPLITS):
                 plan[q] = -1
             return
-        left[best] *= 0.5
+        plan[r] = best
         width[best] = (width[best] + 1) // 2
+        left[best] = 0.5 * left[best] if width[best] > 1 else -1.0
 
 
 @jit
@@ -583,12 +621,12 @@ def evaluate(net, roles, axes, count, scoring, b, s):
 
 @jit
 def refine(
-    net, roles, axes, b, s, events, box_low, box_high, plan, size, threshold, limit, recording, out_low, out_high,
-    out_plan, out_open, out_mass, out_kind, totals,
+    net, roles, axes, b, s, events, box_low, box_high, box_state, plan, size, threshold, limit, recording, out_low,
+    out_high, out_state, out_plan, out_open, out_mass, out_kind, totals,
 ):  # fmt: skip
     """Take boxes off the stack, split them by their plans, and sort their parts.
 
-    The stack is the first ``size`` entries of ``box_low, box_high, plan``. A part goes back on it while its estimated
+    The stack is the first ``size`` entries of ``box_low, box_high, box_state, plan``. A part goes back on it while its estimated
     undecided mass exceeds ``threshold``, else into the output. Parts that are decided as a whole are counted in
     ``totals`` (fair, unfair, boxes), and put out too when ``recording``. At most ``limit`` boxes are bounded.
 
@@ -602,6 +640,7 @@ def refine(
             break
         size -= 1
         count = grandchildren(box_low[size], box_high[size], plan[size], axes, not recording, b.lo, b.hi)
+        read_states(net, roles.biases.shape[0], box_state[size], True, b.known)
         evaluate(net, roles, axes, count, True, b, s)
         totals[2] += count
         for t in range(count):
@@ -626,6 +665,8 @@ def refine(
                         for i in range(attributes):
                             box_low[size, i] = b.low[i]
                             box_high[size, i] = b.high[i]
+                        for i in range(b.state.shape[1]):
+                            box_state[size, i] = b.state[t, i]
                         size += 1
                         continue
                 make_plan(t, b, out_plan[out])
@@ -634,6 +675,8 @@ def refine(
             for i in range(attributes):
                 out_low[out, i] = b.low[i]
                 out_high[out, i] = b.high[i]
+            for i in range(b.state.shape[1]):
+                out_state[out, i] = b.state[t, i]
             out_open[out] = undecided
             out_mass[out] = mass
             out_kind[out] = known
@@ -642,7 +685,7 @@ def refine(
 
 
 @jit
-def prove_boxes(net, roles, axes, b, s, events, d, box_low, box_high, grid, room, out_fair, out_unfair):
+def prove_boxes(net, roles, axes, b, s, events, d, box_low, box_high, box_state, grid, room, out_fair, out_unfair):
     """Bound the boxes as they are, sixteen neighbours at a time, and prove the shares of each."""
     attributes = axes.first.shape[0]
     at = 0
@@ -653,6 +696,8 @@ def prove_boxes(net, roles, axes, b, s, events, d, box_low, box_high, grid, room
             for i in range(attributes):
                 b.lo[i, t] = box_low[at + min(t, count - 1), i]
                 b.hi[i, t] = box_high[at + min(t, count - 1), i]
+        for t in range(count):
+            read_states(net, roles.biases.shape[0], box_state[at + t], t == 0, b.known)
         evaluate(net, roles, axes, count, False, b, s)
         for t in range(count):
             fair = 0.0

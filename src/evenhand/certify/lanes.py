@@ -118,6 +118,7 @@ def _pairwise(combine: Callable[[Any, Any, Any], Any]) -> Any:
 add = _pairwise(lambda builder, a, b: builder.fadd(a, b, flags=CONTRACT))
 subtract = _pairwise(lambda builder, a, b: builder.fsub(a, b, flags=CONTRACT))
 multiply = _pairwise(lambda builder, a, b: builder.fmul(a, b, flags=CONTRACT))
+divide = _pairwise(lambda builder, a, b: builder.fdiv(a, b))
 larger = _pairwise(lambda builder, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
 smaller = _pairwise(lambda builder, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b))
 
@@ -141,3 +142,17 @@ def multiply_add(context: Any, a: Any, b: Any, c: Any) -> Any:
         return builder.fadd(builder.fmul(args[0], args[1], flags=CONTRACT), args[2], flags=CONTRACT)
 
     return LANES_TYPE(LANES_TYPE, LANES_TYPE, LANES_TYPE), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def root(context: Any, a: Any) -> Any:
+    """Square roots."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        name = f"llvm.sqrt.v{LANES}f64"
+        function = builder.module.globals.get(name)
+        if function is None:
+            function = ir.Function(builder.module, ir.FunctionType(VECTOR, [VECTOR]), name)
+        return builder.call(function, args)
+
+    return LANES_TYPE(LANES_TYPE), generate

@@ -13,8 +13,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,13 +45,17 @@ NOTHING = 1e-6
 """Mass left open below which the run is done."""
 GRACE = 2.0
 """Seconds for proofs after an interrupt."""
-PROBED = 512
-"""Boxes proved in each round to see what a proof costs."""
+PROBED = 256
+"""Boxes proved now and then at every precision, to see what a proof costs and brings."""
+FALLING = 0.3
+"""The undecided mass falls about as the time of refinement to the power of minus this."""
+RESERVE = 0.03
+"""Part of the time that is held back, as proofs take as long as they take."""
 LANES = 16
 """Boxes that are bounded side by side (see ``lanes``, which is loaded only when needed)."""
 
-COARSE, MEDIUM, FINE = (384, 64), (1024, 256), (4096, 4096)
-"""Grid steps and exactly enumerated joint values of a proof: the less of a box is open, the more precision pays."""
+COARSE, MEDIUM, FINE = LEVELS = (384, 64), (1024, 256), (4096, 4096)
+"""Grid steps and exactly enumerated joint values of a proof."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class Frontier:
         mass: mass.
         region: the coarse part of the domain each lies in.
         kind: 0 undecided, 1 fair, 2 unfair as a whole; the decided ones are kept only for a record.
+        state: what the engine knows of hidden units there, in its own form; may be empty.
     """
 
     low: NDArray[np.int32]
@@ -74,6 +79,11 @@ class Frontier:
     mass: NDArray[np.float64]
     region: NDArray[np.int16]
     kind: NDArray[np.int8]
+    state: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.uint8))
+
+    def __post_init__(self) -> None:
+        if len(self.state) != len(self.mass):
+            object.__setattr__(self, "state", np.zeros((len(self.mass), 0), dtype=np.uint8))
 
     def __len__(self) -> int:
         return len(self.mass)
@@ -81,13 +91,13 @@ class Frontier:
     def __getitem__(self, chosen: NDArray[np.bool_] | NDArray[np.integer] | slice) -> Frontier:
         return Frontier(
             self.low[chosen], self.high[chosen], self.plan[chosen], self.open[chosen], self.mass[chosen],
-            self.region[chosen], self.kind[chosen],
+            self.region[chosen], self.kind[chosen], self.state[chosen],
         )  # fmt: skip
 
     @classmethod
     def joined(cls, parts: list[Frontier]) -> Frontier:
         """All boxes of several frontiers, in order."""
-        names = ("low", "high", "plan", "open", "mass", "region", "kind")
+        names = ("low", "high", "plan", "open", "mass", "region", "kind", "state")
         return Frontier(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def boxes(self) -> Boxes:
@@ -101,6 +111,31 @@ class Frontier:
         order = np.argsort(-gain, kind="stable")
         missed = np.cumsum(gain[order][::-1])[::-1]
         return order[: int(np.searchsorted(-missed, -NEGLIGIBLE * self.open.sum()))]
+
+
+class Recorder(Protocol):
+    """Takes final boxes: cells (n, attributes) and proved shares (n,), fair and unfair."""
+
+    def take(
+        self,
+        low: NDArray[np.integer],
+        high: NDArray[np.integer],
+        fair: NDArray[np.generic],
+        unfair: NDArray[np.generic],
+    ) -> None:
+        """Keep them; together all boxes make up the domain."""
+
+
+class Bounding(Protocol):
+    """Bounds boxes and proves shares, for one query: ``Engine`` here, ``arrays.engine.ArrayEngine`` on whole arrays."""
+
+    jobs: int
+
+    def expand(
+        self, boxes: Frontier, threshold: float, limit: float = ..., *, recording: bool = ...
+    ) -> tuple[Frontier, NDArray[np.float64]]: ...
+
+    def prove(self, boxes: Frontier, precision: tuple[int, int]) -> NDArray[np.float64]: ...
 
 
 class Engine:
@@ -137,21 +172,29 @@ class Engine:
         low, high = np.zeros((room, n), dtype=np.int32), np.zeros((room, n), dtype=np.int32)
         plan = np.full((room, SPLITS), -1, dtype=np.int8)
         size = len(boxes)
+        known = self._states(boxes)
+        state = np.zeros((room, known.shape[1]), dtype=np.uint8)
+        state[:size] = known[::-1]
         low[:size], high[:size], plan[:size] = boxes.low[::-1], boxes.high[::-1], boxes.plan[::-1]
         totals = np.zeros(3)
         limit = float(limit)  # a whole number would be compiled for once more
         parts: list[Frontier] = []
         while size and totals[2] + LANES <= limit:
-            out = _empty(n, ROOM)
+            out = _empty(n, ROOM, state.shape[1])
             size, count = refine(
-                p.network, p.roles, p.axes, work, scratch, events, low, high, plan, size, threshold, limit, recording,
-                out.low, out.high, out.plan, out.open, out.mass, out.kind, totals,
+                p.network, p.roles, p.axes, work, scratch, events, low, high, state, plan, size, threshold, limit,
+                recording, out.low, out.high, out.state, out.plan, out.open, out.mass, out.kind, totals,
             )  # fmt: skip
             parts.append(out[:count])
         if size:
             mass = p.mass(low[:size], high[:size])
             zeros = np.zeros(size, dtype=np.int16)
-            parts.append(Frontier(low[:size], high[:size], plan[:size], mass, mass, zeros, zeros.astype(np.int8)))
+            # Nothing is known of these yet but that they were worth splitting: half of each may be proved.
+            parts.append(
+                Frontier(
+                    low[:size], high[:size], plan[:size], 0.5 * mass, mass, zeros, zeros.astype(np.int8), state[:size]
+                )
+            )
         found = Frontier.joined(parts)
         found.region[:] = boxes.region[0]
         return found, totals
@@ -163,11 +206,19 @@ class Engine:
         p = self.problem
         shares = np.zeros((2, len(boxes)))
         low, high = np.ascontiguousarray(boxes.low), np.ascontiguousarray(boxes.high)
-        prove_boxes(p.network, p.roles, p.axes, *self._work(), low, high, *precision, shares[0], shares[1])
+        known = np.ascontiguousarray(self._states(boxes))
+        prove_boxes(p.network, p.roles, p.axes, *self._work(), low, high, known, *precision, shares[0], shares[1])
         return shares.T
 
+    def _states(self, boxes: Frontier) -> NDArray[np.uint8]:
+        """What is known of the hidden units in each box."""
+        from evenhand.certify.expansion import state_bytes
 
-def _empty(attributes: int, count: int) -> Frontier:
+        width = state_bytes(self.problem.network, self.problem.roles)
+        return boxes.state if boxes.state.shape[1] == width else np.zeros((len(boxes), width), dtype=np.uint8)
+
+
+def _empty(attributes: int, count: int, width: int = 0) -> Frontier:
     cells = (count, attributes)
     return Frontier(
         np.zeros(cells, dtype=np.int32),
@@ -177,31 +228,47 @@ def _empty(attributes: int, count: int) -> Frontier:
         np.zeros(count),
         np.zeros(count, dtype=np.int16),
         np.zeros(count, dtype=np.int8),
+        np.zeros((count, width), dtype=np.uint8),
     )
-
-
-def _precision(boxes: Frontier) -> NDArray[np.int64]:
-    """0 coarse, 1 medium, 2 fine."""
-    share = boxes.open / np.maximum(boxes.mass, 1e-300)
-    return np.where(share > 0.05, 0, np.where(share > 0.01, 1, 2))
 
 
 @dataclass
 class Run:
-    """One run: the engine, where it stands, and the clock."""
+    """One run: the engine, where it stands, and the clock.
+
+    Attributes:
+        level: precision of the proofs; without a deadline each box has the one that its open share asks for.
+        cost: seconds that a proof takes.
+        refined: seconds spent on refinement.
+    """
 
     query: Query
-    engine: Engine
+    engine: Bounding
     tally: Tally
     limits: Limits
     pool: ThreadPoolExecutor
     say: Callable[[float], None]
     interrupts: Interrupts
-    cost: float = 3e-5
+    recorder: Recorder | None = None
+    level: int = 0
+    cost: float = 2e-5
+    refined: float = 0.0
+
+    def regions(self) -> Frontier:
+        """The first grandchildren of the domain: the coarse regions of the certificate."""
+        most = np.inf if self.limits.max_boxes is None else self.limits.max_boxes
+        children, totals = self.engine.expand(_root(self.query), 2.0, most, recording=self.recorder is not None)
+        self.tally.add(0, totals[0], totals[1])
+        self.tally.boxes += int(totals[2])
+        children = self._recorded(children)
+        named = self.tally.regioned(children.boxes(), np.ones(len(children), dtype=np.bool_))
+        children.region[:] = named.region
+        return children
 
     def refine(self, frontier: Frontier) -> tuple[Frontier, Stop]:
         """Split, round by round, while there is time for the proofs of what is left."""
         threshold = FIRST_THRESHOLD
+        probed = 0.0
         while True:
             stop = self._reached(frontier, len(frontier.worthwhile()))
             if stop is not None:
@@ -213,8 +280,12 @@ class Run:
             if threshold < 1e-15 or frontier.open.sum() < DONE:
                 return frontier, "done"
             chosen = able & (frontier.open > threshold)
+            started = time.perf_counter()
             frontier, stop = self._round(frontier, chosen, threshold)
-            self._probe(frontier)
+            self.refined += time.perf_counter() - started
+            if self.refined > 1.2 * probed and self.limits.deadline is not None:
+                probed = self.refined
+                self._probe(frontier)
             self.say(self.tally.settled)
             if stop is not None:
                 return frontier, stop
@@ -237,10 +308,17 @@ class Run:
             room = np.inf if self.limits.max_boxes is None else self.limits.max_boxes - self.tally.boxes
             group = pieces[at : at + int(max(1, min(GROUP, room // LANES if room < np.inf else GROUP)))]
             share = room / len(group)
-            results = list(self.pool.map(lambda piece, most=share: self.engine.expand(piece, threshold, most), group))
+            results = list(
+                self.pool.map(
+                    lambda piece, most=share: self.engine.expand(
+                        piece, threshold, most, recording=self.recorder is not None
+                    ),
+                    group,
+                )
+            )
             at += len(group)
             for piece, (found, totals) in zip(group, results, strict=True):
-                kept.append(found)
+                kept.append(self._recorded(found))
                 self.tally.add(int(piece.region[0]), totals[0], totals[1])
                 self.tally.boxes += int(totals[2])
                 proofs += (len(found.worthwhile()) if len(found) else 0) - len(piece)
@@ -252,6 +330,14 @@ class Run:
                 break
         kept += pieces[at:]
         return Frontier.joined(kept), stop
+
+    def _recorded(self, found: Frontier) -> Frontier:
+        """Hand the boxes that are decided as a whole over to the record; what is left."""
+        if self.recorder is None:
+            return found
+        whole = found.kind > 0
+        self.recorder.take(found.low[whole], found.high[whole], found.kind[whole] == 1, found.kind[whole] == 2)
+        return found[~whole]
 
     def _reached(self, frontier: Frontier | None, proofs: int) -> Stop | None:
         limits = self.limits
@@ -265,13 +351,13 @@ class Run:
         if limits.max_boxes is not None and self.tally.boxes + LANES > limits.max_boxes:
             return "boxes"
         if limits.deadline is not None:
-            left = limits.deadline - time.perf_counter()
+            left = (1 - RESERVE) * (limits.deadline - time.perf_counter())
             if left <= proofs * self.cost / self.engine.jobs:
                 return "time"
         return None
 
     def _probe(self, frontier: Frontier) -> None:
-        """Measure what proofs cost now, on every so-manieth box."""
+        """Prove every so-manieth box at each precision: what that costs, and whether refining would bring more."""
         worthwhile = frontier.worthwhile()
         if len(worthwhile) < PROBED:
             return
@@ -279,14 +365,28 @@ class Run:
         ordered = np.sort(worthwhile)
         begins = np.linspace(0, len(ordered) - LANES, PROBED // LANES).astype(np.int64)
         sample = frontier[ordered[(begins[:, None] + np.arange(LANES)).ravel()]]
-        started = time.perf_counter()
-        self._proved(sample)
-        self.cost = (time.perf_counter() - started) / len(sample)
+        parts = len(worthwhile) / len(sample)
+        costs, brought = [], []
+        for precision in LEVELS:
+            started = time.perf_counter()
+            shares = self.engine.prove(sample, precision)
+            costs.append((time.perf_counter() - started) / len(sample))
+            brought.append(parts * float((sample.mass * shares.sum(axis=1)).sum()))
+        falls = FALLING * float(frontier.open.sum()) / max(self.refined, 0.1)
+        self.level = 0
+        for level in range(1, len(LEVELS)):
+            seconds = (costs[level] - costs[self.level]) * len(worthwhile) / self.engine.jobs
+            if brought[level] - brought[self.level] > falls * seconds:
+                self.level = level
+        self.cost = costs[self.level]
 
     def _proved(self, boxes: Frontier) -> NDArray[np.float64]:
+        if self.limits.deadline is not None:
+            return self.engine.prove(boxes, LEVELS[self.level])
         shares = np.zeros((len(boxes), 2))
-        wanted = _precision(boxes)
-        for level, precision in enumerate((COARSE, MEDIUM, FINE)):
+        share = boxes.open / np.maximum(boxes.mass, 1e-300)
+        wanted = np.where(share > 0.05, 0, np.where(share > 0.01, 1, 2))
+        for level, precision in enumerate(LEVELS):
             chosen = np.flatnonzero(wanted == level)
             if len(chosen):
                 shares[chosen] = self.engine.prove(boxes[chosen], precision)
@@ -314,18 +414,18 @@ class Run:
         while True:
             loss = frontier.mass * (1 - shares.sum(axis=1))
             able = frontier.plan[:, 0] >= 0
-            stop = self._reached(None, LANES * min(CHUNK, int(able.sum())))
+            number = min(self._affordable(), int(able.sum()))
+            stop = self._reached(None, LANES * number)
             if stop is None and self.limits.target_undecided is not None and loss.sum() <= self.limits.target_undecided:
                 stop = "target"
             if stop is None and (loss[able].sum() < NOTHING or len(frontier) > MOST_BOXES):
                 stop = "done" if len(frontier) <= MOST_BOXES else "boxes"
             if stop is not None:
                 return frontier, shares, stop
-            order = np.argsort(-np.where(able, loss, -1.0), kind="stable")
+            order = np.argsort(-np.where(able, loss, -1.0), kind="stable")[:number]
             half = int(np.searchsorted(np.cumsum(loss[order]), 0.5 * loss[able].sum())) + 1
             chosen = np.zeros(len(frontier), dtype=np.bool_)
-            chosen[order[: min(half, CHUNK)]] = True
-            chosen &= able
+            chosen[order[:half]] = True
             # Twice the mass of a box is never exceeded: every box is split by its plan once.
             parts, stop = self._round(frontier[chosen], np.ones(int(chosen.sum()), dtype=np.bool_), 2.0)
             # There was time for these when the round began, and without them the proofs of whole boxes would be lost.
@@ -334,6 +434,13 @@ class Run:
             self.say(min(1.0, self.tally.settled + float((frontier.mass * shares.sum(axis=1)).sum())))
             if stop is not None:
                 return frontier, shares, stop
+
+    def _affordable(self) -> int:
+        """How many boxes to split and prove next: half of those that there is time for."""
+        if self.limits.deadline is None:
+            return 4 * CHUNK
+        left = self.limits.deadline - time.perf_counter()
+        return int(np.clip(0.5 * left * self.engine.jobs / (LANES * 1.5 * self.cost), CHUNK // 4, 64 * CHUNK))
 
 
 def prepare(query: Query, jobs: int) -> Engine:
@@ -346,7 +453,13 @@ def prepare(query: Query, jobs: int) -> Engine:
 
 
 def refine(
-    query: Query, engine: Engine, tally: Tally, limits: Limits, *, say: Callable[[float], None]
+    query: Query,
+    engine: Bounding,
+    tally: Tally,
+    limits: Limits,
+    *,
+    say: Callable[[float], None],
+    recorder: Recorder | None = None,
 ) -> tuple[Boxes, float, Stop]:
     """Refine by linear bounds, then prove the shares of what is left.
 
@@ -356,6 +469,7 @@ def refine(
         tally: takes what is proved.
         limits: when to stop.
         say: called with about the share of the work done.
+        recorder: takes every final box with what is proved of it.
 
     Ctrl-C ends it early, with what is proved by then and in ``GRACE`` seconds more; a second one, at once.
 
@@ -363,8 +477,8 @@ def refine(
         The boxes that are not decided as a whole, the mass in them that is proved unfair, and why it ended.
     """
     with ThreadPoolExecutor(engine.jobs) as pool, Interrupts() as interrupts:
-        run = Run(query, engine, tally, limits, pool, say, interrupts)
-        frontier = _regions(query, engine, tally, limits)
+        run = Run(query, engine, tally, limits, pool, say, interrupts, recorder)
+        frontier = run.regions()
         while True:
             frontier, stop = run.refine(frontier)
             grace = time.perf_counter() + GRACE if stop == "interrupt" else limits.deadline
@@ -376,8 +490,8 @@ def refine(
                 break
             # The proofs leave more open than was estimated: aim lower.
             run.limits = Limits(limits.deadline, limits.max_boxes, 0.8 * estimated)
-        if len(frontier) and (missed or stop == "done"):
-            run.limits = limits
+        run.limits = limits
+        if len(frontier) and (missed or stop in ("done", "time")):
             frontier, shares, stop = run.polish(frontier, shares)
     for region in np.unique(frontier.region):
         inside = frontier.region == region
@@ -385,19 +499,10 @@ def refine(
         fair, unfair = (float((mass * shares[inside, kind]).sum()) for kind in (0, 1))
         tally.add(int(region), fair, unfair, rest=max(0.0, float(mass.sum()) - fair - unfair))
     tally.moment(last=True)
+    if recorder is not None:
+        recorder.take(frontier.low, frontier.high, shares[:, 0], shares[:, 1])
     partly = shares.max(axis=1, initial=0.0) < 1
     return frontier[partly].boxes(), float((frontier.mass * shares[:, 1])[partly].sum()), stop
-
-
-def _regions(query: Query, engine: Engine, tally: Tally, limits: Limits) -> Frontier:
-    """The first grandchildren of the domain: the coarse regions of the certificate."""
-    children, totals = engine.expand(_root(query), 2.0, np.inf if limits.max_boxes is None else limits.max_boxes)
-    tally.add(0, totals[0], totals[1])
-    tally.boxes += int(totals[2])
-    named = tally.regioned(children.boxes(), np.ones(len(children), dtype=np.bool_))
-    return Frontier(
-        children.low, children.high, children.plan, children.open, children.mass, named.region, children.kind
-    )
 
 
 def _root(query: Query) -> Frontier:

@@ -37,6 +37,16 @@ Ints = NDArray[np.int64]
 jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"}, boundscheck=False, _nrt=False)
 
 
+# Handing all the work arrays to a short function takes longer than what it does.
+inlined = numba.njit(
+    nogil=True, error_model="numpy", fastmath={"contract"}, boundscheck=False, _nrt=False, inline="always"
+)
+
+UNKNOWN, OFF, ON = 0, 1, 2
+"""What is known of a unit in a whole box, and so in all its parts."""
+HUGE = 1e100
+
+
 class Network(NamedTuple):
     """The network in flat arrays; ``K`` hidden layers and the outputs, of at most ``m`` units each.
 
@@ -87,6 +97,8 @@ class Scratch(NamedTuple):
     coef: Floats
     const: Floats
     out: Floats
+    middle: Floats
+    half: Floats
     base_low: Floats
     base_high: Floats
 
@@ -113,6 +125,8 @@ def scratch(net: Network) -> Scratch:
         coef=np.zeros((len(net.columns), LANES)),
         const=np.zeros((1, LANES)),
         out=np.zeros((1, LANES)),
+        middle=np.zeros((len(net.start), LANES)),
+        half=np.zeros((len(net.start), LANES)),
         base_low=np.zeros((m, LANES)),
         base_high=np.zeros((m, LANES)),
     )
@@ -122,22 +136,21 @@ def scratch(net: Network) -> Scratch:
 def first_layer(net, lo, hi, s):
     """Interval of every first unit without its bias: exact for the box, attribute by attribute."""
     n, units = lo.shape[0], net.sizes[0]
+    for i in range(n):
+        a = multiply(full(0.5), load(lo, i))
+        b = multiply(full(0.5), add(load(hi, i), full(net.reach[i])))
+        store(s.middle, i, add(b, a))
+        store(s.half, i, subtract(b, a))
     for h in range(units):
-        low = full(0.0)
-        high = full(0.0)
+        middle = full(0.0)
+        half = full(0.0)
         for i in range(n):
             if net.line[i]:
                 x = net.columns[net.start[i], h]
-                a = load(lo, i)
-                b = add(load(hi, i), full(net.reach[i]))
-                if x >= 0:
-                    low = axpy(x, a, low)
-                    high = axpy(x, b, high)
-                else:
-                    low = axpy(x, b, low)
-                    high = axpy(x, a, high)
-        store(s.base_low, h, low)
-        store(s.base_high, h, high)
+                middle = axpy(x, load(s.middle, i), middle)
+                half = axpy(abs(x), load(s.half, i), half)
+        store(s.base_low, h, subtract(middle, half))
+        store(s.base_high, h, add(middle, half))
     for i in range(n):
         if not net.line[i]:
             for t in range(LANES):
@@ -204,7 +217,7 @@ def relax(k, net, s):
     s.always[k] = always
 
 
-@jit
+@inlined
 def through_relu(k, s, below, up, weights):
     """Replace each mixed ReLU by its line above or below, as the sign of its weight asks for."""
     zero = full(0.0)
@@ -224,7 +237,7 @@ def through_relu(k, s, below, up, weights):
     store(s.const, 0, const)
 
 
-@jit
+@inlined
 def to_attributes(net, bias, held_low, held_high, s, weights):
     """A combination of first units as an additive function of the individual, into ``coef`` and ``const``."""
     mixed, always = s.mixed[0], s.always[0]
@@ -319,7 +332,7 @@ def backward(k, j, up, below, net, bias, held_low, held_high, s):
             here, there = there, here
 
 
-@jit
+@inlined
 def one_layer_down(k, net, s, here, there):
     """Weights on layer k's pre-activations as weights on layer k - 1's activations."""
     mixed, always = s.mixed[k], s.always[k]
@@ -340,7 +353,7 @@ def one_layer_down(k, net, s, here, there):
         store(there, h, x)
 
 
-@jit
+@inlined
 def extreme(net, lo, hi, up, s):
     """The largest (``up``) or smallest value of the additive function over each box, into ``out``."""
     zero = full(0.0)
@@ -367,8 +380,11 @@ def extreme(net, lo, hi, up, s):
 
 
 @jit
-def inner_bounds(net, bias, lo, hi, held_low, held_high, s):
-    """Intervals and relaxations of every hidden unit, layer by layer; float32 errors, those of the outputs last."""
+def inner_bounds(net, bias, lo, hi, held_low, held_high, known, s):
+    """Intervals and relaxations of every hidden unit, layer by layer; float32 errors, those of the outputs last.
+
+    ``known`` (K, m): units that are OFF or ON in boxes around all of these need no bounds of their own.
+    """
     zero = full(0.0)
     depth = net.sizes.shape[0] - 1
     for h in range(net.sizes[0]):
@@ -384,24 +400,39 @@ def inner_bounds(net, bias, lo, hi, held_low, held_high, s):
         below, above = s.zl[k - 1], s.zu[k - 1]
         mixed, always = s.mixed[k - 1], s.always[k - 1]
         zl, zu = s.zl[k], s.zu[k]
+        live, on = s.live[k - 1], s.on[k - 1]
+        for q in range(mixed + always):
+            h = live[q] if q < mixed else on[q - mixed]
+            x = multiply(full(0.5), larger(load(below, h), zero))
+            y = multiply(full(0.5), larger(load(above, h), zero))
+            store(s.wa, h, add(y, x))
+            store(s.wb, h, subtract(y, x))
         for j in range(net.sizes[k]):
-            low = full(net.offsets[k - 1, j])
-            high = low
-            for q in range(mixed + always):
-                h = s.live[k - 1, q] if q < mixed else s.on[k - 1, q - mixed]
+            if known[k, j] == OFF:
+                store(zl, j, full(-HUGE))
+                store(zu, j, full(-HUGE))
+                continue
+            # Middle and half width of the sum: signs of weights, which no processor can guess, need no branch.
+            middle = full(net.offsets[k - 1, j])
+            half = zero
+            for q in range(mixed):
+                h = live[q]
                 w = net.weights[k - 1, h, j]
-                x = larger(load(below, h), zero)
-                y = larger(load(above, h), zero)
-                if w >= 0:
-                    low = axpy(w, x, low)
-                    high = axpy(w, y, high)
-                else:
-                    low = axpy(w, y, low)
-                    high = axpy(w, x, high)
+                middle = axpy(w, load(s.wa, h), middle)
+                half = axpy(abs(w), load(s.wb, h), half)
+            for q in range(always):
+                h = on[q]
+                w = net.weights[k - 1, h, j]
+                middle = axpy(w, load(s.wa, h), middle)
+                half = axpy(abs(w), load(s.wb, h), half)
+            low = subtract(middle, half)
+            high = add(middle, half)
+            if known[k, j] == ON:
+                low = larger(low, full(net.pads[k, j]))
             store(zl, j, low)
             store(zu, j, high)
         for j in range(net.sizes[k]):
-            if crossing(zl, zu, j):
+            if known[k, j] == UNKNOWN and crossing(zl, zu, j):
                 backward(k, j, False, s.adaptive, net, bias, held_low, held_high, s)
                 extreme(net, lo, hi, False, s)
                 store(zl, j, larger(load(zl, j), load(s.out, 0)))
@@ -410,6 +441,42 @@ def inner_bounds(net, bias, lo, hi, held_low, held_high, s):
                     extreme(net, lo, hi, True, s)
                     store(zu, j, smaller(load(zu, j), load(s.out, 0)))
         relax(k, net, s)
+
+
+@jit
+def note_states(net, p, passes, t, s, state):
+    """Which units of the layers after the first are off or on in lane t, two bits each; pass p of so many."""
+    at = 0
+    for k in range(1, net.sizes.shape[0] - 1):
+        at += net.sizes[k]
+    at *= p
+    for k in range(1, net.sizes.shape[0] - 1):
+        zl, zu, error = s.zl[k], s.zu[k], s.error[k]
+        for j in range(net.sizes[k]):
+            x = UNKNOWN
+            if zl[j, t] >= 0:
+                x = ON
+            elif zu[j, t] + error[j] <= 0:
+                x = OFF
+            if at & 3 == 0:
+                state[at >> 2] = 0
+            state[at >> 2] |= x << (2 * (at & 3))
+            at += 1
+
+
+@jit
+def read_states(net, passes, state, first, known):
+    """Unpack what ``note_states`` packed into ``known`` (passes, K, m); unless ``first``, keep what agrees with it."""
+    at = 0
+    for p in range(passes):
+        for k in range(1, net.sizes.shape[0] - 1):
+            for j in range(net.sizes[k]):
+                x = (state[at >> 2] >> (2 * (at & 3))) & 3
+                if first:
+                    known[p, k, j] = x
+                elif known[p, k, j] != x:
+                    known[p, k, j] = UNKNOWN
+                at += 1
 
 
 @jit
@@ -433,7 +500,7 @@ def errors(k, net, s):
             error[j] += abs(weights[j]) * carried
 
 
-@jit
+@inlined
 def crossing(zl, zu, j):
     """Whether unit j may be on or off in some lane."""
     found = False
