@@ -107,8 +107,13 @@ class Tally:
         other = max(0.0, falsified * (1 - ROUNDING) - lost)
         return low, other, max(0.0, 1.0 - low - other)
 
-    def moment(self, *, last: bool = False) -> None:
-        """Note where the run stands, at growing intervals of boxes."""
+    def moment(self, *, last: bool = False, more: tuple[float, float] = (0.0, 0.0)) -> None:
+        """Note where the run stands, at growing intervals of boxes.
+
+        Args:
+            last: note it in any case.
+            more: what is proved besides, fair and unfair, and not counted yet.
+        """
         if not last and self.boxes < self._next:
             return
         self._next = max(self._next + 1, int(self._next * 1.15))
@@ -117,8 +122,8 @@ class Tally:
             Moment(
                 seconds=time.perf_counter() - self._started,
                 boxes=self.boxes,
-                certified=min(1.0, certified),
-                falsified=min(1.0, falsified),
+                certified=min(1.0, certified + more[0]),
+                falsified=min(1.0, falsified + more[1]),
             )
         )
 

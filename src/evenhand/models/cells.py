@@ -71,6 +71,17 @@ def cells_of(cells: Sequence[Cell], shape: tuple[int, ...] | None = None) -> Cel
     return out if shape is None else out.reshape(shape)
 
 
+def at(cell: Cell, attribute: Attribute, entries: Floats) -> Floats:
+    """The value of a numeric cell for entries (n,) of its attribute, shape (n,)."""
+    if isinstance(cell, Ramp):
+        return np.asarray(cell.computed(entries), dtype=np.float64)
+    if cell.cuts is not None:
+        return np.asarray(cell.values[np.searchsorted(cell.cuts, entries, side="right")], dtype=np.float64)
+    if len(cell.values) == 1:
+        return np.full(len(entries), float(cell.values[0]))
+    return np.asarray(cell.values[(entries - attribute.first).astype(np.int64)], dtype=np.float64)
+
+
 def constants(array: Values) -> Cells:
     """The same values for everybody, as cells of the array's shape."""
     array = np.asarray(array)

@@ -47,13 +47,17 @@ def _leaves(nodes: Nodes, inputs: Floats, root: int) -> NDArray[np.int64]:
     walking = np.arange(len(inputs)) if nodes.left[root] >= 0 else np.zeros(0, dtype=np.int64)
     while len(walking):
         node = at[walking]
-        entry = inputs[walking, nodes.feature[node]]
-        missing = np.isnan(entry) | (nodes.zero_missing[node] & (np.abs(entry) <= ZERO))
-        goes_left = np.where(nodes.set_start[node] >= 0, _in_set(nodes, node, entry), entry <= nodes.threshold[node])
-        goes_left = np.where(missing, nodes.default_left[node], goes_left)
-        at[walking] = np.where(goes_left, nodes.left[node], nodes.right[node])
+        left = goes_left(nodes, node, inputs[walking, nodes.feature[node]])
+        at[walking] = np.where(left, nodes.left[node], nodes.right[node])
         walking = walking[nodes.left[at[walking]] >= 0]
     return at
+
+
+def goes_left(nodes: Nodes, node: NDArray[np.int64], entry: Floats) -> NDArray[np.bool_]:
+    """Whether inner nodes (n,) send entries (n,) of their columns to the left, shape (n,)."""
+    missing = np.isnan(entry) | (nodes.zero_missing[node] & (np.abs(entry) <= ZERO))
+    left = np.where(nodes.set_start[node] >= 0, _in_set(nodes, node, entry), entry <= nodes.threshold[node])
+    return np.asarray(np.where(missing, nodes.default_left[node], left))
 
 
 def _in_set(nodes: Nodes, node: NDArray[np.int64], entry: Floats) -> NDArray[np.bool_]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import ModelError
+from evenhand.models.cells import Cells, at
 from evenhand.models.labels import match_labels
 from evenhand.models.replies import softmax
 from evenhand.models.tree_nodes import LARGEST_SUM, Nodes, Tree, collect
@@ -22,7 +23,7 @@ Link: TypeAlias = Literal["logistic", "softmax", "one-vs-rest", "frequency"]
 
 @dataclass(frozen=True, eq=False)
 class TreeEnsemble:
-    """Decision trees over ``schema.inputs(individuals)`` whose leaves add up to one raw output per class.
+    """Decision trees over ``inputs(individuals)`` whose leaves add up to one raw output per class.
 
     ``raw = base + (sum of the reached leaves) / divisor``, in float64 in the order of the trees. Libraries that add in
     float32 (XGBoost) differ from it by rounding alone, about 1e-6 of the leaves' size.
@@ -48,6 +49,9 @@ class TreeEnsemble:
         classes: labels in the order of the outputs.
         favourable: position of the favourable label in ``classes``.
         takes_missing: whether the model answers for individuals with missing values.
+        single: whether the library adds up in float32.
+        columns: the input columns, each a function of one attribute (``models.cells``), where they are not
+            ``schema.inputs``: what preprocessing made of the attributes.
         name: how to call it in a report.
         label_only: always False: it gives probabilities.
 
@@ -64,6 +68,8 @@ class TreeEnsemble:
     classes: tuple[Value, ...]
     favourable: int
     takes_missing: bool = True
+    single: bool = False
+    columns: Cells | None = None
     name: str = "trees"
     label_only: bool = False
 
@@ -77,10 +83,20 @@ class TreeEnsemble:
             raise ModelError(f"the trees start from {self.base.tolist()}", where=self.name)
         if not 0 < self.steepness <= 1e6 or not 1 <= self.divisor < np.inf:
             raise ModelError(f"steepness {self.steepness:g} and divisor {self.divisor:g}", where=self.name)
-        if self.nodes.feature.max() >= self.schema.width:
-            raise ModelError(
-                f"a node looks at input {self.nodes.feature.max()} of {self.schema.width}", where=self.name
-            )
+        width = self.schema.width if self.columns is None else len(self.columns)
+        if self.nodes.feature.max() >= width:
+            raise ModelError(f"a node looks at input {self.nodes.feature.max()} of {width}", where=self.name)
+
+    def inputs(self, individuals: Floats) -> Floats:
+        """What the trees look at: ``schema.inputs``, or what preprocessing makes of it, shape (n, columns)."""
+        if self.columns is None:
+            return self.schema.inputs(individuals)
+        entries = np.where(np.isnan(individuals), 0.0, individuals)
+        rows = [
+            at(each, self.schema.attributes[each.attribute or 0], entries[:, each.attribute or 0])
+            for each in self.columns
+        ]
+        return np.stack(rows, axis=1)
 
     def raw(self, individuals: Floats) -> Floats:
         """The outputs before ``link``, shape (n, outputs).
@@ -94,7 +110,7 @@ class TreeEnsemble:
                 where=self.name,
                 mend="say `missing: drop` for the attribute in the schema",
             )
-        total = sums(self.nodes, self.schema.inputs(individuals), len(self.base))
+        total = sums(self.nodes, self.inputs(individuals), len(self.base))
         return np.asarray(self.base + total / self.divisor)
 
     def scores(self, individuals: Floats) -> Floats:
@@ -128,6 +144,7 @@ def ensemble(
     divisor: float = 1.0,
     steepness: float = 1.0,
     takes_missing: bool = True,
+    single: bool = False,
 ) -> TreeEnsemble:
     """An ensemble from a file's trees and the answers that its outputs stand for.
 
@@ -145,6 +162,7 @@ def ensemble(
         classes=classes,
         favourable=favourable,
         takes_missing=takes_missing,
+        single=single,
         name=where,
     )
 

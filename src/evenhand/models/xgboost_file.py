@@ -106,6 +106,7 @@ def parse_xgboost(data: bytes, schema: Schema, *, where: str, stop_early: bool |
         link=link,
         answers=range(max(outputs, 2)),
         where=where,
+        single=True,
     )
 
 

@@ -1,0 +1,1 @@
+"""Certification of decision trees and their ensembles: cells between thresholds, bounds over leaves, shares."""
