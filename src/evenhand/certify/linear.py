@@ -283,7 +283,7 @@ class Run:
             started = time.perf_counter()
             frontier, stop = self._round(frontier, chosen, threshold)
             self.refined += time.perf_counter() - started
-            if self.refined > 1.2 * probed and self.limits.deadline is not None:
+            if stop is None and self.limits.deadline is not None and self.refined > 1.2 * probed:
                 probed = self.refined
                 self._probe(frontier)
             self.say(self.tally.settled)
@@ -351,10 +351,14 @@ class Run:
         if limits.max_boxes is not None and self.tally.boxes + LANES > limits.max_boxes:
             return "boxes"
         if limits.deadline is not None:
-            left = (1 - RESERVE) * (limits.deadline - time.perf_counter())
-            if left <= proofs * self.cost / self.engine.jobs:
+            if self._left() <= proofs * self.cost / self.engine.jobs:
                 return "time"
         return None
+
+    def _left(self) -> float:
+        """Seconds left for proofs."""
+        deadline = self.limits.deadline
+        return np.inf if deadline is None else (1 - RESERVE) * (deadline - time.perf_counter())
 
     def _probe(self, frontier: Frontier) -> None:
         """Prove every so-manieth box at each precision: what that costs, and whether refining would bring more."""
@@ -365,18 +369,21 @@ class Run:
         ordered = np.sort(worthwhile)
         begins = np.linspace(0, len(ordered) - LANES, PROBED // LANES).astype(np.int64)
         sample = frontier[ordered[(begins[:, None] + np.arange(LANES)).ravel()]]
-        parts = len(worthwhile) / len(sample)
+        held = float(frontier.mass[worthwhile].sum())
         costs, brought = [], []
         for precision in LEVELS:
             started = time.perf_counter()
             shares = self.engine.prove(sample, precision)
             costs.append((time.perf_counter() - started) / len(sample))
-            brought.append(parts * float((sample.mass * shares.sum(axis=1)).sum()))
-        falls = FALLING * float(frontier.open.sum()) / max(self.refined, 0.1)
+            # What the grid loses of a box has little to do with its mass, of which a few boxes have most.
+            brought.append(held * float(shares.sum(axis=1).mean()))
+        undecided, refined = float(frontier.open.sum()), max(self.refined, 0.1)
         self.level = 0
         for level in range(1, len(LEVELS)):
             seconds = (costs[level] - costs[self.level]) * len(worthwhile) / self.engine.jobs
-            if brought[level] - brought[self.level] > falls * seconds:
+            if self._left() < costs[level] * len(worthwhile) / self.engine.jobs:
+                break
+            if brought[level] - brought[self.level] > undecided * (1 - (1 + seconds / refined) ** -FALLING):
                 self.level = level
         self.cost = costs[self.level]
 

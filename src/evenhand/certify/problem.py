@@ -17,6 +17,8 @@ Floats = NDArray[np.float64]
 
 MAX_CELLS = 2_000_000
 """Cells of one attribute that prefix sums are kept for."""
+MAX_COMPARISONS = 1024
+"""Pairs of labels, times protected assignments."""
 JOINT_DEPTH = 3
 """From this many hidden layers on, the protected assignments are bounded together: measured, it pays there."""
 
@@ -46,8 +48,16 @@ class Problem:
 
 def unsupported(query: Query) -> str | None:
     """Why the linear method cannot take a query, None if it can."""
-    if len(query.pairs) != 1:
-        return "it compares two labels, and the model has more"
+    comparisons = len(query.pairs) * len(query.assignments)
+    if comparisons > MAX_COMPARISONS:
+        return f"it makes up to {MAX_COMPARISONS} comparisons, and {comparisons} are asked for"
+    uneven = [
+        cells.attribute.name
+        for cells, tolerance in zip(query.cells, query.tolerance, strict=True)
+        if tolerance and not _even(cells)
+    ]
+    if uneven:
+        return f"the relaxed attribute {uneven[0]!r} does not enter along a line"
     wide = [cells.attribute.name for cells in query.cells if cells.count > MAX_CELLS]
     return f"attribute {wide[0]!r} has more than {MAX_CELLS:,} values" if wide else None
 
@@ -77,13 +87,22 @@ def problem_of(query: Query) -> Problem:
         held_pads[k, : sizes[k]] = pads[k]
         if query.layers:
             bias_sizes[k, : len(bias)] = query.slack.biases[k]
-    joint = len(query.assignments) > 2 or len(query.layers) >= JOINT_DEPTH
+    relaxed = np.flatnonzero(query.tolerance)
+    joint = len(query.assignments) > 2 or len(query.layers) >= JOINT_DEPTH or len(relaxed) > 0
     columns, start, line, reaches, moved = _columns(query.cells)
+    axes = _axes(query.cells, start, line, reaches)
     biases = query.biases + moved + lift
     if joint:
-        start = np.append(start, len(columns))
-        line, reaches = np.append(line, False), np.append(reaches, 0.0)
-        columns = np.concatenate([columns, biases - biases[0]])
+        # What is bounded over but not counted: the assignment, and how far people within the tolerances are apart.
+        slopes = columns[start[relaxed]]
+        start = np.concatenate([start, [len(columns)], len(columns) + len(biases) + np.arange(len(relaxed))])
+        line = np.concatenate([line, [False], np.ones(len(relaxed), dtype=np.bool_)])
+        reaches = np.concatenate([reaches, np.zeros(1 + len(relaxed))])
+        columns = np.concatenate([columns, biases - biases[0], slopes])
+    if len(relaxed):
+        # Somebody's neighbours may lie outside the domain for the bounds, where terms are up to twice as large.
+        pads = [2 * pad for pad in pads]
+        rounding += float(pads[-1].max())
     gammas = np.zeros(depth + 1)
     gammas[: len(query.slack.gammas)] = query.slack.gammas
     largest = sum((cells.size() for cells in query.cells), np.zeros(len(query.slack.base)))
@@ -110,11 +129,11 @@ def problem_of(query: Query) -> Problem:
             beats=_beats(query.pairs),
             biases=_widened(biases[:1] if joint else biases, most),
             joint=joint,
-            relaxed=np.zeros(0, dtype=np.int64),
-            tolerance=np.zeros(0),
-            last=np.zeros(0),
+            relaxed=relaxed,
+            tolerance=query.tolerance[relaxed].astype(np.float64),
+            last=(query.counts[relaxed] - 1).astype(np.float64),
         ),
-        axes=_axes(query.cells, start, line, reaches),
+        axes=axes,
         counts=query.counts,
     )
 
@@ -134,6 +153,11 @@ def _widened(rows: Floats, width: int) -> Floats:
     return wide
 
 
+def _even(cells: Cells) -> bool:
+    """Whether an attribute enters along a line on which its cells are evenly spaced."""
+    return cells.scale is not None and cells.scale.keys is None and cells.scale.step > 0
+
+
 def _columns(
     cells: tuple[Cells, ...],
 ) -> tuple[Floats, NDArray[np.int64], NDArray[np.bool_], Floats, Floats | float]:
@@ -143,7 +167,7 @@ def _columns(
     moved: Floats | float = 0.0
     for each in cells:
         scale = each.scale
-        even = scale is not None and scale.keys is None and scale.step > 0
+        even = _even(each)
         if scale is not None and even:
             blocks.append(each.rows * scale.step)
             moved = moved + each.rows[0] * (scale.base - scale.pad)

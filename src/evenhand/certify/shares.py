@@ -205,7 +205,7 @@ def tail(g, f, low, axes, grid, d):
     atoms = 1
     values[0] = 0.0
     odds[0] = 1.0
-    room = min(ATOMS, max(64, grid // 2))
+    room = min(ATOMS, max(64, grid))
     q = 0
     while q < len(order):
         i = order[q]
