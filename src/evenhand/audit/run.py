@@ -7,7 +7,7 @@ import importlib.metadata
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from evenhand.errors import DataError, ModelError, NotAdditiveError, OptionError
 from evenhand.models import AdditiveNetwork, Scorer
 from evenhand.population import ProductPopulation
 from evenhand.schema import People, Schema, Value, encode, infer
+
+if TYPE_CHECKING:
+    from evenhand.models import TreeEnsemble
 
 MIN_CERTIFY_SECONDS = 1.0
 """Less time than this for a certificate is not worth starting."""
@@ -200,8 +203,8 @@ def _two_classes(people: People) -> None:
         )
 
 
-def _white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | None, str]:
-    """The model as a network that answers like the model itself, or why there is none."""
+def _white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | TreeEnsemble | None, str]:
+    """The model as a white box that answers like the model itself, or why there is none."""
     try:
         network = models.white_box(scorer)
     except NotAdditiveError as error:
@@ -212,14 +215,14 @@ def _white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | None, 
     differ = int((models.predict(network, known) != models.predict(scorer, known)).sum())
     if differ:
         return None, (
-            f"read as a network, the model decides {differ:,} of {len(known):,} people differently than when it runs, "
-            "so a proof about the one would say nothing about the other"
+            f"read from the inside, the model decides {differ:,} of {len(known):,} people differently than when it "
+            "runs, so a proof about the one would say nothing about the other"
         )
     return network, ""
 
 
 def _certify(
-    network: AdditiveNetwork,
+    network: AdditiveNetwork | TreeEnsemble,
     wider: ProductPopulation,
     config: Config,
     seconds: float,
@@ -232,7 +235,7 @@ def _certify(
     sets = [(name,) for name in names] + ([names] if len(names) > 1 else [])
     try:
         say("preparing proofs (the first use on a machine compiles for up to half a minute)", 0.4)
-        certify.warm_up()
+        certify.warm_up(network)
         deadline = time.perf_counter() + seconds
         for step, protected in enumerate(sets):
             left = deadline - time.perf_counter()
@@ -261,7 +264,7 @@ def _certify(
     return False
 
 
-def _model_card(scorer: Scorer, network: AdditiveNetwork | None, why_not: str) -> ModelCard:
+def _model_card(scorer: Scorer, network: AdditiveNetwork | TreeEnsemble | None, why_not: str) -> ModelCard:
     return ModelCard(
         name=scorer.name,
         type=type(scorer).__name__,

@@ -6,34 +6,40 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from evenhand.certify import interval, linear
 from evenhand.certify.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, whole
+from evenhand.certify.conclusion import Outcome, Sampling, conclude
 from evenhand.certify.counterexamples import Finder
 from evenhand.certify.exact import boxes_of, enumerate_domain, feasible
 from evenhand.certify.interval import Limits, Stop
 from evenhand.certify.problem import unsupported
 from evenhand.certify.query import Query, query_of
+from evenhand.certify.record import Recorder
 from evenhand.certify.regions import regions_of
 from evenhand.certify.result import Certificate, Region
-from evenhand.certify.sampling import draw, estimate
 from evenhand.certify.tally import Tally
 from evenhand.errors import OptionError
 from evenhand.models.additive import AdditiveNetwork, from_dense
 from evenhand.population import ProductPopulation
 from evenhand.schema import Schema
 
+if TYPE_CHECKING:
+    from evenhand.models.trees import TreeEnsemble
+
 Progress = Callable[[str, float], None]
 """Called with what is being done and the share of the work done, 0 to 1."""
 
 DEFAULT_BOXES = 1_000_000
 """Where the linear method stops if nothing else says so: it would go on for ever."""
-SEARCH_SHARE = 0.95
-"""Part of the time limit for proving; the rest is for the estimate."""
+ESTIMATE_SHARE, ESTIMATE_SECONDS = 0.05, 0.5
+"""What the estimate gets of the time limit, and of any time limit at most; the rest is for proving."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ class Config:
 
 
 def run(
-    network: AdditiveNetwork,
+    network: AdditiveNetwork | TreeEnsemble,
     *,
     protected: Sequence[str] | None = None,
     method: Literal["linear", "interval"] = "linear",
@@ -109,6 +115,7 @@ def run(
     enumeration: bool = True,
     jobs: int | None = None,
     device: str | None = None,
+    certificate: Path | str | None = None,
     progress: Progress | None = None,
 ) -> Certificate:
     """For which share of the population is the label provably the same under all values of what is protected?
@@ -118,7 +125,7 @@ def run(
     (Ctrl-C) while proving ends the run with what was proved.
 
     Args:
-        network: the model, a white box.
+        network: the model, a white box: an additive network, or trees, for which ``method`` means nothing.
         protected: attributes to vary together; by default those that the schema protects.
         population: what shares are measured by; by default uniform over the domain.
         where: conditions on the people asked about, such as ``"age >= 18"`` (see ``schema.subdomain``); all must hold,
@@ -128,6 +135,7 @@ def run(
         relax: by how much attributes that are not protected may differ between the people compared, such as
             ``{"age": 2}``: integers and ordinal values, by so many values. The label must then be the same for
             everybody within that distance too, inside the domain.
+        certificate: file to write what is proved to, box by box, for ``evenhand.checker``.
         progress: called as work goes on.
         method, time_limit, max_boxes, target_undecided, seed, confidence, samples, counterexamples, enumeration, jobs,
             device: see ``Config``.
@@ -151,16 +159,22 @@ def run(
         jobs=jobs,
         device=device,
     )
+    say = progress or (lambda what, share: None)
+    if not isinstance(network, AdditiveNetwork):
+        if certificate is not None:
+            raise OptionError("certificates of trees cannot be written to a file", where="--certificate",
+                              mend="leave it out")  # fmt: skip
+        asked_of = {"protected": protected, "population": population, "where": where, "threshold": threshold}
+        return _run_trees(network, asked_of | {"relax": relax}, config, say)
     started, processor = time.perf_counter(), time.process_time()
     query = query_of(network, protected, population, where=where, threshold=threshold, relax=relax)
-    say = progress or (lambda what, share: None)
     name = " x ".join(query.protected)
     threads = config.jobs or processors()
     asked = not query.constant and (
         config.enumeration and (max_boxes is None or query.points <= max_boxes) and feasible(query, time_limit)
     )
     engine = None
-    if config.method == "linear" and not asked and not query.constant and _linear_takes(query):
+    if config.method == "linear" and not asked and not query.constant and unsupported(query) is None:
         say("preparing (the first use on a machine compiles for up to half a minute)", 0.0)
         engine = _engine(query, config.device, threads)
     clock = time.perf_counter()
@@ -171,70 +185,97 @@ def run(
         say(f"proving: {name}", min(1.0, max(share, passed)))
 
     regions: tuple[Region, ...] | None = None
-    used: str = config.method
-    undecided, unfair, stop = whole(query)[:0], 0.0, "done"
+    used = "enumeration" if asked else "interval" if engine is None and not query.constant else config.method
+    undecided, unfair = whole(query)[:0], 0.0
+    stop: Stop = "done"
+    recorder = None if certificate is None else Recorder(Path(certificate), query, used)
+    with recorder or nullcontext():
+        if query.constant:
+            # All assignments add the same to the network: nothing can change with them.
+            tally.boxes = 1
+            tally.prove(whole(query), fair=True)
+            tally.moment(last=True)
+            if recorder is not None:
+                recorder.take_boxes(whole(query), np.array([FAIR], dtype=np.int8))
+        elif asked:
+            undecided, regions, stop = _enumerate(query, tally, finder, recorder)
+        else:
+            deadline = _deadline(clock, time_limit)
+            limits = Limits(deadline, max_boxes, target_undecided)
+            if engine is not None:
+                if time_limit is None and max_boxes is None and target_undecided is None:
+                    limits = Limits(None, DEFAULT_BOXES, None)
+                undecided, unfair, stop = linear.refine(query, engine, tally, limits, say=proving, recorder=recorder)
+            else:
+                undecided, stop = interval.refine(
+                    query, tally, finder, limits, jobs=threads, say=proving, recorder=recorder
+                )
+    return conclude(
+        query,
+        tally,
+        finder,
+        Outcome(undecided, unfair, stop, used, regions),
+        Sampling(config.samples, config.confidence, config.seed, time_limit),
+        clock=clock,
+        started=started,
+        processor=processor,
+        say=say,
+    )
+
+
+def _run_trees(ensemble: TreeEnsemble, asked: Mapping[str, Any], config: Config, say: Progress) -> Certificate:
+    """The certificate of a model of trees.
+
+    Args:
+        ensemble: the model.
+        asked: arguments of ``tree_query_of``.
+        config: settings.
+        say: called as work goes on.
+    """
+    from evenhand.certify.trees.question import tree_query_of
+    from evenhand.certify.trees.run import by_enumeration, by_refinement
+    from evenhand.certify.trees.run import feasible as few
+
+    if config.device is not None:
+        raise OptionError("models of trees are certified on the processor", mend="leave the device out")
+    started, processor = time.perf_counter(), time.process_time()
+    query = tree_query_of(ensemble, **asked)
+    within = config.max_boxes is None or query.points <= config.max_boxes
+    enumerated = config.enumeration and within and few(query, config.time_limit)
+    proving = None
+    if not query.constant and not enumerated:
+        proving = by_refinement(query, config.jobs or processors(), say)
+    clock = time.perf_counter()
+    tally, finder = Tally(query, clock), Finder(query, config.counterexamples)
     if query.constant:
-        # All assignments add the same to the network: nothing can change with them.
         tally.boxes = 1
         tally.prove(whole(query), fair=True)
         tally.moment(last=True)
-    elif asked:
-        used = "enumeration"
-        undecided, regions, stop = _enumerate(query, tally, finder)
+        outcome = Outcome(whole(query)[:0], 0.0, "done", "trees")
+    elif proving is None:
+        outcome = by_enumeration(query, tally, finder)
     else:
-        deadline = None if time_limit is None else clock + SEARCH_SHARE * time_limit
-        limits = Limits(deadline, max_boxes, target_undecided)
-        if engine is not None:
-            if time_limit is None and max_boxes is None and target_undecided is None:
-                limits = Limits(None, DEFAULT_BOXES, None)
-            undecided, unfair, stop = linear.refine(query, engine, tally, limits, say=proving)
-        else:
-            used = "interval"
-            undecided, stop = interval.refine(query, tally, finder, limits, jobs=threads, say=proving)
-    shares = tally.shares()
-    say(f"sampling what is undecided: {name}", 1.0)
-    estimated = estimate(
+        unlimited = config.time_limit is None and config.max_boxes is None and config.target_undecided is None
+        deadline = _deadline(clock, config.time_limit)
+        limits = Limits(deadline, DEFAULT_BOXES if unlimited else config.max_boxes, config.target_undecided)
+        name = " x ".join(query.protected)
+
+        def step(share: float) -> None:
+            passed = 0.0 if config.time_limit is None else (time.perf_counter() - clock) / config.time_limit
+            say(f"proving: {name}", min(1.0, max(share, passed)))
+
+        outcome = proving(tally, limits, step)
+    return conclude(
         query,
-        shares,
-        undecided,
-        unfair,
+        tally,
         finder,
-        samples=config.samples,
-        confidence=config.confidence,
-        rng=np.random.default_rng(config.seed),
-        deadline=None if time_limit is None else clock + time_limit,
+        outcome,
+        Sampling(config.samples, config.confidence, config.seed, config.time_limit),
+        clock=clock,
+        started=started,
+        processor=processor,
+        say=say,
     )
-    if tally.shares()[1] > 0 and not finder.found:
-        # All that is unfair was proved, none of it sampled: show some of it all the same.
-        shown = max(1, config.samples // query.window)
-        finder.unfair(draw(query, whole(query), shown, np.random.default_rng(config.seed)))
-    certified, falsified, rest = shares
-    return Certificate(
-        certified=certified,
-        falsified=falsified,
-        undecided=rest,
-        estimate=estimated,
-        counterexamples=tuple(finder.found),
-        boxes=tally.boxes,
-        cpu_seconds=time.process_time() - processor,
-        method=used,
-        population=query.population,
-        stopped_by=stop,
-        protected=query.protected,
-        where=query.where,
-        threshold=query.threshold,
-        positive=None if query.threshold is None else str(network.classes[1]),
-        relaxed=query.relaxed,
-        history=tuple(tally.history),
-        regions=tally.regions() if regions is None else regions,
-        seed=config.seed,
-        seconds=time.perf_counter() - started,
-    )
-
-
-def _linear_takes(query: Query) -> bool:
-    """Whether the linear method can answer; else symbolic intervals do."""
-    return not query.relaxed and unsupported(query) is None
 
 
 def _engine(query: Query, device: str | None, jobs: int) -> linear.Bounding:
@@ -245,13 +286,28 @@ def _engine(query: Query, device: str | None, jobs: int) -> linear.Bounding:
     return linear.prepare(query, jobs) if place is None else prepare(query, place, jobs)
 
 
+def _deadline(clock: float, time_limit: float | None) -> float | None:
+    """When proving has to end."""
+    return None if time_limit is None else clock + time_limit - min(ESTIMATE_SHARE * time_limit, ESTIMATE_SECONDS)
+
+
 def processors() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def warm_up() -> None:
-    """Compile the linear method's kernels, which the first use on a machine does; afterwards they come from a cache."""
+def warm_up(model: AdditiveNetwork | TreeEnsemble | None = None) -> None:
+    """Compile the kernels, which the first use on a machine does; afterwards they come from a cache.
+
+    Args:
+        model: what will be certified; by default a network.
+    """
+    if model is not None and not isinstance(model, AdditiveNetwork):
+        from evenhand.certify.trees.engine import prepare
+        from evenhand.certify.trees.question import tree_query_of
+
+        prepare(tree_query_of(model), 1)
+        return
     schema = Schema.parse(
         {
             "target": {"name": "decision", "favourable": 1, "values": [0, 1]},
@@ -265,11 +321,17 @@ def warm_up() -> None:
     linear.prepare(query_of(tiny), 1)
 
 
-def _enumerate(query: Query, tally: Tally, finder: Finder) -> tuple[Boxes, tuple[Region, ...], Stop]:
+def _enumerate(
+    query: Query, tally: Tally, finder: Finder, recorder: Recorder | None
+) -> tuple[Boxes, tuple[Region, ...], Stop]:
     try:
         answer = enumerate_domain(query)
     except KeyboardInterrupt:
+        if recorder is not None:
+            recorder.take_boxes(whole(query), np.array([UNDECIDED], dtype=np.int8))
         return whole(query), (), "interrupt"
+    if recorder is not None:
+        recorder.take_points(answer.status)
     tally.boxes = query.points
     for status, fair in ((FAIR, True), (UNFAIR, False)):
         tally.prove(boxes_of(query, np.flatnonzero(answer.status == status), answer.mass), fair=fair)

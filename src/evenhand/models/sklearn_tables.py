@@ -58,14 +58,14 @@ def from_sklearn(estimator: Any, schema: Schema, *, like: Any = None, name: str 
         NotAdditiveError: a step or the classifier is of another kind; the message names it.
     """
     box = from_estimator(estimator, schema, like=like, name=name)
-    value = _columns(box)
+    value = columns_of(box)
     logits = _model(estimator, value, box.name)
     network = lin.network(schema, logits, box.classes, box.favourable, name=box.name)
     _compare(network, box)
     return network
 
 
-def _columns(box: Estimator) -> Cells:
+def columns_of(box: Estimator) -> Cells:
     """The columns that the estimator is asked with, in its order."""
     if box.form == "numbers":
         return cell.plain_inputs(box.schema)
@@ -86,7 +86,7 @@ def _model(model: Any, value: Cells, name: str) -> Linear:
     model = getattr(model, "best_estimator_", model)
     if _is(model, {"Pipeline"}):
         for step_name, step in model.steps[:-1]:
-            value = _transformed(step, value, step_name, name)
+            value = transformed(step, value, step_name, name)
         return _model(model.steps[-1][1], value, name)
     kind = type(model).__name__
     if _is(model, LINEAR_CLASSIFIERS):
@@ -114,13 +114,13 @@ def _is(step: Any, kinds: Any) -> bool:
     return type(step).__module__.split(".")[0] == "sklearn" and type(step).__name__ in kinds
 
 
-def _transformed(step: Any, value: Cells, path: str, name: str) -> Cells:
+def transformed(step: Any, value: Cells, path: str, name: str) -> Cells:
     """What a preprocessing step makes of its columns."""
     if step is None or step == "passthrough" or (_is(step, {"FunctionTransformer"}) and step.func is None):
         return value
     if _is(step, {"Pipeline"}):
         for inner_name, inner in step.steps:
-            value = _transformed(inner, value, f"{path}/{inner_name}", name)
+            value = transformed(inner, value, f"{path}/{inner_name}", name)
         return value
     if _is(step, {"ColumnTransformer"}):
         return _side_by_side(step, value, path, name)
@@ -137,7 +137,7 @@ def _side_by_side(step: Any, value: Cells, path: str, name: str) -> Cells:
         places = list(step._transformer_to_input_indices.get(inner_name, ()))
         if (isinstance(inner, str) and inner == "drop") or not places:
             continue
-        block = _transformed(inner, value[places], f"{path}/{inner_name}", name)
+        block = transformed(inner, value[places], f"{path}/{inner_name}", name)
         weight = (step.transformer_weights or {}).get(inner_name)
         blocks.append(block if weight is None else cell.arithmetic("Mul", block, cell.constants(np.array(weight))))
     return np.concatenate(blocks)

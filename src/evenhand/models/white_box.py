@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,22 +15,25 @@ from evenhand.models.scorer import Scorer
 from evenhand.models.torch_module import TorchModule
 from evenhand.population import uniform
 
+if TYPE_CHECKING:
+    from evenhand.models.trees import TreeEnsemble
+
 COMPARED = 1000
 """People drawn from the domain on whom the inside and the outside of a model are compared."""
 
 
-def white_box(scorer: Scorer) -> AdditiveNetwork:
-    """A model as an additive network: what certification needs.
+def white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
+    """A model as an additive network, or as decision trees: what certification needs.
 
     Args:
-        scorer: any model. It stays what it is; the network answers for it.
+        scorer: any model. It stays what it is; the white box answers for it.
 
     Raises:
         NotAdditiveError: it cannot be written so; the message says why, and what that rules out.
         MissingExtraError: reading it needs a library that is not installed.
     """
-    if isinstance(scorer, AdditiveNetwork):
-        return scorer
+    if isinstance(scorer, AdditiveNetwork) or type(scorer).__name__ == "TreeEnsemble":
+        return scorer  # type: ignore[return-value]
     try:
         network = _read(scorer)
         if network.classes != scorer.classes or network.favourable != scorer.favourable:
@@ -44,7 +48,7 @@ def white_box(scorer: Scorer) -> AdditiveNetwork:
     return dataclasses.replace(network, name=scorer.name)
 
 
-def _check_same_decisions(network: AdditiveNetwork, scorer: Scorer) -> None:
+def _check_same_decisions(network: AdditiveNetwork | TreeEnsemble, scorer: Scorer) -> None:
     """Make sure that the model was not misread; rounding in single precision may turn a close decision."""
     people = uniform(scorer.schema).sample(COMPARED, np.random.default_rng(0))
     differ = int((network.predict(people) != scorer.predict(people)).sum())
@@ -54,8 +58,13 @@ def _check_same_decisions(network: AdditiveNetwork, scorer: Scorer) -> None:
         )
 
 
-def _read(scorer: Scorer) -> AdditiveNetwork:
+def _read(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
     if isinstance(scorer, Estimator):
+        from evenhand.models.tree_pipeline import from_tree_pipeline
+
+        trees = from_tree_pipeline(scorer)
+        if trees is not None:
+            return trees
         from evenhand.models.sklearn_tables import from_sklearn
 
         return from_sklearn(scorer.model, scorer.schema, like=scorer.like, name=scorer.name)
@@ -68,6 +77,4 @@ def _read(scorer: Scorer) -> AdditiveNetwork:
 
         return from_torch(scorer.source, scorer.schema, name=scorer.name)
     kind = type(scorer).__name__
-    if kind == "TreeEnsemble":
-        raise NotAdditiveError("decision trees combine attributes in another way than adding them up")
     raise NotAdditiveError(f"this one only answers questions ({kind})")

@@ -1,11 +1,11 @@
 """Bounds of all margins over a box of cells: one additive function for all trees and assignments, and what it misses.
 
 Inside a box, every tree is split into an additive function of the attributes (its main effects under the population:
-the mean of the tree given one attribute, less its mean in all) and a rest, of which the least and the greatest value
-over the reachable leaves are known exactly for the function used: value minus the function's extreme over the leaf's box. Any additive
-function would be sound; main effects leave little rest. A tree that looks at one attribute only has no rest, and one
-that nothing in the box splits is a constant. Added up over the trees, ``M(x) + low[p] <= margin(x, p) <= M(x) + high[p]``
-with the same M for all assignments: events about all of them are events about one sum of independent terms (``shares``).
+the mean of the tree given one attribute, less its mean in all) and a rest. Of the rest the least and the greatest value
+over the reachable leaves are known: a leaf's value minus the function's extremes over the leaf's box. Any additive
+function would be sound; main effects leave little rest. A tree that looks at one attribute only has none, and one that
+nothing in the box splits is a constant. Added up over the trees, ``M(x) + low[p] <= margin(x, p) <= M(x) + high[p]``
+with the same M for all assignments: what is asked of all of them is asked of one sum of independent terms (``shares``).
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def activate(f, w, tree, visits):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def effects(f, w, tree, found, active, m):  # type: ignore[no-untyped-def]
-    """The main effects of a tree's reachable leaves on a margin, into ``w.term``, and their ends, into ``w.extremes``."""
+    """The main effects of a tree's reachable leaves on a margin, into ``w.term``; their ends, into ``w.extremes``."""
     begin = f.slot[tree]
     margins, groups = len(f.base), f.groups[tree]
     mean = total = 0.0

@@ -71,6 +71,7 @@ def tests_of(ensemble: TreeEnsemble) -> Tests:
             nodes.feature[inner].astype(np.float64),
             nodes.threshold[inner],
             nodes.set_start[inner].astype(np.float64),
+            nodes.set_size[inner].astype(np.float64),
             nodes.zero_missing[inner].astype(np.float64),
             (nodes.default_left[inner] & nodes.zero_missing[inner]).astype(np.float64),
         ],
@@ -109,7 +110,7 @@ def _cuts(tests: Tests, mine: Ints, attribute: Attribute) -> Floats:
         entries = attribute.domain()
         flags = tests.flags(mine, attribute, entries)
         changed = (flags[:, 1:] != flags[:, :-1]).any(axis=0) if len(mine) else np.zeros(len(entries) - 1, np.bool_)
-        return entries[1:][changed]
+        return np.asarray(entries[1:][changed])
     found = [np.zeros(0)]
     for column in np.unique(tests.nodes.feature[tests.node[mine]]):
         given = tests.columns[column]

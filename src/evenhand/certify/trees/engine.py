@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from evenhand.certify.boxes import Boxes, whole
 from evenhand.certify.interrupts import Interrupts
 from evenhand.certify.interval import Limits, Stop
-from evenhand.certify.result import Moment
 from evenhand.certify.tally import Tally
 from evenhand.certify.trees.bounds import Work, work_for
 from evenhand.certify.trees.forest import Forest, forest_of
@@ -110,8 +109,11 @@ class Engine:
             self.forest, work, table, boxes.low, boxes.high, boxes.known, boxes.attribute, boxes.cut, float(threshold),
             float(limit), low, high, known, attribute, cut, totals,
         )  # fmt: skip
-        parts = (array[:count].copy() for array in (low, high, known, attribute, cut))
-        return Frontier(*parts, np.full(count, boxes.region[0], dtype=np.int16)), totals
+        region = np.full(count, boxes.region[0], dtype=np.int16)
+        return Frontier(
+            low[:count].copy(), high[:count].copy(), known[:count].copy(), attribute[:count].copy(), cut[:count].copy(),
+            region,
+        ), totals  # fmt: skip
 
 
 def prepare(query: TreeQuery, jobs: int) -> Engine:
@@ -150,7 +152,7 @@ class Run:
         """Split, round by round, until a limit is reached or nothing is open that can be split."""
         threshold = 0.5
         while True:
-            stop = self._reached(frontier.open.sum())
+            stop = self.reached(frontier.open.sum())
             able = (frontier.attribute >= 0) & (frontier.open > NOTHING)
             if stop is None and not able.any():
                 stop = "done"
@@ -189,7 +191,7 @@ class Run:
                 open_mass += float(found.open.sum() - piece.open.sum())
                 self.tally.add(int(piece.region[0]), totals[0], totals[1])
                 self.tally.boxes += int(totals[2])
-            stop = self._reached(open_mass)
+            stop = self.reached(open_mass)
             if stop is None and held > MOST_BOXES:
                 stop = "boxes"
             self.say(1 - open_mass)
@@ -203,7 +205,8 @@ class Run:
         fair, unfair = frontier.known[:, 1:].sum(axis=0)
         self.tally.moment(last=True, more=(float(fair), float(unfair)))
 
-    def _reached(self, open_mass: float) -> Stop | None:
+    def reached(self, open_mass: float) -> Stop | None:
+        """The limit that is reached with so much open, if any."""
         limits = self.limits
         if self.interrupts.count:
             return "interrupt"
@@ -238,32 +241,42 @@ def refine(
     run.moment(frontier)
     for region in np.unique(frontier.region):
         inside = frontier.region == region
-        mass, fair, unfair = (float(total) for total in frontier.known[inside].sum(axis=0))
+        fair, unfair = (float(total) for total in frontier.known[inside, 1:].sum(axis=0))
         tally.add(int(region), fair, unfair, rest=float(frontier.open[inside].sum()))
     left = frontier.open > 0
     return frontier[left].boxes(), float(frontier.known[left, 2].sum()), stop
 
 
 def _coarse(query: TreeQuery, run: Run) -> Frontier:
-    """The first parts of the domain, each a region of the certificate."""
-    frontier = _root(query)
-    unknown = True
-    while unknown or 0 < len(frontier) < REGIONS:
-        able = np.flatnonzero((frontier.attribute >= 0) & (frontier.open > NOTHING))
-        if not unknown and not len(able):
-            break
-        heaviest = 0 if unknown else int(able[np.argmax(frontier.open[able])])
-        most = np.inf if run.limits.max_boxes is None else run.limits.max_boxes - run.tally.boxes
-        if most < 2 and not unknown:
-            break
-        found, totals = run.engine.split(frontier[heaviest : heaviest + 1], 2.0, most)
-        run.tally.add(0, totals[0], totals[1])
-        run.tally.boxes += int(totals[2])
-        rest = np.delete(np.arange(len(frontier)), heaviest)
-        frontier = Frontier.joined([frontier[rest], found])
-        unknown = False
-        if run.interrupts.count:
-            break
-    named = run.tally.regioned(frontier.boxes(), np.ones(len(frontier), dtype=np.bool_))
-    frontier.region[:] = named.region
-    return frontier
+    """The first parts of the domain, each a region of the certificate; those that are decided at once are counted."""
+    waiting = [_root(query)]
+    settled: list[Frontier] = []
+    while waiting and len(waiting) + len(settled) < REGIONS and run.reached(1.0) is None:
+        heaviest = int(np.argmax([part.open[0] for part in waiting]))
+        part = waiting.pop(heaviest)
+        for piece in _halves(part) if part.attribute[0] >= 0 else [part]:
+            found, totals = run.engine.split(piece, 2.0, np.inf)
+            run.tally.boxes += int(totals[2])
+            if not len(found):
+                run.tally.add(_named(run.tally, piece) if totals[1] > 0 else 0, totals[0], totals[1])
+            else:
+                able = found.attribute[0] >= 0 and found.open[0] > NOTHING
+                (waiting if able else settled).append(found)
+    parts = waiting + settled
+    for part in parts:
+        part.region[:] = _named(run.tally, part)
+    return Frontier.joined(parts) if parts else _root(query)[:0]
+
+
+def _halves(part: Frontier) -> list[Frontier]:
+    """The two parts of one box, with what they weigh not known yet."""
+    low, high = part.low.copy(), part.high.copy()
+    low[0, part.attribute[0]], high[0, part.attribute[0]] = part.cut[0], part.cut[0] - 1
+    nowhere = np.full(1, -1, dtype=np.int32)
+    unknown = np.array([[part.known[0, 0], 0.0, 0.0]])
+    return [Frontier(a, b, unknown, nowhere, nowhere, part.region) for a, b in ((part.low, high), (low, part.high))]
+
+
+def _named(tally: Tally, part: Frontier) -> int:
+    """The number of the region that a box becomes."""
+    return int(tally.regioned(part.boxes(), np.ones(1, dtype=np.bool_)).region[0])

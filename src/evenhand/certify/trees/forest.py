@@ -105,8 +105,8 @@ def forest_of(query: TreeQuery) -> Forest:
         for together in (list(range(number)),), ([k] for k in range(number)):
             copies = [
                 (*rewrite(
-                    nodes.left, nodes.right, tests.of, about, flags[:, [first[k] for k in members]], starts, cuts, lefts,
-                    counts, lo, MOST_OF_TREE if len(members) > 1 else MOST_NODES,
+                    nodes.left, nodes.right, tests.of, about, flags[:, [first[k] for k in members]], starts, cuts,
+                    lefts, counts, lo, MOST_OF_TREE if len(members) > 1 else MOST_NODES,
                 ), members, number)
                 for members in together
             ]  # fmt: skip

@@ -164,9 +164,7 @@ def _different(tests: Tests, schema: Schema, varied: Sequence[int], assignments:
     return np.sort(np.unique(flags, axis=1, return_index=True)[1])
 
 
-def _margins(
-    ensemble: TreeEnsemble, threshold: float | None
-) -> tuple[NDArray[np.int64], Floats, Floats, float | None]:
+def _margins(ensemble: TreeEnsemble, threshold: float | None) -> tuple[NDArray[np.int64], Floats, Floats, float | None]:
     """Pairs of classes, what outputs add to their margins, what margins start from, and the threshold."""
     classes = len(ensemble.classes)
     pairs = np.array([(a, b) for a in range(classes) for b in range(a + 1, classes)], dtype=np.int64)

@@ -15,7 +15,7 @@ WEIGHTS = (1.0, 1.0, 0.5)
 
 @njit(cache=True, nogil=True)
 def judge(f, w):  # type: ignore[no-untyped-def]
-    """What the bounds in ``w`` say of the whole box: the sets of labels each assignment may get have one or none in common."""
+    """What the bounds in ``w`` say of the whole box, from the sets of labels that each assignment may get in it."""
     margins, assignments = w.low.shape
     everything = (1 << f.classes) - 1
     sets = np.empty(assignments, np.int64)
@@ -80,7 +80,7 @@ def proved(f, w, t):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def cut_for(f, w):  # type: ignore[no-untyped-def]
-    """The attribute and the first cell of the upper part of the cut that promises most; -1 where none tells cells apart."""
+    """The attribute, and the first cell above the cut, of what promises most; -1 where no cut tells cells apart."""
     n, margins = len(f.offsets) - 1, len(f.base)
     best, chosen = 0.0, -1
     for i in range(n):

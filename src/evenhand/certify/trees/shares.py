@@ -28,7 +28,7 @@ class Table(NamedTuple):
 
     Attributes:
         value, mass: the different values of each attribute's term and how likely they are, attribute after attribute.
-        start, count: where an attribute's are.
+        start, number: where an attribute's are.
         joint, weight: sums of the enumerated attributes' values, and how likely they are.
         grid, other: the distribution of the sum of the rest, in steps above its least value.
     """
@@ -36,7 +36,7 @@ class Table(NamedTuple):
     value: Floats
     mass: Floats
     start: NDArray[np.int64]
-    count: NDArray[np.int64]
+    number: NDArray[np.int64]
     least: Floats
     range: Floats
     joint: Floats
@@ -51,7 +51,7 @@ def table_for(attributes: int, cells: int) -> Table:
         value=np.zeros(cells + 1),
         mass=np.zeros(cells + 1),
         start=np.zeros(attributes + 1, dtype=np.int64),
-        count=np.zeros(attributes + 1, dtype=np.int64),
+        number=np.zeros(attributes + 1, dtype=np.int64),
         least=np.zeros(attributes + 1),
         range=np.zeros(attributes + 1),
         joint=np.zeros(EXACT),
@@ -63,7 +63,7 @@ def table_for(attributes: int, cells: int) -> Table:
 
 @njit(cache=True, nogil=True)
 def atoms(t, effect, share, offsets, lo, hi):  # type: ignore[no-untyped-def]
-    """Collect the different values of every term that varies in the box. The number of such terms, and the rest's sum."""
+    """Collect the different values of every term that varies in the box. How many terms do, and what the others add."""
     terms = held = 0
     constant = 0.0
     for i in range(len(lo)):
@@ -83,7 +83,7 @@ def atoms(t, effect, share, offsets, lo, hi):  # type: ignore[no-untyped-def]
             held = begin
         elif held > begin:
             t.start[terms] = begin
-            t.count[terms] = held - begin
+            t.number[terms] = held - begin
             t.least[terms] = t.value[begin:held].min()
             t.range[terms] = t.value[begin:held].max() - t.least[terms]
             terms += 1
@@ -95,26 +95,27 @@ def distribute(t, terms, constant):  # type: ignore[no-untyped-def]
     """Put the distribution of the sum into ``t``.
 
     Returns:
-        How many joint values are enumerated; of the rest: how many terms, least sum, step of the grid, and its last index.
+        How many joint values are enumerated; of the rest: how many terms, their least sum, step and last index of the
+        grid.
     """
     chosen = np.zeros(terms, np.bool_)
     number = 1
     while True:
         best, pick = 0.0, -1
         for s in range(terms):
-            worth = t.range[s] / np.log2(t.count[s] + 0.0)
-            if not chosen[s] and number * t.count[s] <= EXACT and worth > best:
+            worth = t.range[s] / np.log2(t.number[s] + 0.0)
+            if not chosen[s] and number * t.number[s] <= EXACT and worth > best:
                 best, pick = worth, s
         if pick < 0:
             break
         chosen[pick] = True
-        number *= t.count[pick]
+        number *= t.number[pick]
     t.joint[0] = constant
     t.weight[0] = 1.0
     size = 1
     for s in range(terms):
         if chosen[s]:
-            count, start = t.count[s], t.start[s]
+            count, start = t.number[s], t.start[s]
             for a in range(count - 1, -1, -1):
                 for k in range(size):
                     t.joint[a * size + k] = t.joint[k] + t.value[start + a]
@@ -140,7 +141,7 @@ def distribute(t, terms, constant):  # type: ignore[no-untyped-def]
         start = t.start[pick]
         reach = int(t.range[pick] / step)
         t.other[: last + reach + 1] = 0.0
-        for a in range(t.count[pick]):
+        for a in range(t.number[pick]):
             shift = int((t.value[start + a] - t.least[pick]) / step)
             mass = t.mass[start + a]
             for j in range(last + 1):

@@ -1,0 +1,111 @@
+"""From what was proved to a certificate: an estimate of the rest, counterexamples, and all that was found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.certify.boxes import Boxes, whole
+from evenhand.certify.counterexamples import Finder
+from evenhand.certify.interval import Stop
+from evenhand.certify.question import Question
+from evenhand.certify.result import Certificate, Region
+from evenhand.certify.sampling import draw, estimate
+from evenhand.certify.tally import Tally
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a proof ended.
+
+    Attributes:
+        undecided: the boxes that are not decided as a whole.
+        unfair: the mass in them that is proved unfair.
+        stop: why it ended.
+        method: how it was proved.
+        regions: where the unfair and the undecided lie; None: as the tally has them.
+    """
+
+    undecided: Boxes
+    unfair: float
+    stop: Stop
+    method: str
+    regions: tuple[Region, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the rest is estimated: people at most, the interval's confidence, the seed, seconds in all."""
+
+    samples: int
+    confidence: float
+    seed: int
+    time_limit: float | None
+
+
+def conclude(
+    query: Question,
+    tally: Tally,
+    finder: Finder,
+    outcome: Outcome,
+    sampling: Sampling,
+    *,
+    clock: float,
+    started: float,
+    processor: float,
+    say: Callable[[str, float], None],
+) -> Certificate:
+    """The certificate of a proof that has ended.
+
+    Args:
+        query: what is asked.
+        tally: holds what was proved.
+        finder: keeps counterexamples.
+        outcome: how the proof ended.
+        sampling: how the rest is estimated.
+        clock: when proving began.
+        started, processor: clock and processor time when everything began.
+        say: called with what is being done and the share of the work done.
+    """
+    shares = tally.shares()
+    say(f"sampling what is undecided: {' x '.join(query.protected)}", 1.0)
+    estimated = estimate(
+        query,
+        shares,
+        outcome.undecided,
+        outcome.unfair,
+        finder,
+        samples=sampling.samples,
+        confidence=sampling.confidence,
+        rng=np.random.default_rng(sampling.seed),
+        deadline=None if sampling.time_limit is None else clock + sampling.time_limit,
+    )
+    if shares[1] > 0 and not finder.found:
+        # All that is unfair was proved, none of it sampled: show some of it all the same.
+        shown = max(1, sampling.samples // query.window)
+        finder.unfair(draw(query, whole(query), shown, np.random.default_rng(sampling.seed)))
+    certified, falsified, rest = shares
+    return Certificate(
+        certified=certified,
+        falsified=falsified,
+        undecided=rest,
+        estimate=estimated,
+        counterexamples=tuple(finder.found),
+        boxes=tally.boxes,
+        cpu_seconds=time.process_time() - processor,
+        method=outcome.method,
+        population=query.population,
+        stopped_by=outcome.stop,
+        protected=query.protected,
+        where=query.where,
+        threshold=query.threshold,
+        positive=None if query.threshold is None else str(query.classes[1]),
+        relaxed=query.relaxed,
+        history=tuple(tally.history),
+        regions=tally.regions() if outcome.regions is None else outcome.regions,
+        seed=sampling.seed,
+        seconds=time.perf_counter() - started,
+    )
