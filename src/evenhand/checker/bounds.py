@@ -1,0 +1,299 @@
+"""Linear lower functions of every margin over a box, in integers rounded to the safe side.
+
+The margin of a ReLU network is bounded from below by replacing each ReLU, from the last layer to the first, by a line
+that stays on the right side of it: where its coefficient c is positive, ReLU(z) >= z or >= 0; where it is negative, any
+line d*z + k with ``k = min(-d*l, (c - d)*u)`` stays below ``c*ReLU(z)`` on [l, u], as that is concave there and touches
+its least distance at an end. Coefficients of activations may be rounded down, as activations are not negative. What is
+left is a constant, plus what each attribute adds. Upper functions are lower functions of the negative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.checker.deployed import ERROR_BITS
+from evenhand.checker.fixed import FAST, Fixed, Integers, Rows, Strip
+
+SLOPE_BITS = 20
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Lower functions over boxes.
+
+    Every box comes once per group of assignments that are bounded together: alone (``groups`` as many as there are
+    assignments, ``each`` 1), or all at once (1 group of all).
+
+    Attributes:
+        coefficients: of the first units, shape (boxes, groups, margins, 2, units); of the margin and of its negative.
+        constants: shape (boxes, groups, each, margins, 2), in twice the bits, the float32 error already taken off.
+        least: least value in the box, the same shape: a margin is decided where it is positive.
+        importance: of each attribute for what the lines miss, shape (boxes, attributes).
+    """
+
+    coefficients: Integers
+    constants: Integers
+    least: Integers
+    importance: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Box:
+    """What is needed of boxes: positions along strips, ranges of rows, and the bases of each group."""
+
+    low: NDArray[np.integer]
+    high: NDArray[np.integer]
+    ends: tuple[tuple[Integers, Integers] | None, ...]
+    bases: Integers
+
+
+def bound(
+    fixed: Fixed, low: NDArray[np.integer], high: NDArray[np.integer], *, together: bool, flat: bool = False
+) -> Bounds:
+    """Bound every margin under every assignment.
+
+    Args:
+        fixed: the network.
+        low, high: boxes, shape (n, attributes).
+        together: bound all assignments at once: their functions then differ by constants only.
+        flat: in the last functions take 0 as the lower line of an undecided ReLU, whatever its bounds.
+    """
+    n, assignments = len(low), len(fixed.bases)
+    groups = 1 if together else assignments
+    each = assignments if together else 1
+    wide_low, wide_high = np.repeat(low, groups, axis=0), np.repeat(high, groups, axis=0)
+    ends: list[tuple[Integers, Integers] | None] = []
+    for i, axis in enumerate(fixed.axes):
+        if isinstance(axis, Strip):
+            a, b = axis.positions(low[:, i], fixed.bits)
+            c, d = axis.positions(high[:, i], fixed.bits)
+            ends.append((np.repeat(np.minimum(a, c), groups), np.repeat(np.maximum(b, d), groups)))
+        else:
+            ends.append(None)
+    bases = np.tile(fixed.bases.reshape(groups, each, -1), (n, 1, 1))
+    box = _Box(wide_low, wide_high, tuple(ends), bases)
+    deployed = fixed.deployed
+    sizes = np.repeat(deployed.sizes(tuple(axis.axis for axis in fixed.axes), low, high), groups, axis=0)
+    sizes = sizes + np.tile(deployed.bases.reshape(groups, each, -1).max(axis=1), (n, 1))
+    error = deployed.first(sizes)
+    least, most, widths = _first(fixed, box)
+    lower, upper = [least], [most]
+    for number, layer in enumerate(fixed.layers[:-1]):
+        error = deployed.after(number, _error_bits(upper[-1], fixed.bits), error)
+        rows = np.concatenate([layer.weights, -layer.weights])
+        bias = np.concatenate([layer.bias, -layer.bias])
+        units = len(layer.bias)
+        found = None
+        for slope in (False, True):
+            coefficients, constants = _back(fixed, rows, bias, layer.margin, lower, upper, flat=slope)
+            values = _least(fixed, box, coefficients, constants).min(axis=1) >> fixed.bits
+            found = values if found is None else np.maximum(found, values)
+        assert found is not None
+        by_interval = _interval(layer.weights, layer.bias, layer.margin, lower[-1], upper[-1], fixed.bits)
+        lower.append(np.maximum(found[:, :units], by_interval[0]))
+        upper.append(np.minimum(-found[:, units:], by_interval[1]))
+        upper[-1] = np.maximum(upper[-1], lower[-1])
+    margins = len(fixed.pairs)
+    if fixed.layers:
+        layer = fixed.layers[-1]
+        error = deployed.after(len(fixed.layers) - 1, _error_bits(upper[-1], fixed.bits), error)
+        rows = np.concatenate([layer.weights, -layer.weights])
+        bias = np.concatenate([layer.bias, -layer.bias])
+        coefficients, constants = _back(fixed, rows, bias, layer.margin, lower, upper, flat=flat)
+    else:
+        identity = np.eye(margins, dtype=np.int64) << np.int64(FAST)
+        both = np.concatenate([identity, -identity])
+        if fixed.bits > FAST:
+            both = both.astype(object) << (fixed.bits - FAST)
+        coefficients = np.broadcast_to(both, (n * groups, *both.shape))
+        constants = _from_first(fixed, coefficients, np.zeros(coefficients.shape[:2], dtype=both.dtype))
+    limit = _limit(error + deployed.tie, fixed.bits)
+    constants = constants - np.concatenate([limit, limit], axis=1)
+    with_base = constants[:, None, :] + np.stack(
+        [_product(coefficients, bases[:, k, :, None], fixed.bits)[:, :, 0] for k in range(each)], axis=1
+    )
+    values = with_base + _spread(fixed, box, coefficients)[:, None, :]
+    shape = (n, groups, each, 2, margins)
+    return Bounds(
+        coefficients=np.moveaxis(coefficients.reshape(n, groups, 2, margins, -1), 2, 3),
+        constants=np.moveaxis(with_base.reshape(shape), 3, 4),
+        least=np.moveaxis(values.reshape(shape), 3, 4),
+        importance=_importance(coefficients, least, most, widths).reshape(n, groups, -1).sum(axis=1),
+    )
+
+
+def _error_bits(values: Integers, bits: int) -> NDArray[np.int64]:
+    """Upper bounds in the bits of error bounds."""
+    if bits <= ERROR_BITS:
+        return values.astype(np.int64) << (ERROR_BITS - bits)
+    return ((values >> (bits - ERROR_BITS)) + 1).astype(np.int64)
+
+
+def _limit(error: NDArray[np.int64], bits: int) -> Integers:
+    """An error bound in twice the bits of the network."""
+    return error.astype(object) << (2 * bits - ERROR_BITS) if bits > FAST else error << (2 * bits - ERROR_BITS)
+
+
+def _first(fixed: Fixed, box: _Box) -> tuple[Integers, Integers, list[NDArray[np.float64]]]:
+    """Bounds of the first units, and how wide each attribute makes them."""
+    n, units = box.bases.shape[0], box.bases.shape[2]
+    kind = box.bases.dtype
+    least, most = np.zeros((n, units), dtype=kind), np.zeros((n, units), dtype=kind)
+    widths = []
+    for i, axis in enumerate(fixed.axes):
+        ends = box.ends[i]
+        if isinstance(axis, Strip) and ends is not None:
+            a, b = ends[0][:, None] * axis.slope, ends[1][:, None] * axis.slope
+            low, high = np.minimum(a, b), np.maximum(a, b)
+        elif isinstance(axis, Rows):
+            low, high = axis.range(box.low[:, i], box.high[:, i])
+            low, high = low << fixed.bits, high << fixed.bits
+        least, most = least + low, most + high
+        widths.append((high - low).astype(np.float64))
+    least, most = least >> fixed.bits, -((-most) >> fixed.bits)
+    return (
+        least + box.bases.min(axis=1) - fixed.margin,
+        most + box.bases.max(axis=1) + fixed.margin,
+        widths,
+    )
+
+
+def _back(
+    fixed: Fixed,
+    rows: Integers,
+    bias: Integers,
+    margin: int,
+    lower: list[Integers],
+    upper: list[Integers],
+    *,
+    flat: bool,
+) -> tuple[Integers, Integers]:
+    """Rows times activations of the last bounded layer as functions of the first units: coefficients and constants."""
+    n = len(lower[0])
+    coefficients = np.broadcast_to(rows, (n, *rows.shape))
+    constants = np.broadcast_to((bias - margin) << fixed.bits, (n, len(bias)))
+    for number in range(len(lower) - 1, -1, -1):
+        coefficients, more = _through(coefficients, lower[number], upper[number], flat=flat)
+        constants = constants + more
+        if number == 0:
+            return coefficients, _from_first(fixed, coefficients, constants)
+        layer = fixed.layers[number - 1]
+        constants = constants + _product(coefficients, layer.bias[:, None], fixed.bits)[:, :, 0]
+        constants = constants - layer.margin * np.abs(coefficients).sum(axis=2)
+        coefficients = _product(coefficients, layer.weights, fixed.bits) >> fixed.bits
+    raise AssertionError("there is a first layer")
+
+
+def _from_first(fixed: Fixed, coefficients: Integers, constants: Integers) -> Integers:
+    return np.asarray(constants - fixed.margin * np.abs(coefficients).sum(axis=2))
+
+
+def _through(coefficients: Integers, low: Integers, high: Integers, *, flat: bool) -> tuple[Integers, Integers]:
+    """Coefficients of ReLUs as coefficients of what goes in, and constants."""
+    on, off = (low >= 0)[:, None, :], (high <= 0)[:, None, :]
+    width = np.maximum(high - low, 1)
+    chord = ((np.maximum(high, 0) << SLOPE_BITS) // width)[:, None, :]
+    rising = 0 if flat else np.where((high >= -low)[:, None, :], coefficients, 0)
+    sloped = np.where(coefficients > 0, rising, (coefficients * chord) >> SLOPE_BITS)
+    mixed = ~on & ~off & (coefficients < 0)
+    constants = np.where(
+        mixed, np.minimum(-sloped * low[:, None, :], (coefficients - sloped) * high[:, None, :]), 0
+    ).sum(axis=2)
+    return np.where(on, coefficients, np.where(off, 0, sloped)), constants
+
+
+def _product(left: Integers, right: Integers, bits: int) -> Integers:
+    """Exact matrix product.
+
+    Rows of ``left`` have sizes that add up to at most 2**(bits + 1), ``right`` is at most 2**(bits + 1). Split into
+    two parts of 15 bits, all partial sums are whole numbers below 2**53: float64 holds them exactly, in any order.
+    """
+    if bits > FAST:
+        return np.asarray(np.matmul(left, right))
+    high = right >> 15
+    low = right - (high << 15)
+    wide = left.astype(np.float64)
+    upper = np.matmul(wide, high.astype(np.float64)).astype(np.int64)
+    return np.asarray((upper << 15) + np.matmul(wide, low.astype(np.float64)).astype(np.int64))
+
+
+def _least(fixed: Fixed, box: _Box, coefficients: Integers, constants: Integers) -> Integers:
+    """Least values of functions over each box under each assignment of its group, shape (n, each, functions)."""
+    bases = np.stack(
+        [_product(coefficients, box.bases[:, k, :, None], fixed.bits)[:, :, 0] for k in range(box.bases.shape[1])],
+        axis=1,
+    )
+    return np.asarray(bases + (constants + _spread(fixed, box, coefficients))[:, None, :])
+
+
+def _spread(fixed: Fixed, box: _Box, coefficients: Integers) -> Integers:
+    """The least that all attributes together add, shape (n, functions)."""
+    total = np.zeros(coefficients.shape[:2], dtype=coefficients.dtype)
+    strips = [i for i, axis in enumerate(fixed.axes) if isinstance(axis, Strip)]
+    if strips:
+        slopes = np.stack([fixed.axes[i].slope for i in strips], axis=1)  # type: ignore[union-attr]
+        # Positions are not negative: a slope rounded down gives less.
+        slope = _product(coefficients, slopes, fixed.bits) >> fixed.bits
+        for k, i in enumerate(strips):
+            ends = box.ends[i]
+            assert ends is not None
+            total = total + np.minimum(slope[:, :, k] * ends[0][:, None], slope[:, :, k] * ends[1][:, None])
+    for i, axis in enumerate(fixed.axes):
+        if isinstance(axis, Rows):
+            values = _product(coefficients, np.ascontiguousarray(axis.rows.T), fixed.bits)
+            cells = np.arange(axis.axis.count)
+            outside = (cells < box.low[:, i, None]) | (cells > box.high[:, i, None])
+            total = total + np.where(outside[:, None, :], 1 << (2 * fixed.bits + 2), values).min(axis=2)
+    return total
+
+
+def _interval(
+    weights: Integers, bias: Integers, margin: int, low: Integers, high: Integers, bits: int
+) -> tuple[Integers, Integers]:
+    """Bounds of a layer by interval arithmetic."""
+    inside, outside = np.maximum(low, 0), np.maximum(high, 0)
+    rising, falling = np.maximum(weights, 0).T, np.minimum(weights, 0).T
+    least = np.matmul(inside, rising) + np.matmul(outside, falling)
+    most = np.matmul(outside, rising) + np.matmul(inside, falling)
+    return (least >> bits) + bias - margin, -((-most) >> bits) + bias + margin
+
+
+def _importance(
+    coefficients: Integers, low: Integers, high: Integers, widths: list[NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """How much of what the lines miss each attribute is to blame for, about; (n, attributes). It proves nothing."""
+    if not widths:
+        return np.zeros((len(low), 0))
+    weight = np.abs(coefficients.astype(np.float64)).sum(axis=1)
+    least, most = low.astype(np.float64), high.astype(np.float64)
+    width = np.maximum(most - least, 1.0)
+    gap = np.where((least < 0) & (most > 0), -least * most / width**2, 0.0) + 0.02
+    return np.stack([(weight * gap * each).sum(axis=1) for each in widths], axis=1)
+
+
+def terms(fixed: Fixed, coefficients: Integers, axis: int, low: int, high: int) -> NDArray[np.int64]:
+    """What each cell of a range adds to functions at least, (functions, cells), in ``2 * FAST`` bits, rounded down.
+
+    Args:
+        fixed: the network.
+        coefficients: of the first units, shape (functions, units).
+        axis: of the attribute.
+        low, high: the range.
+    """
+    held = fixed.axes[axis]
+    if isinstance(held, Strip):
+        slope = _product(coefficients[None], held.slope[:, None], fixed.bits)[0, :, 0] >> fixed.bits
+        ends = held.positions(np.arange(low, high + 1), fixed.bits)
+        values = np.minimum(slope[:, None] * ends[0], slope[:, None] * ends[1])
+    else:
+        values = _product(coefficients[None], np.ascontiguousarray(held.rows[low : high + 1].T), fixed.bits)[0]
+    return np.asarray(as_fast(values, fixed.bits))
+
+
+def as_fast(values: Any, bits: int) -> Any:
+    """Numbers of twice the bits as 64-bit integers of ``2 * FAST`` bits, rounded down."""
+    return values if bits == FAST else (values >> (2 * (bits - FAST))).astype(np.int64)

@@ -1,0 +1,362 @@
+"""What a certificate claims to be about, rebuilt from the model itself: axes of cells, and exact sums for everybody."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.checker.reading import Cells, CertificateError, Statement
+from evenhand.models.additive import AdditiveNetwork, Line, Part, Steps, Table
+from evenhand.models.fingerprint import fingerprint
+from evenhand.population import Marginal, ProductPopulation
+from evenhand.schema import Attribute
+
+MOST_ASSIGNMENTS = 100_000
+SCALE = 2**128
+TOLERATED = Fraction(1, 10**9)
+"""How far the masses in a file may be from the population that it names, in total variation."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An attribute that is not protected, as a row of cells. Cells without mass are left out.
+
+    Attributes:
+        attribute, position: which, and where it stands in an individual's row.
+        part: what it adds to the network.
+        cells: how the file cuts it.
+        kept: the file's number of each cell, None if all are kept.
+    """
+
+    attribute: Attribute
+    position: int
+    part: Part
+    cells: Cells
+    kept: NDArray[np.int64] | None
+
+    @cached_property
+    def count(self) -> int:
+        """Number of cells with mass."""
+        return self.cells.count if self.kept is None else len(self.kept)
+
+    @cached_property
+    def total(self) -> int:
+        """Mass of all cells."""
+        return int(self.before(np.array([self.count]))[0])
+
+    @cached_property
+    def _cumulative(self) -> NDArray[np.int64] | None:
+        weights = self.cells.weights
+        if weights is None:
+            return None
+        held = weights if self.kept is None else weights[self.kept]
+        return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held)])
+
+    def before(self, cells: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Mass of all cells before each of these."""
+        if self._cumulative is not None:
+            return np.asarray(self._cumulative[cells])
+        whole: NDArray[np.int64] = cells.astype(np.int64)
+        if self.cells.form != "runs":
+            return whole
+        return np.asarray(np.minimum(whole * self.cells.values, int(self.cells.last) - int(self.cells.first) + 1))
+
+    @cached_property
+    def _first_kept(self) -> NDArray[np.int64]:
+        """How many cells with mass stand before each of the file's."""
+        weights = self.cells.weights
+        assert weights is not None
+        return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(weights > 0)])
+
+    def renumbered(
+        self, low: NDArray[np.integer], high: NDArray[np.integer]
+    ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Ranges of the file's cells as ranges of those with mass; empty ones end before they begin."""
+        if self.kept is None:
+            return low, high
+        return self._first_kept[low], self._first_kept[high.astype(np.int64) + 1] - 1
+
+    def entries(self, cells: NDArray[np.integer]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Smallest and largest entry of each cell, for a real attribute up to rounding."""
+        cells = cells.astype(np.int64) if self.kept is None else self.kept[cells]
+        form = self.cells
+        if form.starts is not None:
+            return form.starts[cells], form.starts[cells] if form.ends is None else form.ends[cells]
+        if form.form == "runs":
+            first = form.first + cells.astype(np.float64) * form.values
+            return first, np.minimum(first + (form.values - 1), form.last)
+        width = form.last - form.first
+        return form.first + width * (cells / form.count), form.first + width * ((cells + 1) / form.count)
+
+    def words(self, low: int, high: int) -> str:
+        """A range of cells in the data's own words."""
+        starts, ends = self.entries(np.arange(low, min(high, low + 20) + 1))
+        if self.cells.form == "listed" and not self.attribute.ordered:
+            more = ", ..." if high > low + 20 else ""
+            return ", ".join(self.attribute.text(entry) for entry in np.sort(starts)) + more
+        starts, ends = self.entries(np.array([low, high]))
+        first, last = float(starts.min()), float(ends.max())
+        text = self.attribute.text
+        return text(first) if first == last else f"{text(first)} to {text(last)}"
+
+
+@dataclass(frozen=True)
+class Question:
+    """The model, everything that is varied, and everybody it is varied for.
+
+    Attributes:
+        network: the model.
+        statement: the file.
+        axes: the attributes that are not protected.
+        bases: what bias and protected attributes add to the first units, exactly, one row per different assignment.
+        sizes: for each row the sum of the absolute values of its terms.
+        restricted: attributes that the certificate is not about the whole domain of, in words.
+        distance: how far the masses of the file are from its population, at most, in total variation.
+    """
+
+    network: AdditiveNetwork
+    statement: Statement
+    axes: tuple[Axis, ...]
+    bases: tuple[tuple[Fraction, ...], ...]
+    sizes: NDArray[np.float64]
+    restricted: dict[str, str]
+    distance: Fraction
+
+    @cached_property
+    def constant(self) -> bool:
+        """Whether each protected attribute adds the very same for all its values: then nothing changes with them."""
+        schema, parts = self.network.schema, self.network.parts
+        return all(
+            len({exact_terms(parts[schema.position(name)], entry)[0] for entry in entries}) == 1
+            for name, entries in self.statement.protected.items()
+        )
+
+    @cached_property
+    def total(self) -> int:
+        """Mass of the domain."""
+        return math.prod(axis.total for axis in self.axes)
+
+
+def question_of(
+    statement: Statement, network: AdditiveNetwork, population: ProductPopulation | None = None
+) -> Question:
+    """Rebuild the question, and see that it is the one that the file claims to answer.
+
+    Raises:
+        CertificateError: another model, domain or population, or cells that are no partition of the domain.
+    """
+    found = fingerprint(network)
+    if found != statement.fingerprint:
+        raise CertificateError(
+            f"the certificate is about another model: its digest is {statement.fingerprint[:16]}..., "
+            f"this model's {found[:16]}...",
+            mend="give the very file that was certified",
+        )
+    schema = network.schema
+    if statement.threshold is not None and (len(network.classes) != 2 or not 0 < statement.threshold < 1):
+        raise CertificateError(f"a threshold of {statement.threshold:g} makes no sense for this model")
+    axes, restricted = [], {}
+    distance = Fraction(0)
+    if population is not None and statement.uniform:
+        raise CertificateError("the certificate's population is uniform, not the one given")
+    by_name = {cells.name: cells for cells in statement.cells}
+    for i, attribute in enumerate(schema.attributes):
+        if attribute.name in statement.protected:
+            entries = statement.protected[attribute.name]
+            if attribute.size is None:
+                raise CertificateError(f"the protected attribute {attribute.name!r} is a real number")
+            if len(entries) < attribute.size:
+                restricted[attribute.name] = ", ".join(attribute.text(entry) for entry in sorted(entries)[:20])
+            continue
+        cells = by_name[attribute.name]
+        low, high = _extent(attribute, cells)
+        part = network.parts[i]
+        _check_bins(attribute, part, cells)
+        kept = None if cells.weights is None or cells.weights.min() > 0 else np.flatnonzero(cells.weights)
+        axis = Axis(attribute, i, part, cells, kept)
+        size = attribute.size
+        if (size is None and (low, high) != (attribute.first, attribute.last)) or (
+            size is not None and _members(cells, attribute) < size
+        ):
+            restricted[attribute.name] = axis.words(0, axis.count - 1)
+        if statement.uniform or population is not None:
+            distance += _distance(axis, low, high, None if population is None else population.marginals[i])
+        axes.append(axis)
+    if distance > TOLERATED:
+        raise CertificateError(
+            f"the masses in the certificate are not those of its population: they differ by {float(distance):.2g}"
+        )
+    bases, sizes = _bases(statement, network)
+    return Question(network, statement, tuple(axes), bases, sizes, restricted, distance)
+
+
+def _members(cells: Cells, attribute: Attribute) -> int:
+    """How many values of a finite attribute the cells hold."""
+    if cells.starts is None:
+        return int(cells.last) - int(cells.first) + 1
+    if cells.ends is None:
+        return cells.count
+    return int((cells.ends - cells.starts + 1).sum())
+
+
+def _extent(attribute: Attribute, cells: Cells) -> tuple[float, float]:
+    """The first and the last entry of all cells, which must be disjoint parts of the domain."""
+    name = attribute.name
+    real = attribute.size is None
+    if cells.form in (("runs", "listed") if real else ("even",)):
+        raise CertificateError(f"cells of the form {cells.form!r} do not fit the attribute {name!r}")
+    if cells.starts is None:
+        low, high = cells.first, cells.last
+        ends = np.array([low, high])
+        if low > high or (not real and (ends != np.floor(ends)).any()):
+            raise CertificateError(f"the cells of {name!r} make no sense")
+        holding = int(high) - int(low) + 1
+        if cells.form == "runs" and (cells.values < 1 or cells.count != -(-holding // cells.values)):
+            raise CertificateError(f"the cells of {name!r} leave gaps")
+    elif cells.ends is None:
+        low, high = float(cells.starts.min()), float(cells.starts.max())
+        if len(np.unique(cells.starts)) != cells.count or (cells.starts != np.floor(cells.starts)).any():
+            raise CertificateError(f"the cells of {name!r} are not different values")
+    else:
+        low, high = float(cells.starts[0]), float(cells.ends[-1])
+        gap = 0 if real else 1
+        if (cells.starts > cells.ends).any() or (cells.starts[1:] != cells.ends[:-1] + gap).any():
+            raise CertificateError(f"the cells of {name!r} leave gaps or overlap")
+        if not real and (cells.starts != np.floor(cells.starts)).any():
+            raise CertificateError(f"the cells of {name!r} make no sense")
+    if low < attribute.first or high > attribute.last:
+        raise CertificateError(f"the cells of {name!r} reach beyond its domain")
+    return low, high
+
+
+def _check_bins(attribute: Attribute, part: Part, cells: Cells) -> None:
+    """A cell must be one thing to a network that sees bins."""
+    if isinstance(part, Table) and cells.form != "listed":
+        raise CertificateError(f"a cell of {attribute.name!r} holds several values that differ to the model")
+    if isinstance(part, Line) and cells.starts is not None and cells.form == "listed":
+        steps = np.diff(cells.starts)
+        if not ((steps > 0).all() or (steps < 0).all()):
+            raise CertificateError(f"the cells of {attribute.name!r} are out of order")
+    if isinstance(part, Steps):
+        if cells.starts is None:
+            raise CertificateError(f"a cell of {attribute.name!r} holds several bins of the model")
+        ends = cells.starts if cells.ends is None else cells.ends
+        last = np.full(cells.count, False)
+        last[-1] = True
+        # Of a real attribute a cell does not hold its end, except the last one, or if it is this one point.
+        closed = last | (ends == cells.starts) | (attribute.size is not None)
+        first_bin = np.searchsorted(part.cuts, cells.starts, side="right")
+        last_bin = np.where(
+            closed, np.searchsorted(part.cuts, ends, side="right"), np.searchsorted(part.cuts, ends, side="left")
+        )
+        if (first_bin != last_bin).any():
+            raise CertificateError(f"a cell of {attribute.name!r} holds several bins of the model")
+
+
+def _distance(axis: Axis, low: float, high: float, marginal: Marginal | None) -> Fraction:
+    """Total variation distance between the masses of the cells and a population between two entries, exactly."""
+    cells, attribute = axis.cells, axis.attribute
+    if cells.weights is None and marginal is None:
+        return Fraction(0)
+    total = sum(map(int, cells.weights)) if cells.weights is not None else axis.total
+    weights = list(map(int, cells.weights)) if cells.weights is not None else None
+    if marginal is not None and attribute.size is not None:
+        masses = [Fraction(float(mass)) for mass in marginal.masses]
+        if len(masses) != attribute.size:
+            raise CertificateError(
+                f"the population lists {len(masses)} masses for the {attribute.size} values of {axis.attribute.name!r}"
+            )
+        running = [Fraction(0), *itertools.accumulate(masses)]
+        first = int(attribute.first)
+
+        def mass(start: float, end: float) -> Fraction:
+            return running[int(end) - first + 1] - running[int(start) - first]
+    elif attribute.size is not None:
+
+        def mass(start: float, end: float) -> Fraction:
+            return Fraction(int(end) - int(start) + 1)
+    else:
+        edges = [low, high] if marginal is None else list(map(float, marginal.edges))
+        held = [Fraction(1)] if marginal is None else [Fraction(float(each)) for each in marginal.masses]
+        running = [Fraction(0), *itertools.accumulate(held)]
+
+        def below(entry: Fraction) -> Fraction:
+            place = int(np.clip(np.searchsorted(edges, float(entry), side="right") - 1, 0, len(held) - 1))
+            width = Fraction(edges[place + 1]) - Fraction(edges[place])
+            inside = (entry - Fraction(edges[place])) / width if width else Fraction(int(entry > edges[place]))
+            return running[place] + held[place] * min(max(inside, Fraction(0)), Fraction(1))
+
+        def mass(start: float, end: float) -> Fraction:
+            return below(Fraction(end)) - below(Fraction(start))
+
+    if attribute.size is None and low == high:
+        return Fraction(0)
+    if cells.form == "even":
+        span = Fraction(cells.last) - Fraction(cells.first)
+        borders = [Fraction(cells.first) + span * i / cells.count for i in range(cells.count + 1)]
+        each = [mass(a, b) for a, b in itertools.pairwise(borders)]  # type: ignore[arg-type]
+    else:
+        starts, ends = (array.tolist() for array in _all_entries(axis))
+        each = [mass(start, end) for start, end in zip(starts, ends, strict=True)]
+    # In whole parts of 2**-128, each rounded by less than one: exact sums of so many fractions would take minutes.
+    parts = [int(part * SCALE) for part in each]
+    whole = sum(parts)
+    if whole <= 0:
+        raise CertificateError(
+            f"nobody of the population has a value of {attribute.name!r} that the certificate is about"
+        )
+    if weights is None:
+        weights = np.diff(axis.before(np.arange(cells.count + 1))).tolist()
+    apart = sum(
+        abs(weight * SCALE // total - part * SCALE // whole) for weight, part in zip(weights, parts, strict=True)
+    )
+    return Fraction(apart + 8 * (len(parts) + 1) ** 2, 2 * SCALE)
+
+
+def _all_entries(axis: Axis) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    whole = Axis(axis.attribute, axis.position, axis.part, axis.cells, None)
+    return whole.entries(np.arange(axis.cells.count))
+
+
+def _bases(
+    statement: Statement, network: AdditiveNetwork
+) -> tuple[tuple[tuple[Fraction, ...], ...], NDArray[np.float64]]:
+    """Exact sums of bias and protected parts, those that are equal once, and sizes of their terms."""
+    names = list(statement.protected)
+    if math.prod(len(statement.protected[name]) for name in names) > MOST_ASSIGNMENTS:
+        raise CertificateError(f"more than {MOST_ASSIGNMENTS:,} joint values of what is protected")
+    bias = tuple(Fraction(float(x)) for x in network.bias)
+    rows: dict[tuple[Fraction, ...], NDArray[np.float64]] = {bias: np.abs(network.bias)}
+    for name in names:
+        position = network.schema.position(name)
+        added = [exact_terms(network.parts[position], entry) for entry in statement.protected[name]]
+        rows = _sums(rows, added)
+    return tuple(rows), np.array(list(rows.values()))
+
+
+def _sums(
+    rows: dict[tuple[Fraction, ...], NDArray[np.float64]],
+    added: Sequence[tuple[tuple[Fraction, ...], NDArray[np.float64]]],
+) -> dict[tuple[Fraction, ...], NDArray[np.float64]]:
+    found: dict[tuple[Fraction, ...], NDArray[np.float64]] = {}
+    for (row, size), (terms, more) in itertools.product(rows.items(), added):
+        key = tuple(a + b for a, b in zip(row, terms, strict=True))
+        found[key] = np.maximum(found.get(key, np.zeros(len(more))), size + more)
+    return found
+
+
+def exact_terms(part: Part, entry: float) -> tuple[tuple[Fraction, ...], NDArray[np.float64]]:
+    """What one entry adds to the first units, exactly, and the sizes of the terms."""
+    if isinstance(part, Line):
+        pairs = zip(part.slope, part.intercept, strict=True)
+        exact = tuple(Fraction(float(a)) * Fraction(entry) + Fraction(float(b)) for a, b in pairs)
+        return exact, np.abs(part.slope * entry) + np.abs(part.intercept)
+    row = part.at(np.array([entry]))[0]
+    return tuple(Fraction(float(x)) for x in row), np.abs(row)

@@ -1,0 +1,296 @@
+"""Reading a certificate file: every length, checksum and number is checked before it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import DataError, EvenhandError
+from evenhand.schema import Schema
+
+MAGIC = b"EVENHAND certificate "
+FORMAT = b"1\n"
+WHOLE: int = 2**32 - 1
+MOST_TEXT = 2**26
+MOST_SECTION = 2**31
+MOST_BOXES = 65_536
+
+
+class CertificateError(EvenhandError, ValueError):
+    """Why a certificate is rejected: it was damaged or changed, or it is about something else."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class Cells:
+    """How the file cuts one attribute into cells.
+
+    Attributes:
+        name: of the attribute.
+        count: number of cells.
+        form: ``listed`` (one entry each), ``bins`` (from ``starts`` to ``ends``), ``runs`` (``values`` consecutive
+            integers each, from ``first`` to ``last``) or ``even`` (parts of equal width of ``first`` to ``last``).
+        weights: integer mass of each cell; None if each weighs as many as it has entries (for parts of a real: one).
+    """
+
+    name: str
+    count: int
+    form: str
+    first: float
+    last: float
+    values: int
+    starts: NDArray[np.float64] | None
+    ends: NDArray[np.float64] | None
+    weights: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a certificate claims.
+
+    Attributes:
+        schema: of the model.
+        model, fingerprint: name and digest of the network.
+        protected: entries compared, by attribute.
+        where: conditions on the people asked about.
+        threshold: on the second label's probability, for two labels.
+        population, uniform: what masses are measured by.
+        method: how it was proved.
+        cells: of the other attributes.
+        low, high: boxes, shape (boxes, attributes).
+        fair, unfair: claimed shares of each in parts of ``WHOLE``.
+        certified, falsified, of: the claimed totals.
+    """
+
+    schema: Schema
+    model: str
+    fingerprint: str
+    protected: dict[str, tuple[float, ...]]
+    where: tuple[str, ...]
+    threshold: float | None
+    population: str
+    uniform: bool
+    method: str
+    cells: tuple[Cells, ...]
+    low: NDArray[np.integer]
+    high: NDArray[np.integer]
+    fair: NDArray[np.uint32]
+    unfair: NDArray[np.uint32]
+    certified: int
+    falsified: int
+    of: int
+
+
+def read(path: Path) -> Statement:
+    """Read a certificate.
+
+    Raises:
+        DataError: there is no such file, or it is no certificate, or one of an unknown format.
+        CertificateError: it is one, and broken.
+    """
+    try:
+        with path.open("rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise DataError("this is no certificate", where=str(path), mend="evenhand certify --certificate FILE")
+            version = file.read(len(FORMAT))
+            if version != FORMAT:
+                raise DataError(f"certificate format {version!r} is not known", where=str(path), mend="update Evenhand")
+            return _statement(_Sections(file))
+    except OSError as error:
+        raise DataError(f"the certificate cannot be read: {error}", where=str(path)) from None
+
+
+class _Sections:
+    """The sections of a file in order, each with its checksum verified."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = hashlib.sha256(MAGIC + FORMAT)
+
+    def next(self) -> tuple[bytes, bytes]:
+        """Tag and payload of the next section.
+
+        Raises:
+            CertificateError: the file ends, or a checksum is wrong.
+        """
+        before = self._digest.digest()
+        head = self._exactly(12)
+        size = int.from_bytes(head[4:], "little")
+        if size > MOST_SECTION:
+            raise CertificateError(f"a section claims {size:,} bytes: the file is damaged")
+        payload = self._exactly(size)
+        checksum = self._exactly(32)
+        if hashlib.sha256(head + payload).digest() != checksum:
+            raise CertificateError(f"the checksum of section {head[:4]!r} is wrong: the file was damaged or changed")
+        if head[:4] == b"DONE":
+            if payload != before:
+                raise CertificateError("the checksum of the whole file is wrong: it was damaged or changed")
+            if self._file.read(1):
+                raise CertificateError("something follows the end of the certificate")
+        self._digest.update(head + payload + checksum)
+        return head[:4], payload
+
+    def _exactly(self, size: int) -> bytes:
+        data = self._file.read(size)
+        if len(data) != size:
+            raise CertificateError("the certificate ends too early: it was cut off")
+        return data
+
+    def expect(self, tag: bytes) -> bytes:
+        """The payload of the next section, which must be of this kind."""
+        found, payload = self.next()
+        if found != tag:
+            raise CertificateError(f"section {tag!r} is missing: {found!r} stands in its place")
+        return payload
+
+
+def _statement(sections: _Sections) -> Statement:
+    head = _json(sections.expect(b"HEAD"))
+    try:
+        cells = tuple(_cells(described, sections) for described in head["attributes"])
+        blocks, totals = _blocks(cells, sections)
+        schema = Schema.parse(head["schema"])
+        parts = [np.concatenate(columns) for columns in zip(*blocks, strict=True)]
+        if len(parts[0]) != int(totals["boxes"]):
+            raise CertificateError(f"the certificate has {len(parts[0]):,} boxes and claims {totals['boxes']:,}")
+        if head["whole"] != WHOLE:
+            raise CertificateError(f"shares in parts of {head['whole']}, not {WHOLE}")
+        protected = {str(name): tuple(map(float, entries)) for name, entries in head["protected"].items()}
+        known = [attribute.name for attribute in schema.attributes]
+        if sorted([*protected, *(each.name for each in cells)]) != sorted(known):
+            raise CertificateError("the certificate's attributes are not those of its schema")
+        for name, entries in protected.items():
+            inside = schema[name].contains(np.array(entries, dtype=np.float64))
+            if not entries or len(set(entries)) != len(entries) or not inside.all():
+                raise CertificateError(
+                    f"the values of {name!r} that are compared are not different values of its domain"
+                )
+        return Statement(
+            schema=schema,
+            model=str(head["model"]["name"]),
+            fingerprint=str(head["model"]["fingerprint"]),
+            protected=protected,
+            where=tuple(map(str, head["where"])),
+            threshold=None if head["threshold"] is None else float(head["threshold"]),
+            population=str(head["population"]["name"]),
+            uniform=bool(head["population"]["uniform"]),
+            method=str(head["method"]),
+            cells=cells,
+            low=parts[0],
+            high=parts[1],
+            fair=parts[2],
+            unfair=parts[3],
+            certified=int(totals["certified"]),
+            falsified=int(totals["falsified"]),
+            of=int(totals["of"]),
+        )
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        if isinstance(error, CertificateError):
+            raise
+        raise CertificateError(f"the certificate does not make sense: {type(error).__name__}: {error}") from None
+
+
+def _inflated(data: bytes, most: int) -> bytes:
+    """Unpacked data of at most so many bytes."""
+    machine = zlib.decompressobj()
+    try:
+        unpacked = machine.decompress(data, most + 1)
+    except zlib.error as error:
+        raise CertificateError(f"packed data cannot be read: {error}") from None
+    if len(unpacked) > most or not machine.eof or machine.unused_data:
+        raise CertificateError("packed data has the wrong length")
+    return unpacked
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(_inflated(data, MOST_TEXT))
+    except ValueError as error:
+        if isinstance(error, CertificateError):
+            raise
+        raise CertificateError(f"the certificate's text cannot be read: {error}") from None
+
+
+def _cells(described: dict[str, Any], sections: _Sections) -> Cells:
+    name, count, form = str(described["name"]), int(described["cells"]), str(described["form"])
+    if not 1 <= count < 2**31 or form not in ("listed", "bins", "runs", "even"):
+        raise CertificateError(f"the cells of {name!r} make no sense")
+
+    def listed(kind: str) -> NDArray[Any]:
+        data = _inflated(sections.expect(b"CELL"), 8 * count)
+        if len(data) != 8 * count:
+            raise CertificateError(f"{name!r} lists fewer numbers than it has cells")
+        return np.frombuffer(data, dtype=kind)
+
+    starts = listed("<f8") if form in ("listed", "bins") else None
+    ends = listed("<f8") if form == "bins" else None
+    weights = listed("<i8") if described["weights"] == "listed" else None
+    for array in (starts, ends):
+        if array is not None and not np.isfinite(array).all():
+            raise CertificateError(f"an entry of {name!r} is no number")
+    if weights is not None and (weights.min() < 0 or not 0 < sum(int(weight) for weight in weights) < 2**62):
+        raise CertificateError(f"the masses of {name!r} make no sense")
+    return Cells(
+        name=name,
+        count=count,
+        form=form,
+        first=float(described.get("first", 0.0)),
+        last=float(described.get("last", 0.0)),
+        values=int(described.get("values", 1)),
+        starts=starts,
+        ends=ends,
+        weights=weights,
+    )
+
+
+def _blocks(
+    cells: tuple[Cells, ...], sections: _Sections
+) -> tuple[list[tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]], dict[str, Any]]:
+    kinds = ["<u1" if each.count <= 2**8 else "<u2" if each.count <= 2**16 else "<u4" for each in cells]
+    widths = [np.dtype(kind).itemsize for kind in kinds]
+    held = np.dtype(max(kinds, default="<u1", key=lambda kind: np.dtype(kind).itemsize))
+    blocks = []
+    while True:
+        tag, payload = sections.next()
+        if tag == b"TOTL":
+            break
+        if tag != b"BOXS":
+            raise CertificateError(f"section {tag!r} stands where boxes should be")
+        raw = _inflated(payload, 4 + MOST_BOXES * (2 * sum(widths) + 8))
+        n = int.from_bytes(raw[:4], "little")
+        if not 0 < n <= MOST_BOXES or len(raw) != 4 + n * (2 * sum(widths) + 8):
+            raise CertificateError("a block of boxes has the wrong length")
+        columns = _columns(raw, n, [*kinds, *kinds, "<u4", "<u4"])
+        low, extent = np.empty((n, len(cells)), dtype=held), np.empty((n, len(cells)), dtype=held)
+        for i in range(len(cells)):
+            low[:, i] = next(columns)
+        for i, each in enumerate(cells):
+            span = next(columns)
+            if (low[:, i].astype(np.int64) + span >= each.count).any():
+                raise CertificateError(f"a box reaches beyond the cells of {each.name!r}")
+            extent[:, i] = span
+        fair, unfair = next(columns), next(columns)
+        if (fair.astype(np.int64) + unfair > WHOLE).any():
+            raise CertificateError("the shares of a box add up to more than all of it")
+        blocks.append((low, low + extent, fair, unfair))
+    totals = _json(payload)
+    sections.expect(b"DONE")
+    if not blocks:
+        raise CertificateError("the certificate has no boxes")
+    return blocks, totals
+
+
+def _columns(raw: bytes, n: int, kinds: list[str]) -> Iterator[NDArray[Any]]:
+    at = 4
+    for kind in kinds:
+        yield np.frombuffer(raw, dtype=kind, count=n, offset=at)
+        at += n * np.dtype(kind).itemsize
