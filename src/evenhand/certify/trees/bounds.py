@@ -190,11 +190,13 @@ def activate(f, w, tree, visits):  # type: ignore[no-untyped-def]
     count = 0
     for s in range(end - begin):
         chance = 0.0
+        parts = False
         for v in range(visits):
             if w.visits[v, 0] == f.slots[begin + s]:
                 chance += w.visited[v]
                 w.visits[v, 2] = count
-        if chance > 0:
+                parts = True
+        if parts:
             w.active[count] = s
             w.extremes[count, 2] = chance
             count += 1
@@ -353,5 +355,7 @@ def promise(f, w, tree, visits, active, gap):  # type: ignore[no-untyped-def]
         return
     for v in range(visits):
         a = w.visits[v, 2]
+        if w.extremes[a, 2] <= 0:
+            continue
         weight = (w.extremes[a, 1] - w.extremes[a, 0] + 0.1 * gap) / total
         w.score[f.offsets[w.visits[v, 0]] + w.visits[v, 1]] += gap * weight * w.visited[v] / w.extremes[a, 2]
