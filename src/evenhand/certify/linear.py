@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,8 +35,8 @@ GROUP = 8
 """Calls under way at once, whatever the number of threads: the result must not depend on it."""
 ROOM = 1 << 14
 """Boxes a call may put out before it hands them over."""
-MOST_BOXES = 6_000_000
-"""Boxes held at most, for memory."""
+MOST_BYTES = 800_000_000
+"""Memory for the boxes held, at most; for a moment twice as much is in use."""
 NEGLIGIBLE = 0.01
 """Proofs are left out while all that they could still decide is this small a part of what is undecided anyway."""
 DONE = 1e-3
@@ -45,8 +45,10 @@ NOTHING = 1e-6
 """Mass left open below which the run is done."""
 GRACE = 2.0
 """Seconds for proofs after an interrupt."""
-PROBED = 256
-"""Boxes proved now and then at every precision, to see what a proof costs and brings."""
+SIZES = 80
+"""Powers of two that gains are sorted into."""
+PROBED, RUN = 384, 48
+"""Boxes proved now and then at every precision, and neighbours among them, to see what a proof costs and brings."""
 FALLING = 0.3
 """The undecided mass falls about as the time of refinement to the power of minus this."""
 RESERVE = 0.03
@@ -72,8 +74,8 @@ class Frontier:
         state: what the engine knows of hidden units there, in its own form; may be empty.
     """
 
-    low: NDArray[np.int32]
-    high: NDArray[np.int32]
+    low: NDArray[np.int16] | NDArray[np.int32]
+    high: NDArray[np.int16] | NDArray[np.int32]
     plan: NDArray[np.int8]
     open: NDArray[np.float64]
     mass: NDArray[np.float64]
@@ -100,17 +102,24 @@ class Frontier:
         names = ("low", "high", "plan", "open", "mass", "region", "kind", "state")
         return Frontier(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
+    @property
+    def row(self) -> int:
+        """Bytes of one box."""
+        return sum(array.nbytes for array in vars(self).values()) // max(1, len(self))
+
     def boxes(self) -> Boxes:
         """The same as ``Boxes``."""
         depth = np.zeros(len(self), dtype=np.int16)
         return Boxes(self.low, self.high, self.mass, depth, self.region)
 
     def worthwhile(self) -> NDArray[np.intp]:
-        """Boxes whose proof may decide something, the most first, without the negligible."""
+        """Boxes whose proof may decide something, in order: all but those with the least gain, together negligible."""
         gain = self.mass - self.open
-        order = np.argsort(-gain, kind="stable")
-        missed = np.cumsum(gain[order][::-1])[::-1]
-        return order[: int(np.searchsorted(-missed, -NEGLIGIBLE * self.open.sum()))]
+        able = np.maximum(gain, 1e-300)
+        size = np.clip(np.log2(able).astype(np.int64) + SIZES, 0, SIZES)
+        below = np.cumsum(np.bincount(size, weights=np.maximum(gain, 0.0), minlength=SIZES + 1))
+        least = int(np.searchsorted(below, NEGLIGIBLE * self.open.sum(), side="right"))
+        return np.flatnonzero((size >= least) & (gain > 0))
 
 
 class Recorder(Protocol):
@@ -163,36 +172,43 @@ class Engine:
             The parts that are not decided as a whole (with ``recording`` all of them); mass found fair, mass found
             unfair, boxes bounded.
         """
-        from evenhand.certify.expansion import SPLITS, refine
+        from evenhand.certify.expansion import refine
 
         p = self.problem
         work, scratch, events, _ = self._work()
         n = boxes.low.shape[1]
-        room = CHUNK + 4096
-        low, high = np.zeros((room, n), dtype=np.int32), np.zeros((room, n), dtype=np.int32)
-        plan = np.full((room, SPLITS), -1, dtype=np.int8)
-        size = len(boxes)
-        known = self._states(boxes)
-        state = np.zeros((room, known.shape[1]), dtype=np.uint8)
+        size, known = len(boxes), self._states(boxes)
+        if not hasattr(self._own, "room"):
+            self._own.room = tuple(_empty(n, room, known.shape[1]) for room in (CHUNK + 4096, ROOM))
+        stack, out = self._own.room
+        low, high, plan, state = stack.low, stack.high, stack.plan, stack.state
         state[:size] = known[::-1]
         low[:size], high[:size], plan[:size] = boxes.low[::-1], boxes.high[::-1], boxes.plan[::-1]
         totals = np.zeros(3)
         limit = float(limit)  # a whole number would be compiled for once more
+        kept = np.int16 if p.counts.max(initial=0) < 2**15 else np.int32
         parts: list[Frontier] = []
         while size and totals[2] + LANES <= limit:
-            out = _empty(n, ROOM, state.shape[1])
             size, count = refine(
                 p.network, p.roles, p.axes, work, scratch, events, low, high, state, plan, size, threshold, limit,
                 recording, out.low, out.high, out.state, out.plan, out.open, out.mass, out.kind, totals,
             )  # fmt: skip
-            parts.append(out[:count])
+            part = out[np.arange(count)]
+            parts.append(replace(part, low=part.low.astype(kept), high=part.high.astype(kept)))
         if size:
             mass = p.mass(low[:size], high[:size])
             zeros = np.zeros(size, dtype=np.int16)
             # Nothing is known of these yet but that they were worth splitting: half of each may be proved.
             parts.append(
                 Frontier(
-                    low[:size], high[:size], plan[:size], 0.5 * mass, mass, zeros, zeros.astype(np.int8), state[:size]
+                    low[:size].astype(kept),
+                    high[:size].astype(kept),
+                    plan[:size],
+                    0.5 * mass,
+                    mass,
+                    zeros,
+                    zeros.astype(np.int8),
+                    state[:size],
                 )
             )
         found = Frontier.joined(parts)
@@ -205,7 +221,7 @@ class Engine:
 
         p = self.problem
         shares = np.zeros((2, len(boxes)))
-        low, high = np.ascontiguousarray(boxes.low), np.ascontiguousarray(boxes.high)
+        low, high = (np.ascontiguousarray(cells, dtype=np.int32) for cells in (boxes.low, boxes.high))
         known = np.ascontiguousarray(self._states(boxes))
         prove_boxes(p.network, p.roles, p.axes, *self._work(), low, high, known, *precision, shares[0], shares[1])
         return shares.T
@@ -295,7 +311,7 @@ class Run:
         todo = frontier[chosen]
         todo = todo[np.argsort(todo.region, kind="stable")]
         kept = [frontier[~chosen]]
-        proofs = len(kept[0].worthwhile()) + len(todo)
+        held, worth = len(frontier), len(frontier.worthwhile()) / len(frontier)
         edges = np.flatnonzero(np.diff(todo.region)) + 1
         pieces = [
             piece[at : at + CHUNK]
@@ -319,13 +335,11 @@ class Run:
             at += len(group)
             for piece, (found, totals) in zip(group, results, strict=True):
                 kept.append(self._recorded(found))
+                held += len(kept[-1]) - len(piece)
                 self.tally.add(int(piece.region[0]), totals[0], totals[1])
                 self.tally.boxes += int(totals[2])
-                proofs += (len(found.worthwhile()) if len(found) else 0) - len(piece)
             self.tally.moment()
-            stop = self._reached(None, proofs)
-            if stop is None and sum(map(len, kept)) > MOST_BOXES:
-                stop = "boxes"
+            stop = self._reached(None, worth * held) or ("boxes" if held * frontier.row > MOST_BYTES else None)
             if stop is not None:
                 break
         kept += pieces[at:]
@@ -339,7 +353,7 @@ class Run:
         self.recorder.take(found.low[whole], found.high[whole], found.kind[whole] == 1, found.kind[whole] == 2)
         return found[~whole]
 
-    def _reached(self, frontier: Frontier | None, proofs: int) -> Stop | None:
+    def _reached(self, frontier: Frontier | None, proofs: float) -> Stop | None:
         limits = self.limits
         if self.interrupts.count:
             return "interrupt"
@@ -365,10 +379,9 @@ class Run:
         worthwhile = frontier.worthwhile()
         if len(worthwhile) < PROBED:
             return
-        # Runs of sixteen neighbours, as in the real pass: neighbours bound well together.
-        ordered = np.sort(worthwhile)
-        begins = np.linspace(0, len(ordered) - LANES, PROBED // LANES).astype(np.int64)
-        sample = frontier[ordered[(begins[:, None] + np.arange(LANES)).ravel()]]
+        # Runs of neighbours, as in the real pass: neighbours bound well together.
+        begins = np.linspace(0, len(worthwhile) - RUN, PROBED // RUN).astype(np.int64)
+        sample = frontier[worthwhile[(begins[:, None] + np.arange(RUN)).ravel()]]
         held = float(frontier.mass[worthwhile].sum())
         costs, brought = [], []
         for precision in LEVELS:
@@ -403,6 +416,7 @@ class Run:
         """Proved shares of the frontier's boxes, those with the most to gain first, until the clock says stop."""
         shares = np.zeros((len(frontier), 2))
         order = frontier.worthwhile()
+        order = order[np.argsort(frontier.open[order] - frontier.mass[order], kind="stable")]
         # Neighbours bound well together: proofs go block by block of gain, in the boxes' own order inside each.
         blocks = [np.sort(order[at : at + 65_536]) for at in range(0, len(order), 65_536)]
         for block in blocks:
@@ -425,8 +439,9 @@ class Run:
             stop = self._reached(None, LANES * number)
             if stop is None and self.limits.target_undecided is not None and loss.sum() <= self.limits.target_undecided:
                 stop = "target"
-            if stop is None and (loss[able].sum() < NOTHING or len(frontier) > MOST_BOXES):
-                stop = "done" if len(frontier) <= MOST_BOXES else "boxes"
+            full = len(frontier) * frontier.row > MOST_BYTES
+            if stop is None and (loss[able].sum() < NOTHING or full):
+                stop = "boxes" if full else "done"
             if stop is not None:
                 return frontier, shares, stop
             order = np.argsort(-np.where(able, loss, -1.0), kind="stable")[:number]
