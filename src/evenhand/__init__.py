@@ -14,7 +14,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evenhand import audit, certify, datasets, errors, groups, individual, models, population, report, schema, stats
+    from evenhand import (
+        audit,
+        certify,
+        checker,
+        datasets,
+        errors,
+        groups,
+        individual,
+        models,
+        population,
+        report,
+        schema,
+        stats,
+    )
     from evenhand.errors import EvenhandError
     from evenhand.schema import Attribute, Schema, Target
 
@@ -22,8 +35,8 @@ __version__ = "0.1.0"
 
 # Parts are imported when first used: `import evenhand` must not pay for scikit-learn or pandas.
 _PARTS = frozenset(
-    {"audit", "certify", "datasets", "errors", "groups", "individual", "models", "population", "report", "schema",
-     "stats"}
+    {"audit", "certify", "checker", "datasets", "errors", "groups", "individual", "models", "population", "report",
+     "schema", "stats"}
 )  # fmt: skip
 _NAMES = {
     "Attribute": "evenhand.schema",
@@ -40,6 +53,7 @@ __all__ = [
     "__version__",
     "audit",
     "certify",
+    "checker",
     "datasets",
     "errors",
     "groups",

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 from evenhand.certify.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, Splitter, whole
 from evenhand.certify.counterexamples import Finder
+from evenhand.certify.interrupts import Interrupts
 from evenhand.certify.layout import Layout, layout_of
 from evenhand.certify.query import Query
+from evenhand.certify.record import Recorder
 from evenhand.certify.tally import REGION_DEPTH, Tally
 
 MAX_DEPTH = 20
@@ -57,7 +59,14 @@ class Limits:
 
 
 def refine(
-    query: Query, tally: Tally, finder: Finder, limits: Limits, *, jobs: int, say: Callable[[float], None]
+    query: Query,
+    tally: Tally,
+    finder: Finder,
+    limits: Limits,
+    *,
+    jobs: int,
+    say: Callable[[float], None],
+    recorder: Recorder | None = None,
 ) -> tuple[Boxes, Stop]:
     """Split until all is decided, or too deep, or a limit is reached.
 
@@ -68,6 +77,7 @@ def refine(
         limits: when to stop.
         jobs: threads.
         say: called with about the share of the work done.
+        recorder: takes every final box.
 
     Returns:
         The boxes that stay undecided, and why it ended.
@@ -81,13 +91,15 @@ def refine(
     stop: Stop | None = None
     deep = False
     try:
-        with ThreadPoolExecutor(jobs) as pool:
-            while stack and (stop := limits.reached(tally)) is None:
+        # Noted, Ctrl-C leaves no step half done.
+        with ThreadPoolExecutor(jobs) as pool, Interrupts() as interrupts:
+            while stack and (stop := "interrupt" if interrupts.count else limits.reached(tally)) is None:
                 room = chunk if limits.max_boxes is None else min(chunk, limits.max_boxes - tally.boxes)
                 taken = _pop(stack, room)
                 boxes = tally.regioned(taken, taken.depth >= REGION_DEPTH)
                 status, attribute = decide(boxes, pool)
                 boxes = tally.regioned(boxes, (status != UNDECIDED) | (attribute < 0))
+                final = (status != UNDECIDED) | (attribute < 0)
                 undecided = boxes[status == UNDECIDED]
                 attribute = attribute[status == UNDECIDED]
                 leaf = undecided[attribute < 0]
@@ -101,6 +113,8 @@ def refine(
                 tally.prove(boxes[status == FAIR], fair=True)
                 tally.prove(boxes[status == UNFAIR], fair=False)
                 tally.leave_open(leaf)
+                if recorder is not None:
+                    recorder.take_boxes(boxes[final], status[final])
                 deep = deep or bool((leaf.depth >= MAX_DEPTH).any())
                 leaves += [_small(leaf)] if len(leaf) else []
                 stack += [halves] if len(halves) else []
@@ -114,6 +128,8 @@ def refine(
         rest = tally.regioned(boxes, np.ones(len(boxes), dtype=np.bool_))
         tally.leave_open(rest)
         leaves.append(rest)
+        if recorder is not None:
+            recorder.take_boxes(rest, np.zeros(len(rest), dtype=np.int8))
     if stop is None:
         stop = "depth" if deep else "done"
     return Boxes.joined(leaves) if leaves else whole(query)[:0], stop

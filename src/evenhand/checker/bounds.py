@@ -83,27 +83,27 @@ def bound(
     least, most, widths = _first(fixed, box)
     lower, upper = [least], [most]
     for number, layer in enumerate(fixed.layers[:-1]):
-        error = deployed.after(number, _error_bits(upper[-1], fixed.bits), error)
+        error = deployed.after(number, _above(fixed, number, upper[-1]), error)
         rows = np.concatenate([layer.weights, -layer.weights])
         bias = np.concatenate([layer.bias, -layer.bias])
         units = len(layer.bias)
         found = None
         for slope in (False, True):
-            coefficients, constants = _back(fixed, rows, bias, layer.margin, lower, upper, flat=slope)
+            coefficients, constants = _back(fixed, rows, bias, lower, upper, flat=slope)
             values = _least(fixed, box, coefficients, constants).min(axis=1) >> fixed.bits
             found = values if found is None else np.maximum(found, values)
         assert found is not None
-        by_interval = _interval(layer.weights, layer.bias, layer.margin, lower[-1], upper[-1], fixed.bits)
+        by_interval = _interval(layer.weights, layer.bias, lower[-1], upper[-1], fixed.bits)
         lower.append(np.maximum(found[:, :units], by_interval[0]))
         upper.append(np.minimum(-found[:, units:], by_interval[1]))
         upper[-1] = np.maximum(upper[-1], lower[-1])
     margins = len(fixed.pairs)
     if fixed.layers:
         layer = fixed.layers[-1]
-        error = deployed.after(len(fixed.layers) - 1, _error_bits(upper[-1], fixed.bits), error)
+        error = deployed.after(len(fixed.layers) - 1, _above(fixed, len(fixed.layers) - 1, upper[-1]), error)
         rows = np.concatenate([layer.weights, -layer.weights])
         bias = np.concatenate([layer.bias, -layer.bias])
-        coefficients, constants = _back(fixed, rows, bias, layer.margin, lower, upper, flat=flat)
+        coefficients, constants = _back(fixed, rows, bias, lower, upper, flat=flat)
     else:
         identity = np.eye(margins, dtype=np.int64) << np.int64(FAST)
         both = np.concatenate([identity, -identity])
@@ -111,7 +111,7 @@ def bound(
             both = both.astype(object) << (fixed.bits - FAST)
         coefficients = np.broadcast_to(both, (n * groups, *both.shape))
         constants = _from_first(fixed, coefficients, np.zeros(coefficients.shape[:2], dtype=both.dtype))
-    limit = _limit(error + deployed.tie, fixed.bits)
+    limit = _limit(fixed, error + deployed.tie)
     constants = constants - np.concatenate([limit, limit], axis=1)
     with_base = constants[:, None, :] + np.stack(
         [_product(coefficients, bases[:, k, :, None], fixed.bits)[:, :, 0] for k in range(each)], axis=1
@@ -126,16 +126,32 @@ def bound(
     )
 
 
-def _error_bits(values: Integers, bits: int) -> NDArray[np.int64]:
-    """Upper bounds in the bits of error bounds."""
-    if bits <= ERROR_BITS:
-        return values.astype(np.int64) << (ERROR_BITS - bits)
-    return ((values >> (bits - ERROR_BITS)) + 1).astype(np.int64)
+def _above(fixed: Fixed, layer: int, upper: Integers) -> NDArray[np.int64]:
+    """Upper bounds of units in the scale of error bounds, rounded up."""
+    moved = ERROR_BITS - fixed.bits + fixed.exponents[layer] - fixed.deployed.exponents[layer]
+    if fixed.bits > FAST:
+        ups = [-((-upper[:, k]) >> -m) if m < 0 else upper[:, k] << m for k, m in enumerate(moved.tolist())]
+        return np.stack(ups, axis=1).astype(np.int64)
+    down = np.clip(-moved, 0, 62)
+    return np.asarray((-((-upper) >> down)) << np.maximum(moved, 0))
 
 
-def _limit(error: NDArray[np.int64], bits: int) -> Integers:
-    """An error bound in twice the bits of the network."""
-    return error.astype(object) << (2 * bits - ERROR_BITS) if bits > FAST else error << (2 * bits - ERROR_BITS)
+def _limit(fixed: Fixed, error: NDArray[np.int64]) -> Integers:
+    """Error bounds of margins in twice the bits of the network; where that is too much, more than any margin."""
+    moved = 2 * fixed.bits - ERROR_BITS + fixed.deployed.exponents[-1] - fixed.exponents[-1]
+    if fixed.bits > FAST:
+        exact = [(error[:, k].astype(object) << m) if m >= 0 else (error[:, k].astype(object) >> -m) + 1
+                 for k, m in enumerate(moved.tolist())]  # fmt: skip
+        return np.stack(exact, axis=1)
+    never = 2 ** (2 * fixed.bits + 3)
+    up, down = np.clip(moved, 0, 62), np.clip(-moved, 0, 62)
+    large = np.ldexp(error.astype(np.float64), np.clip(moved, -2000, 2000).astype(np.int32)) >= never / 2
+    return np.where(large, never, (np.where(large, 0, error) << up >> down) + 1)
+
+
+def _weight_error(upper: Integers, bits: int) -> Integers:
+    """Units of the last place that an affine map of activations may be off, (n,), rounded up."""
+    return (np.maximum(upper, 0).sum(axis=1) >> bits) + 3
 
 
 def _first(fixed: Fixed, box: _Box) -> tuple[Integers, Integers, list[NDArray[np.float64]]]:
@@ -166,7 +182,6 @@ def _back(
     fixed: Fixed,
     rows: Integers,
     bias: Integers,
-    margin: int,
     lower: list[Integers],
     upper: list[Integers],
     *,
@@ -175,7 +190,9 @@ def _back(
     """Rows times activations of the last bounded layer as functions of the first units: coefficients and constants."""
     n = len(lower[0])
     coefficients = np.broadcast_to(rows, (n, *rows.shape))
-    constants = np.broadcast_to((bias - margin) << fixed.bits, (n, len(bias)))
+    # Each weight is off by at most one unit of the last place, and so is the bias.
+    exact = np.maximum(upper[-1], 0).sum(axis=1) + (1 << fixed.bits)
+    constants = (bias << fixed.bits)[None, :] - exact[:, None]
     for number in range(len(lower) - 1, -1, -1):
         coefficients, more = _through(coefficients, lower[number], upper[number], flat=flat)
         constants = constants + more
@@ -183,7 +200,8 @@ def _back(
             return coefficients, _from_first(fixed, coefficients, constants)
         layer = fixed.layers[number - 1]
         constants = constants + _product(coefficients, layer.bias[:, None], fixed.bits)[:, :, 0]
-        constants = constants - layer.margin * np.abs(coefficients).sum(axis=2)
+        off = _weight_error(upper[number - 1], fixed.bits)
+        constants = constants - off[:, None] * np.abs(coefficients).sum(axis=2)
         coefficients = _product(coefficients, layer.weights, fixed.bits) >> fixed.bits
     raise AssertionError("there is a first layer")
 
@@ -251,15 +269,14 @@ def _spread(fixed: Fixed, box: _Box, coefficients: Integers) -> Integers:
     return total
 
 
-def _interval(
-    weights: Integers, bias: Integers, margin: int, low: Integers, high: Integers, bits: int
-) -> tuple[Integers, Integers]:
+def _interval(weights: Integers, bias: Integers, low: Integers, high: Integers, bits: int) -> tuple[Integers, Integers]:
     """Bounds of a layer by interval arithmetic."""
     inside, outside = np.maximum(low, 0), np.maximum(high, 0)
     rising, falling = np.maximum(weights, 0).T, np.minimum(weights, 0).T
     least = np.matmul(inside, rising) + np.matmul(outside, falling)
     most = np.matmul(outside, rising) + np.matmul(inside, falling)
-    return (least >> bits) + bias - margin, -((-most) >> bits) + bias + margin
+    off = _weight_error(high, bits)[:, None]
+    return (least >> bits) + bias - off, -((-most) >> bits) + bias + off
 
 
 def _importance(

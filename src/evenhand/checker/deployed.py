@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.question import Axis, Question
+from evenhand.checker.question import Axis, Question, log_odds
 from evenhand.checker.reading import CertificateError
 from evenhand.models.additive import Line
 
@@ -91,49 +91,41 @@ def _most(rows: NDArray[np.int64], low: NDArray[np.integer], high: NDArray[np.in
     return found
 
 
-def deployed_of(
-    question: Question, first: list[tuple[int, int]], folds: list[tuple[int, int]], shift: float
-) -> Deployed:
+def deployed_of(question: Question) -> Deployed:
     """Error bounds for a question's network.
-
-    Args:
-        question: what is asked.
-        first, folds: output (or pair of outputs) that makes each first unit, and each margin.
-        shift: what is taken off a margin.
 
     Raises:
         CertificateError: numbers too large for float32.
     """
-    from evenhand.checker.fixed import strip_exponent, strip_reach
-
+    first, folds, shift = question.first, question.folds, question.shift
     network, layers = question.network, question.network.layers
-    sizes = _both(question.sizes, first)
+    sizes = both(question.sizes, first)
     extra = np.zeros(sizes.shape[1])
     strips, reach = [], np.zeros(sizes.shape[1])
     for axis in question.axes:
         if isinstance(axis.part, Line):
-            extra = extra + _both(np.abs(axis.part.intercept)[None, :], first)[0]
+            extra = extra + both(np.abs(axis.part.intercept)[None, :], first)[0]
             exponent = strip_exponent(axis)
             largest = max(abs(end) for end in strip_reach(axis))
-            reach = reach + _both(np.abs(axis.part.slope)[None, :], first)[0] * max(2.0**exponent, 2 * largest)
+            reach = reach + both(np.abs(axis.part.slope)[None, :], first)[0] * max(2.0**exponent, 2 * largest)
             strips.append(exponent)
         else:
             rows = axis.part.at(axis.entries(np.arange(axis.count))[0])
-            reach = reach + _both(np.abs(rows), first).max(axis=0)
+            reach = reach + both(np.abs(rows), first).max(axis=0)
             strips.append(0)
     bases = sizes + extra
     bound = bases.max(axis=0) + reach + (abs(shift) if not layers else 0.0)
     if not layers:
         bound = bound + 2 * TIE
-    exponents = [_exponent(bound)]
+    exponents = [exponent_of(bound)]
     weights, biases = [], []
     for number, layer in enumerate(layers):
         last = number == len(layers) - 1
         columns = folds if last else [(unit, -1) for unit in range(len(layer.bias))]
-        weight = _both(np.abs(layer.weights), columns)
-        bias = _both(np.abs(layer.bias)[None, :], columns)[0]
+        weight = both(np.abs(layer.weights), columns)
+        bias = both(np.abs(layer.bias)[None, :], columns)[0]
         bound = np.ldexp(1.0, exponents[-1]) @ weight + bias + (abs(shift) + 2 * TIE if last else 0.0)
-        exponents.append(_exponent(bound))
+        exponents.append(exponent_of(bound))
         weights.append(_up(weight.T, exponents[-1][:, None] - exponents[-2], WEIGHT_BITS))
         biases.append(_up(bias, exponents[-1], WEIGHT_BITS))
     if max(int(each.max()) for each in exponents) > 100 or min(int(each.min()) for each in exponents) < -900:
@@ -144,7 +136,7 @@ def deployed_of(
         gammas=tuple(_gamma(n + 8) for n in terms),
         bases=_up(bases, exponents[0], SIZE_BITS),
         slopes=tuple(
-            _up(_both(np.abs(axis.part.slope)[None, :], first)[0], exponents[0] - strip, SIZE_BITS)
+            _up(both(np.abs(axis.part.slope)[None, :], first)[0], exponents[0] - strip, SIZE_BITS)
             if isinstance(axis.part, Line)
             else None
             for axis, strip in zip(question.axes, strips, strict=True)
@@ -152,9 +144,7 @@ def deployed_of(
         rows=tuple(
             None
             if isinstance(axis.part, Line)
-            else _up(
-                _both(np.abs(axis.part.at(axis.entries(np.arange(axis.count))[0])), first), exponents[0], SIZE_BITS
-            )
+            else _up(both(np.abs(axis.part.at(axis.entries(np.arange(axis.count))[0])), first), exponents[0], SIZE_BITS)
             for axis in question.axes
         ),
         strips=tuple(strips),
@@ -164,9 +154,18 @@ def deployed_of(
     )
 
 
-def log_odds(threshold: float) -> float:
-    """The logit at which a probability reaches a threshold, to within a few units of the last place."""
-    return math.log(threshold / (1 - threshold)) if threshold != 0.5 else 0.0
+def strip_reach(axis: Axis) -> tuple[float, float]:
+    """Smallest and largest entry of an axis."""
+    if axis.cells.starts is not None:
+        ends = axis.cells.starts if axis.cells.ends is None else axis.cells.ends
+        return float(axis.cells.starts.min()), float(ends.max())
+    return axis.cells.first, axis.cells.last
+
+
+def strip_exponent(axis: Axis) -> int:
+    """Power of two above all entries of an axis."""
+    low, high = strip_reach(axis)
+    return int(np.frexp(max(abs(low), abs(high), 2.0**-300))[1]) + 1
 
 
 def _resolution(threshold: float | None) -> float:
@@ -184,12 +183,12 @@ def _gamma(terms: int) -> int:
     return math.ceil(terms * UNIT / (1 - terms * UNIT) * 2.0**ERROR_BITS) + 1
 
 
-def _both(sizes: NDArray[np.float64], columns: list[tuple[int, int]]) -> NDArray[np.float64]:
+def both(sizes: NDArray[np.float64], columns: list[tuple[int, int]]) -> NDArray[np.float64]:
     """Sizes of columns, or of the two that a difference is made of."""
     return np.stack([sizes[:, a] + (sizes[:, b] if b >= 0 else 0.0) for a, b in columns], axis=1)
 
 
-def _exponent(bound: NDArray[np.float64]) -> NDArray[np.int64]:
+def exponent_of(bound: NDArray[np.float64]) -> NDArray[np.int64]:
     """Powers of two above sums that were rounded a few thousand times."""
     return np.frexp(np.maximum(bound, 2.0**-800) * (1 + 2.0**-30))[1].astype(np.int64)
 

@@ -1,10 +1,10 @@
 """The network in fixed point: integers only, every quantity at most 1 in size, so that nothing can overflow.
 
 ReLU commutes with positive factors. Dividing every unit by a power of two that bounds the sum of the sizes of its
-terms over the whole domain gives an equivalent network in which all units, and all sums of coefficients on the way
-back, are at most 1. A number x of it is held as the integer nearest to ``x * 2**bits``. With 29 bits, products take 58
-and fit into 64-bit integers with room for 32 terms of full size; with more bits the same code runs on Python's
-integers. Whatever is lost by holding a weight to so many bits is covered by ``margin``: it widens each unit.
+terms over a part of the domain gives an equivalent network there in which all units, and all sums of coefficients on
+the way back, are at most 1. A number x of it is held as the integer nearest to ``x * 2**bits``. With 29 bits, products
+take 58 and fit into 64-bit integers with room for 32 terms of full size; with more bits the same code runs on Python's
+integers. Whatever is lost by holding a number to so many bits is added to the bounds.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.deployed import Deployed, deployed_of, log_odds
-from evenhand.checker.question import Axis, Question
-from evenhand.checker.reading import CertificateError
+from evenhand.checker.deployed import Deployed, both, exponent_of
+from evenhand.checker.question import Axis, Question, exact_line, exact_terms
 from evenhand.models.additive import Line
 
 FAST = 29
@@ -32,32 +31,38 @@ Integers: TypeAlias = NDArray[Any]
 """int64, or Python's integers as objects."""
 
 
+class TooFarApart(Exception):  # noqa: N818 - no error of the user: another form is used
+    """Numbers do not fit into so many bits."""
+
+
 @dataclass(frozen=True)
 class Strip:
-    """An axis that adds ``slope * position`` to the first units: position from 0 to 1 along the axis."""
+    """An axis that adds ``slope * position`` to the first units: position from 0 to 1 from cell ``start`` on."""
 
     axis: Axis
     slope: Integers
     exponent: int
-    origin: float
+    start: int
+    origin: Fraction
 
     def positions(self, cells: NDArray[np.integer], bits: int) -> tuple[Integers, Integers]:
         """Ends of each cell, rounded outward, in ``bits``. They rise or fall along the axis."""
         form = self.axis.cells
-        own = cells.astype(np.int64) if self.axis.kept is None else self.axis.kept[cells]
         if form.form == "even":
+            own = cells.astype(np.int64) if self.axis.kept is None else self.axis.kept[cells]
+            first = self.start if self.axis.kept is None else int(self.axis.kept[self.start])
             width = scaled(Fraction(form.last) - Fraction(form.first), self.exponent, bits)
-            if bits > FAST:
-                own = own.astype(object)
-            return (width - 1) * own // form.count, -(-(width + 1) * (own + 1) // form.count)
+            steps = (own - first).astype(object) if bits > FAST else own - first
+            return (width - 1) * steps // form.count, -(-(width + 1) * (steps + 1) // form.count)
         low, high = self.axis.entries(cells)
+        origin = float(self.origin)
         if self.axis.attribute.size is not None:
             # Differences of whole numbers below 2**53 are exact.
             return (
-                _shifted(low - self.origin, bits - self.exponent, bits, up=False),
-                _shifted(high - self.origin, bits - self.exponent, bits, up=True),
+                _shifted(low - origin, bits - self.exponent, bits, up=False),
+                _shifted(high - origin, bits - self.exponent, bits, up=True),
             )
-        start = scaled(Fraction(self.origin), self.exponent, bits)
+        start = scaled(self.origin, self.exponent, bits)
         return (
             _shifted(low, bits - self.exponent, bits, up=False) - (start + 1),
             _shifted(high, bits - self.exponent, bits, up=True) - (start - 1),
@@ -87,11 +92,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Layer:
-    """An affine map: ``weights`` (outputs, inputs), ``bias`` and what ``margin`` units of the last place cover."""
+    """An affine map: ``weights`` (outputs, inputs) and ``bias``, each off by at most one unit of the last place."""
 
     weights: Integers
     bias: Integers
-    margin: int
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ class Fixed:
         pairs: classes (a, b) of each margin: b beats a if it is positive.
         classes: number of labels.
         deployed: rounding of the model as it runs.
+        exponents: per layer of units the powers of two that they are divided by.
     """
 
     bits: int
@@ -117,89 +122,160 @@ class Fixed:
     pairs: tuple[tuple[int, int], ...]
     classes: int
     deployed: Deployed
+    exponents: tuple[NDArray[np.int64], ...]
 
 
-def fixed_of(question: Question, bits: int) -> Fixed:
-    """Bring the network of a question to fixed point.
+def fixed_of(
+    question: Question,
+    deployed: Deployed,
+    bits: int,
+    low: NDArray[np.int64] | None = None,
+    high: NDArray[np.int64] | None = None,
+) -> Fixed:
+    """Bring the network of a question to fixed point, for a box or for the whole domain.
 
     Raises:
-        CertificateError: the network's numbers are too far apart.
+        TooFarApart: the network's numbers need more bits.
     """
     network = question.network
-    classes = len(network.classes)
-    pairs = tuple((a, b) for a in range(classes) for b in range(a + 1, classes))
-    outputs = network.layers[-1].weights.shape[1] if network.layers else len(network.bias)
-    folds = [(0, -1)] if outputs == 1 else [(b, a) for a, b in pairs]
-    shift = log_odds(question.statement.threshold) if question.statement.threshold is not None else 0.0
-    first = [(unit, -1) for unit in range(len(network.bias))] if network.layers else folds
-    deployed = deployed_of(question, first, folds, shift)
-    exponents = deployed.exponents
-    axes = tuple(_axis(axis, first, exponents[0], bits) for axis in question.axes)
-    origins = [(Fraction(strip.origin), strip.axis.part) for strip in axes if isinstance(strip, Strip)]
-    bases = np.empty((len(question.bases), len(first)), dtype=object)
-    for p, row in enumerate(question.bases):
-        for unit, (plus, minus) in enumerate(first):
-            value = row[plus] - (row[minus] if minus >= 0 else 0)
-            for origin, part in origins:
-                assert isinstance(part, Line)
-                for sign, k in ((1, plus), (-1, minus)):
-                    if k >= 0:
-                        value += sign * (Fraction(float(part.slope[k])) * origin + Fraction(float(part.intercept[k])))
-            if not network.layers:
-                value -= Fraction(shift)
-            bases[p, unit] = scaled(value, int(exponents[0][unit]), bits)
+    if low is None or high is None:
+        low = np.zeros(len(question.axes), dtype=np.int64)
+        high = np.array([axis.count - 1 for axis in question.axes], dtype=np.int64)
+    shift = question.shift
+    first, folds = question.first, question.folds
+    strips = [_strip(axis, int(low[i]), int(high[i])) for i, axis in enumerate(question.axes)]
+    corner = _corner(question, strips, low)
+    reach = np.zeros(len(first))
+    for i, (axis, strip) in enumerate(zip(question.axes, strips, strict=True)):
+        if strip is not None and isinstance(axis.part, Line):
+            reach += both(np.abs(axis.part.slope)[None, :], first)[0] * 2.0 ** strip[0]
+        else:
+            reach += np.abs(_changes(axis, first, int(low[i]), int(high[i]))).max(axis=0)
+    sizes = np.array([[abs(float(value)) for value in row] for row in corner]).max(axis=0)
+    exponents = [exponent_of(sizes + reach)]
+    alive = (
+        np.array([max(float(row[k]) for row in corner) for k in range(len(first))]) + reach * (1 + 2.0**-20)
+        > -(2.0**-20) * sizes
+    )
+    if not network.layers:
+        alive[:] = True
+    axes = tuple(
+        _axis(axis, strip, first, exponents[0], bits, int(low[i]), int(high[i]))
+        for i, (axis, strip) in enumerate(zip(question.axes, strips, strict=True))
+    )
+    bases = np.array(
+        [[scaled(value, int(e), bits) for value, e in zip(row, exponents[0], strict=True)] for row in corner],
+        dtype=object,
+    )
     layers = []
     for number, layer in enumerate(network.layers):
         last = number == len(network.layers) - 1
         chosen = folds if last else [(unit, -1) for unit in range(len(layer.bias))]
-        weights = _folded(layer.weights, chosen, exponents[number + 1] - exponents[number][:, None], bits).T
-        bias = _folded(layer.bias[None, :], chosen, exponents[number + 1], bits)[0]
-        if last:
+        matrix = layer.weights
+        if number == 0:
+            # Units that are off in all of the box add nothing, and so their weights do not matter.
+            matrix = np.where(alive[:, None], matrix, 0.0)
+        bound = (
+            np.ldexp(1.0, exponents[-1]) @ both(np.abs(matrix), chosen) + both(np.abs(layer.bias)[None, :], chosen)[0]
+        )
+        exponents.append(exponent_of(bound + (abs(shift) if last else 0.0)))
+        weights = _folded(matrix, chosen, exponents[-1] - exponents[-2][:, None], bits).T
+        bias = _folded(layer.bias[None, :], chosen, exponents[-1], bits)[0]
+        if last and shift:
             bias = bias - np.array([scaled(Fraction(shift), int(e), bits) for e in exponents[-1]], dtype=bias.dtype)
-        # Every weight and the bias is off by at most one unit of the last place (a difference of two by half a unit
-        # each), and what it is multiplied with is at most 1.
-        layers.append(Layer(np.ascontiguousarray(weights), bias, len(layer.weights) + 2))
+        layers.append(Layer(np.ascontiguousarray(weights), bias))
     return Fixed(
         bits=bits,
         axes=axes,
         bases=bases if bits > FAST else bases.astype(np.int64),
-        margin=len(axes) + 2,
+        margin=2 * len(axes) + 2,
         layers=tuple(layers),
-        pairs=pairs,
-        classes=classes,
+        pairs=question.pairs,
+        classes=len(network.classes),
         deployed=deployed,
+        exponents=tuple(exponents),
     )
 
 
-def _axis(axis: Axis, first: list[tuple[int, int]], exponents: NDArray[np.int64], bits: int) -> Strip | Rows:
+def _strip(axis: Axis, low: int, high: int) -> tuple[int, Fraction] | None:
+    """Power of two above the width of a range of cells of an attribute that enters affinely, and where it begins."""
+    if not isinstance(axis.part, Line):
+        return None
+    ends = [entry for each in axis.entries(np.array([low, high])) for entry in each.tolist()]
+    form = axis.cells
+    if form.form == "even":
+        cell = low if axis.kept is None else int(axis.kept[low])
+        origin = Fraction(form.first) + (Fraction(form.last) - Fraction(form.first)) * cell / form.count
+    else:
+        origin = Fraction(min(ends))
+    least = 1.0 if axis.attribute.size is not None else max(abs(end) for end in ends) * 2.0**-20
+    return int(np.frexp(max(max(ends) - min(ends), least, 2.0**-300))[1]) + 1, origin
+
+
+def _corner(
+    question: Question, strips: list[tuple[int, Fraction] | None], low: NDArray[np.int64]
+) -> list[list[Fraction]]:
+    """What the first units are at the first cell of everything, exactly, under each assignment."""
+    added = [Fraction(0)] * len(question.network.bias)
+    for i, (axis, strip) in enumerate(zip(question.axes, strips, strict=True)):
+        if strip is not None:
+            terms = exact_line(axis.part, strip[1])
+        else:
+            terms = exact_terms(axis.part, float(axis.entries(low[i : i + 1])[0][0]))[0]
+        added = [a + b for a, b in zip(added, terms, strict=True)]
+    shift = Fraction(0) if question.network.layers else Fraction(question.shift)
+    rows = [[a + b for a, b in zip(row, added, strict=True)] for row in question.bases]
+    return [[row[plus] - (row[minus] if minus >= 0 else 0) - shift for plus, minus in question.first] for row in rows]
+
+
+def _changes(axis: Axis, first: list[tuple[int, int]], low: int, high: int) -> NDArray[np.float64]:
+    """How far the rows of a range of cells are from the first of them, (cells, units)."""
+    rows = axis.part.at(axis.entries(np.arange(low, high + 1))[0])
+    change = rows - rows[0]
+    return np.stack([change[:, a] - (change[:, b] if b >= 0 else 0.0) for a, b in first], axis=1)
+
+
+def _axis(
+    axis: Axis,
+    strip: tuple[int, Fraction] | None,
+    first: list[tuple[int, int]],
+    exponents: NDArray[np.int64],
+    bits: int,
+    low: int,
+    high: int,
+) -> Strip | Rows:
     part = axis.part
-    if isinstance(part, Line):
-        exponent = strip_exponent(axis)
-        slope = _folded(part.slope[None, :], first, exponents - exponent, bits)[0]
-        return Strip(axis, slope, exponent, strip_reach(axis)[0])
-    entries = axis.entries(np.arange(axis.count))[0]
-    rows = _folded(part.at(entries), first, exponents, bits)
-    least, most = [rows], [rows]
-    while 2 << (len(least) - 1) <= len(rows):
+    if strip is not None and isinstance(part, Line):
+        slope = _folded(part.slope[None, :], first, exponents - strip[0], bits)[0]
+        return Strip(axis, slope, strip[0], low, strip[1])
+    rows = part.at(axis.entries(np.arange(low, high + 1))[0])
+    if bits > FAST:
+        exact = [[Fraction(float(row[a])) - Fraction(float(rows[0][a])) for a in range(rows.shape[1])] for row in rows]
+        inside = np.array(
+            [
+                [
+                    scaled(row[a] - (row[b] if b >= 0 else 0), int(e), bits)
+                    for (a, b), e in zip(first, exponents, strict=True)
+                ]
+                for row in exact
+            ],
+            dtype=object,
+        )
+    else:
+        # Three roundings of float64 are less than a unit of the last place unless the rows are far larger than that.
+        largest = both(np.abs(rows), first).max(axis=0)
+        if (largest > np.ldexp(1.0, exponents + (50 - bits))).any():
+            raise TooFarApart
+        change = _changes(axis, first, low, high)
+        inside = np.stack([_nearest(change[:, k], bits - int(e), bits) for k, e in enumerate(exponents)], axis=1)
+    held = np.zeros((axis.count, len(first)), dtype=inside.dtype)
+    held[low : high + 1] = inside
+    least, most = [held], [held]
+    while 2 << (len(least) - 1) <= len(held):
         step = 1 << (len(least) - 1)
         least.append(np.minimum(least[-1][:-step], least[-1][step:]))
         most.append(np.maximum(most[-1][:-step], most[-1][step:]))
-    return Rows(axis, rows, tuple(least), tuple(most))
-
-
-def strip_reach(axis: Axis) -> tuple[float, float]:
-    """Smallest and largest entry of an axis."""
-    if axis.cells.starts is not None:
-        ends = axis.cells.starts if axis.cells.ends is None else axis.cells.ends
-        return float(axis.cells.starts.min()), float(ends.max())
-    return axis.cells.first, axis.cells.last
-
-
-def strip_exponent(axis: Axis) -> int:
-    """Power of two that entries of an axis are divided by: at least its width, and not far below its entries."""
-    low, high = strip_reach(axis)
-    size = max(high - low, max(abs(low), abs(high)) * 2.0**-20, 2.0**-900)
-    return int(np.frexp(size)[1]) + 1
+    return Rows(axis, held, tuple(least), tuple(most))
 
 
 def scaled(value: Fraction, exponent: int, bits: int) -> int:
@@ -226,7 +302,7 @@ def _nearest(values: NDArray[np.float64], shift: Any, bits: int) -> Integers:
         # A power of two changes no digit, and numbers this small are exact integers in float64.
         found = np.rint(np.ldexp(values, np.asarray(shift, dtype=np.int32)))
         if not (np.abs(found) <= 2.0 ** (bits + 1)).all():
-            raise CertificateError("the network's numbers are too far apart to be checked")
+            raise TooFarApart
         return found.astype(np.int64)
     pairs = np.broadcast_arrays(values, shift)
     exact = [

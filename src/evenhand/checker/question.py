@@ -130,6 +130,28 @@ class Question:
     distance: Fraction
 
     @cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Classes (a, b) of each margin: b beats a if it is positive."""
+        return tuple(itertools.combinations(range(len(self.network.classes)), 2))
+
+    @cached_property
+    def folds(self) -> list[tuple[int, int]]:
+        """The output, or the one minus the other, that each margin is; -1 for none."""
+        network = self.network
+        outputs = network.layers[-1].weights.shape[1] if network.layers else len(network.bias)
+        return [(0, -1)] if outputs == 1 else [(b, a) for a, b in self.pairs]
+
+    @cached_property
+    def first(self) -> list[tuple[int, int]]:
+        """The same for the first units: without hidden layers they are the margins themselves."""
+        return [(unit, -1) for unit in range(len(self.network.bias))] if self.network.layers else self.folds
+
+    @cached_property
+    def shift(self) -> float:
+        """What is taken off a margin for a threshold other than a half."""
+        return 0.0 if self.statement.threshold is None else log_odds(self.statement.threshold)
+
+    @cached_property
     def constant(self) -> bool:
         """Whether each protected attribute adds the very same for all its values: then nothing changes with them."""
         schema, parts = self.network.schema, self.network.parts
@@ -352,11 +374,21 @@ def _sums(
     return found
 
 
+def log_odds(threshold: float) -> float:
+    """The logit at which a probability reaches a threshold, to within a few units of the last place."""
+    return math.log(threshold / (1 - threshold)) if threshold != 0.5 else 0.0
+
+
+def exact_line(part: Part, entry: Fraction) -> tuple[Fraction, ...]:
+    """What one entry of an attribute that enters affinely adds to the first units, exactly."""
+    assert isinstance(part, Line)
+    pairs = zip(part.slope.tolist(), part.intercept.tolist(), strict=True)
+    return tuple(Fraction(a) * entry + Fraction(b) for a, b in pairs)
+
+
 def exact_terms(part: Part, entry: float) -> tuple[tuple[Fraction, ...], NDArray[np.float64]]:
     """What one entry adds to the first units, exactly, and the sizes of the terms."""
     if isinstance(part, Line):
-        pairs = zip(part.slope, part.intercept, strict=True)
-        exact = tuple(Fraction(float(a)) * Fraction(entry) + Fraction(float(b)) for a, b in pairs)
-        return exact, np.abs(part.slope * entry) + np.abs(part.intercept)
+        return exact_line(part, Fraction(entry)), np.abs(part.slope * entry) + np.abs(part.intercept)
     row = part.at(np.array([entry]))[0]
     return tuple(Fraction(float(x)) for x in row), np.abs(row)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from evenhand.checker.bounds import Bounds, as_fast, bound, terms
 from evenhand.checker.counting import ALL, ONE_BY_ONE, Sums
-from evenhand.checker.fixed import DEEPEST, FAST, SLOW, Fixed, fixed_of
+from evenhand.checker.deployed import deployed_of
+from evenhand.checker.fixed import DEEPEST, FAST, SLOW, Fixed, TooFarApart, fixed_of
 from evenhand.checker.question import Question
 from evenhand.checker.reading import WHOLE
 
@@ -51,8 +52,8 @@ class Prover:
 
     def __init__(self, question: Question) -> None:
         self._question = question
-        self._fast = fixed_of(question, FAST) if len(question.network.layers) <= DEEPEST else None
-        self._slow: Fixed | None = None
+        self._deployed = deployed_of(question)
+        self._fast = self._fixed(FAST) if len(question.network.layers) <= DEEPEST else None
 
     def prove(
         self,
@@ -71,7 +72,7 @@ class Prover:
             return [Proof(not other, 1.0, 0.0, 1) for other in unfair]
         claims = [(int(a), int(b)) for a, b in zip(fair, unfair, strict=True)]
         if self._fast is None:
-            return [self._cut(low[k], high[k], *claims[k], None) for k in range(len(low))]
+            return [self._cut(low[k], high[k], *claims[k]) for k in range(len(low))]
         found: list[Proof] = []
         step = self.batch
         for at in range(0, len(low), step):
@@ -82,7 +83,7 @@ class Prover:
                 if _reaches(share.fair, claim[0]) and _reaches(share.unfair, claim[1]):
                     found.append(Proof(True, share.fair / ALL, share.unfair / ALL, 1))
                 else:
-                    found.append(self._cut(low[at + k], high[at + k], *claim, self._fast))
+                    found.append(self._cut(low[at + k], high[at + k], *claim))
         return found
 
     @property
@@ -93,11 +94,13 @@ class Prover:
         widest = max((2 * a * b for a, b in itertools.pairwise(widths)), default=widths[0])
         return max(1, WORK // (widest * len(self._question.bases)))
 
-    def _cut(
-        self, low: NDArray[np.int64], high: NDArray[np.int64], fair: int, unfair: int, fast: Fixed | None
-    ) -> Proof:
+    def _cut(self, low: NDArray[np.int64], high: NDArray[np.int64], fair: int, unfair: int) -> Proof:
         best = Proof(False, 0.0, 0.0, 0)
-        for fixed, most in ((fast, MOST_PARTS), (self._exact(), MOST_SLOW_PARTS)):
+        for bits, most in ((FAST, MOST_PARTS), (SLOW, MOST_SLOW_PARTS)):
+            if bits == FAST and len(self._question.network.layers) > DEEPEST:
+                continue
+            # In units made for this box, so that no digit is lost to people far away from it.
+            fixed = self._fixed(bits, low, high)
             if fixed is None:
                 continue
             proof = _by_parts(self._question, fixed, low, high, (fair, unfair), most, self.batch)
@@ -106,10 +109,13 @@ class Prover:
             best = max(best, proof, key=lambda each: each.fair + each.unfair)
         return best
 
-    def _exact(self) -> Fixed:
-        if self._slow is None:
-            self._slow = fixed_of(self._question, SLOW)
-        return self._slow
+    def _fixed(
+        self, bits: int, low: NDArray[np.int64] | None = None, high: NDArray[np.int64] | None = None
+    ) -> Fixed | None:
+        try:
+            return fixed_of(self._question, self._deployed, bits, low, high)
+        except TooFarApart:
+            return None
 
 
 def _reaches(proved: int, claimed: int) -> bool:

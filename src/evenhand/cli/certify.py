@@ -54,6 +54,9 @@ def certify(
         str | None,
         typer.Option("--device", help="Compute on whole arrays: numpy, torch, cuda. By itself for wide networks."),
     ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="Write every box and its proof for check-certificate.")
+    ] = None,
     trust: TrustOption = False,
     seed: SeedOption = 0,
     data_home: HomeOption = None,

@@ -1,6 +1,7 @@
 """The command ``evenhand``: parses, calls the library, renders; turns errors into one message and an exit code.
 
-Exit codes: 0 done, 1 a --fail-on condition holds, 2 bad input, 3 stopped by a limit before any result,
+Exit codes: 0 done, 1 a --fail-on condition holds or a certificate is not confirmed, 2 bad input, 3 stopped by a limit
+before any result,
 130 interrupted (what was found so far is still written), 70 a fault in Evenhand itself.
 """
 
@@ -14,7 +15,7 @@ from typing import Annotated
 import typer
 
 from evenhand import __version__
-from evenhand.cli import audit, certify, datasets, schema
+from evenhand.cli import audit, certify, check_certificate, datasets, schema
 from evenhand.errors import EvenhandError
 
 INTERRUPTED = 130
@@ -46,6 +47,7 @@ def _root(
 
 app.command("audit")(audit.audit)
 app.command("certify")(certify.certify)
+app.command("check-certificate")(check_certificate.check_certificate)
 app.command("schema")(schema.schema)
 app.command("datasets")(datasets.datasets)
 
