@@ -1,0 +1,73 @@
+"""Search methods by name: each is one function ``search`` in a module of its own."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import OptionError
+from evenhand.individual.search.findings import Findings
+from evenhand.individual.search.oracle import Oracle
+from evenhand.individual.search.space import Space
+
+Floats: TypeAlias = NDArray[np.float64]
+
+METHODS = {
+    "random": "random_sampling",
+}
+"""The module of each method."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of a method.
+
+    Attributes:
+        local: moves of the local phase around each profile found by the global one.
+        most_moves: moves of the global phase per seed, at most.
+        h: for MAFT, how far apart two questions lie for a slope, in steps of the attribute.
+    """
+
+    local: int = 100
+    most_moves: int = 10
+    h: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.local < 0 or self.most_moves < 1:
+            raise OptionError(f"local {self.local} and moves {self.most_moves} must be positive")
+        if not (0 < self.h < np.inf):
+            raise OptionError(f"h must be positive, not {self.h:g}")
+
+
+class Search(Protocol):
+    """A method: ask the oracle until its plan is carried out. Whatever the oracle is asked about is recorded.
+
+    It may be called again with further seeds while budget is left; the end of the budget comes as ``oracle.Spent``,
+    which it lets through.
+    """
+
+    def __call__(
+        self,
+        space: Space,
+        oracle: Oracle,
+        findings: Findings,
+        seeds: Floats,
+        rng: np.random.Generator,
+        options: Options,
+    ) -> None: ...
+
+
+def method(name: str) -> Search:
+    """The search of this name.
+
+    Raises:
+        OptionError: there is none.
+    """
+    if name not in METHODS:
+        raise OptionError(f"there is no method {name!r}", where="--method", mend=f"one of: {', '.join(METHODS)}")
+    found: Search = importlib.import_module(f"{__name__}.{METHODS[name]}").search
+    return found
