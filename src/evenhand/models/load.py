@@ -202,7 +202,12 @@ def _exported_program(request: Request) -> Scorer:
 
 
 def _torch_object(request: Request) -> Scorer:
-    _need_trust(request, "a PyTorch object", "torch.export.save(torch.export.export(model, example), 'model.pt2')")
+    _need_trust(
+        request.trust,
+        request.name,
+        "a PyTorch object",
+        "torch.export.save(torch.export.export(model, example), 'model.pt2')",
+    )
     try:
         import torch
     except ImportError:
@@ -217,35 +222,71 @@ def _torch_object(request: Request) -> Scorer:
     return _loaded(loaded, request)
 
 
-def _skops(request: Request) -> Scorer:
+def stored_object(path: Path, *, trust: bool, name: str | None = None) -> Any:
+    """The Python object in a ``.skops``, ``.joblib`` or pickle file.
+
+    Raises:
+        TrustError: loading it could run code, and it is not trusted.
+        ModelError: there is no such file, or it is damaged.
+        MissingExtraError: skops is needed and not installed.
+    """
+    name = name or path.name
+    if not path.is_file():
+        raise ModelError("there is no such file", where=str(path), mend="check the path")
+    try:
+        return STORED[path.suffix.lower()](path, trust, name)
+    except EvenhandError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"the file cannot be read as {path.suffix}: {first_line(error)}",
+            where=str(path),
+            mend="it may be truncated, damaged or of another kind: save it again",
+        ) from error
+
+
+def _skops(path: Path, trust: bool, name: str) -> Any:
     try:
         import skops.io
     except ImportError:
         raise MissingExtraError("skops", extra="skops", purpose="to read a .skops file") from None
-    content = request.path.read_bytes()  # once, so that what is loaded is what was looked at
+    content = path.read_bytes()  # once, so that what is loaded is what was looked at
     untrusted = skops.io.get_untrusted_types(data=content)
-    if untrusted and not request.trust:
+    if untrusted and not trust:
         raise TrustError(
             f"the file needs types that can run code when they are loaded: {', '.join(untrusted)}",
-            where=request.name,
+            where=name,
             mend="if you know where it comes from: --trust (in Python: trust=True)",
         )
-    return _loaded(skops.io.loads(content, trusted=untrusted), request)
+    return skops.io.loads(content, trusted=untrusted)
 
 
-def _pickle(request: Request) -> Scorer:
-    _need_trust(request, "a pickle", "skops.io.dump(model, 'model.skops')")
+def _pickle(path: Path, trust: bool, name: str) -> Any:
+    _need_trust(trust, name, "a pickle", "skops.io.dump(model, 'model.skops')")
     import pickle
 
-    with request.path.open("rb") as file:
-        return _loaded(pickle.load(file), request)
+    with path.open("rb") as file:
+        return pickle.load(file)
 
 
-def _joblib(request: Request) -> Scorer:
-    _need_trust(request, "a joblib file", "skops.io.dump(model, 'model.skops')")
+def _joblib(path: Path, trust: bool, name: str) -> Any:
+    _need_trust(trust, name, "a joblib file", "skops.io.dump(model, 'model.skops')")
     import joblib
 
-    return _loaded(joblib.load(request.path), request)
+    return joblib.load(path)
+
+
+STORED: dict[str, Callable[[Path, bool, str], Any]] = {
+    ".skops": _skops,
+    ".pkl": _pickle,
+    ".pickle": _pickle,
+    ".joblib": _joblib,
+}
+"""How Python objects are read from files, by suffix."""
+
+
+def _stored(request: Request) -> Scorer:
+    return _loaded(stored_object(request.path, trust=request.trust, name=request.name), request)
 
 
 def _xgboost(request: Request) -> Scorer:
@@ -264,11 +305,11 @@ def _loaded(source: Any, request: Request) -> Scorer:
     return _load_object(source, request.schema, like=request.like, name=request.name)
 
 
-def _need_trust(request: Request, what: str, instead: str) -> None:
-    if not request.trust:
+def _need_trust(trust: bool, name: str, what: str, instead: str) -> None:
+    if not trust:
         raise TrustError(
             f"loading {what} runs whatever code is in it",
-            where=request.name,
+            where=name,
             mend=f"if you know where it comes from: --trust (in Python: trust=True); safer: {instead}",
         )
 
@@ -281,10 +322,10 @@ LOADERS: dict[str, Callable[[Request], Scorer]] = {
     ".pt2": _exported_program,
     ".pt": _torch_object,
     ".pth": _torch_object,
-    ".skops": _skops,
-    ".pkl": _pickle,
-    ".pickle": _pickle,
-    ".joblib": _joblib,
+    ".skops": _stored,
+    ".pkl": _stored,
+    ".pickle": _stored,
+    ".joblib": _stored,
     ".json": _xgboost,
     ".ubj": _xgboost,
     ".txt": _lightgbm,

@@ -1,0 +1,7 @@
+"""Texts whose decision flips when the words by which they say who somebody is are swapped for others."""
+
+from evenhand.individual.text.result import TextCount, TextFinding, TextResult, TextSide
+from evenhand.individual.text.run import Config, run
+from evenhand.individual.text.swap import Slot, Swapper
+
+__all__ = ["Config", "Slot", "Swapper", "TextCount", "TextFinding", "TextResult", "TextSide", "run"]

@@ -1,0 +1,276 @@
+"""Texts: identity terms are swapped as a person would, and what flips is what a model decides differently."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.datasets import identity
+from evenhand.errors import DataError, LimitError, ModelError, OptionError, TrustError
+from evenhand.individual import text
+from support import shared
+
+GENDER = text.Swapper(identity.category("gender"))
+RELIGION = text.Swapper(identity.category("religion"))
+
+
+@pytest.mark.parametrize("name", identity.categories())
+def test_every_list_is_well_formed(name):
+    one = identity.category(name)
+    for row in one.rows:
+        assert sum(word is not None for word in row.words) >= 2
+
+
+def swapped(swapper, sentence, group):
+    (slot,) = swapper.slots(sentence)
+    return slot.of(group)
+
+
+@pytest.mark.parametrize(
+    ("female", "male"),
+    [
+        ("She told her mother that he saw her there.", "He told his father that she saw him there."),
+        ("I saw her and gave her book back; it was hers.", "I saw him and gave his book back; it was his."),
+        ("A WOMAN and an actress", "A MAN and an actor"),
+        ("My mother-in-law's sister hurt herself", "My father-in-law's brother hurt himself"),
+        ("an heiress, a woman, a lady", "an heiress, a man, a gentleman"),
+    ],
+)
+def test_gender_both_ways(female, male):
+    assert swapped(GENDER, female, "male") == male
+    assert swapped(GENDER, male, "female") == female
+
+
+@pytest.mark.parametrize(
+    ("sentence", "group", "expected"),
+    [
+        ("He is an atheist.", "Muslim", "He is a Muslim."),
+        ("He is a Muslim.", "Jewish", "He is a Jew."),
+        ("a Muslim neighbour", "Jewish", "a Jewish neighbour"),
+        ("the muslims pray", "Jewish", "the jews pray"),
+        ("MUSLIMS pray", "Hindu", "HINDUS pray"),
+        ("An atheist came", "Christian", "A Christian came"),
+        ("they read the guru granth sahib", "Christian", "they read the bible"),
+    ],
+)
+def test_words_of_the_same_form(sentence, group, expected):
+    assert swapped(RELIGION, sentence, group) == expected
+
+
+@pytest.mark.parametrize(
+    ("sentence", "group", "expected"),
+    [
+        ("an American", "British", "a Briton"),
+        ("an Indian doctor", "Nigerian", "a Nigerian doctor"),
+        ("a Polish plumber", "American", "an American plumber"),
+    ],
+)
+def test_nationalities(sentence, group, expected):
+    assert swapped(text.Swapper(identity.category("nationality")), sentence, group) == expected
+
+
+def test_words_within_words_and_colours_of_things_stay():
+    assert GENDER.slots("The manager's hermit showed mannerisms, then sheds.") == []
+    assert text.Swapper(identity.category("race")).slots("The white house and a black car") == []
+    (slot,) = text.Swapper(identity.category("race")).slots("The Asian neighbour of black people")[:1]
+    assert slot.of("white") == "The white neighbour of black people"
+
+
+def test_a_group_without_the_word_is_left_out():
+    (slot,) = RELIGION.slots("The rabbi came")
+    assert "atheist" not in slot.swapped
+    assert slot.of("Muslim") == "The imam came"
+
+
+def test_between_shows_both():
+    (slot,) = GENDER.slots("A woman lost her keys")
+    assert slot.between("female", "male") == "A {woman|man} lost {her|his} keys"
+
+
+PLAIN = [row.words for row in identity.category("gender").rows[4:] if row.where == "anywhere"]
+ONE_WAY = {word for words in PLAIN for word in words if sum(word in other for other in PLAIN) > 1}
+
+
+@given(st.lists(st.sampled_from([word for words in PLAIN for word in words if not set(words) & ONE_WAY]), min_size=1))
+def test_swapping_twice_gives_the_text_back(words):
+    sentence = " and then ".join(words)
+    (slot,) = GENDER.slots(sentence)
+    other = "male" if slot.group == "female" else "female"
+    there = slot.of(other)
+    assert there != sentence
+    assert all(found.of(slot.group) == sentence or found.of(other) == sentence for found in GENDER.slots(there))
+
+
+def longer_is_better(texts):
+    """By hand: the longer text gets the higher score, so women (two letters more) are better off."""
+    return [min(1.0, len(one) / 40) for one in texts]
+
+
+TEXTS = ["The man came home late again", "nobody", "the woman", "The man came home late again", "A king"]
+
+
+def test_findings_by_hand():
+    asked = []
+
+    def model(texts):
+        asked.extend(texts)
+        return [0.9 if "woman" in one else 0.2 for one in texts]
+
+    result = text.run(model, TEXTS, protected=["gender"])
+    (count,) = result.counts
+    assert (count.flips, count.n, count.texts) == (3, 4, 5)  # the king is no woman either way
+    assert result.profiles == 2
+    assert result.queries == len(asked) == len(set(asked)) == 6
+    assert "nobody" not in asked
+    first = result.examples[0]
+    assert (first.worse.group, first.better.group) == ("male", "female")
+    assert (first.worse.label, first.better.label) == ("no", "yes")
+    assert first.gap == pytest.approx(0.7)
+    assert first.template == "The {man|woman} came home late again"
+    assert first.row == 0
+    assert text.TextResult.from_json(result.to_json()) == result
+    assert "flips for 75.0 % of the 4 texts" in result.summary()
+    assert len(result.to_frame()) == len(result.examples) == 2
+    assert result.plot().to_dict()["description"].endswith("gender 75.0 %.")
+
+
+def test_labels_alone_and_a_model_that_says_one_thing():
+    result = text.run(lambda texts: ["bad" if "women" in one else "good" for one in texts], ["women", "two men"])
+    assert result.label_only
+    assert result.favourable == "good"
+    assert {one.better.label for one in result.examples} == {"good"}
+    constant = text.run(lambda texts: ["good"] * len(texts), ["women", "two men"], protected=["gender"])
+    assert constant.profiles == 0
+    assert constant.examples == ()
+
+
+def test_more_than_two_labels():
+    def model(texts):
+        return np.array([[0.1, 0.2, 0.7] if "she" in one else [0.5, 0.3, 0.2] for one in texts])
+
+    result = text.run(model, ["here she is"], protected=["gender"], labels=["c", "b", "a"], favourable="a")
+    assert result.examples[0].gap == pytest.approx(0.5)
+    assert result.examples[0].worse.label == "c"
+
+
+def test_a_list_of_ones_own(tmp_path):
+    path = tmp_path / "team.yaml"
+    path.write_text("groups: [reds, blues]\nrows:\n  - [the red team, the blue team]\n")
+    own = identity.read_category(path)
+    result = text.run(lambda texts: [float("red" in one) for one in texts], ["I like the red team"], protected=[own])
+    assert result.counts[0].category == "team"
+    assert result.examples[0].template == "I like {the blue team|the red team}"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("groups: [a]\nrows: [[x]]", "two groups"),
+        ("groups: [a, b]\nrows: [[x]]", "one word per group"),
+        ("groups: [a, b]\nrows: [[x, y], [y, z]]", "'y' stands for b and for a"),
+        ("[1, 2]", "holds `groups` and `rows`"),
+        ("groups: [a, b]\nrows: [[x, '']]", "empty"),
+        ("groups: [", "cannot be read"),
+    ],
+)
+def test_bad_lists(tmp_path, content, complaint):
+    path = tmp_path / "own.yaml"
+    path.write_text(content)
+    with pytest.raises(DataError, match=re.escape(complaint)):
+        identity.read_category(path)
+
+
+def test_limits_and_interrupts():
+    texts = [f"he {i}" for i in range(6000)]
+    result = text.run(
+        lambda batch: [float("she" in one) for one in batch],
+        texts,
+        protected=["gender"],
+        config=text.Config(budget=100, examples=3),
+    )
+    assert result.queries == 100
+    assert result.counts[0].n == 50
+    assert len(result.examples) == 3
+    calls = []
+
+    def impatient(batch):
+        calls.append(len(batch))
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return [float("she" in one) for one in batch]
+
+    stopped = text.run(impatient, texts, protected=["gender"])
+    assert stopped.interrupted
+    assert 0 < stopped.counts[0].flips == stopped.counts[0].n < 6000
+
+    def never(batch):
+        raise KeyboardInterrupt
+
+    with pytest.raises(LimitError):
+        text.run(never, texts, protected=["gender"])
+
+
+@pytest.mark.parametrize(
+    ("model", "texts", "error", "complaint"),
+    [
+        (len, ["he"], ModelError, "shape"),
+        (lambda texts: 1 / 0, ["he"], ModelError, "ZeroDivisionError"),
+        (lambda texts: [7.5] * len(texts), ["he"], ModelError, "none of the labels"),
+        (longer_is_better, ["nobody here"], DataError, "has a term of"),
+        (longer_is_better, [], DataError, "no texts"),
+        (longer_is_better, ["he", None], DataError, "row 2"),
+        (longer_is_better, "he", DataError, "in place of many"),
+        (3, ["he"], ModelError, "no model of texts"),
+        ("absent.skops", ["he"], ModelError, "no such file"),
+        ("model.onnx", ["he"], ModelError, "no model of texts"),
+        ("no_such_module:f", ["he"], ModelError, "no_such_module"),
+    ],
+)
+def test_bad_input(model, texts, error, complaint):
+    with pytest.raises(error, match=re.escape(complaint)):
+        text.run(model, texts, protected=["gender"])
+
+
+def test_unknown_category():
+    with pytest.raises(OptionError, match="'hair'"):
+        text.run(longer_is_better, ["he"], protected=["hair"])
+
+
+def trained(texts, labels):
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    return make_pipeline(CountVectorizer(min_df=2), LogisticRegression(max_iter=500, class_weight="balanced")).fit(
+        texts, labels
+    )
+
+
+def test_a_pipeline_in_a_file(tmp_path):
+    import joblib
+
+    path = tmp_path / "model.joblib"
+    joblib.dump(trained(["good man", "good boy", "bad woman", "bad girl"] * 2, ["in", "in", "out", "out"] * 2), path)
+    with pytest.raises(TrustError):
+        text.run(path, ["the man"], protected=["gender"])
+    result = text.run(path, ["the man"], protected=["gender"], favourable="in", trust=True)
+    assert result.classes == ("in", "out")
+    assert result.examples[0].better.group == "male"
+
+
+def test_a_toxicity_model_on_templates():
+    frame = pd.read_csv(shared("data", "text", "bias_madlibs_77k.csv.xz"))
+    comments = pd.read_csv(shared("data", "text", "wiki_talk_toxicity_5k.csv.xz"))
+    model = trained(comments["text"].astype(str).tolist(), comments["toxic"].tolist())
+    sample = frame.sample(600, random_state=0)["Text"].tolist()
+    result = text.run(model, sample, favourable=0)
+    counts = {count.category: count for count in result.counts}
+    assert counts["religion"].n > 30
+    assert result.profiles > 10
+    for one in result.examples:  # each holds when asked again
+        first, second = model.predict([one.worse.text, one.better.text]).tolist()
+        assert (str(first), str(second)) == (one.worse.label, one.better.label)
+        assert first != second
