@@ -141,8 +141,7 @@ def test_boosted_trees(tmp_path):
         scorer = load(source, CODES)
         np.testing.assert_allclose(scorer.scores(PEOPLE), expected.predict_proba(inputs), atol=1e-6)
         np.testing.assert_array_equal(scorer.predict(PEOPLE), expected.predict(inputs))
-        with pytest.raises(NotAdditiveError, match="the inside of the model: decision trees"):
-            white_box(scorer)
+        assert white_box(scorer) is scorer
 
 
 def test_a_scorer_is_taken_as_it_is():
@@ -270,11 +269,21 @@ def test_without_an_inside_there_is_nothing_to_certify():
     )
 
 
-def test_a_forest_has_no_inside_that_certification_can_use():
+def test_a_forest_behind_a_pipeline_has_an_inside_of_trees():
     from sklearn.ensemble import RandomForestClassifier
 
     scorer = load(pipeline(RandomForestClassifier(3, random_state=0)), WORDS)
-    with pytest.raises(NotAdditiveError, match=r"the inside of the model: .*RandomForestClassifier.* still runs"):
+    trees = white_box(scorer)
+    assert type(trees).__name__ == "TreeEnsemble"
+    np.testing.assert_array_equal(trees.predict(PEOPLE), scorer.predict(PEOPLE))
+    np.testing.assert_allclose(trees.scores(PEOPLE), scorer.scores(PEOPLE), atol=1e-9)
+
+
+def test_neighbours_have_no_inside_that_certification_can_use():
+    from sklearn.neighbors import KNeighborsClassifier
+
+    scorer = load(pipeline(KNeighborsClassifier(3)), WORDS)
+    with pytest.raises(NotAdditiveError, match=r"the inside of the model: .*KNeighborsClassifier.* still runs"):
         white_box(scorer)
 
 
