@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.individual.result import Assignment
+from evenhand.individual.search.reading.parts import Reading
 from evenhand.individual.search.table import Table
 from evenhand.result import Result
 
 if TYPE_CHECKING:
+    import altair as alt
     import pandas as pd
+
+Floats: TypeAlias = NDArray[np.float64]
 
 
 class ViolationRate(BaseModel):
@@ -44,7 +49,10 @@ class Example(BaseModel):
         worse, better: the assignments with the lowest and the highest favourable score among those that disagree.
         outcomes: every assignment, in the schema's order.
         gap: difference of the two favourable scores.
-        severity: what the examples are ranked by.
+        severity: what the examples are ranked by: the gap times how near somebody in the data is (1 minus
+            ``distance``); without data the gap.
+        distance: Gower's distance of the unprotected part to the nearest person in the data, 0 to 1; None without data.
+        changes: what that person has instead: attribute -> value, for the attributes that differ.
         valid: whether every pair of its values occurs together in the data; None without data.
         given: whether it is a seed as it stands, so that no search was needed.
     """
@@ -57,6 +65,8 @@ class Example(BaseModel):
     outcomes: tuple[Assignment, ...]
     gap: float
     severity: float
+    distance: float | None = None
+    changes: dict[str, str] = Field(default_factory=dict)
     valid: bool | None
     given: bool
 
@@ -73,6 +83,8 @@ class SearchResult(Result):
         queries: individuals that the search asked the model about; the rates and the verification are not in it.
         rates: violation rates, first over the population; none if a tenth of the budget paid for no sample.
         examples: the most severe profiles, most severe first.
+        reading: attributes that matter, kinds of people, diversity; None if nothing was found.
+        representatives: one profile per kind of ``reading.kinds``, in their order.
         interrupted: whether somebody stopped it; what is here was found before.
         stopped_by: what ended the search: its plan was carried out, budget, time, or an interrupt.
         remembered: questions answered from the file of answers.
@@ -90,6 +102,8 @@ class SearchResult(Result):
     rate: ViolationRate | None
     rates: tuple[ViolationRate, ...]
     examples: tuple[Example, ...]
+    reading: Reading | None = None
+    representatives: tuple[Example, ...] = ()
     interrupted: bool = False
     stopped_by: Literal["plan", "budget", "time", "interrupt"]
     remembered: int = 0
@@ -146,11 +160,28 @@ class SearchResult(Result):
         ]
         return pd.DataFrame(rows)
 
+    def plot(self) -> alt.TopLevelMixin:
+        """How wide the gaps are, and where the profiles sit by attribute, next to the data."""
+        from evenhand.individual.search.plot import plot
 
-def examples(table: Table, most: int) -> tuple[Example, ...]:
-    """The ``most`` profiles with the widest gap, those who could exist first."""
+        return plot(self)
+
+
+def examples(
+    table: Table,
+    rows: NDArray[np.int64],
+    severity: Floats,
+    distance: Floats | None = None,
+    nearest: Floats | None = None,
+) -> tuple[Example, ...]:
+    """Profiles of a table in full.
+
+    Args:
+        rows: their positions in the table, shape (n,).
+        severity, distance: shape (n,), see ``Example``.
+        nearest: the unprotected part of the nearest person in the data, shape (n, U).
+    """
     found = table.found
-    order = np.lexsort((-table.gap, ~found.valid))[:most]
 
     def assignment(row: int, which: int) -> Assignment:
         entries = zip(table.protected, table.assignments[which], strict=True)
@@ -159,6 +190,12 @@ def examples(table: Table, most: int) -> tuple[Example, ...]:
             label=str(table.classes[found.labels[row, which]]),
             score=float(found.scores[row, which, table.favourable]),
         )
+
+    def changes(k: int, row: int) -> dict[str, str]:
+        if nearest is None:
+            return {}
+        pairs = zip(table.unprotected, found.unprotected[row], nearest[k], strict=True)
+        return {name: table.schema[name].text(real) for name, entry, real in pairs if entry != real}
 
     return tuple(
         Example(
@@ -170,9 +207,11 @@ def examples(table: Table, most: int) -> tuple[Example, ...]:
             better=assignment(row, int(table.better[row])),
             outcomes=tuple(assignment(row, which) for which in range(len(table.assignments))),
             gap=float(table.gap[row]),
-            severity=float(table.gap[row]),
+            severity=float(severity[k]),
+            distance=None if distance is None else float(distance[k]),
+            changes=changes(k, row),
             valid=bool(found.valid[row]) if table.with_data else None,
             given=bool(found.given[row]),
         )
-        for row in order.tolist()
+        for k, row in enumerate(rows.tolist())
     )

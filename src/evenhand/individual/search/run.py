@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -18,8 +19,10 @@ from evenhand.individual.search.methods import Options
 from evenhand.individual.search.methods import method as method_named
 from evenhand.individual.search.oracle import Oracle, Spent
 from evenhand.individual.search.rates import measure
+from evenhand.individual.search.reading import Read, read, weigh
+from evenhand.individual.search.reading.attributes import TRIED
 from evenhand.individual.search.remember import Remembered
-from evenhand.individual.search.result import SearchResult, ViolationRate, examples
+from evenhand.individual.search.result import Example, SearchResult, ViolationRate, examples
 from evenhand.individual.search.space import Space
 from evenhand.individual.search.table import Table
 from evenhand.models import Scorer
@@ -94,7 +97,7 @@ def run(
     memory = Remembered(scorer, resume) if resume is not None else None
     scorer = memory or scorer
     deadline = None if time_limit is None else started + time_limit
-    rng, rate_rng = np.random.default_rng(seed).spawn(2)
+    rng, rate_rng, reading_rng = np.random.default_rng(seed).spawn(3)
     say = progress or (lambda what, share: None)
     findings = Findings(space, len(scorer.classes))
     rates: tuple[ViolationRate, ...] = ()
@@ -105,7 +108,6 @@ def run(
         if samples:
             aside = Oracle(scorer, space, Findings(space, len(scorer.classes)), budget=budget, deadline=deadline)
             rates = measure(aside, space, source, rate_rng, samples=samples, confidence=confidence)
-        rounds = 0
         idle = 0
         while True:
             chosen = seeds if isinstance(seeds, np.ndarray) else space.seeds(seeds or SEEDS, rng)
@@ -115,10 +117,9 @@ def run(
                 )
             findings.start_from(np.ascontiguousarray(chosen[:, space.columns]))
             before = oracle.queries
-            search(space, oracle, findings, chosen, rng, options)
-            rounds += 1
+            over = search(space, oracle, findings, chosen, rng, options) is False
             idle = idle + 1 if oracle.queries == before else 0
-            if budget is None or seeds is not None or idle == IDLE_ROUNDS:
+            if over or budget is None or seeds is not None or idle == IDLE_ROUNDS:
                 break
     except Spent:
         late = deadline is not None and time.perf_counter() > deadline
@@ -135,6 +136,12 @@ def run(
         found=verified(scorer, space, findings.found()),
         with_data=space.people is not None,
     )
+    shown: Read | None = None
+    try:
+        unhurried = stopped_by in ("plan", "budget") and oracle.left >= 2 * TRIED * space.width
+        shown = read(table, space, partial(models.predict, scorer) if unhurried else None, reading_rng)
+    except KeyboardInterrupt:
+        stopped_by = "interrupt"
     if memory is not None:
         memory.close()
     found = table.found
@@ -147,7 +154,9 @@ def run(
         queries=oracle.queries,
         rate=rates[0] if rates else None,
         rates=rates,
-        examples=examples(table, most_examples),
+        examples=_examples(table, shown, most_examples),
+        reading=None if shown is None else shown.reading,
+        representatives=_representatives(table, shown, space),
         interrupted=stopped_by == "interrupt",
         stopped_by=stopped_by,
         remembered=memory.remembered if memory is not None else 0,
@@ -165,6 +174,21 @@ def run(
         seed=seed,
         seconds=time.perf_counter() - started,
     )
+
+
+def _examples(table: Table, shown: Read | None, most: int) -> tuple[Example, ...]:
+    if shown is None:  # nothing was found, or somebody had no time for the ranking
+        rows = np.lexsort((-table.gap, ~table.found.valid))[:most]
+        return examples(table, rows, table.gap[rows])
+    ranked = shown.ranked[:most]
+    return examples(table, ranked.rows, ranked.severity, ranked.distance, ranked.nearest)
+
+
+def _representatives(table: Table, shown: Read | None, space: Space) -> tuple[Example, ...]:
+    if shown is None:
+        return ()
+    ranked = weigh(table, space, shown.representatives)
+    return examples(table, ranked.rows, ranked.severity, ranked.distance, ranked.nearest)
 
 
 def verified(scorer: Scorer, space: Space, found: Found) -> Found:
