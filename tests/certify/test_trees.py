@@ -326,8 +326,37 @@ def test_behind_preprocessing():
     assert found.certified + found.falsified > 0.5
 
 
-def test_the_same_for_any_number_of_threads():
+def test_one_thread_and_two_reach_a_target():
     people, inputs, labels = real_data("german")
     model = models.white_box(models.load(fitted("boosting", inputs, labels), people.schema))
     one, two = (certify.run(model, target_undecided=0.1, jobs=jobs) for jobs in (1, 2))
     assert min(1 - one.undecided, 1 - two.undecided) >= 0.9
+
+
+def test_real_numbers_weigh_what_lies_between_thresholds():
+    score = {"name": "score", "kind": "real", "lower": -1, "upper": 3}
+    grown = tree([(0, 0.0, 1, 2), -1.0, (1, 0.0, 3, 4), (0, 2.0, 5, 6), 1.0, -1.0, 1.0])
+    # Between 0 and 2 only the sex decides; above, everybody gets +1, and below, -1.
+    model = ensemble(described([score, SEX]), [grown], base=np.zeros(1), link="logistic", answers=[0, 1], where="t")
+    for enumeration in (True, False):
+        found = certify.run(model, enumeration=enumeration, jobs=1)
+        assert (found.certified, found.falsified) == pytest.approx((0.5, 0.5), abs=1e-9)
+        assert all(0 <= float(c.unprotected["score"]) <= 2 for c in found.counterexamples)
+    narrower = certify.run(model, where=["1 <= score < 3"], jobs=1)
+    assert narrower.falsified == pytest.approx(0.5, abs=1e-9)
+
+
+def test_an_interrupt_keeps_what_is_proved():
+    import signal
+
+    people, inputs, labels = real_data("german")
+    model = models.white_box(models.load(fitted("forest", inputs, labels), people.schema))
+
+    def impatient(what, share):
+        if what.startswith("proving") and share > 0.1:
+            signal.raise_signal(signal.SIGINT)
+
+    found = certify.run(model, enumeration=False, jobs=1, progress=impatient, samples=500)
+    assert found.stopped_by == "interrupt"
+    assert found.certified + found.falsified > 0.05
+    assert found.undecided > 0
