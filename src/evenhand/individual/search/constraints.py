@@ -265,7 +265,7 @@ class _Reader:
             return _Term(inner.kind, token, inner.meaning, inner.attribute) if inner.kind != "word" else inner
         if token.kind == "number":
             value = float(token.text)
-            return _Term("number", token, lambda rows: np.float64(value))
+            return _Term("number", token, lambda rows: np.full(len(rows), value))
         if token.keyword("code", "one_hot") and self._peek().sign("("):
             return self._code(token) if token.keyword("code") else self._one_hot(token)
         if token.kind not in ("word", "quoted") or token.keyword("and", "or", "in", "not"):
@@ -337,7 +337,7 @@ class _Reader:
             self._fault("this is neither true nor false", term.token, "compare it: == != < <= > >=, in {...}")
         return term.meaning
 
-    def _number(self, term: _Term) -> Meaning:
+    def _number(self, term: _Term) -> Meaning:  # noqa: RET503 - a fault does not return
         if term.kind == "number" and term.meaning is not None:
             return term.meaning
         if term.kind == "attribute" and term.attribute is not None and term.meaning is not None:
@@ -348,11 +348,10 @@ class _Reader:
             name = term.attribute.name
             self._fault(f"the values of {name!r} are no numbers", term.token, f"its position is code({name})")
         wrong = f"{term.token.text!r} is neither an attribute nor a value of what it is compared with"
-        self._fault(
-            wrong if term.kind == "word" else "a number should stand here",
-            term.token,
-            f"the attributes are: {', '.join(self._schema.names)}",
-        )
+        names = ", ".join(self._schema.names)
+        if term.kind == "word":
+            self._fault(wrong, term.token, f"the attributes are: {names}")
+        self._fault("a number should stand here", term.token)
 
     def _compared(self, one: _Term, sign: _Token, two: _Term) -> Meaning:
         if two.kind == "attribute" and one.kind != "attribute":

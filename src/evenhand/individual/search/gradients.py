@@ -33,8 +33,10 @@ def gradients_of(scorer: Scorer, space: Space, inside: Inside | None) -> Gradien
     Raises:
         OptionError: the model has none, such as trees or an endpoint.
     """
-    if inside is not None or isinstance(scorer, AdditiveNetwork):
-        return inside or Inside(scorer, space)
+    if inside is not None:
+        return inside
+    if isinstance(scorer, AdditiveNetwork):
+        return Inside(scorer, space)
     try:
         network = white_box(scorer)
         if isinstance(network, AdditiveNetwork):
@@ -79,7 +81,7 @@ class TorchGradients:
     def _number_type(self) -> Any:
         import torch
 
-        parameters = getattr(self._scorer.run, "parameters", list)()
+        parameters: list[Any] = list(getattr(self._scorer.run, "parameters", list)())
         return next((each.dtype for each in parameters if each.is_floating_point()), torch.float32)
 
     def _along_attributes(self, by_input: Floats, rows: Floats) -> Floats:

@@ -54,16 +54,16 @@ class Inside:
         return values.reshape(len(unprotected), len(self._assigned), -1)
 
     @property
-    def takes_fractions(self) -> bool:
-        """Whether every unprotected attribute enters as a number, so that there are slopes between its values."""
-        return self._all_lines
+    def lines(self) -> NDArray[np.bool_]:
+        """Which unprotected attributes enter affinely, so that there are answers between whole numbers, shape (U,)."""
+        return np.isin(np.arange(self._space.width), self._lines)
 
     def logits_at(self, unprotected: Floats, which: NDArray[np.int64]) -> Floats:
         """The outputs for profiles (n, U) under one assignment each (n,), shape (n, outputs)."""
         values = self._unprotected(unprotected) + self._assigned[which]
         for weights, bias in self._layers:
             values = np.maximum(values, 0.0) @ weights + bias
-        return values
+        return np.asarray(values)
 
     def gradient(self, unprotected: Floats, which: NDArray[np.int64], *, loss: bool) -> Floats:
         """Derivatives along the unprotected attributes of profiles (n, U) under assignments (n,), shape (n, U).
@@ -96,7 +96,7 @@ class Inside:
     def _unprotected(self, unprotected: Floats) -> Floats:
         if self._all_lines:
             return np.asarray(unprotected @ self._slopes + self._bias)
-        units = unprotected[:, self._lines] @ self._slopes + self._bias
+        units: Floats = unprotected[:, self._lines] @ self._slopes + self._bias
         for i, part in self._others:
             units += part.at(unprotected[:, i])
         return units

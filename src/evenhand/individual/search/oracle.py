@@ -98,6 +98,12 @@ class Oracle:
         """How many new profiles the rest of the budget pays for; infinite without a budget."""
         return np.inf if self.budget is None else self.left // len(self.space.assignments)
 
+    @property
+    def fractions(self) -> NDArray[np.bool_]:
+        """Of which unprotected attributes the model can be asked about values between whole ones, shape (U,)."""
+        real = np.array([attribute.kind == "real" for attribute in self.space.attributes])
+        return real if self._inside is None else real | self._inside.lines
+
     def ask(self, unprotected: Floats) -> Answers:
         """What the model says about profiles (n, U) under every assignment.
 
@@ -129,18 +135,21 @@ class Oracle:
     def scores_at(self, unprotected: Floats, which: NDArray[np.int64]) -> Floats:
         """Scores of profiles (n, U), each under one assignment (n,), for slopes: shape (n, classes). Costs n.
 
-        The entries may lie between the values of a whole-number attribute where the model can be asked so.
+        The entries may lie between the values of those attributes that ``fractions`` marks.
 
         Raises:
             Spent: the budget or the time does not suffice.
         """
         self._check_time()
         self._pay(len(unprotected))
-        if self._inside is not None and self._inside.takes_fractions:
-            found = self._inside.logits_at(unprotected, which)
-            return probabilities(found)
-        rows = self.space.rows_as(unprotected, which)
-        return np.concatenate([self.scorer.scores(rows[i : i + ROWS]) for i in range(0, len(rows), ROWS)])
+        found = [np.empty((0, len(self.scorer.classes)))]
+        for i in range(0, len(unprotected), ROWS):
+            part, under = unprotected[i : i + ROWS], which[i : i + ROWS]
+            if self._inside is not None:
+                found.append(probabilities(self._inside.logits_at(part, under)))
+            else:
+                found.append(np.asarray(self.scorer.scores(self.space.rows_as(part, under))))
+        return np.concatenate(found)
 
     def gradient(self, unprotected: Floats, which: NDArray[np.int64], *, loss: bool = False) -> Floats:
         """How the predicted label's probability changes along every unprotected attribute, shape (n, U). Costs n.

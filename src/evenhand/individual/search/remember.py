@@ -102,10 +102,10 @@ class Remembered:
         self._check(lines[0] if lines else content, about)
         for number, line in enumerate(lines[1:], start=2):
             self._read(line, number)
-        file = path.open("r+b")
-        file.truncate(len(whole))
-        file.seek(len(whole))
-        return file
+        reopened: IO[bytes] = path.open("r+b")
+        reopened.truncate(len(whole))
+        reopened.seek(len(whole))
+        return reopened
 
     def _check(self, first: bytes, about: bytes) -> None:
         try:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import OptionError
 from evenhand.individual.search.constraints import Constraint, constraint
-from evenhand.individual.search.occurrence import Pairs
+from evenhand.individual.search.occurrence import DISTINCT, Pairs
 from evenhand.population import Marginal, marginals, uniform
 from evenhand.schema import Attribute, People, Schema
 
@@ -189,6 +189,10 @@ class Space:
         """Admissible profiles drawn uniformly from the domain, (m, U) with m at most n (see ``_drawn``)."""
         return self._drawn(lambda m: self._independent(self._uniform, m, rng), n, anyway=self.free)
 
+    def anywhere(self, n: int, rng: np.random.Generator) -> Floats:
+        """Profiles drawn uniformly from the domain, admissible or not, (n, U)."""
+        return self._independent(self._uniform, n, rng)
+
     def marginal(self, n: int, rng: np.random.Generator) -> Floats:
         """Admissible profiles whose attributes are drawn independently, each as in the data, (m, U), m at most n."""
         return self._drawn(lambda m: self._independent(self._marginals, m, rng), n, anyway=self.free)
@@ -255,7 +259,8 @@ class Space:
     def neighbours(self, unprotected: Floats) -> Floats:
         """Every admissible profile one change away from these (n, U), without repetition, (m, U).
 
-        Nominal attributes and one-hot groups change to any other value, ordered ones by one step up or down.
+        An attribute or one-hot group changes to any other value; a number with more than 64 values by one step up or
+        down.
         """
         found = [changed for columns in self._parts for changed in self._changes(unprotected, columns)]
         if not found:
@@ -277,9 +282,10 @@ class Space:
             return [self._with(rows, columns, values) for values in shifts]
         column = int(columns[0])
         attribute = self.attributes[column]
-        if attribute.kind == "categorical":
-            size = len(attribute.values or ())
-            return [self._with(rows, columns, np.mod(rows[:, columns] + shift, size)) for shift in range(1, size)]
+        if attribute.size is not None and attribute.size <= DISTINCT:
+            low, size = self.lower[column], attribute.size
+            places = rows[:, columns] - low
+            return [self._with(rows, columns, low + np.mod(places + shift, size)) for shift in range(1, size)]
         found = []
         for sign in (-1.0, 1.0):
             values = np.clip(rows[:, columns] + sign * self.step[column], self.lower[column], self.upper[column])

@@ -17,9 +17,18 @@ from evenhand.individual.search.space import Space
 Floats: TypeAlias = NDArray[np.float64]
 
 METHODS = {
-    "random": "random_sampling",
+    "adf": "gradient:adf",
+    "aequitas": "aequitas:fully_directed",
+    "aequitas-random": "aequitas:random_walk",
+    "aequitas-semi-directed": "aequitas:semi_directed",
+    "eidig": "gradient:eidig",
+    "maft": "gradient:maft",
+    "neighbours": "neighbours:search",
+    "random": "random_sampling:search",
+    "sg": "symbolic:search",
+    "themis": "themis:search",
 }
-"""The module of each method."""
+"""Module and function of each method."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +55,8 @@ class Options:
 class Search(Protocol):
     """A method: ask the oracle until its plan is carried out. Whatever the oracle is asked about is recorded.
 
-    It may be called again with further seeds while budget is left; the end of the budget comes as ``oracle.Spent``,
-    which it lets through.
+    It may be called again with further seeds while budget is left, unless it returns False: nothing more can be found
+    so. The end of the budget comes as ``oracle.Spent``, which it lets through.
     """
 
     def __call__(
@@ -58,7 +67,7 @@ class Search(Protocol):
         seeds: Floats,
         rng: np.random.Generator,
         options: Options,
-    ) -> None: ...
+    ) -> bool | None: ...
 
 
 def method(name: str) -> Search:
@@ -69,5 +78,6 @@ def method(name: str) -> Search:
     """
     if name not in METHODS:
         raise OptionError(f"there is no method {name!r}", where="--method", mend=f"one of: {', '.join(METHODS)}")
-    found: Search = importlib.import_module(f"{__name__}.{METHODS[name]}").search
+    module, function = METHODS[name].split(":")
+    found: Search = getattr(importlib.import_module(f"{__name__}.{module}"), function)
     return found
