@@ -35,7 +35,7 @@ GROUP = 8
 """Calls under way at once, whatever the number of threads: the result must not depend on it."""
 ROOM = 1 << 14
 """Boxes a call may put out before it hands them over."""
-MOST_BYTES = 800_000_000
+MOST_BYTES = 700_000_000
 """Memory for the boxes held, at most; for a moment twice as much is in use."""
 NEGLIGIBLE = 0.01
 """Proofs are left out while all that they could still decide is this small a part of what is undecided anyway."""
@@ -297,7 +297,9 @@ class Run:
                 return frontier, "done"
             chosen = able & (frontier.open > threshold)
             started = time.perf_counter()
-            frontier, stop = self._round(frontier, chosen, threshold)
+            parts = [frontier[~chosen], frontier[chosen]]
+            del frontier  # it would take as much memory again
+            frontier, stop = self._round(parts, threshold)
             self.refined += time.perf_counter() - started
             if stop is None and self.limits.deadline is not None and self.refined > 1.2 * probed:
                 probed = self.refined
@@ -307,11 +309,13 @@ class Run:
                 return frontier, stop
             threshold /= FALL
 
-    def _round(self, frontier: Frontier, chosen: NDArray[np.bool_], threshold: float) -> tuple[Frontier, Stop | None]:
-        todo = frontier[chosen]
+    def _round(self, parts: list[Frontier], threshold: float) -> tuple[Frontier, Stop | None]:
+        """Split the second of two parts of the frontier, which are taken out of the list; gives all there is then."""
+        todo = parts.pop()
         todo = todo[np.argsort(todo.region, kind="stable")]
-        kept = [frontier[~chosen]]
-        held, worth = len(frontier), len(frontier.worthwhile()) / len(frontier)
+        kept = [parts.pop()]
+        held = len(kept[0]) + len(todo)
+        worth = (len(kept[0].worthwhile()) + len(todo.worthwhile())) / held
         edges = np.flatnonzero(np.diff(todo.region)) + 1
         pieces = [
             piece[at : at + CHUNK]
@@ -339,7 +343,7 @@ class Run:
                 self.tally.add(int(piece.region[0]), totals[0], totals[1])
                 self.tally.boxes += int(totals[2])
             self.tally.moment()
-            stop = self._reached(None, worth * held) or ("boxes" if held * frontier.row > MOST_BYTES else None)
+            stop = self._reached(None, worth * held) or ("boxes" if held * todo.row > MOST_BYTES else None)
             if stop is not None:
                 break
         kept += pieces[at:]
@@ -364,9 +368,8 @@ class Run:
                 return "target"
         if limits.max_boxes is not None and self.tally.boxes + LANES > limits.max_boxes:
             return "boxes"
-        if limits.deadline is not None:
-            if self._left() <= proofs * self.cost / self.engine.jobs:
-                return "time"
+        if limits.deadline is not None and self._left() <= proofs * self.cost / self.engine.jobs:
+            return "time"
         return None
 
     def _left(self) -> float:
@@ -449,7 +452,7 @@ class Run:
             chosen = np.zeros(len(frontier), dtype=np.bool_)
             chosen[order[:half]] = True
             # Twice the mass of a box is never exceeded: every box is split by its plan once.
-            parts, stop = self._round(frontier[chosen], np.ones(int(chosen.sum()), dtype=np.bool_), 2.0)
+            parts, stop = self._round([frontier[:0], frontier[chosen]], 2.0)
             # There was time for these when the round began, and without them the proofs of whole boxes would be lost.
             shares = np.concatenate([shares[~chosen], self.prove(parts, until=None)])
             frontier = Frontier.joined([frontier[~chosen], parts])
@@ -513,7 +516,9 @@ def refine(
             # The proofs leave more open than was estimated: aim lower.
             run.limits = Limits(limits.deadline, limits.max_boxes, 0.8 * estimated)
         run.limits = limits
-        if len(frontier) and (missed or stop in ("done", "time")):
+        # Among millions of boxes there is no time for the worst of them, and no memory to move the others about.
+        few = 8 * len(frontier) * frontier.row < MOST_BYTES
+        if len(frontier) and few and (missed or stop in ("done", "time")):
             frontier, shares, stop = run.polish(frontier, shares)
     for region in np.unique(frontier.region):
         inside = frontier.region == region
@@ -524,7 +529,7 @@ def refine(
     if recorder is not None:
         recorder.take(frontier.low, frontier.high, shares[:, 0], shares[:, 1])
     partly = shares.max(axis=1, initial=0.0) < 1
-    return frontier[partly].boxes(), float((frontier.mass * shares[:, 1])[partly].sum()), stop
+    return frontier.boxes()[partly], float((frontier.mass * shares[:, 1])[partly].sum()), stop
 
 
 def _root(query: Query) -> Frontier:
