@@ -46,7 +46,7 @@ def run(
     source: People | Schema,
     *,
     protected: Sequence[str] | None = None,
-    method: str = "random",
+    method: str = "frontier",
     seeds: int | Floats | None = None,
     local: int = 100,
     h: float = 1.0,

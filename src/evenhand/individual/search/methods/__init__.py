@@ -22,6 +22,8 @@ METHODS = {
     "aequitas-random": "aequitas:random_walk",
     "aequitas-semi-directed": "aequitas:semi_directed",
     "eidig": "gradient:eidig",
+    "frontier": "frontier:search",
+    "genetic": "genetic:search",
     "maft": "gradient:maft",
     "neighbours": "neighbours:search",
     "random": "random_sampling:search",
