@@ -19,7 +19,11 @@ DISTINCT = 64
 BINS = 16
 """Bins of such a number: quantiles of the data, so that each holds about as many people."""
 
-CHUNK = 65_536
+FEW = 2048
+"""So many profiles or fewer are looked at all attributes at once."""
+
+CHUNK = 16_384
+"""Of more, so many at a time."""
 
 
 @dataclass(frozen=True)
@@ -60,41 +64,51 @@ class Pairs:
         codes = empty.cells(people)
         for i in range(len(attributes)):
             for j in range(len(attributes)):
-                seen[codes[i], codes[j]] = True
+                seen[codes[:, i], codes[:, j]] = True
         bits = np.zeros((cells, words * 64), dtype=np.bool_)
         bits[:, :cells] = seen
         together = np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)
         return cls(cuts, empty.first, start, together, own)
 
     def cells(self, unprotected: Floats) -> NDArray[np.int64]:
-        """The cell of every entry of profiles (n, U) inside the domain, shape (U, n)."""
-        found = np.empty((len(self.start), len(unprotected)), dtype=np.int64)
+        """The cell of every entry of profiles (n, U) inside the domain, shape (n, U)."""
+        found = (unprotected - self.first).astype(np.int64)
         for i, cut in enumerate(self.cuts):
-            entries = unprotected[:, i]
-            found[i] = entries - self.first[i] if cut is None else np.searchsorted(cut, entries, side="right")
-            found[i] += self.start[i]
+            if cut is not None:
+                found[:, i] = np.searchsorted(cut, unprotected[:, i], side="right")
+        found += self.start
         return found
 
     def occur(self, unprotected: Floats) -> NDArray[np.bool_]:
         """Which profiles (n, U) have only pairs of values that occur together, shape (n,)."""
-        good = np.empty(len(unprotected), dtype=np.bool_)
-        for at in range(0, len(unprotected), CHUNK):
-            good[at : at + CHUNK] = self._occur(unprotected[at : at + CHUNK])
+        if len(unprotected) <= FEW:
+            return self._few(unprotected)
+        parts = [self._many(unprotected[at : at + CHUNK]) for at in range(0, len(unprotected), CHUNK)]
+        return np.concatenate(parts)
+
+    def _many(self, unprotected: Floats) -> NDArray[np.bool_]:
+        """Attribute by attribute, leaving out the profiles that have failed already."""
+        cells = np.ascontiguousarray(self.cells(unprotected).T)
+        alive = np.arange(len(unprotected))
+        common = self.together[cells[0]]
+        for i in range(1, len(cells)):
+            cell = cells[i, alive]
+            word, bit = cell >> 6, (cell & 63).astype(np.uint64)
+            fits = (common[np.arange(len(alive)), word] >> bit) & np.uint64(1) != 0
+            alive, common = alive[fits], common[fits]
+            common &= self.together[cell[fits]]
+        # A value that nobody has occurs with nothing, not even with itself.
+        good = np.zeros(len(unprotected), dtype=np.bool_)
+        own = self.own[cells[0, alive]]
+        good[alive] = ((own & ~common) == 0).all(axis=1)
         return good
 
-    def _occur(self, unprotected: Floats) -> NDArray[np.bool_]:
+    def _few(self, unprotected: Floats) -> NDArray[np.bool_]:
         cells = self.cells(unprotected)
-        good = np.ones(len(unprotected), dtype=np.bool_)
         # All of a profile's cells must be among those that occur with each of them.
-        for word in range(self.own.shape[1]):
-            together, own = self.together[:, word], self.own[:, word]
-            common = together[cells[0]]
-            mine = own[cells[0]]
-            for each in cells[1:]:
-                common &= together[each]
-                mine |= own[each]
-            good &= (mine & ~common) == 0
-        return good
+        common = np.bitwise_and.reduce(self.together[cells], axis=1)
+        mine = np.bitwise_or.reduce(self.own[cells], axis=1)
+        return np.asarray(((mine & ~common) == 0).all(axis=1))
 
 
 def _cuts(attribute: Attribute, entries: Floats) -> Floats | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evenhand.errors import OptionError
 from evenhand.individual.search.constraints import Constraint, constraint
 from evenhand.individual.search.occurrence import DISTINCT, Pairs
-from evenhand.population import Marginal, marginals, uniform
+from evenhand.population import Marginal, marginals
 from evenhand.schema import Attribute, People, Schema
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -24,6 +24,12 @@ STEPS = 100
 
 CLUSTERED = 10_000
 """People on whom the clusters of the seeds are fitted, at most."""
+
+DRAWN = 65_536
+"""Profiles drawn at a time, at most."""
+
+ROUNDS = 200
+"""So often profiles are drawn for a sample, at most, while most of them are not admissible."""
 
 PROFILES = 1 << 62
 """With fewer unprotected parts than this in the domain, each has a key of its own; else keys are 64-bit hashes."""
@@ -91,6 +97,7 @@ class Space:
         )
         self.anything_goes = anything_goes
         self._source = source
+        self._kmeans: Any = None
         self.people: Floats | None = None
         if isinstance(source, People):
             known = source.individuals[~np.isnan(source.individuals).any(axis=1)]
@@ -187,11 +194,11 @@ class Space:
 
     def uniform(self, n: int, rng: np.random.Generator) -> Floats:
         """Admissible profiles drawn uniformly from the domain, (m, U) with m at most n (see ``_drawn``)."""
-        return self._drawn(lambda m: self._independent(self._uniform, m, rng), n, anyway=self.free)
+        return self._drawn(lambda m: self._flat(m, rng), n, anyway=self.free)
 
     def anywhere(self, n: int, rng: np.random.Generator) -> Floats:
         """Profiles drawn uniformly from the domain, admissible or not, (n, U)."""
-        return self._independent(self._uniform, n, rng)
+        return self._flat(n, rng)
 
     def marginal(self, n: int, rng: np.random.Generator) -> Floats:
         """Admissible profiles whose attributes are drawn independently, each as in the data, (m, U), m at most n."""
@@ -223,11 +230,22 @@ class Space:
         if self.people is None:
             rows = self.uniform(n, rng)
             return self.rows_as(rows, rng.integers(0, len(self.assignments), size=len(rows)))
-        known = self._known[rng.permutation(len(self._known))]
+        # Clusters are found among many people once; later seeds come from a few of them.
+        few = CLUSTERED if self._kmeans is None else 10 * n
+        known = self._known[rng.choice(len(self._known), size=min(len(self._known), max(few, 10 * n)), replace=False)]
         if self.constraints:
             known = known[self.legal(known[:, self.columns])]
-        order = _in_turns(known, clusters, int(rng.integers(0, 2**31)))
-        return known[order[:n]]
+        return known[_in_turns(self._clustered(clusters, known, rng), n)]
+
+    def _clustered(self, clusters: int, rows: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The k-means cluster of each row (n, attributes), shape (n,). The clusters are made once."""
+        if self._kmeans is None:
+            from sklearn.cluster import KMeans
+
+            few = rows[:CLUSTERED]
+            clusters = min(clusters, len(np.unique(few, axis=0)))
+            self._kmeans = KMeans(n_clusters=clusters, n_init=1, random_state=int(rng.integers(0, 2**31))).fit(few)
+        return np.asarray(self._kmeans.predict(rows), dtype=np.int64)
 
     def moved(self, unprotected: Floats, directions: Floats, rng: np.random.Generator) -> Floats:
         """Profiles (n, U) after one step along ``directions`` (n, U), each -1, 0 or 1, as far as it stays admissible.
@@ -238,9 +256,12 @@ class Space:
         target = self._stepped(unprotected, directions)
         if self.free:
             return target
-        bad = ~self.admissible(target)
-        if not bad.any():
+        outside = ~self._may_be(target)
+        if not outside.any():
             return target
+        several = outside & ((target != unprotected).sum(axis=1) > self._most_in_one)
+        target[outside & ~several] = unprotected[outside & ~several]
+        bad = np.flatnonzero(several)
         rows = unprotected[bad].copy()
         wanted = target[bad]
         parts = self._parts
@@ -251,7 +272,7 @@ class Space:
                 continue
             trial = rows[changed]
             trial[:, columns] = wanted[changed][:, columns]
-            good = self.admissible(trial)
+            good = self._may_be(trial)
             rows[np.flatnonzero(changed)[good]] = trial[good]
         target[bad] = rows
         return target
@@ -275,6 +296,17 @@ class Space:
         """What moves as a whole: a one-hot group, or one attribute."""
         grouped = {int(i) for group in self.groups for i in group}
         return [*self.groups, *(np.array([i]) for i in range(self.width) if i not in grouped)]
+
+    @cached_property
+    def _most_in_one(self) -> int:
+        """How many entries one move of one part changes, at most."""
+        return 2 if self.groups else 1
+
+    def _may_be(self, inside: Floats) -> NDArray[np.bool_]:
+        """Which profiles (n, U), all inside the domain, are admissible, shape (n,)."""
+        if self.constraints:
+            return self.admissible(inside)
+        return self.valid(inside)
 
     def _changes(self, rows: Floats, columns: NDArray[np.int64]) -> list[Floats]:
         if len(columns) > 1:
@@ -316,16 +348,16 @@ class Space:
         return target
 
     def _drawn(self, draw: Sampler, n: int, *, anyway: bool) -> Floats:
-        """The admissible ones among profiles that are drawn until there are n, or 20 rounds are over."""
+        """The admissible ones among profiles that are drawn until there are n, or it takes too long."""
         if anyway:
             return draw(n)
         found: list[Floats] = []
         count, tried = 0, 0
-        for _ in range(20):
+        for _ in range(ROUNDS):
             share = max(count / tried if tried else 1.0, 0.01)
-            rows = draw(min(int(1.2 * (n - count) / share) + 16, 4 * n + 4096))
+            rows = draw(min(int(1.2 * (n - count) / share) + 16, DRAWN))
             tried += len(rows)
-            rows = rows[self.admissible(rows)]
+            rows = rows[self._may_be(rows)]
             found.append(rows)
             count += len(rows)
             if count >= n:
@@ -333,16 +365,22 @@ class Space:
         return np.concatenate(found)[:n]
 
     def _independent(self, each: tuple[Marginal, ...], n: int, rng: np.random.Generator) -> Floats:
-        rows = np.stack([marginal.sample(n, rng) for marginal in each], axis=1)
+        return self._one_hot(np.stack([marginal.sample(n, rng) for marginal in each], axis=1), rng)
+
+    def _one_hot(self, rows: Floats, rng: np.random.Generator) -> Floats:
+        """The same rows (n, U) with one column of each one-hot group at 1, uniformly at random."""
         for group in self.groups:
-            on = rng.integers(0, len(group), size=n)
+            on = rng.integers(0, len(group), size=len(rows))
             rows[:, group] = on[:, None] == np.arange(len(group))
         return rows
 
-    @cached_property
-    def _uniform(self) -> tuple[Marginal, ...]:
-        each = uniform(self.schema).marginals
-        return tuple(each[i] for i in self.columns)
+    def _flat(self, n: int, rng: np.random.Generator) -> Floats:
+        whole = np.array([attribute.kind != "real" for attribute in self.attributes])
+        rows = rng.random((n, self.width))
+        rows *= self.upper - self.lower + whole
+        np.floor(rows, out=rows, where=whole)
+        rows += self.lower
+        return self._one_hot(rows, rng)
 
     @cached_property
     def _marginals(self) -> tuple[Marginal, ...]:
@@ -365,16 +403,10 @@ def _step(attribute: Attribute) -> float:
     return 1.0 if span <= STEPS else float(round(span / STEPS))
 
 
-def _in_turns(rows: Floats, clusters: int, seed: int) -> NDArray[np.int64]:
-    """An order of rows (n, attributes) that takes one of each k-means cluster in turn, shape (n,)."""
-    from sklearn.cluster import KMeans
-
-    few = rows[:CLUSTERED]
-    distinct = len(np.unique(few, axis=0))
-    fitted = KMeans(n_clusters=min(clusters, distinct), n_init=1, random_state=seed).fit(few)
-    member = fitted.predict(rows)
-    turn = np.empty(len(rows), dtype=np.int64)
-    for cluster in range(clusters):
+def _in_turns(member: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """The first n rows, taking one of each cluster in turn, from the cluster of each row: shape (m,), m at most n."""
+    turn = np.empty(len(member), dtype=np.int64)
+    for cluster in np.unique(member):
         inside = np.flatnonzero(member == cluster)
         turn[inside] = np.arange(len(inside))
-    return np.asarray(np.lexsort((member, turn)), dtype=np.int64)
+    return np.asarray(np.lexsort((member, turn))[:n], dtype=np.int64)
