@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from evenhand import __version__
-from evenhand.cli import audit, certify, check_certificate, datasets, schema
+from evenhand.cli import audit, certify, check_certificate, datasets, schema, search
 from evenhand.errors import EvenhandError
 
 INTERRUPTED = 130
@@ -48,6 +48,7 @@ def _root(
 app.command("audit")(audit.audit)
 app.command("certify")(certify.certify)
 app.command("check-certificate")(check_certificate.check_certificate)
+app.command("search")(search.search)
 app.command("schema")(schema.schema)
 app.command("datasets")(datasets.datasets)
 

@@ -46,6 +46,18 @@ def write(audit: AuditResult, folder: str | Path) -> tuple[Path, ...]:
     return tuple(waiting)
 
 
+def write_page(page: str, path: Path) -> None:
+    """Write a page of its own; it is written beside its place before it takes it.
+
+    Raises:
+        OptionError: the file cannot be written.
+    """
+    try:
+        os.replace(_beside(path, page), path)
+    except OSError as error:
+        raise OptionError(f"the page cannot be written: {error.strerror or error}", where=str(path)) from None
+
+
 def _beside(place: Path, text: str) -> Path:
     """The text in a new file in the same folder, on the disk."""
     descriptor, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")

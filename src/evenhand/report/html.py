@@ -57,7 +57,7 @@ class Figure:
 
 def render(audit: AuditResult) -> str:
     """The whole report as text of one HTML file. The same audit gives the same text."""
-    page = _environment().get_template("report.html")
+    page = environment().get_template("report.html")
     return str(page.render(_context(audit)))
 
 
@@ -187,7 +187,8 @@ def _shown(value: object) -> object:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """The templates, with the words and numbers that they use."""
     import jinja2
 
     environment = jinja2.Environment(

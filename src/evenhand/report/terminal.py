@@ -74,8 +74,8 @@ def show(audit: AuditResult, *, written: Sequence[Path] = (), console: Console |
         screen.line("INTERRUPTED: what is here was found before")
     _answers(screen, summary.lines(audit))
     _pairs(screen, audit)
-    _list(screen, "not run", [f"{item.what}: {item.reason}" for item in audit.not_run])
-    _list(screen, "written", [str(path) for path in written], whole=True)
+    list_entries(screen, "not run", [f"{item.what}: {item.reason}" for item in audit.not_run])
+    list_entries(screen, "written", [str(path) for path in written], whole=True)
     if written:
         page = shlex.quote(written[0].resolve().as_uri())
         screen.line(f"{Path(sys.executable).name} -m webbrowser {page}", lead="read it  ", whole=True)
@@ -156,7 +156,8 @@ def _decision(side: Assignment, model: ModelCard) -> str:
     return f"{side.label}{favourable}{score}"
 
 
-def _list(screen: Screen, name: str, entries: Sequence[str], *, whole: bool = False) -> None:
+def list_entries(screen: Screen, name: str, entries: Sequence[str], *, whole: bool = False) -> None:
+    """Print entries below each other, the name before the first; ``whole`` keeps each on one line."""
     if entries:
         screen.line()
     for i, entry in enumerate(entries):

@@ -2,6 +2,18 @@
 
 from evenhand.individual.text.result import TextCount, TextFinding, TextResult, TextSide
 from evenhand.individual.text.run import Config, run
+from evenhand.individual.text.save import replay, save_tests
 from evenhand.individual.text.swap import Slot, Swapper
 
-__all__ = ["Config", "Slot", "Swapper", "TextCount", "TextFinding", "TextResult", "TextSide", "run"]
+__all__ = [
+    "Config",
+    "Slot",
+    "Swapper",
+    "TextCount",
+    "TextFinding",
+    "TextResult",
+    "TextSide",
+    "replay",
+    "run",
+    "save_tests",
+]

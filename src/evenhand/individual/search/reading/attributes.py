@@ -55,7 +55,7 @@ def attributes_that_matter(
                 shares=shares,
             )
         )
-    return tuple(sorted(found, key=lambda one: (-(one.sensitive or 0.0), -(one.differs or 0.0))))
+    return tuple(sorted(found, key=lambda one: (-(one.sensitive or 0.0) * one.tried, -(one.differs or 0.0))))
 
 
 def _undone(

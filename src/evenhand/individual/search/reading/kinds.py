@@ -18,8 +18,8 @@ KINDS = 6
 AMONG = 500
 """Profiles from which the representatives are chosen."""
 
-COMMON = 0.8
-"""What so many of a kind have in common is said of it."""
+COMMON = 2 / 3
+"""What so many of a kind have in common, and fewer of the people in the data, is said of it."""
 
 
 def kinds_of_people(

@@ -44,7 +44,7 @@ class KindOfPeople(BaseModel):
 
     Attributes:
         size, share: how many of all profiles are nearest to this kind's representative.
-        common: attribute -> value or range that at least four in five of them have, where that says something.
+        common: attribute -> value or range that at least two in three of them have, and fewer in the data.
         gap: the median score gap among them.
     """
 

@@ -1,0 +1,209 @@
+"""`evenhand search` as a user runs it."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.individual.search import SearchResult
+
+FAST = ["--method", "random", "--seeds", "200", "--samples", "300"]
+
+
+def test_json_is_what_scripts_read(evenhand, case):
+    ran = evenhand("search", *case.arguments, "--protected", "sex", *FAST, "--json", "-")
+    assert ran.code == 0, ran.err
+    assert ran.err == ""
+    found = ran.json
+    assert found["kind"] == "individual"
+    assert found["method"] == "random"
+    assert found["valid"] == found["profiles"] > 0
+    assert found["queries"] > 0
+    assert {"estimate", "low", "high", "confidence", "population"} <= set(found["rate"])
+    assert found["examples"][0]["worse"]["values"] == {"sex": "f"}
+    assert SearchResult.from_json(ran.out).profiles == found["profiles"]
+
+
+def test_screen_table_page_and_tests(evenhand, case, tmp_path):
+    table, page, tests = tmp_path / "pairs.csv", tmp_path / "search.html", tmp_path / "test_again.py"
+    ran = evenhand("search", *case.arguments, *FAST, "--out", table, "--html", page, "--save-tests", tests)
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("Search of model.npz on people.csv\n400 people; favourable: hired = yes; protected: sex;")
+    for said in (
+        "flips for",
+        "estimated:",
+        "distinct profiles",
+        "kinds of people",
+        "attributes that matter",
+        "sex = f",
+    ):
+        assert said in ran.out
+    assert str(table) in ran.out
+    assert str(tests) in ran.out
+    frame = pd.read_csv(table)
+    assert set(frame["region"]) <= {"north", "south", "west"}
+    assert (frame["label (worse)"] == "no").all()
+    assert "<h1>model.npz</h1>" in page.read_text("utf-8")
+    assert f"{len(frame):,}" in page.read_text("utf-8")
+    compile(tests.read_text("utf-8"), str(tests), "exec")
+
+
+def test_every_option_reaches_the_search(evenhand, case, tmp_path):
+    ran = evenhand(
+        "search", *case.arguments, "--method", "random", "--seeds", 50, "--local", 7, "--step", 0.5, "--budget", 600,
+        "--time-limit", 60, "--constraint", "grade >= 4", "--constraint", "region != west", "--anything-goes",
+        "--samples", 10, "--examples", 2, "--resume", tmp_path / "answers.jsonl", "--seed", 5, "--json", "-",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    settings = ran.json["settings"]
+    assert settings == settings | {
+        "seeds": 50, "local": 7, "h": 0.5, "budget": 600, "time_limit": 60, "anything_goes": True,
+        "constraints": ["grade >= 4", "region != west"], "samples": 10,
+    }  # fmt: skip
+    assert ran.json["seed"] == 5
+    assert ran.json["queries"] <= 600
+    assert len(ran.json["examples"]) == 2
+    assert all(example["unprotected"]["region"] != "west" for example in ran.json["examples"])
+    assert (tmp_path / "answers.jsonl").stat().st_size > 0
+
+
+def test_it_goes_on_from_what_was_answered(evenhand, case, tmp_path):
+    answers = tmp_path / "answers.jsonl"
+    command = ["search", *case.arguments, *FAST, "--resume", answers, "--json", "-"]
+    first, again = evenhand(*command).json, evenhand(*command).json
+    assert first["remembered"] == 0
+    assert again["remembered"] > 0
+    assert again["profiles"] == first["profiles"]
+
+
+def test_none_found_points_to_proofs(evenhand, case, tmp_path, monkeypatch):
+    (tmp_path / "even.py").write_text("def model(frame):\n    return frame['grade'] / 20\n")
+    monkeypatch.chdir(tmp_path)
+    tests = tmp_path / "test_again.py"
+    ran = evenhand("search", "even:model", case.data, "--schema", case.schema, *FAST, "--save-tests", tests)
+    assert ran.code == 0, ran.err
+    assert "0 %" in ran.out
+    assert "only a proof can say: evenhand certify" in " ".join(ran.out.split())
+    assert not tests.exists()
+
+
+def test_an_interrupt_keeps_what_was_found(evenhand, case, tmp_path, monkeypatch):
+    (tmp_path / "patient.py").write_text(
+        "rows = 0\n"
+        "def model(frame):\n"
+        "    global rows\n"
+        "    rows += len(frame)\n"
+        "    if rows > 9000:\n"
+        "        rows = 0\n"
+        "        raise KeyboardInterrupt\n"
+        "    return (frame['points'] + 300 * (frame['sex'] == 'm') > 500).map({True: 'yes', False: 'no'})\n"
+    )
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"points": rng.permutation(1000), "sex": rng.choice(["f", "m"], 1000)})
+    frame["hired"] = np.where(frame["points"] > 500, "yes", "no")
+    frame["hours"] = rng.integers(0, 60, 1000)
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    command = ["search", "patient:model", "people.csv", "--target", "hired", "--protected", "sex", "--method", "random"]
+    ran = evenhand(*command, "--budget", 100_000, "--local", 5, "--samples", 100, "--out", "pairs.csv")
+    assert ran.code == 130, ran.err
+    assert "INTERRUPTED" in ran.out
+    assert len(pd.read_csv("pairs.csv")) > 0
+
+
+def test_label_only_and_several_protected(evenhand, case, tmp_path, monkeypatch):
+    (tmp_path / "rule.py").write_text(
+        "def model(frame):\n"
+        "    south = (frame['region'] == 'south') & (frame['sex'] == 'm')\n"
+        "    return (frame['grade'] + 5 * south > 11).map({True: 'yes', False: 'no'})\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "search.html"
+    ran = evenhand(
+        "search", "rule:model", case.data, "--schema", case.schema, "--protected", "sex", "--protected", "region",
+        *FAST, "--html", page,
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "sex x region" in ran.out
+    assert "score" not in ran.out
+    assert "score</th>" not in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--method", "magic"], "there is no method 'magic'"),
+        (["--constraint", "grade >"], "grade"),
+        (["--constraint", "height > 3"], "height"),
+        (["--protected", "race"], "no attribute 'race'"),
+        (["--out", "pairs.xls"], "by the ending"),
+        (["--out", "absent/pairs.csv"], "no folder"),
+        (["--save-tests", "tests.txt"], "Python file"),
+        (["--html", "."], "a folder"),
+        (["--time-limit", "-1"], "time limit"),
+        (["--terms", "terms.yaml"], "--text-column"),
+        (["--text-column", "region", "--seeds", "3"], "--text-column"),
+        (["--resume", "people.csv"], "no file of answers"),
+    ],
+)
+def test_bad_options(evenhand, case, monkeypatch, arguments, complaint):
+    monkeypatch.chdir(case.folder)
+    before = sorted(case.folder.iterdir())
+    ran = evenhand("search", *case.arguments, *arguments)
+    assert ran.code == 2, ran.err
+    assert ran.out == ""
+    assert ran.err.startswith("error: ")
+    assert complaint in ran.err
+    assert sorted(case.folder.iterdir()) == before
+
+
+@pytest.fixture
+def comments(tmp_path, monkeypatch):
+    (tmp_path / "rude.py").write_text("def model(texts):\n    return [0.1 + 0.8 * ('women' in one) for one in texts]\n")
+    pd.DataFrame({"id": [1, 2, 3, 4], "said": ["men talk", "women talk", "nobody", None]}).to_csv(
+        tmp_path / "comments.csv", index=False
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_texts(evenhand, comments):
+    ran = evenhand(
+        "search", "rude:model", "comments.csv", "--text-column", "said", "--protected", "gender", "--out", "pairs.csv",
+        "--save-tests", "test_texts.py",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "gender  flips for 100 % of the 2 texts" in ran.out
+    assert "{men|women} talk" in ran.out
+    assert np.isclose(pd.read_csv("pairs.csv")["gap"], 0.8).all()
+    assert "('men talk', 'women talk')" in (comments / "test_texts.py").read_text("utf-8")
+    found = evenhand("search", "rude:model", "comments.csv", "--text-column", "said", "--json", "-").json
+    assert found["kind"] == "individual-text"
+    assert found["profiles"] == 2
+    assert json.dumps(found)
+
+
+def test_texts_with_terms_of_ones_own(evenhand, comments):
+    (comments / "jobs.yaml").write_text("groups: [talkers, walkers]\nrows: [[talk, walk]]\n")
+    ran = evenhand(
+        "search", "rude:model", "comments.csv", "--text-column", "said", "--terms", "jobs.yaml", "--json", "-"
+    )
+    assert ran.code == 0, ran.err
+    assert [count["category"] for count in ran.json["counts"]] == ["jobs"]
+    assert ran.json["profiles"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--text-column", "wrote"], "no column 'wrote'"),
+        (["--text-column", "said", "--protected", "hair"], "'hair'"),
+        (["--text-column", "said", "--terms", "absent.yaml"], "absent.yaml"),
+        (["--text-column", "said", "--favourable", "perhaps"], "perhaps"),
+    ],
+)
+def test_bad_text_options(evenhand, comments, arguments, complaint):
+    ran = evenhand("search", "rude:model", "comments.csv", *arguments)
+    assert ran.code == 2
+    assert complaint in ran.err
