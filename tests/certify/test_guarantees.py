@@ -12,7 +12,6 @@ from cases import Case, prove, random_case, schema_of, true_shares, worked_examp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.certify.problem import unsupported
 from evenhand.certify.query import query_of
 from evenhand.models.additive import AdditiveNetwork, Affine, Line, from_dense
 from evenhand.population import uniform

@@ -16,11 +16,13 @@ from reference import linear_bounds
 from evenhand.certify import problem as problems
 from evenhand.certify import shares
 from evenhand.certify.boxes import whole
-from evenhand.certify.expansion import bench, functions, grandchildren, halve, hold, measure
+from evenhand.certify.functions import functions, hold, measure
 from evenhand.certify.lanes import LANES
 from evenhand.certify.linear import COARSE, FINE, MEDIUM, Engine, Frontier
 from evenhand.certify.query import Query, query_of
 from evenhand.certify.shares import Axes
+from evenhand.certify.splitting import grandchildren, halve
+from evenhand.certify.workbench import bench
 from evenhand.models.additive import AdditiveNetwork, Affine, from_dense
 from evenhand.population import ProductPopulation
 

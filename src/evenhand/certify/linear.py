@@ -31,6 +31,8 @@ FALL = 2.5
 """Each round splits every box with more undecided mass than a threshold, which then falls by this factor."""
 CHUNK = 256
 """Boxes taken up per call: a call takes a fraction of a second."""
+CALL = 0.1
+"""Seconds that a call should take, if the clock is to be looked at."""
 GROUP = 8
 """Calls under way at once, whatever the number of threads: the result must not depend on it."""
 ROOM = 1 << 14
@@ -105,7 +107,7 @@ class Frontier:
     @property
     def row(self) -> int:
         """Bytes of one box."""
-        return sum(array.nbytes for array in vars(self).values()) // max(1, len(self))
+        return sum(int(array.nbytes) for array in vars(self).values()) // max(1, len(self))
 
     def boxes(self) -> Boxes:
         """The same as ``Boxes``."""
@@ -158,7 +160,7 @@ class Engine:
     def _work(self) -> Any:
         """Work arrays of this thread."""
         if not hasattr(self._own, "work"):
-            from evenhand.certify.expansion import bench
+            from evenhand.certify.workbench import bench
 
             self._own.work = bench(self.problem.network, self.problem.roles, self.problem.axes)
         return self._own.work
@@ -228,7 +230,7 @@ class Engine:
 
     def _states(self, boxes: Frontier) -> NDArray[np.uint8]:
         """What is known of the hidden units in each box."""
-        from evenhand.certify.expansion import state_bytes
+        from evenhand.certify.workbench import state_bytes
 
         width = state_bytes(self.problem.network, self.problem.roles)
         return boxes.state if boxes.state.shape[1] == width else np.zeros((len(boxes), width), dtype=np.uint8)
@@ -256,6 +258,7 @@ class Run:
         level: precision of the proofs; without a deadline each box has the one that its open share asks for.
         cost: seconds that a proof takes.
         refined: seconds spent on refinement.
+        speed: boxes bounded in a second by one thread.
     """
 
     query: Query
@@ -269,6 +272,7 @@ class Run:
     level: int = 0
     cost: float = 2e-5
     refined: float = 0.0
+    speed: float = 0.0
 
     def regions(self) -> Frontier:
         """The first grandchildren of the domain: the coarse regions of the certificate."""
@@ -317,17 +321,21 @@ class Run:
         held = len(kept[0]) + len(todo)
         worth = (len(kept[0].worthwhile()) + len(todo.worthwhile())) / held
         edges = np.flatnonzero(np.diff(todo.region)) + 1
+        # With a deadline calls are short enough to look at the clock between them; a box has about fifty parts.
+        timed = self.limits.deadline is not None and self.speed > 0
+        chunk = int(np.clip(self.speed * CALL / 50, 1, CHUNK)) if timed else CHUNK
         pieces = [
-            piece[at : at + CHUNK]
+            piece[at : at + chunk]
             for piece in (todo[slice(a, b)] for a, b in zip([0, *edges], [*edges, len(todo)], strict=True))
-            for at in range(0, len(piece), CHUNK)
+            for at in range(0, len(piece), chunk)
         ]
+        begun, bounded = time.perf_counter(), self.tally.boxes
         stop: Stop | None = None
         at = 0
         while at < len(pieces):
             room = np.inf if self.limits.max_boxes is None else self.limits.max_boxes - self.tally.boxes
             group = pieces[at : at + int(max(1, min(GROUP, room // LANES if room < np.inf else GROUP)))]
-            share = room / len(group)
+            share = min(room / len(group), max(LANES, self.speed * 5 * CALL)) if timed else room / len(group)
             results = list(
                 self.pool.map(
                     lambda piece, most=share: self.engine.expand(
@@ -346,6 +354,7 @@ class Run:
             stop = self._reached(None, worth * held) or ("boxes" if held * todo.row > MOST_BYTES else None)
             if stop is not None:
                 break
+        self.speed = (self.tally.boxes - bounded) / max(time.perf_counter() - begun, 1e-6) / self.engine.jobs
         kept += pieces[at:]
         return Frontier.joined(kept), stop
 

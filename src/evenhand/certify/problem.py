@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certify.cells import Cells
-from evenhand.certify.expansion import Roles
 from evenhand.certify.query import Query
 from evenhand.certify.relaxation import Network
 from evenhand.certify.shares import Axes
+from evenhand.certify.workbench import Roles
 
 Floats = NDArray[np.float64]
 

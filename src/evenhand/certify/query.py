@@ -147,7 +147,9 @@ def query_of(
     biases = np.tile(bias, (len(assignments), 1))
     for column, position in enumerate(varied):
         biases += parts[position].at(assignments[:, column])
-    kept = np.sort(np.unique(biases, axis=0, return_index=True)[1])
+    # Alike are assignments whose every term is the same: where only their sums are, float32 may still tell them apart.
+    terms = np.hstack([network.parts[i].at(assignments[:, column]) for column, i in enumerate(varied)])
+    kept = np.sort(np.unique(terms, axis=0, return_index=True)[1])
     if len(kept) == 1 and tolerances:
         # People are compared with others all the same, and these have another protected value.
         kept = np.arange(2)

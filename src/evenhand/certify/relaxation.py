@@ -513,8 +513,8 @@ def crossing(zl, zu, j):
 def split_scores(net, lo, hi, s, score):
     """Add to ``score`` (attributes, lanes) how much of the relaxation gap each attribute's width accounts for.
 
-    A unit's gap is the height of its relaxation times how far the outputs can move with it (absolute weights through the
-    slopes); an attribute's part is its own share of the width of the unit's pre-activation.
+    A unit's gap is the height of its relaxation times how far the outputs can move with it (absolute weights through
+    the slopes); an attribute's part is its own share of the width of the unit's pre-activation.
     """
     depth = net.sizes.shape[0] - 1
     k = depth - 1

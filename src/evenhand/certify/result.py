@@ -77,8 +77,8 @@ class Certificate(Result):
         counterexamples: distinct, in the domain, re-verified.
         boxes: how many boxes were analysed.
         cpu_seconds: processor time of the whole run.
-        method: ``linear`` (linear bounds, best first), ``interval`` (symbolic intervals, depth first), ``trees`` (bounds
-            over leaves), or ``enumeration`` where the domain was small enough to ask about everybody.
+        method: ``linear`` (linear bounds, best first), ``interval`` (symbolic intervals, depth first), ``trees``
+            (bounds over leaves), or ``enumeration`` where the domain was small enough to ask about everybody.
         population: what the masses are measured by.
         stopped_by: ``done``, ``time``, ``boxes``, ``target``, ``depth`` or ``interrupt``.
         protected: the attributes that were varied.

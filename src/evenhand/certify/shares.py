@@ -62,13 +62,13 @@ class Events(NamedTuple):
     """What is to be proved about a box: disjoint events, each a set of functions that must all be positive.
 
     Attributes:
-        count: (1,), how many there are.
+        number: (1,), how many there are.
         size: functions of each.
         member: their indices, shape (events, most).
         unfair: whether an event is about different labels; then ``gain`` adds to its functions.
     """
 
-    count: Ints
+    number: Ints
     size: Ints
     member: Ints
     unfair: Flags
@@ -108,7 +108,7 @@ class Desk(NamedTuple):
 
 
 def desk(functions: int, attributes: int, cells: int, events: int, most: int) -> Desk:
-    """Fresh work arrays for so many functions of attributes with so many cells in all, and events of ``most`` of them."""
+    """Fresh work arrays for functions of attributes with so many cells in all, and events of ``most`` functions."""
     return Desk(
         share=np.zeros(events),
         n=np.zeros(attributes, np.int64),
@@ -314,7 +314,7 @@ def prove(events, low, high, g, constant, gain, zscore, bolder, axes, grid, room
     d.wanted[:] = False
     for f in range(g.shape[0]):
         d.most[f] = -np.inf
-    for e in range(events.count[0]):
+    for e in range(events.number[0]):
         d.share[e] = 0.0
         for k in range(events.size[e]):
             d.most[events.member[e, k]] = 0.0
@@ -346,7 +346,7 @@ def prove(events, low, high, g, constant, gain, zscore, bolder, axes, grid, room
     differences(events, low, g, axes, d)
     for f in range(g.shape[0]):
         d.most[f] = 0.0
-    for e in range(events.count[0]):
+    for e in range(events.number[0]):
         for k in range(events.size[e] if d.live[e] else 0):
             d.most[events.member[e, k]] = 1.0
     used = 0
@@ -355,16 +355,16 @@ def prove(events, low, high, g, constant, gain, zscore, bolder, axes, grid, room
             d.needed[used] = f
             used += 1
     count_points(
-        used, d.needed, events.count[0], events.size, events.member, events.unfair, low, g, constant, gain, axes, grid, depth, n, d.at,
-        d.chance, d.chosen, d.wanted, d.live, d.lead, d.tables, d.least, d.inverse, d.drop, d.rise, d.position,
-        d.partial, d.weight, d.share,
+        used, d.needed, events.number[0], events.size, events.member, events.unfair, low, g, constant, gain, axes, grid,
+        depth, n, d.at, d.chance, d.chosen, d.wanted, d.live, d.lead, d.tables, d.least, d.inverse, d.drop, d.rise,
+        d.position, d.partial, d.weight, d.share,
     )  # fmt: skip
 
 
 @jit
 def count_points(
-    used, needed, events, size, member, unfair, low, g, constant, gain, axes, grid, depth, n, at, chance, chosen, wanted, live, lead,
-    tables, least, inverse, drop, rise, position, partial, weight, share,
+    used, needed, events, size, member, unfair, low, g, constant, gain, axes, grid, depth, n, at, chance, chosen,
+    wanted, live, lead, tables, least, inverse, drop, rise, position, partial, weight, share,
 ):  # fmt: skip
     """Go through the joint values of the enumerated attributes and look the rest up in the tables."""
     position[:] = 0
@@ -418,9 +418,9 @@ def count_points(
 
 @jit
 def select(events, gain, zscore, bolder, d):
-    """Which events are worth a proof, by which function, and what tables that takes. False if there is nothing to do."""
+    """Which events are worth a proof, by which function, and with what tables. False if there is nothing to do."""
     some = False
-    for e in range(events.count[0]):
+    for e in range(events.number[0]):
         d.live[e] = False
         possible = events.size[e] > 0
         hardest = events.member[e, 0]
@@ -451,7 +451,7 @@ def select(events, gain, zscore, bolder, d):
 @jit
 def differences(events, low, g, axes, d):
     """Over the attributes in the tables, member k exceeds the lead by at least drop[e, k] and at most rise[e, k]."""
-    for e in range(events.count[0]):
+    for e in range(events.number[0]):
         if not d.live[e] or events.unfair[e]:
             continue
         lead = d.lead[e]
@@ -497,7 +497,7 @@ def choose(events, low, g, axes, room, d):
             for f in range(g.shape[0]):
                 if d.wanted[f]:
                     x += 0.3 * (d.highs[f, i] - d.lows[f, i])
-            for e in range(events.count[0]):
+            for e in range(events.number[0]):
                 if d.live[e] and not events.unfair[e]:
                     for k in range(events.size[e]):
                         f = events.member[e, k]

@@ -42,7 +42,7 @@ def shares_of(
     most = max(2, (labels - 1) * assignments)
     count = labels + (2 if both else 1)
     events = Events(
-        count=np.array([count]),
+        number=np.array([count]),
         size=np.full(labels + 2, (labels - 1) * assignments),
         member=np.zeros((labels + 2, most), dtype=np.int64),
         unfair=np.arange(labels + 2) >= labels,
@@ -63,7 +63,7 @@ def shares_of(
 @jit
 def _prove(events, both, low, high, coefficients, constants, zscore, unfair, axes, grid, room, work, shares):
     none = np.zeros(zscore.shape[1])
-    count = events.count[0]
+    count = events.number[0]
     for t in range(low.shape[0]):
         if not both:
             for k in range(unfair.shape[1]):
