@@ -40,6 +40,10 @@ class Bounds:
     least: Integers
     importance: NDArray[np.float64]
 
+    def of(self, boxes: NDArray[np.integer]) -> Bounds:
+        """The same for some of the boxes."""
+        return Bounds(self.coefficients[boxes], self.constants[boxes], self.least[boxes], self.importance[boxes])
+
 
 @dataclass(frozen=True)
 class _Box:
@@ -146,12 +150,12 @@ def _limit(fixed: Fixed, error: NDArray[np.int64]) -> Integers:
     never = 2 ** (2 * fixed.bits + 3)
     up, down = np.clip(moved, 0, 62), np.clip(-moved, 0, 62)
     large = np.ldexp(error.astype(np.float64), np.clip(moved, -2000, 2000).astype(np.int32)) >= never / 2
-    return np.where(large, never, (np.where(large, 0, error) << up >> down) + 1)
+    return np.asarray(np.where(large, never, (np.where(large, 0, error) << up >> down) + 1))
 
 
 def _weight_error(upper: Integers, bits: int) -> Integers:
     """Units of the last place that an affine map of activations may be off, (n,), rounded up."""
-    return (np.maximum(upper, 0).sum(axis=1) >> bits) + 3
+    return np.asarray((np.maximum(upper, 0).sum(axis=1) >> bits) + 3)
 
 
 def _first(fixed: Fixed, box: _Box) -> tuple[Integers, Integers, list[NDArray[np.float64]]]:
@@ -312,5 +316,11 @@ def terms(fixed: Fixed, coefficients: Integers, axis: int, low: int, high: int) 
 
 
 def as_fast(values: Any, bits: int) -> Any:
-    """Numbers of twice the bits as 64-bit integers of ``2 * FAST`` bits, rounded down."""
-    return values if bits == FAST else (values >> (2 * (bits - FAST))).astype(np.int64)
+    """Numbers of twice the bits as 64-bit integers of ``2 * FAST`` bits, rounded down.
+
+    Constants beyond eight times the largest margin are brought to that: no terms can change their sign.
+    """
+    if bits == FAST:
+        return values
+    largest = 2 ** (2 * FAST + 3)
+    return np.maximum(np.minimum(values >> (2 * (bits - FAST)), largest), -largest).astype(np.int64)

@@ -264,7 +264,8 @@ def _axis(
     else:
         # Three roundings of float64 are less than a unit of the last place unless the rows are far larger than that.
         largest = both(np.abs(rows), first).max(axis=0)
-        if (largest > np.ldexp(1.0, exponents + (50 - bits))).any():
+        changed = both(np.abs(rows - rows[0]), first).any(axis=0)
+        if (changed & (largest > np.ldexp(1.0, exponents + (50 - bits)))).any():
             raise TooFarApart
         change = _changes(axis, first, low, high)
         inside = np.stack([_nearest(change[:, k], bits - int(e), bits) for k, e in enumerate(exponents)], axis=1)

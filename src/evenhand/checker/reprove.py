@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.checker.bounds import Bounds, as_fast, bound, terms
-from evenhand.checker.counting import ALL, ONE_BY_ONE, Sums
+from evenhand.checker.counting import ALL, HALF, ONE_BY_ONE, Sums
 from evenhand.checker.deployed import deployed_of
 from evenhand.checker.fixed import DEEPEST, FAST, SLOW, Fixed, TooFarApart, fixed_of
 from evenhand.checker.question import Question
@@ -20,6 +20,12 @@ MOST_PARTS = 4096
 """Parts that a box is cut into before it counts as not confirmed."""
 MOST_SLOW_PARTS = 512
 """The same with Python's integers."""
+LARGE_HALF = 2**15
+"""Precision of a last attempt to count in the box as a whole."""
+SMALL_HALF = 2**11
+"""Precision of counting in parts: there are many of them, and bounds are what their shares suffer from."""
+WIDEST = 2**20
+"""Cells of an attribute that are counted one by one."""
 WORK = 2**21
 """Numbers per intermediate array."""
 
@@ -71,19 +77,22 @@ class Prover:
         if self._question.constant:
             return [Proof(not other, 1.0, 0.0, 1) for other in unfair]
         claims = [(int(a), int(b)) for a, b in zip(fair, unfair, strict=True)]
-        if self._fast is None:
-            return [self._cut(low[k], high[k], *claims[k]) for k in range(len(low))]
+        decided = np.zeros(len(low), dtype=np.int64)
+        wholes = np.flatnonzero((fair == WHOLE) | (unfair == WHOLE))
+        if self._fast is not None:
+            for at in range(0, len(wholes), self.batch):
+                chosen = wholes[at : at + self.batch]
+                decided[chosen] = _kinds(bound(self._fast, low[chosen], high[chosen], together=False), self._fast)
         found: list[Proof] = []
-        step = self.batch
-        for at in range(0, len(low), step):
-            cut = slice(at, at + step)
-            shares, _ = _shares(self._question, self._fast, low[cut], high[cut], claims[cut], together=False)
-            for k, share in enumerate(shares):
-                claim = claims[at + k]
-                if _reaches(share.fair, claim[0]) and _reaches(share.unfair, claim[1]):
-                    found.append(Proof(True, share.fair / ALL, share.unfair / ALL, 1))
-                else:
-                    found.append(self._cut(low[at + k], high[at + k], *claim))
+        for k, claim in enumerate(claims):
+            if claim == (0, 0):
+                found.append(Proof(True, 0.0, 0.0, 0))
+            elif claim == (WHOLE, 0) and decided[k] == FAIR:
+                found.append(Proof(True, 1.0, 0.0, 1))
+            elif claim == (0, WHOLE) and decided[k] == UNFAIR:
+                found.append(Proof(True, 0.0, 1.0, 1))
+            else:
+                found.append(self._cut(low[k], high[k], claim))
         return found
 
     @property
@@ -94,7 +103,7 @@ class Prover:
         widest = max((2 * a * b for a, b in itertools.pairwise(widths)), default=widths[0])
         return max(1, WORK // (widest * len(self._question.bases)))
 
-    def _cut(self, low: NDArray[np.int64], high: NDArray[np.int64], fair: int, unfair: int) -> Proof:
+    def _cut(self, low: NDArray[np.int64], high: NDArray[np.int64], claim: tuple[int, int]) -> Proof:
         best = Proof(False, 0.0, 0.0, 0)
         for bits, most in ((FAST, MOST_PARTS), (SLOW, MOST_SLOW_PARTS)):
             if bits == FAST and len(self._question.network.layers) > DEEPEST:
@@ -103,7 +112,7 @@ class Prover:
             fixed = self._fixed(bits, low, high)
             if fixed is None:
                 continue
-            proof = _by_parts(self._question, fixed, low, high, (fair, unfair), most, self.batch)
+            proof = _Parts(self._question, fixed, low, high, claim).proof(most, self.batch)
             if proof.confirmed:
                 return proof
             best = max(best, proof, key=lambda each: each.fair + each.unfair)
@@ -123,61 +132,83 @@ def _reaches(proved: int, claimed: int) -> bool:
     return proved * WHOLE >= claimed * ALL
 
 
-def _by_parts(
-    question: Question,
-    fixed: Fixed,
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
-    claim: tuple[int, int],
-    most: int,
-    batch: int,
-) -> Proof:
-    """Cut a box where the most is open, until its claim is reached or there are too many parts."""
-    held_low, held_high = low[None], high[None]
-    whole = _mass(question, low, high)
-    masses, shares, axes = [whole], [Shares(0, 0)], [_widest(low, high)]
-    together = False
-    while True:
-        order = sorted(range(len(masses)), key=lambda k: -masses[k] * shares[k].open)
-        able = (
-            [k for k in order if shares[k].open > 0 and (held_low[k] < held_high[k]).any()] if len(masses) > 1 else [0]
-        )
-        chosen = able[: max(1, min(batch, len(able) // 2, most - len(masses)))]
-        if len(masses) == 1 and not together:
-            # The whole box once more, with all assignments bounded at once: their functions differ by constants.
-            parts_low, parts_high, together = held_low, held_high, True
-        elif chosen and len(masses) < most:
-            cut = [_halves(held_low[k], held_high[k], axes[k]) for k in chosen]
-            parts_low = np.stack([part for halves in cut for part in halves[0]])
-            parts_high = np.stack([part for halves in cut for part in halves[1]])
-        else:
-            break
-        both = [
-            _shares(question, fixed, parts_low, parts_high, None, together=way)
-            for way in ((True, False) if len(question.bases) > 1 else (False,))
+class _Parts:
+    """A box, cut where the most is open until its claim is reached."""
+
+    def __init__(
+        self,
+        question: Question,
+        fixed: Fixed,
+        low: NDArray[np.int64],
+        high: NDArray[np.int64],
+        claim: tuple[int, int],
+    ) -> None:
+        self._question = question
+        self._fixed = fixed
+        self._claim = claim
+        self._whole = _mass(question, low, high)
+        self._low, self._high = low[None], high[None]
+        self._masses = [self._whole]
+        self._shares = [Shares(0, 0)]
+        self._axes = [0]
+
+    def proof(self, most: int, batch: int) -> Proof:
+        """Go on until the claim is reached or refuted, or there are so many parts."""
+        ways = (False, True) if len(self._question.bases) > 1 else (False,)
+        for together, half in [*((way, HALF) for way in ways), (False, LARGE_HALF)]:
+            shares, axes = _shares(self._question, self._fixed, self._low, self._high, together=together, half=half)
+            self._shares = [_better(self._shares[0], shares[0])]
+            self._axes = axes if not together else self._axes
+            if self._reached():
+                break
+        # With two assignments it pays less to bound them together too, the smaller the parts are.
+        ways = ways if len(self._question.bases) > 2 else ways[:1]
+        while not self._reached() and not self._refuted() and len(self._masses) < most:
+            order = sorted(range(len(self._masses)), key=lambda k: -self._masses[k] * self._shares[k].open)
+            able = [k for k in order if self._shares[k].open > 0 and (self._low[k] < self._high[k]).any()]
+            if not able:
+                break
+            self._split(able[: max(1, min(batch, len(able) // 2))], ways)
+        fair, unfair = self._proved()
+        return Proof(self._reached(), fair / self._whole / ALL, unfair / self._whole / ALL, len(self._masses))
+
+    def _split(self, chosen: list[int], ways: tuple[bool, ...]) -> None:
+        cut = [_halves(self._low[k], self._high[k], self._axes[k]) for k in chosen]
+        low = np.stack([part for halves in cut for part in halves[0]])
+        high = np.stack([part for halves in cut for part in halves[1]])
+        found, axes = _shares(self._question, self._fixed, low, high, together=ways[0], half=SMALL_HALF)
+        for together in ways[1:]:
+            others, _ = _shares(self._question, self._fixed, low, high, together=together, half=SMALL_HALF)
+            found = [_better(a, b) for a, b in zip(found, others, strict=True)]
+        rest = [k for k in range(len(self._masses)) if k not in set(chosen)]
+        self._low = np.concatenate([self._low[rest], low])
+        self._high = np.concatenate([self._high[rest], high])
+        self._masses = [self._masses[k] for k in rest] + [
+            _mass(self._question, a, b) for a, b in zip(low, high, strict=True)
         ]
-        found = [
-            Shares(max(each.fair for each in options), max(each.unfair for each in options))
-            for options in zip(*(shares for shares, _ in both), strict=True)
-        ]
-        parts_axes = both[-1][1]
-        gone = set(chosen) if len(parts_low) > 1 else {0}
-        rest = [k for k in range(len(masses)) if k not in gone]
-        held_low = np.concatenate([held_low[rest], parts_low])
-        held_high = np.concatenate([held_high[rest], parts_high])
-        masses = [masses[k] for k in rest] + [_mass(question, a, b) for a, b in zip(parts_low, parts_high, strict=True)]
-        shares = [shares[k] for k in rest] + found
-        axes = [axes[k] for k in rest] + parts_axes
-        fair = sum(mass * share.fair for mass, share in zip(masses, shares, strict=True))
-        unfair = sum(mass * share.unfair for mass, share in zip(masses, shares, strict=True))
-        if _reaches(fair, claim[0] * whole) and _reaches(unfair, claim[1] * whole):
-            return Proof(True, fair / whole / ALL, unfair / whole / ALL, len(masses))
-        refuted = not (
-            _reaches(ALL * whole - unfair, claim[0] * whole) and _reaches(ALL * whole - fair, claim[1] * whole)
+        self._shares = [self._shares[k] for k in rest] + found
+        self._axes = [self._axes[k] for k in rest] + axes
+
+    def _proved(self) -> tuple[int, int]:
+        pairs = list(zip(self._masses, self._shares, strict=True))
+        return sum(mass * share.fair for mass, share in pairs), sum(mass * share.unfair for mass, share in pairs)
+
+    def _reached(self) -> bool:
+        fair, unfair = self._proved()
+        return _reaches(fair, self._claim[0] * self._whole) and _reaches(unfair, self._claim[1] * self._whole)
+
+    def _refuted(self) -> bool:
+        """Whether so much is proved of one kind that the claim of the other cannot be true."""
+        fair, unfair = self._proved()
+        room = ALL * self._whole
+        return not (
+            _reaches(room - unfair, self._claim[0] * self._whole)
+            and _reaches(room - fair, self._claim[1] * self._whole)
         )
-        if refuted or not (low < high).any():
-            break
-    return Proof(False, fair / whole / ALL, unfair / whole / ALL, len(masses))
+
+
+def _better(one: Shares, other: Shares) -> Shares:
+    return Shares(max(one.fair, other.fair), max(one.unfair, other.unfair))
 
 
 def _halves(
@@ -187,10 +218,6 @@ def _halves(
     left, right = high.copy(), low.copy()
     left[axis], right[axis] = middle, middle + 1
     return (low, right), (left, high)
-
-
-def _widest(low: NDArray[np.int64], high: NDArray[np.int64]) -> int:
-    return int(np.argmax(high - low)) if len(low) else 0
 
 
 def _mass(question: Question, low: NDArray[np.int64], high: NDArray[np.int64]) -> int:
@@ -206,34 +233,31 @@ def _shares(
     fixed: Fixed,
     low: NDArray[np.int64],
     high: NDArray[np.int64],
-    claims: list[tuple[int, int]] | None,
     *,
     together: bool,
+    half: int = HALF,
 ) -> tuple[list[Shares], list[int]]:
     """Proved shares of boxes, and the attribute that each had best be cut along."""
     bounds = bound(fixed, low, high, together=together)
-    pairs = fixed.pairs
-    whole = [_judged(_possible(bounds.least[k] > 0, pairs, fixed.classes)[..., 0]) for k in range(len(low))]
-    found, again = [], []
-    for k, kind in enumerate(whole):
-        share = Shares(ALL * (kind == FAIR), ALL * (kind == UNFAIR))
-        if kind == OPEN and (claims is None or claims[k] != (0, 0)):
-            if claims is None or WHOLE not in claims[k]:
-                share = _counted(question, fixed, bounds, k, low[k], high[k])
-            if not (claims and _reaches(share.fair, claims[k][0]) and _reaches(share.unfair, claims[k][1])):
-                again.append(k)
-        found.append(share)
-    if again and fixed.layers:
-        flat = bound(fixed, low[again], high[again], together=together, flat=True)
-        for place, k in enumerate(again):
-            kind = _judged(_possible(flat.least[place] > 0, pairs, fixed.classes)[..., 0])
-            if kind == OPEN:
-                other = _counted(question, fixed, flat, place, low[k], high[k])
-            else:
-                other = Shares(ALL * (kind == FAIR), ALL * (kind == UNFAIR))
-            found[k] = Shares(max(found[k].fair, other.fair), max(found[k].unfair, other.unfair))
+    kinds = _kinds(bounds, fixed)
+    again = np.flatnonzero(kinds == OPEN)
+    both = [bounds.of(again)]
+    if len(again) and fixed.layers:
+        both.append(bound(fixed, low[again], high[again], together=together, flat=True))
+        kinds[again] = _kinds(both[1], fixed)
+    found = [Shares(ALL * int(kind == FAIR), ALL * int(kind == UNFAIR)) for kind in kinds]
+    for place, k in enumerate(again):
+        if kinds[k] == OPEN:
+            found[k] = _counted(question, fixed, both, place, low[k], high[k], half)
     able = np.where(high > low, bounds.importance, -1.0)
     return found, [int(np.argmax(row)) if len(row) else 0 for row in able]
+
+
+def _kinds(bounds: Bounds, fixed: Fixed) -> NDArray[np.int64]:
+    """What bounds say of each box as a whole."""
+    positive = bounds.least > 0
+    kinds = [_judged(_possible(each, fixed.pairs, fixed.classes)[..., 0]) for each in positive]
+    return np.array(kinds, dtype=np.int64)
 
 
 OPEN, FAIR, UNFAIR = 0, 1, 2
@@ -262,33 +286,45 @@ def _judged(labels: NDArray[np.int64]) -> int:
 
 
 def _counted(
-    question: Question, fixed: Fixed, bounds: Bounds, k: int, low: NDArray[np.int64], high: NDArray[np.int64]
+    question: Question,
+    fixed: Fixed,
+    both: list[Bounds],
+    k: int,
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+    half: int,
 ) -> Shares:
-    """Shares of one box by counting where its lower functions are positive."""
-    groups, each, margins, _ = bounds.constants.shape[1:]
-    coefficients = bounds.coefficients[k].reshape(groups * margins * 2, -1)
-    table, masses = [], []
-    constants = as_fast(bounds.constants[k], fixed.bits)
-    fixed_part = np.zeros(len(coefficients), dtype=np.int64)
+    """Shares of one box by counting where its lower functions are positive; of several, those that are higher."""
+    if (high - low).max(initial=0) > WIDEST:
+        return Shares(0, 0)
+    groups, each, margins, _ = both[0].constants.shape[1:]
+    masses = []
     for i, axis in enumerate(question.axes):
-        added = terms(fixed, coefficients, i, int(low[i]), int(high[i])) if high[i] - low[i] < 2**20 else None
-        if added is None:
-            return Shares(0, 0)
-        if added.shape[1] == 1:
-            fixed_part += added[:, 0]
-            continue
-        before = axis.before(np.arange(low[i], high[i] + 2))
-        weights = np.diff(before).astype(object)
-        masses.append((weights * ALL // int(before[-1] - before[0])).astype(np.int64))
-        table.append(added)
-    constants = constants + fixed_part.reshape(groups, 1, margins, 2)
-    # One function per assignment, margin and sign; assignments of one group have the same terms.
-    owner = np.broadcast_to(np.arange(groups)[:, None, None, None], constants.shape)
-    kind = np.broadcast_to(np.arange(margins * 2).reshape(margins, 2), constants.shape)
-    rows = (owner * margins * 2 + kind).reshape(-1)
-    sums = Sums(constants.reshape(-1), tuple(term[rows] for term in table), tuple(masses))
+        if high[i] > low[i]:
+            before = axis.before(np.arange(low[i], high[i] + 2))
+            weights = np.diff(before).astype(object)
+            masses.append((weights * ALL // int(before[-1] - before[0])).astype(np.int64))
+    options = []
+    for bounds in both:
+        coefficients = bounds.coefficients[k].reshape(groups * margins * 2, -1)
+        table = [terms(fixed, coefficients, i, int(low[i]), int(high[i])) for i in range(len(low))]
+        # One function per group, margin and sign; the assignments of a group differ in constants only.
+        constants = as_fast(bounds.constants[k], fixed.bits).reshape(groups, each, margins * 2)
+        single = sum((term[:, 0] for term in table if term.shape[1] == 1), np.zeros(len(coefficients), dtype=np.int64))
+        constants = constants + single.reshape(groups, 1, margins * 2)
+        options.append((constants, [term for term in table if term.shape[1] > 1]))
+    constants, table = options[0]
+    for others, other_table in options[1:]:
+        gain = (others - constants)[:, 0].reshape(-1) + sum(
+            (b.mean(axis=1) - a.mean(axis=1) for a, b in zip(table, other_table, strict=True)), np.zeros(single.shape)
+        )
+        higher = gain > 0
+        table = [np.where(higher[:, None], b, a) for a, b in zip(table, other_table, strict=True)]
+        constants = np.where(higher.reshape(groups, 1, -1), others, constants)
+    rows = np.broadcast_to(np.arange(len(single)).reshape(groups, 1, -1), constants.shape).reshape(-1)
+    sums = Sums(constants.reshape(-1), tuple(term[rows] for term in table), tuple(masses), half)
     if sums.people * len(rows) <= 4 * ONE_BY_ONE:
-        return _one_by_one(sums, fixed, constants.shape)
+        return _one_by_one(sums, fixed, (groups, each, margins, 2))
     return _by_events(sums, fixed, groups * each)
 
 
