@@ -100,6 +100,7 @@ def certify(
             target_undecided=target_undecided,
             seed=seed,
             device=device,
+            certificate=certificate,
             progress=progress,
         )
     if result.boxes == 0:
