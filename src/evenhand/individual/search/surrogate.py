@@ -63,7 +63,7 @@ class Surrogate:
 
     def fit(self) -> None:
         """Use what was learnt."""
-        self._effects = np.linalg.solve(self._gram, self._moment)
+        self._effects = np.asarray(np.linalg.solve(self._gram, self._moment), dtype=np.float64)
 
     def corrected(self, before: Codes, level: Codes, errors: Floats) -> None:
         """Take in how far guesses were off (n, outputs), after moves from one level (n,) to another (n,)."""
