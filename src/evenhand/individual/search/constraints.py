@@ -213,8 +213,9 @@ class _Reader:
         inside = token.keyword("in")
         if not inside:
             self._take()
-        if not self._take().sign("{"):
-            self._fault("after 'in' there should be values in braces", token, "such as in {White, Black}")
+        brace = self._take()
+        if not brace.sign("{"):
+            self._fault("after 'in' there should be values in braces", brace, "such as in {White, Black}")
         equal = _Token("sign", "==", token.start, token.stop)
         meanings = [self._compared(term, equal, self._sum())]
         while not (closing := self._take()).sign("}"):

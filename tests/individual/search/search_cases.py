@@ -1,0 +1,107 @@
+"""Small domains and models of every kind for tests of the search."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.individual.search import Space
+from evenhand.models import AdditiveNetwork, Scorer, load
+from evenhand.models.additive import from_dense
+from evenhand.schema import People, Schema, Value
+
+SCHEMA = Schema.parse(
+    {
+        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+        "attributes": [
+            {"name": "grade", "kind": "integer", "lower": 0, "upper": 5},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+            {"name": "job", "kind": "categorical", "values": ["cook", "clerk", "driver"], "encoding": "one-hot"},
+            {"name": "years", "kind": "integer", "lower": 0, "upper": 6},
+            {"name": "level", "kind": "ordinal", "values": ["low", "mid", "high"]},
+        ],
+    }
+)
+DOMAIN = np.array(list(itertools.product(range(6), range(3), range(7), range(3))), dtype=float)
+
+
+def people(n: int, seed: int, schema: Schema = SCHEMA) -> People:
+    rng = np.random.default_rng(seed)
+    columns = [rng.integers(0, int(attribute.last) + 1, size=n) for attribute in schema.attributes]
+    return People(schema, np.stack(columns, axis=1).astype(float), None, np.arange(n), 0, None)
+
+
+def network(seed: int, schema: Schema = SCHEMA, outputs: int = 1) -> AdditiveNetwork:
+    rng = np.random.default_rng(seed)
+    sizes = [schema.width, 8, 5, outputs]
+    layers = [
+        (rng.normal(size=(before, after)) / np.sqrt(before), rng.normal(size=after) * 0.3)
+        for before, after in itertools.pairwise(sizes)
+    ]
+    made = from_dense(schema, layers, classes=schema.target.values if outputs > 1 else None)
+    # The last bias is set so that about half of the domain is on each side.
+    if outputs == 1:
+        layers[-1][1][0] -= np.median(made.logits(Space(schema).rows(DOMAIN)))
+        made = from_dense(schema, layers)
+    return made
+
+
+def tree(seed: int, schema: Schema = SCHEMA) -> Scorer:
+    from sklearn.tree import DecisionTreeClassifier
+
+    rng = np.random.default_rng(seed)
+    everybody = Space(schema).rows(DOMAIN)
+    scores = everybody @ rng.normal(size=everybody.shape[1]) + rng.normal(size=len(everybody))
+    labels = np.where(scores > np.median(scores), "yes", "no")
+    fitted = DecisionTreeClassifier(max_depth=6, random_state=seed).fit(schema.inputs(everybody), labels)
+    return load(fitted, schema)
+
+
+@dataclass
+class LabelOnly:
+    """A model that gives labels alone, and counts how often it is asked about whom."""
+
+    inner: Scorer
+    label_only: bool = True
+    name: str = "labels"
+    asked: int = 0
+    calls: int = 0
+
+    @property
+    def schema(self) -> Schema:
+        return self.inner.schema
+
+    @property
+    def classes(self) -> tuple[Value, ...]:
+        return self.inner.classes
+
+    @property
+    def favourable(self) -> int:
+        return self.inner.favourable
+
+    def scores(self, individuals: np.ndarray) -> np.ndarray:
+        return np.eye(len(self.classes))[self.predict(individuals)]
+
+    def predict(self, individuals: np.ndarray) -> np.ndarray:
+        self.asked += len(individuals)
+        self.calls += 1
+        return self.inner.predict(individuals)
+
+
+@dataclass
+class BlackBox(LabelOnly):
+    """A model of which only scores and labels are known."""
+
+    label_only: bool = False
+    name: str = "box"
+
+    def scores(self, individuals: np.ndarray) -> np.ndarray:
+        return self.inner.scores(individuals)
+
+
+def flipping(model: Scorer, space: Space) -> set[tuple[float, ...]]:
+    """All profiles of the domain that discriminate, by asking about everybody."""
+    labels = model.predict(space.rows(DOMAIN)).reshape(len(DOMAIN), -1)
+    return {tuple(profile) for profile, row in zip(DOMAIN.tolist(), labels.tolist(), strict=True) if len(set(row)) > 1}
