@@ -38,7 +38,7 @@ def evaluate(net, roles, axes, count, scoring, b, s):
             for i in range(attributes):
                 single = single and b.lo[i, t] == b.hi[i, t] and net.reach[i] == 0.0
             if single:
-                ask(net, roles, t, b, s)
+                ask(net, roles, t, b)
 
 
 @jit
@@ -207,7 +207,7 @@ def of_table(a, i, count, g, axes, b):
 
 
 @jit
-def ask(net, roles, t, b, s):
+def ask(net, roles, t, b):
     """Run the network on a box of one person, under every assignment, instead of bounding them together."""
     attributes = b.low.shape[0]
     depth = net.sizes.shape[0] - 1
@@ -226,21 +226,15 @@ def ask(net, roles, t, b, s):
                         x += net.columns[net.start[i] + int(b.lo[i, t]), h]
                 for r in range(roles.relaxed.shape[0]):
                     x += net.columns[net.start[attributes + 1 + r], h] * b.offset[r]
-                b.unit[h] = max(x, 0.0)
+                b.unit[h] = x
+                b.miss[h] = net.first_error[h]
             for k in range(depth):
-                for j in range(net.sizes[k + 1]):
-                    b.following[j] = net.offsets[k, j]
-                for h in range(net.sizes[k]):
-                    if b.unit[h] > 0:
-                        for j in range(net.sizes[k + 1]):
-                            b.following[j] += b.unit[h] * net.weights[k, h, j]
-                for j in range(net.sizes[k + 1]):
-                    b.unit[j] = max(b.following[j], 0.0)
+                one_layer_up(net, k, b)
             for o in range(outputs):
-                slack = 1.001 * s.error[depth, o] + net.last_pads[o]
+                slack = 1.001 * b.miss[o] + net.last_pads[o]
                 for side in range(2):
                     f = (side * outputs + o) * roles.assignments + p
-                    x = (1.0 - 2.0 * side) * b.following[o] - slack
+                    x = (1.0 - 2.0 * side) * b.unit[o] - slack
                     if first:
                         b.least[2 * f, t] = x
                         b.gain[2 * f, t] = 0.0
@@ -260,3 +254,26 @@ def ask(net, roles, t, b, s):
                 r += 1
             if r == roles.relaxed.shape[0]:
                 break
+
+
+@jit
+def one_layer_up(net, k, b):
+    """From one person's units before ReLU k, and what float32 may miss of them, to the next (``slack.Slack.after``)."""
+    gamma = net.gammas[k + 1]
+    last = k == net.sizes.shape[0] - 2
+    for j in range(net.sizes[k + 1]):
+        b.following[j] = net.offsets[k, j]
+        b.missing[j] = gamma * net.bias_sizes[k, j]
+    for h in range(net.sizes[k]):
+        x = max(b.unit[h], 0.0)
+        passed = max(min(b.miss[h], b.unit[h] + b.miss[h]), 0.0)
+        if x > 0 or passed > 0:
+            carried = passed + gamma * (x + passed)
+            weights = net.weights[k, h]
+            sizes = net.output_sizes[h] if last else weights
+            for j in range(net.sizes[k + 1]):
+                b.following[j] += x * weights[j]
+                b.missing[j] += carried * abs(sizes[j])
+    for j in range(net.sizes[k + 1]):
+        b.unit[j] = b.following[j]
+        b.miss[j] = b.missing[j]

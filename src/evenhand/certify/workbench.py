@@ -75,6 +75,8 @@ class Bench(NamedTuple):
     sure: NDArray[np.bool_]
     unit: Floats
     following: Floats
+    miss: Floats
+    missing: Floats
     offset: Floats
     known: NDArray[np.int8]
     state: NDArray[np.uint8]
@@ -115,6 +117,8 @@ def bench(net: Network, roles: Roles, axes: Axes) -> tuple[Bench, Scratch, Event
         sure=np.zeros((labels, roles.assignments), np.bool_),
         unit=np.zeros(widest),
         following=np.zeros(widest),
+        miss=np.zeros(widest),
+        missing=np.zeros(widest),
         offset=np.zeros(max(1, len(roles.relaxed))),
         known=np.zeros((len(roles.biases), len(net.sizes) - 1, widest), np.int8),
         state=np.zeros((LANES, state_bytes(net, roles)), np.uint8),
