@@ -125,7 +125,7 @@ def _output_gradient(logits: Floats, *, loss: bool) -> Floats:
         # d p_1 / d logit = p_0 p_1; the predicted label's cross-entropy falls by what it lacks to 1.
         sign = np.where(logits > 0, 1.0, -1.0)
         if loss:
-            return -sign * scores.min(axis=1, keepdims=True)
+            return np.asarray(-sign * scores.min(axis=1, keepdims=True))
         return np.asarray(sign * scores[:, :1] * scores[:, 1:])
     n = np.arange(len(logits))
     winner = np.argmax(logits, axis=1)

@@ -235,6 +235,8 @@ class Space:
         known = self._known[rng.choice(len(self._known), size=min(len(self._known), max(few, 10 * n)), replace=False)]
         if self.constraints:
             known = known[self.legal(known[:, self.columns])]
+        if len(known) == 0:
+            return known
         return known[_in_turns(self._clustered(clusters, known, rng), n)]
 
     def _clustered(self, clusters: int, rows: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -332,7 +334,7 @@ class Space:
         return changed
 
     def _stepped(self, unprotected: Floats, directions: Floats) -> Floats:
-        target = unprotected + directions * self.step
+        target: Floats = unprotected + directions * self.step
         np.minimum(target, self.upper, out=target)
         np.maximum(target, self.lower, out=target)
         for group in self.groups:

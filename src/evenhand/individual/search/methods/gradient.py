@@ -83,6 +83,6 @@ def estimated(space: Space, oracle: Oracle, h: float) -> Slopes:
         rise = answered[np.arange(n * u), np.repeat(predicted, u)].reshape(n, u)
         rise -= scores[np.arange(n), predicted][:, None]
         distance = there - profiles
-        return np.divide(rise, distance, out=np.zeros_like(rise), where=distance != 0)
+        return np.asarray(np.divide(rise, distance, out=np.zeros_like(rise), where=distance != 0))
 
     return slopes

@@ -1,0 +1,253 @@
+"""Asking within a budget, never twice; gradients; answers that survive a kill."""
+
+import itertools
+import json
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people
+
+from evenhand.errors import DataError
+from evenhand.individual.search import Space
+from evenhand.individual.search.findings import Findings
+from evenhand.individual.search.network import Inside, labels_of, probabilities
+from evenhand.individual.search.oracle import Oracle, Spent
+from evenhand.individual.search.remember import Remembered
+from evenhand.models import AdditiveNetwork, load
+from evenhand.models.additive import Affine, Line, Steps, Table, from_dense
+from evenhand.schema import Schema
+
+
+def oracle(model, space=None, **more) -> Oracle:
+    space = space or Space(SCHEMA)
+    return Oracle(model, space, Findings(space, len(model.classes)), **more)
+
+
+@pytest.mark.parametrize("kind", [lambda model: model, BlackBox, LabelOnly])
+def test_answers_are_the_model_s(kind):
+    model = network(1)
+    asked = oracle(kind(model))
+    answers = asked.ask(DOMAIN)
+    rows = asked.space.rows(DOMAIN)
+    labels = model.predict(rows).reshape(-1, 2)
+    assert (answers.labels == labels).all()
+    expected = np.eye(2)[model.predict(rows)] if kind is LabelOnly else model.scores(rows)
+    assert answers.scores.reshape(-1, 2) == pytest.approx(expected, abs=1e-12)
+    assert (answers.flips == (labels[:, 0] != labels[:, 1])).all()
+    assert len(asked.findings) == answers.flips.sum() > 0
+
+
+@given(st.lists(st.lists(st.integers(0, len(DOMAIN) - 1), max_size=30), max_size=6))
+def test_nobody_is_asked_about_twice(batches):
+    model = LabelOnly(network(1))
+    asked = oracle(model)
+    for batch in batches:
+        answers = asked.ask(DOMAIN[batch])
+        assert (answers.labels == network(1).predict(asked.space.rows(DOMAIN[batch])).reshape(-1, 2)).all()
+    different = len({which for batch in batches for which in batch})
+    assert asked.queries == model.asked == 2 * different
+    assert asked.hits == sum(map(len, batches)) - different
+
+
+@given(st.integers(0, 100), st.integers(1, 60))
+def test_a_budget_is_never_exceeded_and_what_it_pays_for_is_found(budget, size):
+    model = LabelOnly(network(1))
+    asked = oracle(model, budget=budget)
+
+    def ask_everybody() -> None:
+        for at in range(0, len(DOMAIN), size):
+            asked.ask(DOMAIN[at : at + size])
+
+    with pytest.raises(Spent):
+        ask_everybody()
+    paid = DOMAIN[: budget // 2]
+    assert model.asked == asked.queries == 2 * len(paid)
+    assert {tuple(row) for row in asked.findings.found().unprotected.tolist()} == flipping(network(1), asked.space) & {
+        tuple(row) for row in paid.tolist()
+    }
+
+
+def test_what_could_not_be_paid_is_asked_later():
+    asked = oracle(LabelOnly(network(1)), budget=5)
+    with pytest.raises(Spent):
+        asked.ask(DOMAIN[:4])
+    asked.budget = None
+    assert (asked.ask(DOMAIN[:4]).labels == network(1).predict(asked.space.rows(DOMAIN[:4])).reshape(-1, 2)).all()
+
+
+def test_models_are_asked_in_large_batches():
+    model = LabelOnly(network(1))
+    asked = oracle(model)
+    rng = np.random.default_rng(0)
+    asked.ask(DOMAIN[rng.integers(0, len(DOMAIN), size=50_000)])
+    assert model.calls == 1
+    with pytest.raises(Spent):
+        oracle(model, deadline=time.perf_counter() - 1).ask(DOMAIN)
+    assert model.calls == 1
+
+
+def test_a_cache_that_is_full_changes_no_answer(monkeypatch):
+    monkeypatch.setattr("evenhand.individual.search.oracle.KEPT", 0)
+    model = LabelOnly(network(1))
+    asked = oracle(model)
+    everybody = np.concatenate([DOMAIN] * 4)
+    answers = asked.ask(everybody)
+    assert (answers.labels == network(1).predict(asked.space.rows(everybody)).reshape(-1, 2)).all()
+    assert asked.queries == model.asked == 2 * len(everybody)
+    assert len(asked.findings) == len({tuple(row) for row in everybody[answers.flips].tolist()})
+
+
+SMOOTH = Schema.parse(
+    {
+        "target": {"name": "t", "favourable": 1, "values": [0, 1, 2]},
+        "attributes": [
+            {"name": "x", "kind": "real", "lower": -2, "upper": 2},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+            {"name": "y", "kind": "real", "lower": 0, "upper": 4, "encoding": {"offset": 2, "scale": 0.5}},
+            {"name": "n", "kind": "integer", "lower": 0, "upper": 9},
+        ],
+    }
+)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 3]))
+def test_gradients_agree_with_differences(seed, outputs):
+    rng = np.random.default_rng(seed)
+    sizes = [SMOOTH.width, 6, 4, outputs]
+    layers = [(rng.normal(size=(a, b)), rng.normal(size=b)) for a, b in itertools.pairwise(sizes)]
+    classes = (0, 1) if outputs < 3 else (0, 1, 2)
+    inside = Inside(from_dense(SMOOTH, layers, classes=classes), Space(SMOOTH))
+    rows = np.column_stack([rng.uniform(-1.9, 1.9, 20), rng.uniform(0.1, 3.9, 20), rng.integers(1, 9, 20)])
+    which = rng.integers(0, 2, 20)
+    before = probabilities(inside.logits_at(rows, which))
+    predicted = before.argmax(axis=1)
+    n = np.arange(20)
+    for loss in (False, True):
+        gradient = inside.gradient(rows, which, loss=loss)
+        for column in range(3):
+            h = 1e-6
+            step = np.eye(3)[column] * h
+            up = probabilities(inside.logits_at(rows + step, which))[n, predicted]
+            down = probabilities(inside.logits_at(rows - step, which))[n, predicted]
+            difference = (-np.log(up) + np.log(down) if loss else up - down) / (2 * h)
+            kink = np.abs(up + down - 2 * before[n, predicted]) > 1e-9  # a ReLU opens just here
+            assert gradient[~kink, column] == pytest.approx(difference[~kink], rel=1e-3, abs=1e-5)
+
+
+def test_gradients_along_tables_and_bins_are_differences_of_moves():
+    schema = Schema.parse(
+        {
+            "target": {"name": "t", "favourable": 1, "values": [0, 1]},
+            "attributes": [
+                {"name": "job", "kind": "categorical", "values": ["a", "b", "c", "d"]},
+                {"name": "age", "kind": "integer", "lower": 10, "upper": 14},
+                {"name": "pay", "kind": "real", "lower": 0, "upper": 100},
+                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+            ],
+        }
+    )
+    parts = (
+        Table(np.array([[0.0], [3.0], [4.0], [0.0]]), 0.0),
+        Line(np.array([0.25]), np.array([0.0])),
+        Steps(np.array([50.0]), np.array([[0.0], [1.0]])),
+        Table(np.array([[0.0], [0.0]]), 0.0),
+    )
+    model = AdditiveNetwork(schema, parts, np.array([1.0]), (Affine(np.array([[2.0]]), np.array([0.0])),), (0, 1), 1)
+    inside = Inside(model, Space(schema))
+    rows = np.array([[0.0, 10, 49.5], [1.0, 12, 50.5], [3.0, 14, 20.0]])
+    scores = probabilities(inside.logits_at(rows, np.zeros(3, dtype=np.int64)))
+    slope = inside.gradient(rows, np.zeros(3, dtype=np.int64), loss=False) / (scores[:, :1] * scores[:, 1:])
+    # Twice: of a, b, d by one or two positions; a quarter; half the jump over the bin's edge within +- 1.
+    assert slope == pytest.approx(np.array([[6.0, 0.5, 1.0], [4.0, 0.5, 1.0], [-8.0, 0.5, 0.0]]))
+    assert inside.lines.tolist() == [False, True, False]
+
+
+def test_the_inside_answers_as_the_network():
+    for outputs in (1, 2):
+        model = network(4, outputs=outputs)
+        space = Space(SCHEMA)
+        logits = Inside(model, space).logits(DOMAIN)
+        assert logits.reshape(-1, outputs) == pytest.approx(model.logits(space.rows(DOMAIN)), abs=1e-12)
+        assert (labels_of(logits).ravel() == model.predict(space.rows(DOMAIN))).all()
+
+
+def test_autograd_agrees_with_back_propagation():
+    torch = pytest.importorskip("torch", reason="needs the extra torch")
+    from evenhand.individual.search.gradients import TorchGradients, gradients_of
+
+    torch.manual_seed(0)
+    linear = [torch.nn.Linear(SCHEMA.width, 8), torch.nn.Linear(8, 1)]
+    additive = load(torch.nn.Sequential(linear[0], torch.nn.ReLU(), linear[1]).double(), SCHEMA)
+    smooth = load(torch.nn.Sequential(linear[0], torch.nn.Tanh(), linear[1]).double(), SCHEMA)
+    space = Space(SCHEMA)
+    which = np.arange(len(DOMAIN)) % 2
+    by_hand, by_torch = gradients_of(additive, space, None), TorchGradients(additive, space)
+    assert isinstance(by_hand, Inside)
+    assert isinstance(gradients_of(smooth, space, None), TorchGradients)
+    for loss in (False, True):
+        expected = by_hand.gradient(DOMAIN, which, loss=loss)
+        assert by_torch.gradient(DOMAIN, which, loss=loss) == pytest.approx(expected, abs=1e-6)
+
+
+def test_answers_survive_a_kill(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    model = BlackBox(network(1))
+    rows = Space(SCHEMA).rows(DOMAIN[:100])
+    first = Remembered(model, path)
+    expected = first.scores(rows[:60]), first.predict(rows[:60])
+    first.close()
+    # Killed while it wrote a second batch: the line is cut short.
+    with path.open("ab") as file:
+        file.write(b'{"asked": "AAAA')
+    again = Remembered(model, path)
+    before = model.asked
+    assert (again.scores(rows[:60]) == expected[0]).all()
+    assert (again.predict(rows[:60]) == expected[1]).all()
+    assert model.asked == before
+    assert again.remembered == 60
+    assert (again.scores(rows) == network(1).scores(rows)).all()
+    assert model.asked == before + 140
+    again.close()
+    assert len(path.read_bytes().splitlines()) == 3
+    third = Remembered(model, path)
+    third.predict(rows)
+    assert model.asked == before + 140
+    third.close()
+
+
+def test_a_file_of_other_answers_is_refused(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    Remembered(BlackBox(network(1)), path).close()
+    with pytest.raises(DataError, match="these answers are of 'box'"):
+        Remembered(BlackBox(network(1), name="another"), path)
+    with pytest.raises(DataError, match="these answers are of 'box'"):
+        Remembered(BlackBox(from_dense(SMOOTH, [(np.zeros((4, 1)), np.zeros(1))], classes=(0, 1))), path)
+    content = path.read_bytes()
+    for damaged in (b"x,y\n1,2\n", b"no newline", content + b'{"asked": 3}\n', content + b"[]\n"):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"no file of answers|line 2 is damaged"):
+            Remembered(BlackBox(network(1)), path)
+        assert path.read_bytes() == damaged
+    with pytest.raises(DataError, match="cannot be used"):
+        Remembered(BlackBox(network(1)), tmp_path / "nowhere" / "file")
+    assert json.loads(content)["model"] == "box"
+
+
+def test_findings_are_counted_once():
+    space = Space(people(30, 0))
+    findings = Findings(space, 2)
+    rows = space.people[:3]
+    labels = np.array([[0, 1], [1, 1], [1, 0]])
+    scores = np.zeros((3, 2, 2))
+    assert findings.add(rows, labels, scores).tolist() == [True, False, True]
+    findings.add(rows[::-1], labels[::-1], scores)
+    findings.start_from(rows[:1])
+    outside = np.array([[9.0, 0, 0, 0]])
+    findings.add(outside, labels[:1], scores[:1])
+    found = findings.found()
+    assert found.unprotected.tolist() == rows[[0, 2]].tolist()
+    assert found.given.tolist() == [True, False]

@@ -1,0 +1,234 @@
+"""A search as a whole: rates first, results, limits, interrupts, going on later, several protected attributes."""
+
+import json
+
+import numpy as np
+import pytest
+from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people
+
+from evenhand.errors import DataError, OptionError
+from evenhand.individual import search
+from evenhand.individual.search import SearchResult, Space
+from evenhand.models import predict
+from evenhand.models.additive import from_dense
+from evenhand.schema import Schema
+
+
+def found(result: SearchResult) -> set[tuple[float, ...]]:
+    return {tuple(row) for row in result.table.found.unprotected.tolist()}
+
+
+def test_the_rate_comes_first_and_covers_the_truth():
+    model, data = network(3), people(60, 1)
+    result = search.run(model, data, method="random", seeds=5, local=5)
+    truth = len(flipping(model, Space(data))) / len(DOMAIN)
+    names = [rate.population for rate in result.rates]
+    assert names == [
+        "independent attributes, each as in the data", "the people in the data", "everyone in the domain, uniformly"
+    ]  # fmt: skip
+    assert result.rate == result.rates[0]
+    assert result.rates[2].low <= truth <= result.rates[2].high
+    assert [rate.n for rate in result.rates] == [4096] * 3
+    labels = predict(model, Space(data).rows(Space(data).split(data.individuals)[0])).reshape(-1, 2)
+    among = (labels[:, 0] != labels[:, 1]).mean()
+    assert result.rates[1].low <= among <= result.rates[1].high
+    assert 0 < result.queries <= 2 * 5 * 5
+
+
+def test_rates_take_no_more_than_a_tenth_of_a_budget():
+    model = LabelOnly(network(3))
+    result = search.run(model, people(60, 1), method="random", budget=600)
+    assert [rate.n for rate in result.rates] == [10, 10, 10]
+    assert result.queries <= 600
+    assert search.run(model, people(60, 1), method="random", budget=5).rates == ()
+
+
+def test_none_found_gives_an_upper_bound():
+    model = from_dense(SCHEMA, [(np.zeros((SCHEMA.width, 1)), np.array([1.0]))])
+    result = search.run(model, SCHEMA, method="random", seeds=10, local=10)
+    assert (result.profiles, result.valid, result.examples) == (0, None, ())
+    assert result.rate.estimate == 0
+    # Clopper-Pearson for 0 of 4096, two-sided 95 %: 1 - 0.025 ** (1 / 4096).
+    assert result.rate.high == pytest.approx(1 - 0.025 ** (1 / 4096), rel=1e-9)
+    assert "evenhand certify" in result.summary()
+    assert len(result.to_frame()) == 0
+
+
+def test_the_result_travels_as_json():
+    result = search.run(network(3), people(60, 1), method="maft", seeds=20, local=20, seed=4)
+    again = SearchResult.from_json(result.to_json())
+    assert again == result
+    told = json.loads(result.to_json())
+    assert told["kind"] == "individual"
+    wanted = {
+        "method",
+        "profiles",
+        "valid",
+        "queries",
+        "rate",
+        "examples",
+        "protected",
+        "seed",
+        "seconds",
+        "interrupted",
+    }
+    assert wanted <= set(told)
+    assert set(told["rate"]) >= {"estimate", "low", "high", "confidence", "population"}
+    assert "table" not in told
+    assert told["profiles"] == len(result.to_frame()) > len(told["examples"])
+    assert len(again.to_frame()) == len(told["examples"])
+
+
+def test_tables_are_in_the_data_s_own_words():
+    model = network(3)
+    result = search.run(model, people(60, 1), method="neighbours")
+    frame = result.to_frame()
+    assert set(frame["job"]) <= {"cook", "clerk", "driver"}
+    assert set(frame["level"]) <= {"low", "mid", "high"}
+    for _, row in frame.iterrows():
+        entries = [row["grade"], SCHEMA["job"].values.index(row["job"]), row["years"]]
+        level = SCHEMA["level"].values.index(row["level"])
+        for side in ("worse", "better"):
+            sex = SCHEMA["sex"].values.index(row[f"sex ({side})"])
+            individual = np.array([[entries[0], sex, *entries[1:], level]], dtype=float)
+            assert model.classes[model.predict(individual)[0]] == row[f"label ({side})"]
+            assert model.scores(individual)[0, 1] == pytest.approx(row[f"score ({side})"])
+    assert (frame["label (worse)"] == "no").all()
+    assert (frame["label (better)"] == "yes").all()
+    assert (frame["gap"] > 0).all()
+
+
+class Interrupted(BlackBox):
+    """Somebody presses Ctrl-C after so many calls."""
+
+    after = 12
+
+    def predict(self, individuals):
+        if self.calls == self.after:
+            self.calls += 1
+            raise KeyboardInterrupt
+        return super().predict(individuals)
+
+
+def test_an_interrupt_keeps_what_was_found():
+    whole = search.run(BlackBox(network(3)), people(60, 1), method="maft", seeds=30, local=30, samples=0)
+    model = Interrupted(network(3))
+    part = search.run(model, people(60, 1), method="maft", seeds=30, local=30, samples=0)
+    assert part.interrupted
+    assert part.stopped_by == "interrupt"
+    assert 0 < part.profiles < whole.profiles
+    assert found(part) < found(whole)
+    assert "interrupted" in part.summary()
+
+
+def test_an_interrupted_search_goes_on_without_asking_twice(tmp_path):
+    path = tmp_path / "answers"
+    settings = {"method": "maft", "seeds": 30, "local": 30, "samples": 50, "resume": path, "budget": 4000}
+    whole = search.run(BlackBox(network(3)), people(60, 1), **settings | {"resume": None})
+    model = Interrupted(network(3), name="box")
+    part = search.run(model, people(60, 1), **settings)
+    assert part.interrupted
+    asked_before = len({row.tobytes() for row in _answered(path)})
+    fresh = BlackBox(network(3))
+    result = search.run(fresh, people(60, 1), **settings)
+    assert found(result) == found(whole)
+    assert result.queries == whole.queries
+    assert result.remembered >= asked_before
+    rows = [row.tobytes() for row in _answered(path)]
+    assert len(rows) == len(set(rows)) == asked_before + fresh.asked
+
+
+def _answered(path):
+    import base64
+
+    for line in path.read_text().splitlines()[1:]:
+        given = json.loads(line)
+        yield from np.frombuffer(base64.b64decode(given["asked"])).reshape(given["n"], -1)
+
+
+def test_gradients_work_behind_a_file_of_answers(tmp_path):
+    plain = search.run(network(3), people(60, 1), method="eidig", seeds=20, local=20)
+    kept = search.run(network(3), people(60, 1), method="eidig", seeds=20, local=20, resume=tmp_path / "answers")
+    assert found(kept) == found(plain) != set()
+    with pytest.raises(DataError, match="these answers are of"):
+        search.run(LabelOnly(network(3)), people(60, 1), method="maft", resume=tmp_path / "answers")
+
+
+def test_limits_stop_a_search():
+    ended = search.run(network(3), people(60, 1), method="random", time_limit=1e-9, samples=0)
+    assert (ended.stopped_by, ended.profiles) == ("time", 0)
+    for name in ("maft", "themis"):
+        spent = search.run(network(3), people(60, 1), method=name, budget=20_000, samples=0, anything_goes=True)
+        # The domain is small: either the budget is spent, or nothing new is left to be asked.
+        assert spent.stopped_by in ("budget", "plan")
+        assert spent.queries <= 20_000
+
+
+def test_progress_rises_to_one():
+    told: list[float] = []
+    search.run(network(3), people(60, 1), method="maft", budget=2000, progress=lambda what, share: told.append(share))
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+
+
+JOINT = Schema.parse(
+    {
+        "target": {"name": "hired", "favourable": "yes", "values": ["no", "perhaps", "yes"]},
+        "attributes": [
+            {"name": "grade", "kind": "integer", "lower": 0, "upper": 9},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+            {"name": "origin", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
+        ],
+    }
+)
+
+
+def joint_model():
+    # no: 4.5; perhaps: grade; yes: 2 grade - 8 + 3 (m and c) by a ReLU that opens for both together only.
+    first = np.zeros((3, 4))
+    first[0, 0] = 1
+    first[1, 1] = first[2, 1] = 1
+    layers = [(first, np.array([0, -2.0, 0, 0])), (np.zeros((4, 3)), np.array([4.5, 0.0, -8.0]))]
+    layers[1][0][0] = [0, 1, 2]
+    layers[1][0][1] = [0, 0, 3]
+    return from_dense(JOINT, layers, classes=("no", "perhaps", "yes"), favourable=2)
+
+
+def test_intersections_and_several_labels():
+    model = joint_model()
+    alone = search.run(model, JOINT, protected=["sex"], method="random", seeds=10, local=30)
+    both = search.run(model, JOINT, method="random", seeds=10, local=30)
+    assert both.protected == ("sex", "origin")
+    # m and c get yes where 2 g - 5 > max(4.5, g), from 6 on; the others where 2 g - 8 > g, at 9 alone.
+    assert found(both) == {(6,), (7,), (8,)}
+    assert found(alone) == {(6, 2), (7, 2), (8, 2)}
+    labels = both.table.found.labels.reshape(-1, 2, 3)
+    assert (labels[:, 1, 2] == 2).all()
+    assert (np.delete(labels.reshape(-1, 6), 5, axis=1) == labels[:, :1, 0]).all()
+    assert all(len(example.outcomes) == 6 for example in both.examples)
+    assert all(example.better.values == {"sex": "m", "origin": "c"} for example in both.examples)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"method": "magic"}, "there is no method 'magic'"),
+        ({"seeds": 0}, "at least one seed"),
+        ({"budget": 0}, "at least one query"),
+        ({"time_limit": 0}, "must be positive"),
+        ({"confidence": 1.0}, "between 0 and 1"),
+        ({"h": 0.0, "method": "maft"}, "h must be positive"),
+        ({"local": -1}, "must be"),
+        ({"constraints": ["grade > 7"]}, "nobody was found who satisfies the constraints"),
+        ({"method": "neighbours"}, "without data nobody has neighbours"),
+        ({"protected": ["height"]}, "there is no attribute 'height'"),
+    ],
+)
+def test_bad_options_are_refused(more, message):
+    source = SCHEMA if more.get("method") == "neighbours" else people(20, 0)
+    with (
+        pytest.raises(OptionError, match=message)
+        if "height" not in message
+        else pytest.raises(ValueError, match=message)
+    ):
+        search.run(network(3), source, **({"method": "random", "samples": 0} | more))
