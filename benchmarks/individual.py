@@ -271,7 +271,7 @@ def single(model: AdditiveNetwork, space: Space, individuals: Floats, scores: Fl
         for i, (matrix, bias) in enumerate(zip(weights, biases, strict=True)):
             values = np.maximum(values, np.float32(0)) if i else values
             values = values @ matrix.astype(np.float32) + bias.astype(np.float32)
-        return np.asarray(1 / (1 + np.exp(-values[:, 0])), dtype=np.float32)
+        return np.asarray(1 / (1 + np.exp(np.clip(-values[:, 0], -80, 80))), dtype=np.float32)
 
     sign = np.where(np.argmax(scores, axis=1) == 1, 1.0, -1.0)
     here = probability(individuals)

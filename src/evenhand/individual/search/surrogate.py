@@ -89,14 +89,21 @@ class Surrogate:
         With more than two classes the sides are: the class that is likeliest over all assignments, or any other.
         """
         if self._width == 1:
-            threshold = min(max(0.0, self._lowest), self._highest) if self._lowest < self._highest else 0.0
-            return answers - threshold
+            return answers - self._threshold
         odds = answers.reshape(len(answers), self._assignments, self._width)
         top = np.argmax(odds.sum(axis=1), axis=1)[:, None, None]
         mine = np.take_along_axis(odds, top, axis=2)[..., 0]
         others = odds.copy()
         np.put_along_axis(others, top, -np.inf, axis=2)
         return np.asarray(mine - others.max(axis=2))
+
+    @property
+    def _threshold(self) -> float:
+        """The log-odds at which the label changes: 0, unless the answers so far say otherwise."""
+        low, high = self._lowest, self._highest
+        if low <= 0 <= high or low >= high:
+            return 0.0
+        return float((low + high) / 2) if np.isfinite(high - low) else float(np.clip(0.0, low, high))
 
     @staticmethod
     def chance(lowest: Floats, highest: Floats, spread: Floats) -> Floats:

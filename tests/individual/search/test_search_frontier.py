@@ -1,0 +1,278 @@
+"""The default method and what it stands on: moves that stay possible, the surrogate; and the genetic search."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people, tree
+
+from evenhand.individual import search
+from evenhand.individual.search import Space
+from evenhand.individual.search.findings import Findings
+from evenhand.individual.search.methods import genetic
+from evenhand.individual.search.moves import Moves
+from evenhand.individual.search.oracle import Answers, Oracle
+from evenhand.individual.search.surrogate import Surrogate
+from evenhand.models import npz
+from evenhand.models.additive import from_dense
+from evenhand.schema import People, Schema
+from support import shared
+
+
+def profiles(result):
+    return {tuple(row) for row in result.table.found.unprotected.tolist()}
+
+
+@pytest.mark.parametrize("kind", ["network", "tree", "labels", "box"])
+@settings(max_examples=8)
+@given(seed=st.integers(0, 10**6), constrained=st.booleans(), anything_goes=st.booleans())
+def test_with_enough_budget_nobody_is_left_out(kind, seed, constrained, anything_goes):
+    made = {"network": network, "tree": tree}
+    wrapped = {"labels": LabelOnly, "box": BlackBox}
+    model = made[kind](seed) if kind in made else wrapped[kind](network(seed))
+    data = people(12, seed)
+    rules = ["years <= grade + 3", "not (job == cook and level == high)"] if constrained else []
+    result = search.run(
+        model, data, budget=2 * len(DOMAIN), constraints=rules, anything_goes=anything_goes, samples=0, seed=seed
+    )
+    space = Space(data, constraints=rules, anything_goes=anything_goes)
+    admissible = {tuple(row) for row in DOMAIN[space.admissible(DOMAIN)].tolist()}
+    assert profiles(result) == flipping(model, space) & admissible
+    assert result.method == "frontier"
+    assert result.queries <= 2 * len(admissible)
+
+
+def test_without_data_nobody_is_left_out_either():
+    model = network(11)
+    result = search.run(model, SCHEMA, budget=2 * len(DOMAIN), samples=0)
+    assert profiles(result) == flipping(model, Space(SCHEMA))
+
+
+MANY = Schema.parse(
+    {
+        "target": {"name": "grade", "favourable": "A", "values": ["C", "B", "A"]},
+        "attributes": [
+            {"name": "x", "kind": "integer", "lower": 0, "upper": 7},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+            {"name": "y", "kind": "integer", "lower": 0, "upper": 7},
+            {"name": "origin", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
+        ],
+    }
+)
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10**6))
+def test_several_classes_and_protected_attributes(seed):
+    rng = np.random.default_rng(seed)
+    layers = [(rng.normal(size=(4, 6)), rng.normal(size=6)), (rng.normal(size=(6, 3)), rng.normal(size=3))]
+    model = from_dense(MANY, layers, classes=("C", "B", "A"))
+    data = people(10, seed, MANY)
+    result = search.run(model, data, budget=6 * 64, samples=0, seed=seed)
+    space = Space(data)
+    expected = set()
+    for x, y in itertools.product(range(8), range(8)):
+        rows = np.array([[x, sex, y, origin] for sex in range(2) for origin in range(3)], dtype=float)
+        if space.valid(np.array([[x, y]], dtype=float))[0] and len(set(model.predict(rows).tolist())) > 1:
+            expected.add((x, y))
+    assert profiles(result) == expected
+
+
+TIED = Schema.parse(
+    {
+        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+        "attributes": [
+            {"name": "education", "kind": "categorical", "values": ["school", "college", "university"]},
+            {"name": "years", "kind": "integer", "lower": 9, "upper": 11},
+            {"name": "rents", "kind": "integer", "lower": 0, "upper": 1},
+            {"name": "owns", "kind": "integer", "lower": 0, "upper": 1},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+        ],
+    }
+)
+# education fixes years; nobody from university rents.
+ROWS = [[0, 9, 1, 0], [0, 9, 0, 1], [1, 10, 1, 0], [1, 10, 0, 1], [2, 11, 0, 1]]
+
+
+def tied(**more):
+    rows = np.array([[*row, sex] for row in ROWS for sex in (0, 1)], dtype=float)
+    return Space(People(TIED, rows, None, np.arange(len(rows)), 0, None), **more)
+
+
+def test_moves_by_hand():
+    space = tied(constraints=["one_hot(rents, owns)"])
+    moves = Moves.of(space)
+    # The house moves as a whole; education and years only together.
+    assert [columns.tolist() for columns in moves.columns] == [[2, 3], [0], [1]]
+    rows = np.array([[0.0, 9, 1, 0], [2.0, 11, 0, 1]])
+    codes = moves.codes(rows)
+    assert (moves.rows(codes) == rows).all()
+    reached = set()
+    for profile, level in np.argwhere(moves.open(codes)).tolist():
+        moved, recoded = moves.moved(rows[[profile]], codes[[profile]], np.array([level]))
+        assert (moves.codes(moved) == recoded).all()
+        reached.add((profile, tuple(moved[0].tolist())))
+    assert reached == {
+        (0, (0, 9, 0, 1)), (0, (1, 10, 1, 0)), (1, (0, 9, 0, 1)), (1, (1, 10, 0, 1))
+    }  # fmt: skip
+    assert {tuple(row) for row in moves.rows(moves.listing(100)).tolist()} == {tuple(map(float, row)) for row in ROWS}
+    assert moves.listing(4) is None
+
+
+def test_tied_attributes_are_searched_through():
+    # years + sex decide: those who studied 10 years are hired if they are men.
+    model = from_dense(TIED, [(np.array([[0.0], [1.0], [0.0], [0.0], [1.0]]), np.array([-10.5]))])
+    space = tied()
+    rows = np.array(ROWS, dtype=float)
+    source = People(TIED, space.rows(rows), None, np.arange(2 * len(rows)), 0, None)
+    result = search.run(model, source, budget=1000, samples=0)
+    assert profiles(result) == {(1, 10, 1, 0), (1, 10, 0, 1)}
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10**6), st.integers(3, 30))
+def test_moves_lead_to_everybody_one_change_away_and_to_nobody_impossible(seed, n):
+    space = Space(people(n, seed))
+    moves = Moves.of(space)
+    codes = moves.codes(space.people)
+    assert (moves.rows(codes) == space.people).all()
+    profile, level = np.nonzero(moves.open(codes))
+    moved, _ = moves.moved(space.people[profile], codes[profile], level)
+    alone = (moved != space.people[profile]).sum(axis=1) == 1
+    assert space.admissible(moved[alone]).all()
+    reached = {tuple(row) for row in moved.tolist()}
+    for row in DOMAIN[space.admissible(DOMAIN)]:
+        if ((row != space.people).sum(axis=1) == 1).any():
+            assert tuple(row.tolist()) in reached
+    listed = {tuple(row) for row in moves.rows(moves.listing(10_000)).tolist()}
+    assert listed == {tuple(row) for row in DOMAIN[space.admissible(DOMAIN)].tolist()}
+
+
+def test_numbers_with_many_values_move_between_those_of_the_data():
+    wide = Schema.parse(
+        {
+            "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+            "attributes": [
+                {"name": "income", "kind": "real", "lower": 0, "upper": 1e6},
+                {"name": "age", "kind": "integer", "lower": 0, "upper": 1000},
+                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+            ],
+        }
+    )
+    rng = np.random.default_rng(0)
+    rows = np.stack([rng.random(500) * 1e6, rng.integers(0, 1001, 500), rng.integers(0, 2, 500)], axis=1)
+    data = People(wide, rows.astype(float), None, np.arange(500), 0, None)
+    moves = Moves.of(Space(data))
+    assert [len(levels) for levels in moves.levels] == [64, 64]
+    assert set(moves.levels[0][:, 0]) <= set(rows[:, 0])
+    assert moves.listing(10**6) is None
+    model = from_dense(wide, [(np.array([[1e-6], [1e-3], [0.4]]), np.array([-1.2]))])
+    result = search.run(model, data, budget=1500, samples=0)
+    assert result.profiles > 200
+    rows = result.table.found.unprotected
+    score = rows[:, 0] * 1e-6 + rows[:, 1] * 1e-3 - 1.2
+    assert ((score <= 0) & (score + 0.4 > 0)).all()
+
+
+def test_the_surrogate_knows_an_additive_model():
+    space = Space(people(60, 2))
+    model = from_dense(SCHEMA, [(np.random.default_rng(4).normal(size=(SCHEMA.width, 1)), np.array([0.3]))])
+    moves = Moves.of(space)
+    oracle = Oracle(model, space, Findings(space, 2))
+    known = Surrogate(moves, 2, 2, label_only=False)
+    said = oracle.ask(space.people)
+    codes = moves.codes(space.people)
+    answers = known.answers(said.scores, said.labels)
+    assert answers == pytest.approx(model.logits(space.rows(space.people)).reshape(-1, 2), abs=1e-6)
+    for _ in range(200):  # so much of the same that the ridge does not matter
+        known.learn(codes, answers)
+    known.fit()
+    profile, level = np.nonzero(moves.open(codes))
+    moved, _ = moves.moved(space.people[profile], codes[profile], level)
+    before = codes[profile, moves.part[level]]
+    guessed = known.guess(answers[profile], before, level)
+    asked = oracle.ask(moved)
+    truth = known.answers(asked.scores, asked.labels)
+    assert guessed == pytest.approx(truth, abs=0.02)
+    wide = known.spread()
+    for _ in range(50):
+        known.corrected(before, level, guessed - truth)
+    assert (known.spread() < wide).all()
+
+
+def test_the_boundary_need_not_lie_at_one_half():
+    space = Space(people(10, 0))
+    known = Surrogate(Moves.of(space), 2, 2, label_only=False)
+    scores = np.array([[[0.9, 0.1], [0.8, 0.2]], [[0.7, 0.3], [0.6, 0.4]]])
+    margins = known.margins(known.answers(scores, np.array([[0, 0], [1, 1]])))
+    assert (margins[0] < 0).all()
+    assert (margins[1] > 0).all()
+
+
+def test_margins_with_three_classes_and_chances_by_hand():
+    space = Space(people(10, 0))
+    known = Surrogate(Moves.of(space), 2, 3, label_only=False)
+    scores = np.array([[[0.7, 0.2, 0.1], [0.3, 0.6, 0.1]], [[0.7, 0.2, 0.1], [0.5, 0.4, 0.1]]])
+    margins = known.margins(known.answers(scores, scores.argmax(axis=2)))
+    assert np.sign(margins).tolist() == [[1, -1], [1, 1]]
+    chance = known.chance(np.array([-1.0, 1.0, -9.0]), np.array([1.0, 2.0, 9.0]), np.ones(3))
+    assert chance == pytest.approx([0.6827, 0.1359, 1.0], abs=2e-3)
+
+
+def test_fitness_by_hand():
+    scores = np.array([[[0.9, 0.1], [0.6, 0.4]], [[0.6, 0.4], [0.45, 0.55]]])
+    labels = scores.argmax(axis=2)
+    said = Answers(scores, labels, labels[:, 0] != labels[:, 1])
+    assert genetic.fitness(said) == pytest.approx([0.3, 1.15])
+
+
+def test_children_inherit_from_the_fitter():
+    space = Space(people(40, 0))
+    moves = Moves.of(space)
+    codes = moves.codes(space.people)
+    fit = np.zeros(len(codes))
+    fit[0] = 1.0
+    rng = np.random.default_rng(0)
+    children = genetic.bred(moves, codes, fit, 4000, rng)
+    assert (moves.part[children] == np.arange(len(moves.start))).all()
+    alike = (children == codes[0]).mean()
+    assert alike > (genetic.bred(moves, codes, np.zeros(len(codes)), 4000, rng) == codes[0]).mean() + 0.01
+
+
+def published(name, column):
+    described = json.loads(shared("data", "testing", "models.json").read_text())[name]
+    domain = json.loads(shared("data", "testing", "domains.json").read_text())[described["dataset"]]
+    attributes = [
+        {"name": each, "kind": "integer", "lower": low, "upper": high, "protected": i == column}
+        for i, (each, (low, high)) in enumerate(zip(domain["attributes"], domain["bounds"], strict=True))
+    ]
+    target = {"name": "label", "favourable": "1", "values": ["0", "1"]}
+    schema = Schema.parse({"target": target, "attributes": attributes})
+    with np.load(shared("data", "testing", "data", f"{described['dataset']}.npz")) as arrays:
+        rows = arrays["X_train"].astype(float)
+    model = npz.from_npz(shared("data", "testing", described["file"]), schema)
+    return model, People(schema, rows, None, np.arange(len(rows)), 0, None)
+
+
+@pytest.mark.parametrize(("name", "column"), [("adult", 7), ("german", 6), ("bank", 0)])
+def test_five_times_what_maft_finds_of_people_who_could_exist(name, column):
+    model, data = published(name, column)
+    theirs = search.run(model, data, method="maft", seeds=30, local=30, anything_goes=True, samples=0)
+    ours = search.run(model, data, budget=theirs.queries, samples=0)
+    assert ours.queries <= theirs.queries
+    assert ours.valid == ours.profiles >= 5 * theirs.valid
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("adult_EIDIG_5_retrained", 7), ("bank_EIDIG_INF_retrained", 0), ("german_ADF_retrained", 6)]
+)
+def test_more_than_others_on_retrained_networks(name, column):
+    model, data = published(name, column)
+    found = {
+        method: search.run(model, data, method=method, budget=8000, samples=0).valid
+        for method in ("frontier", "genetic", "neighbours")
+    }
+    assert found["frontier"] > 1.2 * max(found[method] for method in found if method != "frontier")
