@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from evenhand.certify.result import Certificate
 from evenhand.groups.result import GroupMetrics
 from evenhand.individual.result import IndividualResult
+from evenhand.individual.search.result import SearchResult
 from evenhand.result import Result
 from evenhand.schema import Schema
 
@@ -72,6 +73,7 @@ class AuditResult(Result):
         protected: attributes looked at.
         groups: performance and group metrics.
         individual: violation rates and examples.
+        searches: who was found by searching, one per protected attribute; how common flips are is in ``individual``.
         certificates: one per protected attribute (white boxes only), one for all of them jointly.
         not_run: what could not be run, with reasons.
         settings: the options that were in force.
@@ -88,6 +90,7 @@ class AuditResult(Result):
     protected: tuple[str, ...]
     groups: GroupMetrics
     individual: IndividualResult
+    searches: tuple[SearchResult, ...] = ()
     certificates: tuple[Certificate, ...]
     not_run: tuple[NotRun, ...]
     settings: dict[str, str | int | float | bool | None]
@@ -97,7 +100,8 @@ class AuditResult(Result):
 
     def summary(self) -> str:
         """The first screen, in plain text."""
-        parts = [self.groups.summary(), self.individual.summary(), *(c.summary() for c in self.certificates)]
+        parts = [self.groups.summary(), self.individual.summary()]
+        parts += [_found(one) for one in self.searches] + [one.summary() for one in self.certificates]
         parts += [f"not run: {item.what}: {item.reason}" for item in self.not_run]
         return "\n".join(part for part in parts if part)
 
@@ -113,3 +117,8 @@ class AuditResult(Result):
 
         parts = [draw_groups(self.groups), draw_flips(self.individual)]
         return charts.altair(charts.stack(parts, " ".join(part["description"] for part in parts)))
+
+
+def _found(search: SearchResult) -> str:
+    name = " x ".join(search.protected)
+    return f"{name:<20} search found {search.profiles:,} profiles in {search.queries:,} questions (observed)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.metadata
 import time
 from collections.abc import Callable, Sequence
@@ -20,10 +21,17 @@ from evenhand.population import ProductPopulation
 from evenhand.schema import People, Schema, Value, encode, infer
 
 if TYPE_CHECKING:
+    from evenhand.individual.search import SearchResult
     from evenhand.models import TreeEnsemble
 
 MIN_CERTIFY_SECONDS = 1.0
 """Less time than this for a certificate is not worth starting."""
+
+SEARCHING = 0.1
+"""Share of the time limit for the searches, at most."""
+
+SEEDS = 50
+"""People whom a search starts from."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +39,14 @@ class Config:
     """Settings of an audit.
 
     Attributes:
-        time_limit: seconds for the violation rates and the certificates together. Reading the data, one pass of the
-            model over it, and compiling on the first use are not in it.
+        time_limit: seconds for the violation rates, the searches and the certificates together. Reading the data, one
+            pass of the model over it, and compiling on the first use are not in it.
         population: ``data`` (independent attributes, each distributed as in the data) or ``uniform`` (over the domain),
             for the population violation rate and the certificates.
         confidence: of the intervals.
         samples: individuals drawn from the population.
+        searched: profiles that the search for each protected attribute asks about, within a tenth of the time limit
+            for all of them; 0 leaves it out.
         seed: of all sampling.
     """
 
@@ -44,9 +54,12 @@ class Config:
     population: Literal["data", "uniform"] = "data"
     confidence: float = 0.95
     samples: int = 20_000
+    searched: int = 5_000
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.searched < 0:
+            raise OptionError(f"searched must not be negative, not {self.searched}")
         if not self.time_limit > 0:
             raise OptionError(f"the time limit must be positive, not {self.time_limit:g} seconds")
         if self.population not in ("data", "uniform"):
@@ -120,18 +133,20 @@ def run(
             protected=schema.protected,
             samples=config.samples,
             confidence=config.confidence,
-            time_limit=config.time_limit * (0.4 if network is not None else 1.0),
+            time_limit=config.time_limit * (0.4 if network is not None else 1 - SEARCHING),
             seed=config.seed,
         ),
-        progress=lambda what, share: say(what, 0.1 + 0.3 * share),
+        progress=lambda what, share: say(what, 0.1 + 0.25 * share),
     )
     not_run: list[NotRun] = []
     certificates: list[Certificate] = []
-    interrupted = flips.interrupted
+    searches: list[SearchResult] = []
+    interrupted = flips.interrupted or _search(scorer, people, config, say, searches, not_run)
+    spent = flips.seconds + sum(found.seconds for found in searches)
     if network is None:
         not_run.append(NotRun(what="certification", reason=why_not))
     elif not interrupted:
-        interrupted = _certify(network, wider, config, config.time_limit - flips.seconds, say, certificates, not_run)
+        interrupted = _certify(network, wider, config, config.time_limit - spent, say, certificates, not_run)
     if interrupted:
         not_run.append(NotRun(what="the rest of the audit", reason="it was interrupted; what is here was found before"))
     joint = flips.rate(schema.protected, "data")
@@ -143,6 +158,7 @@ def run(
         protected=schema.protected,
         groups=by_group,
         individual=flips,
+        searches=tuple(searches),
         certificates=tuple(certificates),
         not_run=tuple(not_run),
         interrupted=interrupted,
@@ -219,6 +235,48 @@ def _white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | TreeEn
             "runs, so a proof about the one would say nothing about the other"
         )
     return network, ""
+
+
+def _search(
+    scorer: Scorer,
+    people: People,
+    config: Config,
+    say: Progress,
+    searches: list[SearchResult],
+    not_run: list[NotRun],
+) -> bool:
+    """Add a short search per protected attribute. Whether it was interrupted."""
+    from evenhand.individual import search
+
+    names = people.schema.protected if config.searched else ()
+    importlib.import_module("sklearn.cluster")  # seconds at the first use, which are not in the time limit
+    for step, name in enumerate(names):
+        what = f"searching people whose decision flips with {name}"
+        say(what, 0.35 + 0.05 * step / len(names))
+        try:
+            found = search.run(
+                scorer,
+                people,
+                protected=[name],
+                seeds=SEEDS,
+                local=-(-config.searched // SEEDS),
+                samples=0,
+                time_limit=SEARCHING * config.time_limit / len(names),
+                seed=config.seed,
+            )
+        except (OptionError, ModelError) as error:
+            not_run.append(NotRun(what=f"search for individuals by {name}", reason=error.what))
+            continue
+        except KeyboardInterrupt:
+            return True
+        if found.queries or found.interrupted:
+            searches.append(found)
+        else:
+            reason = f"the time limit of {config.time_limit:g} s was too short for it"
+            not_run.append(NotRun(what=f"search for individuals by {name}", reason=reason))
+        if found.interrupted:
+            return True
+    return False
 
 
 def _certify(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from evenhand.certify.result import Certificate
     from evenhand.groups.result import Breakdown
     from evenhand.individual.result import Profile
+    from evenhand.individual.search.reading.parts import KindOfPeople
+    from evenhand.individual.search.result import SearchResult
 
 WIDE = 880
 NARROW = 330
@@ -77,6 +79,7 @@ def _context(audit: AuditResult) -> dict[str, Any]:
         "most_regions": REGIONS,
         "flips": _flips(audit),
         "pairs": _pairs(audit),
+        "searches": [_searched(search, i) for i, search in enumerate(audit.searches)],
         "proof": _proof(audit),
         "methods": methods(audit),
         "limits": limits(audit),
@@ -156,6 +159,24 @@ def _pairs(audit: AuditResult) -> list[tuple[str, list[Profile]]]:
     return [(name, profiles) for name, profiles in found if profiles]
 
 
+def _searched(search: SearchResult, i: int) -> dict[str, Any]:
+    from evenhand.individual.search.plot import draw_attributes
+
+    reading = search.reading
+    return {
+        "it": search,
+        "by": words.joined(search.protected),
+        "kinds": [] if reading is None else list(zip(reading.kinds, search.representatives, strict=True)),
+        "figure": None if reading is None else _figure(f"search-{i}", draw_attributes, search),
+    }
+
+
+def shared(kind: KindOfPeople) -> str:
+    """What the people of a kind have in common."""
+    common = ", ".join(f"{name} {value}" for name, value in kind.common.items())
+    return f"{common or 'people of every sort'}; median gap {words.decimal(kind.gap)}"
+
+
 def _proof(audit: AuditResult) -> dict[str, Any] | None:
     from evenhand.certify.plot import draw_history, draw_shares
 
@@ -200,6 +221,7 @@ def environment() -> jinja2.Environment:
         finalize=_shown,
     )
     environment.filters |= {
+        "shared": shared,
         "percent": charts.percent,
         "decimal": words.decimal,
         "at_least": words.at_least,

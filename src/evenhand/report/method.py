@@ -78,6 +78,11 @@ def limits(audit: AuditResult) -> list[str]:
             f"“{words.EVERYONE.capitalize()}” means individuals drawn from: {_population(audit)}. Some of them are "
             "unlike anybody who lives."
         )
+    if audit.searches:
+        said.append(
+            "What a search finds is no random sample: its numbers say whom it happens to, not how often. That it found "
+            "nobody is no proof."
+        )
     if audit.certificates:
         said.append(
             "Proofs are about the model as it was read and about the domain in the schema; missing values and values "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand import charts
 from evenhand.report import words
-from evenhand.report.html import NARROW, WIDE, Figure, environment
+from evenhand.report.html import NARROW, WIDE, Figure, environment, shared
 from evenhand.report.terminal import Screen, list_entries
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from evenhand.individual.result import Assignment
-    from evenhand.individual.search.reading import AttributeReading, KindOfPeople
+    from evenhand.individual.search.reading import AttributeReading
     from evenhand.individual.search.result import Example, SearchResult, ViolationRate
 
 MATTERING = 6
@@ -137,12 +137,6 @@ def next_step(result: SearchResult) -> str:
     return "give it a larger budget, or prove that there is none: evenhand certify"
 
 
-def shared(kind: KindOfPeople) -> str:
-    """What the people of a kind have in common."""
-    common = ", ".join(f"{name} {value}" for name, value in kind.common.items())
-    return f"{common or 'people of every sort'}; median gap {words.decimal(kind.gap)}"
-
-
 def mattering(one: AttributeReading) -> str:
     """What an attribute has to do with the findings."""
     parts = []
@@ -200,7 +194,6 @@ def _context(result: SearchResult, subject: Subject) -> dict[str, Any]:
         "stopped": STOPPED[result.stopped_by],
         "rates": [(PEOPLE.get(rate.population, rate.population), rate) for rate in result.rates],
         "kinds": [] if reading is None else list(zip(reading.kinds, result.representatives, strict=True)),
-        "shared": shared,
         "mattering": mattering,
         "nearest": _nearest,
         "whose": whose,

@@ -13,6 +13,7 @@ from evenhand.stats import Estimated, Proved, Quantity, Unknown, number
 if TYPE_CHECKING:
     from evenhand.audit.result import AuditResult
     from evenhand.certify.result import Certificate
+    from evenhand.individual.search.result import SearchResult
 
 FOUR_FIFTHS = 0.8
 """The four-fifths rule: the lowest selection rate should be at least this share of the highest (29 CFR 1607.4 D)."""
@@ -65,7 +66,9 @@ def lines(audit: AuditResult) -> list[Line]:
     screen: list[Line] = []
     for protected in order:
         screen += [_group_line(breakdown) for breakdown in audit.groups.breakdowns if breakdown.by == protected]
-        screen += _flip_lines(audit.individual, protected)
+        searches = [one for one in audit.searches if one.protected == protected]
+        screen += _flip_lines(audit.individual, protected, any(one.profiles for one in searches))
+        screen += [_search_line(one, audit.model.favourable) for one in searches]
         screen += [_proof_line(one) for one in audit.certificates if one.protected == protected]
     return screen
 
@@ -127,7 +130,7 @@ def _group_line(breakdown: Breakdown) -> Line:
     return Line(protected, "group gap", words.value(value, name), value.value, value.kind, tuple(details), step)
 
 
-def _flip_lines(individual: IndividualResult, protected: tuple[str, ...]) -> list[Line]:
+def _flip_lines(individual: IndividualResult, protected: tuple[str, ...], searched: bool) -> list[Line]:
     found = [rate for rate in individual.rates if rate.protected == protected]
     if not found:
         return []
@@ -135,6 +138,8 @@ def _flip_lines(individual: IndividualResult, protected: tuple[str, ...]) -> lis
     shown = len(pairs(individual, protected))
     if any(rate.flips for rate in found):
         step = f"read the {words.count(shown, 'pair', 'pairs')} under Individuals" if shown else "ask for examples"
+    elif searched:
+        step = "nobody asked about was decided differently; the search below found others"
     else:
         step = "nobody asked about was decided differently; only a proof can say more"
     unknown = isinstance(first, Unknown)
@@ -149,6 +154,31 @@ def _flip_lines(individual: IndividualResult, protected: tuple[str, ...]) -> lis
             next_step="give the audit more time" if unknown else step,
         )
     ]
+
+
+def _search_line(search: SearchResult, favourable: str) -> Line:
+    details = [f"distinct profiles that could exist and flip, each verified; {search.queries:,} questions"]
+    if search.profiles:
+        best: dict[str, int] = {}
+        for example in search.representatives:
+            for name, value in example.better.values.items():
+                if example.better.label == favourable:
+                    best[f"{name} {value}"] = best.get(f"{name} {value}", 0) + 1
+        kinds = words.count(len(search.representatives), "kind", "kinds")
+        favoured = max(best, key=lambda name: best[name], default=None)
+        details.append(f"{kinds} of people" + (f"; treated best most often: {favoured}" if favoured else ""))
+        step = "see under Individuals who they are; look further with evenhand search"
+    else:
+        step = "nothing found is no proof: see what is proved, or search longer with evenhand search"
+    return Line(
+        protected=words.joined(search.protected),
+        question="search found",
+        number=f"{search.profiles:,}",
+        value=float(search.profiles),
+        kind="observed",
+        details=tuple(details),
+        next_step=step,
+    )
 
 
 def _of_others(rate: Rate) -> str:
