@@ -220,6 +220,8 @@ def test_intersections_and_several_labels():
         ({"h": 0.0, "method": "maft"}, "h must be positive"),
         ({"local": -1}, "must be"),
         ({"constraints": ["grade > 7"]}, "nobody was found who satisfies the constraints"),
+        ({"seeds": np.zeros((3, 2))}, "are no individuals"),
+        ({"seeds": np.full((3, 5), 9.0)}, "seed 1 lies outside the domain"),
         ({"method": "neighbours"}, "without data nobody has neighbours"),
         ({"protected": ["height"]}, "there is no attribute 'height'"),
     ],

@@ -136,6 +136,24 @@ def test_neighbours_of_long_numbers_are_one_step_away():
     assert sorted(space.neighbours(np.array([[500.0], [1000.0]])).ravel().tolist()) == [490, 510, 990]
 
 
+def test_where_hardly_anybody_is_possible_a_walk_from_people_in_the_data_samples():
+    # Of 15 columns at most one is 1: 16 of 32,768 profiles are admissible, all one or two changes apart.
+    names = [f"a{i}" for i in range(15)]
+    attributes = [{"name": name, "kind": "integer", "lower": 0, "upper": 1} for name in names]
+    sex = {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True}
+    schema = Schema.parse({"target": {"name": "t", "favourable": 1}, "attributes": [sex, *attributes]})
+    rows = np.concatenate([np.zeros((1, 15)), np.eye(15)])
+    data = People(schema, np.insert(rows, 0, 0.0, axis=1), None, np.arange(16), 0, None)
+    space = Space(data, constraints=[" + ".join(names) + " <= 1"])
+    sample = space.uniform(4800, np.random.default_rng(0))
+    assert len(sample) == 4800
+    assert space.admissible(sample).all()
+    counts = np.unique(sample, axis=0, return_counts=True)[1]
+    assert len(counts) == 16
+    assert counts == pytest.approx(np.full(16, 300), abs=90)  # uniform: 300 each, five standard deviations
+    assert len(space.marginal(10, np.random.default_rng(0))) == 10
+
+
 def test_rows_and_split_are_inverse():
     space = Space(people(DOMAIN))
     individuals = space.rows(DOMAIN)

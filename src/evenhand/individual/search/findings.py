@@ -14,6 +14,9 @@ from evenhand.individual.search.space import Space
 Floats: TypeAlias = NDArray[np.float64]
 Labels: TypeAlias = NDArray[np.int64]
 
+UNASKED = -1
+"""In place of the label under an assignment that was not asked about yet; the scores are then NaN."""
+
 
 @dataclass(frozen=True)
 class Found:

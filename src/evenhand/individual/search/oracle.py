@@ -10,7 +10,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.individual.search.findings import Findings
+from evenhand.individual.flips import disagree
+from evenhand.individual.search.findings import UNASKED, Findings
 from evenhand.individual.search.gradients import Gradients, gradients_of
 from evenhand.individual.search.network import Inside, labels_of, probabilities
 from evenhand.individual.search.space import Space
@@ -78,6 +79,8 @@ class Oracle:
         self.budget = budget
         self.queries = 0
         self.hits = 0
+        # An endpoint takes few individuals per request: time and answers are looked after between requests.
+        self._rows = min(ROWS, int(getattr(scorer, "batch", ROWS)))
         self._deadline = deadline
         self._progress = progress
         self._inside = Inside(scorer, space) if isinstance(scorer, AdditiveNetwork) else None
@@ -132,6 +135,33 @@ class Oracle:
             self._keep(known, scores, labels)
         return self._answered(unprotected, self._scores[at], self._labels[at])
 
+    def compare(self, unprotected: Floats, which: NDArray[np.int64]) -> Answers:
+        """What the model says about profiles (n, U), each under some assignments only (n, k). Costs n k.
+
+        Those that these decide differently are findings; what the others say is asked when they are verified.
+
+        Raises:
+            Spent: as ``ask``.
+        """
+        self._check_time()
+        k = which.shape[1]
+        paid = int(min(len(unprotected), self.left // k))
+        scores = np.empty((paid, k, len(self.scorer.classes)))
+        labels = np.empty((paid, k), dtype=np.int64)
+        each = max(1, self._rows // k)
+        for i in range(0, paid, each):
+            part = unprotected[i : min(i + each, paid)]
+            scores[i : i + each], labels[i : i + each] = self._model_at(part, which[i : i + len(part)])
+            self._pay(labels[i : i + each].size)
+        every = np.full((paid, self._scores.shape[1]), UNASKED)
+        np.put_along_axis(every, which[:paid], labels, axis=1)
+        flips = disagree(labels)
+        some = np.full((int(flips.sum()), *self._scores.shape[1:]), np.nan)
+        self.findings.add(unprotected[:paid][flips], every[flips], some)
+        if paid < len(unprotected):
+            raise Spent
+        return Answers(scores, labels, flips)
+
     def scores_at(self, unprotected: Floats, which: NDArray[np.int64]) -> Floats:
         """Scores of profiles (n, U), each under one assignment (n,), for slopes: shape (n, classes). Costs n.
 
@@ -143,8 +173,8 @@ class Oracle:
         self._check_time()
         self._pay(len(unprotected))
         found = [np.empty((0, len(self.scorer.classes)))]
-        for i in range(0, len(unprotected), ROWS):
-            part, under = unprotected[i : i + ROWS], which[i : i + ROWS]
+        for i in range(0, len(unprotected), self._rows):
+            part, under = unprotected[i : i + self._rows], which[i : i + self._rows]
             if self._inside is not None:
                 found.append(probabilities(self._inside.logits_at(part, under)))
             else:
@@ -178,7 +208,7 @@ class Oracle:
         paid = int(min(n, self.affordable))
         scores = np.empty((paid, *self._scores.shape[1:]))
         labels = np.empty((paid, self._labels.shape[1]), dtype=np.int64)
-        each = max(1, ROWS // labels.shape[1])
+        each = max(1, self._rows // labels.shape[1])
         for i in range(0, paid, each):
             part = unprotected[i : min(i + each, paid)]
             scores[i : i + each], labels[i : i + each] = self._model(part)
@@ -200,6 +230,17 @@ class Oracle:
         scores = np.asarray(self.scorer.scores(rows))
         labels = np.argmax(scores, axis=1) if self.scorer.label_only else self.scorer.predict(rows)
         return scores.reshape(*shape, -1), np.asarray(labels, dtype=np.int64).reshape(shape)
+
+    def _model_at(self, unprotected: Floats, which: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
+        repeated = np.repeat(unprotected, which.shape[1], axis=0)
+        if self._inside is not None:
+            logits = self._inside.logits_at(repeated, which.ravel())
+            scores, labels = probabilities(logits), labels_of(logits)
+        else:
+            rows = self.space.rows_as(repeated, which.ravel())
+            scores = np.asarray(self.scorer.scores(rows))
+            labels = np.argmax(scores, axis=1) if self.scorer.label_only else self.scorer.predict(rows)
+        return scores.reshape(*which.shape, -1), np.asarray(labels, dtype=np.int64).reshape(which.shape)
 
     def _keep(self, start: int, scores: Floats, labels: NDArray[np.int64]) -> None:
         needed = start + len(scores)

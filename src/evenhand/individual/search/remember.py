@@ -17,6 +17,9 @@ from evenhand.schema import Schema, Value
 
 FORMAT = "evenhand answers 1"
 
+BATCH = 8192
+"""Answers that are written at a time, where the model does not say how many it gives per request."""
+
 
 class Remembered:
     """A scorer that asks the one behind it only about individuals that are not in the file yet.
@@ -41,6 +44,7 @@ class Remembered:
         self.favourable: int = scorer.favourable
         self.label_only: bool = scorer.label_only
         self.name: str = scorer.name
+        self.batch: int = getattr(scorer, "batch", BATCH)
         self.remembered = 0
         self._known: dict[bytes, NDArray[np.float64]] = {}
         self._session: set[bytes] = set()
@@ -67,11 +71,12 @@ class Remembered:
         keys = [row.tobytes() for row in rows]
         self.remembered += sum(key in self._known and key not in self._session for key in keys)
         new = list({key: i for i, key in enumerate(keys) if key not in self._known}.items())
-        if new:
-            asked = rows[[i for _, i in new]]
+        for start in range(0, len(new), self.batch):
+            part = new[start : start + self.batch]
+            asked = rows[[i for _, i in part]]
             answers = np.column_stack([self.scorer.predict(asked), self.scorer.scores(asked)])
             self._write(asked, answers)
-            self._known.update(zip((key for key, _ in new), answers, strict=True))
+            self._known.update(zip((key for key, _ in part), answers, strict=True))
         self._session.update(keys)
         if not keys:
             return np.empty((0, 1 + len(self.classes)))

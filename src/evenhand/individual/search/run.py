@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from evenhand import models
 from evenhand.errors import OptionError
 from evenhand.individual.flips import disagree
-from evenhand.individual.search.findings import Findings, Found
+from evenhand.individual.search.findings import UNASKED, Findings, Found
 from evenhand.individual.search.methods import Options
 from evenhand.individual.search.methods import method as method_named
 from evenhand.individual.search.oracle import Oracle, Spent
@@ -26,6 +26,7 @@ from evenhand.individual.search.result import Example, SearchResult, ViolationRa
 from evenhand.individual.search.space import Space
 from evenhand.individual.search.table import Table
 from evenhand.models import Scorer
+from evenhand.models.scorer import BATCH
 from evenhand.schema import People, Schema
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -93,6 +94,8 @@ def run(
     search = _check(method, seeds, budget, time_limit, confidence)
     options = Options(local=local, h=h)
     space = Space(source, protected, constraints=constraints, anything_goes=anything_goes)
+    if isinstance(seeds, np.ndarray):
+        seeds = _people(seeds, space.schema)
     scorer: Scorer = models.load(model, space.schema)
     memory = Remembered(scorer, resume) if resume is not None else None
     scorer = memory or scorer
@@ -192,12 +195,34 @@ def _representatives(table: Table, shown: Read | None, space: Space) -> tuple[Ex
 
 
 def verified(scorer: Scorer, space: Space, found: Found) -> Found:
-    """Those profiles that the model itself, asked once more, still decides differently, with its own labels."""
+    """Those profiles that the model itself, asked once more, still decides differently, with its own labels.
+
+    Where the search had asked about some assignments only, the scores of all are asked now.
+    """
     if len(found) == 0:
         return found
     labels = models.predict(scorer, space.rows(found.unprotected)).reshape(found.labels.shape)
     kept = disagree(labels)
-    return Found(found.unprotected[kept], labels[kept], found.scores[kept], found.valid[kept], found.given[kept])
+    scores = found.scores.copy()
+    some = kept & (found.labels == UNASKED).any(axis=1)
+    rows = space.rows(found.unprotected[some])
+    parts = [scorer.scores(rows[i : i + BATCH]) for i in range(0, len(rows), BATCH)]
+    if parts:
+        scores[some] = np.concatenate(parts).reshape(-1, *scores.shape[1:])
+    return Found(found.unprotected[kept], labels[kept], scores[kept], found.valid[kept], found.given[kept])
+
+
+def _people(seeds: Floats, schema: Schema) -> Floats:
+    """Given seeds, if they are individuals of this schema."""
+    if seeds.ndim != 2 or seeds.shape[1] != len(schema.attributes) or len(seeds) == 0:
+        raise OptionError(
+            f"seeds of shape {seeds.shape} are no individuals",
+            mend=f"expected (n, {len(schema.attributes)}), n above 0",
+        )
+    outside = ~schema.contains(seeds)
+    if outside.any():
+        raise OptionError(f"seed {int(np.argmax(outside)) + 1} lies outside the domain")
+    return np.asarray(seeds, dtype=np.float64)
 
 
 def _check(

@@ -28,8 +28,11 @@ CLUSTERED = 10_000
 DRAWN = 65_536
 """Profiles drawn at a time, at most."""
 
-ROUNDS = 200
-"""So often profiles are drawn for a sample, at most, while most of them are not admissible."""
+MOST_DRAWN = 200 * DRAWN
+"""Profiles drawn for a sample, at most, while hardly any is admissible."""
+
+SPARSE = 0.001
+"""With a smaller admissible share than this, random walks replace drawing."""
 
 PROFILES = 1 << 62
 """With fewer unprotected parts than this in the domain, each has a key of its own; else keys are 64-bit hashes."""
@@ -193,8 +196,12 @@ class Space:
         return first, odd, reals
 
     def uniform(self, n: int, rng: np.random.Generator) -> Floats:
-        """Admissible profiles drawn uniformly from the domain, (m, U) with m at most n (see ``_drawn``)."""
-        return self._drawn(lambda m: self._flat(m, rng), n, anyway=self.free)
+        """Admissible profiles drawn uniformly from the domain, (m, U) with m at most n.
+
+        They are drawn until enough are admissible; where less than one in a thousand is, a random walk from people in
+        the data finds them instead.
+        """
+        return self._drawn(lambda m: self._flat(m, rng), n, rng, walk=True)
 
     def anywhere(self, n: int, rng: np.random.Generator) -> Floats:
         """Profiles drawn uniformly from the domain, admissible or not, (n, U)."""
@@ -202,7 +209,7 @@ class Space:
 
     def marginal(self, n: int, rng: np.random.Generator) -> Floats:
         """Admissible profiles whose attributes are drawn independently, each as in the data, (m, U), m at most n."""
-        return self._drawn(lambda m: self._independent(self._marginals, m, rng), n, anyway=self.free)
+        return self._drawn(lambda m: self._independent(self._marginals, m, rng), n, rng, walk=True)
 
     def around(self, n: int, rng: np.random.Generator, *, changes: int = 1) -> Floats:
         """Admissible profiles near people in the data: up to ``changes`` attributes drawn anew, (m, U), m at most n.
@@ -220,7 +227,7 @@ class Space:
                 rows[np.arange(m), column] = fresh[np.arange(m), column]
             return rows
 
-        return self._drawn(draw, n, anyway=self.free)
+        return self._drawn(draw, n, rng, walk=False)
 
     def seeds(self, n: int, rng: np.random.Generator, *, clusters: int = 4) -> Floats:
         """Individuals to start from, (m, attributes), m at most n: people in the data, in turns from k-means clusters.
@@ -349,22 +356,47 @@ class Space:
             target[:, group] = new[:, None] == np.arange(len(group))
         return target
 
-    def _drawn(self, draw: Sampler, n: int, *, anyway: bool) -> Floats:
-        """The admissible ones among profiles that are drawn until there are n, or it takes too long."""
-        if anyway:
+    def _drawn(self, draw: Sampler, n: int, rng: np.random.Generator, *, walk: bool) -> Floats:
+        """The first n admissible ones among profiles drawn from a product of distributions, (m, U) with m at most n.
+
+        Args:
+            walk: where less than one in a thousand is admissible, walk instead (see ``_walked``).
+        """
+        if self.free:
             return draw(n)
+        walk = walk and self.people is not None
         found: list[Floats] = []
         count, tried = 0, 0
-        for _ in range(ROUNDS):
+        while count < n and tried < MOST_DRAWN and not (walk and tried >= DRAWN and count < SPARSE * tried):
             share = max(count / tried if tried else 1.0, 0.01)
             rows = draw(min(int(1.2 * (n - count) / share) + 16, DRAWN))
             tried += len(rows)
             rows = rows[self._may_be(rows)]
             found.append(rows)
             count += len(rows)
-            if count >= n:
-                break
+        if walk and count < n:
+            found.append(self._walked(draw, n - count, rng))
         return np.concatenate(found)[:n]
+
+    def _walked(self, draw: Sampler, n: int, rng: np.random.Generator) -> Floats:
+        """Profiles after a random walk from people in the data: ten times per attribute one of a profile's values is
+        drawn anew and kept if that is admissible. What the walk tends to is the same product of distributions, limited
+        to admissible profiles (those that such changes lead to).
+        """
+        people = self._need_people()
+        people = people[self.legal(people)]
+        if len(people) == 0:
+            return people
+        rows = people[rng.integers(0, len(people), size=n)]
+        parts = self._parts
+        for _ in range(10):
+            fresh = draw(n)
+            for part in rng.permutation(len(parts)):
+                trial = rows.copy()
+                trial[:, parts[part]] = fresh[:, parts[part]]
+                good = self._may_be(trial)
+                rows[good] = trial[good]
+        return rows
 
     def _independent(self, each: tuple[Marginal, ...], n: int, rng: np.random.Generator) -> Floats:
         return self._one_hot(np.stack([marginal.sample(n, rng) for marginal in each], axis=1), rng)

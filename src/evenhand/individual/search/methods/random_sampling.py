@@ -25,5 +25,7 @@ def search(
     wanted = len(seeds) * max(1, options.local)
     while wanted > 0:
         rows = space.uniform(min(wanted, BATCH), rng)
-        wanted -= max(len(rows), 1)
+        if len(rows) == 0:
+            return
+        wanted -= len(rows)
         oracle.ask(rows)
