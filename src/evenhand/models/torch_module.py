@@ -100,9 +100,9 @@ class TorchModule:
     def _call(self, asked: NDArray[np.float64]) -> NDArray[np.float64]:
         import torch
 
-        kind, device = _input_type(self.source)
+        kind, device = input_type(self.source)
         try:
-            with torch.inference_mode(), _evaluating(self.run):
+            with torch.inference_mode(), evaluating(self.run):
                 given = self.run(torch.as_tensor(asked, dtype=kind, device=device))
         except Exception as error:
             raise refusal(error, where=self.name) from error
@@ -160,7 +160,7 @@ def _input_node(program: Any) -> Any:
     return next(node for node in program.graph.nodes if node.op == "placeholder" and node.name == wanted)
 
 
-def _input_type(source: Any) -> tuple[Any, Any]:
+def input_type(source: Any) -> tuple[Any, Any]:
     """The number type and the device of what a network takes."""
     import torch
 
@@ -174,7 +174,7 @@ def _input_type(source: Any) -> tuple[Any, Any]:
 
 
 @contextmanager
-def _evaluating(run: Any) -> Iterator[None]:
+def evaluating(run: Any) -> Iterator[None]:
     """Evaluation mode for a module, and back to what it was."""
     training = [module for module in run.modules() if module.training]
     for module in training:

@@ -182,7 +182,8 @@ def test_autograd_agrees_with_back_propagation():
     torch.manual_seed(0)
     linear = [torch.nn.Linear(SCHEMA.width, 8), torch.nn.Linear(8, 1)]
     additive = load(torch.nn.Sequential(linear[0], torch.nn.ReLU(), linear[1]).double(), SCHEMA)
-    smooth = load(torch.nn.Sequential(linear[0], torch.nn.Tanh(), linear[1]).double(), SCHEMA)
+    dropping = torch.nn.Sequential(linear[0], torch.nn.Tanh(), torch.nn.Dropout(0.9), linear[1]).double()
+    smooth = load(dropping, SCHEMA)
     space = Space(SCHEMA)
     which = np.arange(len(DOMAIN)) % 2
     by_hand, by_torch = gradients_of(additive, space, None), TorchGradients(additive, space)
@@ -191,6 +192,21 @@ def test_autograd_agrees_with_back_propagation():
     for loss in (False, True):
         expected = by_hand.gradient(DOMAIN, which, loss=loss)
         assert by_torch.gradient(DOMAIN, which, loss=loss) == pytest.approx(expected, abs=1e-6)
+    # A module in training mode is asked in evaluation mode, and stays in training mode.
+    dropping.train()
+    of_smooth = TorchGradients(smooth, space)
+    gradient = of_smooth.gradient(DOMAIN, which, loss=False)
+    assert (gradient == of_smooth.gradient(DOMAIN, which, loss=False)).all()
+    assert dropping.training
+    h = 1e-5
+    grade = np.array([h, 0, 0, 0])
+    rows = [space.rows_as(each, which) for each in (DOMAIN - grade, DOMAIN, DOMAIN + grade)]
+    below, here, above = (smooth.scores(each) for each in rows)
+    n, predicted = np.arange(len(DOMAIN)), here.argmax(axis=1)
+    assert gradient[:, 0] == pytest.approx((above - below)[n, predicted] / (2 * h), abs=1e-6)
+    program = torch.export.export(smooth.source.eval(), (torch.zeros(5, SCHEMA.width, dtype=torch.float64),))
+    of_program = TorchGradients(load(program, SCHEMA), space)
+    assert of_program.gradient(DOMAIN[:7], which[:7], loss=False) == pytest.approx(gradient[:7], abs=1e-9)
 
 
 def test_answers_survive_a_kill(tmp_path):

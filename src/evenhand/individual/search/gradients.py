@@ -11,6 +11,7 @@ from evenhand.errors import NotAdditiveError, OptionError
 from evenhand.individual.search.network import Inside
 from evenhand.individual.search.space import Space
 from evenhand.models import AdditiveNetwork, Scorer, white_box
+from evenhand.models.batches import in_batches
 from evenhand.schema import Attribute
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -61,28 +62,33 @@ class TorchGradients:
 
     def gradient(self, unprotected: Floats, which: NDArray[np.int64], *, loss: bool) -> Floats:
         """As ``Gradients`` says."""
+        rows = self._space.rows_as(unprotected, which)
+        by_input = in_batches(
+            lambda inputs: self._by_input(inputs, loss=loss), self._scorer.schema.inputs(rows), self._scorer.rows
+        )
+        return self._along_attributes(by_input, rows)
+
+    def _by_input(self, inputs: Floats, *, loss: bool) -> Floats:
+        """Derivatives by the inputs (n, width), shape (n, width)."""
         import torch
 
-        rows = self._space.rows_as(unprotected, which)
-        inputs = self._scorer.schema.inputs(rows)
-        taken = torch.as_tensor(inputs, dtype=self._number_type()).requires_grad_(True)
-        outputs = self._scorer.run(taken)
-        outputs = outputs.reshape(len(rows), -1).to(torch.float64)
+        from evenhand.models.torch_module import evaluating, input_type
+
+        kind, device = input_type(self._scorer.source)
+        taken = torch.as_tensor(inputs, dtype=kind, device=device).requires_grad_(True)
+        with evaluating(self._scorer.run):
+            outputs = self._scorer.run(taken)
+        outputs = outputs[0] if isinstance(outputs, tuple | list) else outputs
+        outputs = outputs.reshape(len(inputs), -1).to(torch.float64)
         if outputs.shape[1] == 1:
             positive = outputs[:, 0] if self._scorer.probable else torch.sigmoid(outputs[:, 0])
             scores = torch.stack([1 - positive, positive], dim=1)
         else:
             scores = outputs if self._scorer.probable else torch.softmax(outputs, dim=1)
         predicted = scores.max(dim=1).values
-        wanted = -torch.log(predicted.clamp_min(1e-300)) if loss else predicted
+        wanted = -torch.log(predicted) if loss else predicted
         (found,) = torch.autograd.grad(wanted.sum(), taken)
-        return self._along_attributes(np.asarray(found.detach().to(torch.float64).cpu().numpy()), rows)
-
-    def _number_type(self) -> Any:
-        import torch
-
-        parameters: list[Any] = list(getattr(self._scorer.run, "parameters", list)())
-        return next((each.dtype for each in parameters if each.is_floating_point()), torch.float32)
+        return np.asarray(found.to("cpu", torch.float64).numpy())
 
     def _along_attributes(self, by_input: Floats, rows: Floats) -> Floats:
         """Derivatives by the inputs (n, width) as derivatives by the unprotected entries (n, U)."""
