@@ -118,9 +118,10 @@ def found(result: SearchResult) -> str:
     """What the search found and at what price, to be read after the number of profiles."""
     said = "distinct profiles" if result.profiles != 1 else "distinct profile"
     if result.valid is not None and result.profiles:
-        said += f", {result.valid:,} of whom could exist (all pairs of their values occur in the data)"
+        many = "all" if result.valid == result.profiles else f"{result.valid:,}"
+        said += f", {many} of people who could exist (any two of their values occur together in the data)"
     if result.given:
-        said += f", {result.given:,} of whom it started from"
+        said += f", {result.given:,} of people it started from"
     said += f"; {result.queries:,} questions"
     return f"{said}; each asked again at the end"
 

@@ -71,8 +71,14 @@ def _typical(attribute: Attribute, entries: Floats, data: Floats | None) -> str 
             return None
         return attribute.text(values[best])
     edges, names = ranges(attribute, entries if data is None else data)
-    cells = np.clip(np.searchsorted(edges, entries, side="right") - 1, 0, len(names) - 1)
+
+    def cell(numbers: Floats) -> NDArray[np.int64]:
+        return np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(names) - 1)
+
+    cells = cell(entries)
     low, high = np.quantile(cells, [(1 - COMMON) / 2, (1 + COMMON) / 2]).round().astype(int)
     if high - low + 1 > len(names) / 2:
+        return None
+    if data is not None and ((cell(data) >= low) & (cell(data) <= high)).mean() >= COMMON:
         return None
     return names[low] if low == high else f"{names[low].split(' to ')[0]} to {names[high].split(' to ')[-1]}"
