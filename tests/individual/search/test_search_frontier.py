@@ -11,10 +11,11 @@ from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network,
 
 from evenhand.individual import search
 from evenhand.individual.search import Space
-from evenhand.individual.search.findings import Findings
+from evenhand.individual.search.findings import UNASKED, Findings
 from evenhand.individual.search.methods import genetic
 from evenhand.individual.search.moves import Moves
-from evenhand.individual.search.oracle import Answers, Oracle
+from evenhand.individual.search.oracle import Answers, Oracle, Spent
+from evenhand.individual.search.run import verified
 from evenhand.individual.search.surrogate import Surrogate
 from evenhand.models import npz
 from evenhand.models.additive import from_dense
@@ -71,7 +72,7 @@ def test_several_classes_and_protected_attributes(seed):
     layers = [(rng.normal(size=(4, 6)), rng.normal(size=6)), (rng.normal(size=(6, 3)), rng.normal(size=3))]
     model = from_dense(MANY, layers, classes=("C", "B", "A"))
     data = people(10, seed, MANY)
-    result = search.run(model, data, budget=6 * 64, samples=0, seed=seed)
+    result = search.run(model, data, budget=8 * 64, samples=0, seed=seed)
     space = Space(data)
     expected = set()
     for x, y in itertools.product(range(8), range(8)):
@@ -222,6 +223,36 @@ def test_margins_with_three_classes_and_chances_by_hand():
     assert chance == pytest.approx([0.6827, 0.1359, 1.0], abs=2e-3)
 
 
+def test_two_assignments_are_enough_to_find_somebody():
+    rng = np.random.default_rng(1)
+    model = BlackBox(from_dense(MANY, [(rng.normal(size=(4, 3)), rng.normal(size=3))], classes=("C", "B", "A")))
+    space = Space(MANY)
+    rows = space.uniform(40, rng)
+    which = np.tile([4, 1], (40, 1))
+    oracle = Oracle(model, space, Findings(space, 3), budget=70)
+    with pytest.raises(Spent):
+        oracle.compare(rows, which)
+    assert oracle.queries == model.asked == 70
+    truth = model.predict(space.rows(rows[:35])).reshape(35, 6)
+    differ = truth[:, 4] != truth[:, 1]
+    found = oracle.findings.found()
+    assert {tuple(row) for row in found.unprotected} == {tuple(row) for row in rows[:35][differ]}
+    assert (found.labels[:, [0, 2, 3, 5]] == UNASKED).all()
+    whole = verified(model, space, found)
+    assert (whole.labels == model.predict(space.rows(found.unprotected)).reshape(-1, 6)).all()
+    assert (whole.scores == model.scores(space.rows(found.unprotected)).reshape(-1, 6, 3)).all()
+
+
+def test_what_two_assignments_say_moves_the_others():
+    space = Space(people(10, 0, MANY))
+    known = Surrogate(Moves.of(space), 6, 2, label_only=False)
+    scores = 1 / (1 + np.exp(-np.array([[1.0, 4.0]])))
+    scores = np.stack([1 - scores, scores], axis=2)
+    every, off = known.completed(np.arange(6.0)[None], np.array([[0, 2]]), scores, np.ones((1, 2), dtype=np.int64))
+    assert off == pytest.approx(np.array([[1.0, 2.0]]))
+    assert every == pytest.approx(np.array([[1.0, 2.5, 4.0, 4.5, 5.5, 6.5]]))
+
+
 def test_fitness_by_hand():
     scores = np.array([[[0.9, 0.1], [0.6, 0.4]], [[0.6, 0.4], [0.45, 0.55]]])
     labels = scores.argmax(axis=2)
@@ -257,7 +288,7 @@ def published(name, column):
     return model, People(schema, rows, None, np.arange(len(rows)), 0, None)
 
 
-@pytest.mark.parametrize(("name", "column"), [("adult", 7), ("german", 6), ("bank", 0)])
+@pytest.mark.parametrize(("name", "column"), [("adult", 7), ("german", 6), ("diabetes", 7)])
 def test_five_times_what_maft_finds_of_people_who_could_exist(name, column):
     model, data = published(name, column)
     theirs = search.run(model, data, method="maft", seeds=30, local=30, anything_goes=True, samples=0)

@@ -54,6 +54,20 @@ class Surrogate:
         self._highest = min(self._highest, odds[labels == 1].min(initial=np.inf))
         return np.asarray(odds)
 
+    def completed(
+        self, guessed: Floats, which: Codes, scores: Floats, labels: NDArray[np.int64]
+    ) -> tuple[Floats, Floats]:
+        """Guessed answers (n, outputs) with those under some assignments (n, k) known; and how far these were off.
+
+        The other assignments are taken to be off by as much as these on average.
+        """
+        known = self.answers(scores, labels).reshape(*which.shape, self._width)
+        every = guessed.reshape(len(guessed), self._assignments, self._width).copy()
+        off = known - np.take_along_axis(every, which[:, :, None], axis=1)
+        every += off.mean(axis=1, keepdims=True)
+        np.put_along_axis(every, which[:, :, None], known, axis=1)
+        return every.reshape(guessed.shape), off.reshape(len(off), -1)
+
     def learn(self, codes: Codes, answers: Floats) -> None:
         """Take in answers (n, outputs) about profiles (n, parts)."""
         held = np.zeros((len(codes), len(self._gram)))

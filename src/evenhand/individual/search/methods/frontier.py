@@ -5,7 +5,9 @@ decision most likely flips. A profile is promising where two assignments are dec
 likely a neighbour flips is told by a surrogate (see ``Surrogate``) without asking: the parent's answers, shifted by
 what the move brings on average, against how far such guesses were off. Every move stays among pairs of values that
 occur in the data, nobody is asked about twice, and a share of the questions goes to fresh people, so that other places
-are found too. With labels alone the same arithmetic prefers moves that seldom change a label.
+are found too. Of three or more assignments only the two that should lie furthest apart are asked about first: if they
+are decided differently, that is enough, and the others are asked when the profile is verified. With labels alone the
+same arithmetic prefers moves that seldom change a label.
 """
 
 from __future__ import annotations
@@ -193,6 +195,8 @@ class Frontier:
             np.empty((0, space.width)), np.empty((0, parts), dtype=np.int64), np.empty((0, outputs))
         )
         self._waiting = Waiting.none()
+        self._half: list[Floats] = []
+        self._assignments = assignments
         self._asked = 0
 
     def run(self, most: float) -> None:
@@ -208,6 +212,9 @@ class Frontier:
             if len(neighbours) + len(fresh) == 0:
                 if len(picked) == 0:
                     idle = DRAWS if self._fresh.over else idle + 1
+                if idle == DRAWS and self._half:
+                    idle = 0
+                    self._ask_the_rest()
                 continue
             idle = 0
             self._ask(neighbours, fresh, guessed)
@@ -235,17 +242,43 @@ class Frontier:
         )
 
     def _ask(self, neighbours: Floats, fresh: Floats, guessed: Guess) -> None:
-        rows = np.concatenate([neighbours, fresh])
-        said = self._oracle.ask(rows)
+        """Ask, learn from the answers, and let the neighbours of promising profiles wait."""
+        if len(fresh):
+            said = self._oracle.ask(fresh)
+            self._follow(fresh, said.flips, self._surrogate.answers(said.scores, said.labels))
+        if len(neighbours) == 0:
+            return
+        if self._assignments == 2:
+            said = self._oracle.ask(neighbours)
+            answers = self._surrogate.answers(said.scores, said.labels)
+            off = answers - guessed.answers
+        else:
+            # The two assignments that lie furthest apart tell; the others are asked where they may say otherwise.
+            margins = self._surrogate.margins(guessed.answers)
+            which = np.stack([np.argmin(margins, axis=1), np.argmax(margins, axis=1)], axis=1)
+            which[:, 1] += which[:, 0] == which[:, 1]
+            which %= self._assignments
+            said = self._oracle.compare(neighbours, which)
+            answers, off = self._surrogate.completed(guessed.answers, which, said.scores, said.labels)
+            self._half.append(neighbours[~said.flips])
+        self._surrogate.corrected(guessed.before, guessed.level, off)
+        self._follow(neighbours, said.flips, answers)
+
+    def _ask_the_rest(self) -> None:
+        """Ask those whom two assignments decide alike about all of them: nobody else is left."""
+        rows, self._half = np.concatenate(self._half), []
+        for i in range(0, len(rows), PARENTS):
+            said = self._oracle.ask(rows[i : i + PARENTS])
+            answers = self._surrogate.answers(said.scores, said.labels)
+            self._follow(rows[i : i + PARENTS], said.flips, answers)
+
+    def _follow(self, rows: Floats, flips: NDArray[np.bool_], answers: Floats) -> None:
         self._asked += len(rows)
         codes = self._moves.codes(rows)
-        answers = self._surrogate.answers(said.scores, said.labels)
-        if len(neighbours):
-            self._surrogate.corrected(guessed.before, guessed.level, answers[: len(neighbours)] - guessed.answers)
         self._surrogate.learn(codes, answers)
         near = np.abs(self._surrogate.margins(answers)).min(axis=1)
-        order = np.lexsort((near, ~said.flips))
-        parents = order[: min(PARENTS, int(said.flips.sum()) + max(FEWEST, len(rows) // NEAR))]
+        order = np.lexsort((near, ~flips))
+        parents = order[: min(PARENTS, int(flips.sum()) + max(FEWEST, len(rows) // NEAR))]
         self._propose(rows[parents], codes[parents], answers[parents])
 
     def _propose(self, rows: Floats, codes: Codes, answers: Floats) -> None:
