@@ -112,7 +112,8 @@ def stack(specs: Sequence[Spec], description: str) -> Spec:
     """Several finished charts above each other, as one finished chart."""
     of_the_whole = ("description", "background", "padding", "config")
     parts = [{key: value for key, value in spec.items() if key not in of_the_whole} for spec in specs]
-    return finished({"vconcat": parts, "spacing": 28}, description)
+    apart = {"color": "independent", "strokeDash": "independent"}
+    return finished({"vconcat": parts, "spacing": 28, "resolve": {"scale": apart}}, description)
 
 
 def altair(spec: Spec) -> alt.TopLevelMixin:

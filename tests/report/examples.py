@@ -6,7 +6,7 @@ import itertools
 import math
 
 from evenhand.audit.result import AuditResult, DataCard, ModelCard, NotRun
-from evenhand.certify.result import Certificate, Counterexample, Estimate, Moment, Region
+from evenhand.certify.result import Certificate, Counterexample, Estimate, Moment, Region, Slice
 from evenhand.groups.result import SMALL, Breakdown, CalibrationBin, Gap, Group, GroupMetrics
 from evenhand.individual.result import Assignment, IndividualResult, Profile, Rate
 from evenhand.schema import Attribute, Schema, Target
@@ -292,6 +292,22 @@ def certificate(protected: tuple[str, ...], certified: float, falsified: float, 
             ),
             Region(where={"capital-gain": "3103 to 7688"}, mass=0.021, falsified=0.0012, undecided=0.0084),
             Region(where={"age": "48 to 61", "workclass": "Private"}, mass=0.13, falsified=0.0009, undecided=0.0061),
+        ),
+        slices=tuple(
+            Slice(
+                attribute=attribute,
+                values=values,
+                mass=1 / len(ranges),
+                estimate=Estimate(
+                    unfair=share * unfair, low=0.8 * share * unfair, high=1.3 * share * unfair, confidence=0.99, n=4000
+                ),
+                undecided=share * undecided,
+            )
+            for attribute, ranges in (
+                ("age", {"17 to 35": 0.4, "36 to 53": 1.8, "54 to 71": 1.1, "72 to 90": 0.7}),
+                ("workclass", {"Private": 1.4, "Self-emp-not-inc": 0.9, "State-gov": 0.7}),
+            )
+            for values, share in ranges.items()
         ),
     )
 

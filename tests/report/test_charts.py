@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from evenhand import charts
 from evenhand.certify.plot import draw_history, draw_shares
+from evenhand.certify.slice_plot import draw_slices
 from evenhand.groups.plot import MOST, draw_breakdown, draw_calibration, drawn
 from evenhand.individual.plot import draw as draw_flips
 
@@ -23,6 +24,7 @@ DRAWINGS = {
     "flips": (draw_flips, FULL.individual),
     "shares": (draw_shares, FULL.certificates),
     "history": (draw_history, FULL.certificates),
+    "slices": (draw_slices, FULL.certificates[0]),
 }
 
 

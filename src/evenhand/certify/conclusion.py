@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.certify.boxes import Boxes, whole
 from evenhand.certify.counterexamples import Finder
@@ -14,7 +15,10 @@ from evenhand.certify.interval import Stop
 from evenhand.certify.question import Question
 from evenhand.certify.result import Certificate, Region
 from evenhand.certify.sampling import draw, estimate
+from evenhand.certify.slices import slices_of
 from evenhand.certify.tally import Tally
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -23,14 +27,14 @@ class Outcome:
 
     Attributes:
         undecided: the boxes that are not decided as a whole.
-        unfair: the mass in them that is proved unfair.
+        proved: mass proved fair and unfair in each of them, shape (boxes, 2); None: nothing is.
         stop: why it ended.
         method: how it was proved.
         regions: where the unfair and the undecided lie; None: as the tally has them.
     """
 
     undecided: Boxes
-    unfair: float
+    proved: Floats | None
     stop: Stop
     method: str
     regions: tuple[Region, ...] | None = None
@@ -71,23 +75,36 @@ def conclude(
         say: called with what is being done and the share of the work done.
     """
     shares = tally.shares()
+    proved = np.zeros((len(outcome.undecided), 2)) if outcome.proved is None else outcome.proved
+    deadline = None if sampling.time_limit is None else clock + sampling.time_limit
     say(f"sampling what is undecided: {' x '.join(query.protected)}", 1.0)
     estimated = estimate(
         query,
         shares,
         outcome.undecided,
-        outcome.unfair,
+        float(proved[:, 1].sum()),
         finder,
         samples=sampling.samples,
         confidence=sampling.confidence,
         rng=np.random.default_rng(sampling.seed),
-        deadline=None if sampling.time_limit is None else clock + sampling.time_limit,
+        deadline=deadline,
     )
     if shares[1] > 0 and not finder.found:
         # All that is unfair was proved, none of it sampled: show some of it all the same.
         shown = max(1, sampling.samples // query.window)
         finder.unfair(draw(query, whole(query), shown, np.random.default_rng(sampling.seed)))
     certified, falsified, rest = shares
+    slices = slices_of(
+        query,
+        outcome.undecided,
+        np.maximum(outcome.undecided.mass - proved.sum(axis=1), 0.0),
+        rest,
+        finder,
+        samples=sampling.samples,
+        confidence=sampling.confidence,
+        rng=np.random.default_rng([sampling.seed, 1]),
+        deadline=deadline,
+    )
     return Certificate(
         certified=certified,
         falsified=falsified,
@@ -106,6 +123,7 @@ def conclude(
         relaxed=query.relaxed,
         history=tuple(tally.history),
         regions=tally.regions() if outcome.regions is None else outcome.regions,
+        slices=slices,
         seed=sampling.seed,
         seconds=time.perf_counter() - started,
     )

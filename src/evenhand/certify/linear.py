@@ -494,7 +494,7 @@ def refine(
     *,
     say: Callable[[float], None],
     recorder: Recorder | None = None,
-) -> tuple[Boxes, float, Stop]:
+) -> tuple[Boxes, NDArray[np.float64], Stop]:
     """Refine by linear bounds, then prove the shares of what is left.
 
     Args:
@@ -508,7 +508,7 @@ def refine(
     Ctrl-C ends it early, with what is proved by then and in ``GRACE`` seconds more; a second one, at once.
 
     Returns:
-        The boxes that are not decided as a whole, the mass in them that is proved unfair, and why it ended.
+        The boxes that are not decided as a whole, mass proved fair and unfair in each, and why it ended.
     """
     with ThreadPoolExecutor(engine.jobs) as pool, Interrupts() as interrupts:
         run = Run(query, engine, tally, limits, pool, say, interrupts, recorder)
@@ -538,7 +538,7 @@ def refine(
     if recorder is not None:
         recorder.take(frontier.low, frontier.high, shares[:, 0], shares[:, 1])
     partly = shares.max(axis=1, initial=0.0) < 1
-    return frontier.boxes()[partly], float((frontier.mass * shares[:, 1])[partly].sum()), stop
+    return frontier.boxes()[partly], (frontier.mass[:, None] * shares)[partly], stop
 
 
 def _root(query: Query) -> Frontier:

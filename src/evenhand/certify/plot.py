@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from evenhand import charts
 from evenhand.certify.result import Certificate
+from evenhand.certify.slice_plot import draw_slices, telling
 from evenhand.charts import LIGHT, Spec
 
 if TYPE_CHECKING:
@@ -25,8 +26,13 @@ Y: Spec = {"field": "row", "type": "nominal", "axis": None, "sort": None}
 
 
 def plot(result: Certificate) -> alt.TopLevelMixin:
-    """One bar: certified, undecided, falsified, with the estimate and its interval as a marker."""
-    return charts.altair(draw_shares([result]))
+    """What is proved and estimated; how the undecided share fell, if that took steps; and where the rest lies."""
+    parts = [draw_shares([result])]
+    if len(result.history) > 1:
+        parts.append(draw_history([result]))
+    if telling(result):
+        parts.append(draw_slices(result))
+    return charts.altair(charts.stack(parts, " ".join(part["description"] for part in parts)))
 
 
 def draw_shares(certificates: Sequence[Certificate], *, width: int = WIDE) -> Spec:

@@ -66,6 +66,27 @@ class Region(BaseModel):
     undecided: float
 
 
+class Slice(BaseModel):
+    """Everybody with one value, or a range of values, of one attribute.
+
+    Attributes:
+        attribute, values: who, in the data's own words.
+        mass: their share of the population.
+        estimate: which share of them is treated unfairly, from a sample of the whole population; with ``n`` 0 nobody of
+            them was drawn, and nothing is known.
+        undecided: about which share of them the proof left open: inside a box of the proof, open mass is taken to be
+            spread as the population is.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    attribute: str
+    values: str
+    mass: float
+    estimate: Estimate
+    undecided: float
+
+
 class Certificate(Result):
     """Shares of the population: certified + falsified + undecided = 1.
 
@@ -87,7 +108,8 @@ class Certificate(Result):
         positive: the label that the threshold is about.
         relaxed: by how many values these attributes may differ between the people compared.
         history: the course of the run.
-        regions: where the unfair and the undecided lie.
+        regions: where the unfair and the undecided lie, in coarse parts of the domain: proved.
+        slices: the same by single attributes: estimated.
     """
 
     kind: Literal["certificate"] = "certificate"
@@ -108,6 +130,7 @@ class Certificate(Result):
     relaxed: dict[str, int] = Field(default_factory=dict)
     history: tuple[Moment, ...] = ()
     regions: tuple[Region, ...] = ()
+    slices: tuple[Slice, ...] = ()
 
     def summary(self) -> str:
         """Three proved shares, the estimate, and what stopped the run."""
@@ -139,7 +162,7 @@ class Certificate(Result):
         )
 
     def plot(self) -> alt.TopLevelMixin:
-        """One bar: certified, undecided, falsified, with the estimate's interval as a marker."""
+        """What is proved and estimated, how the undecided share fell, and by attribute where the rest lies."""
         from evenhand.certify.plot import plot
 
         return plot(self)

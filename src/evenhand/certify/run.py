@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.certify import interval, linear
 from evenhand.certify.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, whole
@@ -186,7 +187,8 @@ def run(
 
     regions: tuple[Region, ...] | None = None
     used = "enumeration" if asked else "interval" if engine is None and not query.constant else config.method
-    undecided, unfair = whole(query)[:0], 0.0
+    undecided = whole(query)[:0]
+    proved: NDArray[np.float64] | None = None
     stop: Stop = "done"
     recorder = None if certificate is None else Recorder(Path(certificate), query, used)
     with recorder or nullcontext():
@@ -205,7 +207,7 @@ def run(
             if engine is not None:
                 if time_limit is None and max_boxes is None and target_undecided is None:
                     limits = Limits(None, DEFAULT_BOXES, None)
-                undecided, unfair, stop = linear.refine(query, engine, tally, limits, say=proving, recorder=recorder)
+                undecided, proved, stop = linear.refine(query, engine, tally, limits, say=proving, recorder=recorder)
             else:
                 undecided, stop = interval.refine(
                     query, tally, finder, limits, jobs=threads, say=proving, recorder=recorder
@@ -214,7 +216,7 @@ def run(
         query,
         tally,
         finder,
-        Outcome(undecided, unfair, stop, used, regions),
+        Outcome(undecided, proved, stop, used, regions),
         Sampling(config.samples, config.confidence, config.seed, time_limit),
         clock=clock,
         started=started,
@@ -251,7 +253,7 @@ def _run_trees(ensemble: TreeEnsemble, asked: Mapping[str, Any], config: Config,
         tally.boxes = 1
         tally.prove(whole(query), fair=True)
         tally.moment(last=True)
-        outcome = Outcome(whole(query)[:0], 0.0, "done", "trees")
+        outcome = Outcome(whole(query)[:0], None, "done", "trees")
     elif proving is None:
         outcome = by_enumeration(query, tally, finder)
     else:

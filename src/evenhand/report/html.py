@@ -187,18 +187,21 @@ def _proof(audit: AuditResult) -> dict[str, Any] | None:
     return {
         "shares": _figure("shares", draw_shares, certificates),
         "history": _figure("history", draw_history, timed) if timed else None,
-        "certificates": [_certificate(certificate) for certificate in certificates],
+        "certificates": [_certificate(certificate, i) for i, certificate in enumerate(certificates)],
         "populations": sorted({certificate.population for certificate in certificates}),
     }
 
 
-def _certificate(certificate: Certificate) -> dict[str, Any]:
+def _certificate(certificate: Certificate, i: int) -> dict[str, Any]:
+    from evenhand.certify.slice_plot import draw_slices, telling
+
     return {
         "it": certificate,
         "by": words.joined(certificate.protected),
         "estimate": summary.estimate(certificate),
         "method": METHODS.get(certificate.method, certificate.method),
         "stopped": STOPPED[certificate.stopped_by],
+        "slices": _figure(f"slices-{i}", draw_slices, certificate) if telling(certificate) else None,
     }
 
 

@@ -221,7 +221,7 @@ class Run:
 
 def refine(
     query: TreeQuery, engine: Engine, tally: Tally, limits: Limits, *, say: Callable[[float], None]
-) -> tuple[Boxes, float, Stop]:
+) -> tuple[Boxes, NDArray[np.float64], Stop]:
     """Refine until everything is decided or a limit is reached; Ctrl-C ends it with what is proved by then.
 
     Args:
@@ -232,7 +232,7 @@ def refine(
         say: called with about the share of the work done.
 
     Returns:
-        The boxes that are not decided as a whole, the mass in them that is proved unfair, and why it ended.
+        The boxes that are not decided as a whole, mass proved fair and unfair in each, and why it ended.
     """
     with ThreadPoolExecutor(engine.jobs) as pool, Interrupts() as interrupts:
         run = Run(engine, tally, limits, pool, say, interrupts)
@@ -244,7 +244,7 @@ def refine(
         fair, unfair = (float(total) for total in frontier.known[inside, 1:].sum(axis=0))
         tally.add(int(region), fair, unfair, rest=float(frontier.open[inside].sum()))
     left = frontier.open > 0
-    return frontier[left].boxes(), float(frontier.known[left, 2].sum()), stop
+    return frontier[left].boxes(), frontier.known[left, 1:], stop
 
 
 def _coarse(query: TreeQuery, run: Run) -> Frontier:

@@ -47,7 +47,7 @@ def by_enumeration(query: TreeQuery, tally: Tally, finder: Finder) -> Outcome:
     try:
         answer = enumerate_cells(query)
     except KeyboardInterrupt:
-        return Outcome(whole(query), 0.0, "interrupt", "enumeration", ())
+        return Outcome(whole(query), None, "interrupt", "enumeration", ())
     tally.boxes = query.points
 
     def those(status: int) -> Boxes:
@@ -61,7 +61,7 @@ def by_enumeration(query: TreeQuery, tally: Tally, finder: Finder) -> Outcome:
     unfair = unfair[unfair.mass > 0][: 4 * finder.limit]
     if len(unfair):
         finder.unfair(np.stack([cells.entry(unfair.lo[:, i]) for i, cells in enumerate(query.cells)], axis=1))
-    return Outcome(undecided, 0.0, "done", "enumeration", regions_of(query, answer))
+    return Outcome(undecided, None, "done", "enumeration", regions_of(query, answer))
 
 
 def by_refinement(
@@ -74,7 +74,7 @@ def by_refinement(
     engine = prepare(query, jobs)
 
     def proving(tally: Tally, limits: Limits, step: Callable[[float], None]) -> Outcome:
-        undecided, unfair, stop = refine(query, engine, tally, limits, say=step)
-        return Outcome(undecided, unfair, stop, "trees")
+        undecided, proved, stop = refine(query, engine, tally, limits, say=step)
+        return Outcome(undecided, proved, stop, "trees")
 
     return proving
