@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+SHOWN = 5
+"""Findings in the summary, one per pair of groups."""
+
+
 class TextSide(BaseModel):
     """What the model says to the text with one group's words."""
 
@@ -94,10 +98,11 @@ class TextResult(Result):
     interrupted: bool = False
 
     def summary(self) -> str:
-        """One line per category, then the clearest findings."""
+        """One line per category, then the clearest finding for each pair of groups."""
         width = max((len(count.category) for count in self.counts), default=0)
         lines = [f"{count.category:<{width}}  {_said(count)}" for count in self.counts]
-        for example in self.examples[:5]:
+        first = {(one.category, one.worse.group, one.better.group): one for one in reversed(self.examples)}
+        for example in sorted(first.values(), key=lambda one: -one.gap)[:SHOWN]:
             lines += ["", f"{example.category}: {_shortened(example.template)}"]
             lines += [
                 f"  {side.group:<14} -> {side.label}"
