@@ -33,7 +33,10 @@ Floats: TypeAlias = NDArray[np.float64]
 StoppedBy: TypeAlias = Literal["plan", "budget", "time", "interrupt"]
 
 SEEDS = 100
-"""Seeds of a round, where nobody says how many."""
+"""Seeds of the first round, where nobody says how many."""
+
+MOST_SEEDS = 1000
+"""Rounds grow to this many, since more seeds at a time make larger and fewer calls to the model."""
 
 SAMPLES = 4096
 """Individuals drawn for each violation rate."""
@@ -111,9 +114,9 @@ def run(
         if samples:
             aside = Oracle(scorer, space, Findings(space, len(scorer.classes)), budget=budget, deadline=deadline)
             rates = measure(aside, space, source, rate_rng, samples=samples, confidence=confidence)
-        idle = 0
+        idle, count = 0, SEEDS
         while True:
-            chosen = seeds if isinstance(seeds, np.ndarray) else space.seeds(seeds or SEEDS, rng)
+            chosen = seeds if isinstance(seeds, np.ndarray) else space.seeds(seeds or count, rng)
             if len(chosen) == 0:
                 raise OptionError(
                     "nobody was found who satisfies the constraints", mend="loosen them, or give people who do"
@@ -124,6 +127,7 @@ def run(
             idle = idle + 1 if oracle.queries == before else 0
             if over or budget is None or seeds is not None or idle == IDLE_ROUNDS:
                 break
+            count = _next_count(count, oracle.queries - before, oracle.left)
     except Spent:
         late = deadline is not None and time.perf_counter() > deadline
         stopped_by = "time" if late else "budget"
@@ -210,6 +214,12 @@ def verified(scorer: Scorer, space: Space, found: Found) -> Found:
     if parts:
         scores[some] = np.concatenate(parts).reshape(-1, *scores.shape[1:])
     return Found(found.unprotected[kept], labels[kept], scores[kept], found.valid[kept], found.given[kept])
+
+
+def _next_count(count: int, cost: int, left: float) -> int:
+    """Seeds of the next round: twice as many as in the last, as far as the budget is likely to pay for the round."""
+    payable = int(count * left / cost) if cost else count
+    return max(SEEDS, min(2 * count, payable, MOST_SEEDS))
 
 
 def _people(seeds: Floats, schema: Schema) -> Floats:
