@@ -1,0 +1,85 @@
+"""Search methods by name, and what they have in common."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import OptionError
+from evenhand.individual.search.findings import Findings
+from evenhand.individual.search.oracle import Oracle
+from evenhand.individual.search.space import Space
+
+Floats: TypeAlias = NDArray[np.float64]
+
+METHODS = {
+    "adf": "gradient:adf",
+    "aequitas": "aequitas:fully_directed",
+    "aequitas-random": "aequitas:random_walk",
+    "aequitas-semi-directed": "aequitas:semi_directed",
+    "eidig": "gradient:eidig",
+    "frontier": "frontier:search",
+    "genetic": "genetic:search",
+    "maft": "gradient:maft",
+    "neighbours": "neighbours:search",
+    "random": "random_sampling:search",
+    "sg": "symbolic:search",
+    "themis": "themis:search",
+}
+"""Module and function of each method."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of a method.
+
+    Attributes:
+        local: moves of the local phase around each profile found by the global one.
+        most_moves: moves of the global phase per seed, at most.
+        h: for MAFT, how far apart two questions lie for a slope, in steps of the attribute.
+    """
+
+    local: int = 100
+    most_moves: int = 10
+    h: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.local < 0 or self.most_moves < 1:
+            raise OptionError(f"local {self.local} and moves {self.most_moves} must be positive")
+        if not (0 < self.h < np.inf):
+            raise OptionError(f"h must be positive, not {self.h:g}")
+
+
+class Search(Protocol):
+    """A method: ask the oracle until its plan is carried out. Whatever the oracle is asked about is recorded.
+
+    It may be called again with further seeds while budget is left, unless it returns False: nothing more can be found
+    so. The end of the budget comes as ``oracle.Spent``, which it lets through.
+    """
+
+    def __call__(
+        self,
+        space: Space,
+        oracle: Oracle,
+        findings: Findings,
+        seeds: Floats,
+        rng: np.random.Generator,
+        options: Options,
+    ) -> bool | None: ...
+
+
+def method(name: str) -> Search:
+    """The search of this name.
+
+    Raises:
+        OptionError: there is none.
+    """
+    if name not in METHODS:
+        raise OptionError(f"there is no method {name!r}", where="--method", mend=f"one of: {', '.join(METHODS)}")
+    module, function = METHODS[name].split(":")
+    found: Search = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+    return found
