@@ -78,10 +78,10 @@ def test_it_goes_on_from_what_was_answered(evenhand, case, tmp_path):
 
 
 def test_none_found_points_to_proofs(evenhand, case, tmp_path, monkeypatch):
-    (tmp_path / "even.py").write_text("def model(frame):\n    return frame['grade'] / 20\n")
+    (tmp_path / "even_searched.py").write_text("def model(frame):\n    return frame['grade'] / 20\n")
     monkeypatch.chdir(tmp_path)
     tests = tmp_path / "test_again.py"
-    ran = evenhand("search", "even:model", case.data, "--schema", case.schema, *FAST, "--save-tests", tests)
+    ran = evenhand("search", "even_searched:model", case.data, "--schema", case.schema, *FAST, "--save-tests", tests)
     assert ran.code == 0, ran.err
     assert "0 %" in ran.out
     assert "only a proof can say: evenhand certify" in " ".join(ran.out.split())
@@ -89,7 +89,7 @@ def test_none_found_points_to_proofs(evenhand, case, tmp_path, monkeypatch):
 
 
 def test_an_interrupt_keeps_what_was_found(evenhand, case, tmp_path, monkeypatch):
-    (tmp_path / "patient.py").write_text(
+    (tmp_path / "patient_searched.py").write_text(
         "rows = 0\n"
         "def model(frame):\n"
         "    global rows\n"
@@ -105,7 +105,17 @@ def test_an_interrupt_keeps_what_was_found(evenhand, case, tmp_path, monkeypatch
     frame["hours"] = rng.integers(0, 60, 1000)
     frame.to_csv(tmp_path / "people.csv", index=False)
     monkeypatch.chdir(tmp_path)
-    command = ["search", "patient:model", "people.csv", "--target", "hired", "--protected", "sex", "--method", "random"]
+    command = [
+        "search",
+        "patient_searched:model",
+        "people.csv",
+        "--target",
+        "hired",
+        "--protected",
+        "sex",
+        "--method",
+        "random",
+    ]
     ran = evenhand(*command, "--budget", 100_000, "--local", 5, "--samples", 100, "--out", "pairs.csv")
     assert ran.code == 130, ran.err
     assert "INTERRUPTED" in ran.out
@@ -113,7 +123,7 @@ def test_an_interrupt_keeps_what_was_found(evenhand, case, tmp_path, monkeypatch
 
 
 def test_label_only_and_several_protected(evenhand, case, tmp_path, monkeypatch):
-    (tmp_path / "rule.py").write_text(
+    (tmp_path / "rule_searched.py").write_text(
         "def model(frame):\n"
         "    south = (frame['region'] == 'south') & (frame['sex'] == 'm')\n"
         "    return (frame['grade'] + 5 * south > 11).map({True: 'yes', False: 'no'})\n"
@@ -121,7 +131,7 @@ def test_label_only_and_several_protected(evenhand, case, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "search.html"
     ran = evenhand(
-        "search", "rule:model", case.data, "--schema", case.schema, "--protected", "sex", "--protected", "region",
+        "search", "rule_searched:model", case.data, "--schema", case.schema, "--protected", "sex", "--protected", "region",
         *FAST, "--html", page,
     )  # fmt: skip
     assert ran.code == 0, ran.err
