@@ -22,6 +22,9 @@ Floats: TypeAlias = NDArray[np.float64]
 ROWS = 65_536
 """Individuals per call to a model."""
 
+IN_CACHE = 4096
+"""Individuals at a time in an additive network: its units then stay in a processor's cache, four times as fast."""
+
 KEPT = 64_000_000
 """Scores that the cache holds at most (half a gigabyte); what comes later is asked again if needed."""
 
@@ -84,6 +87,8 @@ class Oracle:
         self._deadline = deadline
         self._progress = progress
         self._inside = Inside(scorer, space) if isinstance(scorer, AdditiveNetwork) else None
+        if self._inside is not None:
+            self._rows = IN_CACHE
         self._gradients: Gradients | None = None
         self._slots: dict[int, int] = {}
         classes, assignments = len(scorer.classes), len(space.assignments)

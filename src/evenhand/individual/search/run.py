@@ -17,7 +17,7 @@ from evenhand.individual.flips import disagree
 from evenhand.individual.search.findings import UNASKED, Findings, Found
 from evenhand.individual.search.methods import Options
 from evenhand.individual.search.methods import method as method_named
-from evenhand.individual.search.oracle import Oracle, Spent
+from evenhand.individual.search.oracle import IN_CACHE, ROWS, Oracle, Spent
 from evenhand.individual.search.rates import measure
 from evenhand.individual.search.reading import Read, read, weigh
 from evenhand.individual.search.reading.attributes import TRIED
@@ -25,7 +25,7 @@ from evenhand.individual.search.remember import Remembered
 from evenhand.individual.search.result import Example, SearchResult, ViolationRate, examples
 from evenhand.individual.search.space import Space
 from evenhand.individual.search.table import Table
-from evenhand.models import Scorer
+from evenhand.models import AdditiveNetwork, Scorer
 from evenhand.models.scorer import BATCH
 from evenhand.schema import People, Schema
 
@@ -205,7 +205,8 @@ def verified(scorer: Scorer, space: Space, found: Found) -> Found:
     """
     if len(found) == 0:
         return found
-    labels = models.predict(scorer, space.rows(found.unprotected)).reshape(found.labels.shape)
+    batch = IN_CACHE if isinstance(scorer, AdditiveNetwork) else ROWS
+    labels = models.predict(scorer, space.rows(found.unprotected), batch=batch).reshape(found.labels.shape)
     kept = disagree(labels)
     scores = found.scores.copy()
     some = kept & (found.labels == UNASKED).any(axis=1)
