@@ -27,7 +27,7 @@ from evenhand.certify.query import Query
 from evenhand.certify.tally import Tally
 
 FIRST_THRESHOLD = 0.01
-FALL = 2.5
+FALL = 1.6
 """Each round splits every box with more undecided mass than a threshold, which then falls by this factor."""
 CHUNK = 256
 """Boxes taken up per call: a call takes a fraction of a second."""
@@ -39,7 +39,7 @@ ROOM = 1 << 14
 """Boxes a call may put out before it hands them over."""
 MOST_BYTES = 700_000_000
 """Memory for the boxes held, at most; for a moment twice as much is in use."""
-NEGLIGIBLE = 0.01
+NEGLIGIBLE = 0.03
 """Proofs are left out while all that they could still decide is this small a part of what is undecided anyway."""
 DONE = 1e-3
 """Estimated undecided mass below which splits go by what the proofs leave open: grids then lose more than bounds."""
