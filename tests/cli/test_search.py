@@ -131,8 +131,8 @@ def test_label_only_and_several_protected(evenhand, case, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "search.html"
     ran = evenhand(
-        "search", "rule_searched:model", case.data, "--schema", case.schema, "--protected", "sex", "--protected", "region",
-        *FAST, "--html", page,
+        "search", "rule_searched:model", case.data, "--schema", case.schema, "--protected", "sex",
+        "--protected", "region", *FAST, "--html", page,
     )  # fmt: skip
     assert ran.code == 0, ran.err
     assert "sex x region" in ran.out
