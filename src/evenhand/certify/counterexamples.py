@@ -78,9 +78,10 @@ class Finder:
         rows = np.concatenate([query.individuals(person, own), query.individuals(near, other)])
         labels = query.labels(rows)
         deployed = query.deployed(rows)
-        if person.tobytes() in self._known or labels[0] == labels[1] or not np.array_equal(labels, deployed):
+        key = (person + 0.0).tobytes()  # minus zero is zero
+        if key in self._known or labels[0] == labels[1] or not np.array_equal(labels, deployed):
             return
-        self._known.add(person.tobytes())
+        self._known.add(key)
         attributes = [cells.attribute for cells in query.cells]
         varied = [query.schema[name] for name in query.protected]
         self.found.append(
