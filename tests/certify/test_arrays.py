@@ -31,7 +31,7 @@ def backend(device: str) -> Backend:
     if device != "numpy":
         torch = pytest.importorskip("torch", reason="needs the extra torch")
         if device == "cuda" and not torch.cuda.is_available():
-            pytest.skip("needs a GPU and a PyTorch that is built for it")
+            pytest.skip("no GPU here, or a PyTorch that is built without it")
     return backend_of(device)
 
 

@@ -22,6 +22,8 @@ RANGES = 8
 """Ranges of an ordered attribute, of about equal mass."""
 VALUES = 12
 """Values of an attribute that are shown one by one."""
+LISTED = 4_000_000
+"""Values of an attribute that can be told apart; where one has more, there are no slices."""
 BATCH = 1024
 QUESTIONS = 2_000_000
 """Questions to the model in a batch, at most."""
@@ -59,7 +61,7 @@ def slices_of(
         rng: source of randomness.
         deadline: clock at which to stop drawing, a moment later at the latest.
     """
-    if query.constant:
+    if query.constant or any(cells.count > LISTED for cells in query.cells):
         return ()
     groups = [_groups(cells) for cells in query.cells]
     asked, unfair = _sampled(query, groups, finder, samples, rng, deadline)
