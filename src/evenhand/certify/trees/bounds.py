@@ -168,10 +168,10 @@ def whole_leaf(f, w, tree):  # type: ignore[no-untyped-def]
     """Add a tree of which the box reaches one leaf. Whether its value depends on the assignment."""
     varies = False
     margins = len(f.base)
+    first = w.row[0] // margins
     for g in range(1, f.groups[tree]):
-        for m in range(margins):
-            if f.values[w.row[0] + g * margins + m] != f.values[w.row[0] + m]:
-                varies = True
+        if f.said[first + g] != f.said[first]:
+            varies = True
     for a in range(f.margin[tree], f.margin[tree + 1]):
         m = f.margins[a]
         for p in range(f.group.shape[1]):
@@ -322,10 +322,10 @@ def bound(f, w):  # type: ignore[no-untyped-def]
             varies |= whole_leaf(f, w, tree)
             continue
         for k in range(found):
+            first = w.row[k] // margins
             for g in range(1, f.groups[tree]):
-                for m in range(margins):
-                    if f.values[w.row[k] + g * margins + m] != f.values[w.row[k] + m]:
-                        varies = True
+                if f.said[first + g] != f.said[first]:
+                    varies = True
         active = activate(f, w, tree, visits)
         for a in range(f.margin[tree], f.margin[tree + 1]):
             m = f.margins[a]

@@ -41,6 +41,8 @@ class Forest(NamedTuple):
         slot: shape (trees + 1,), where a tree's start.
         margins: shape (active,), the margins that each tree adds to, tree after tree; margin: where a tree's start.
         values: what leaves add to the margins.
+        said: which leaves say the very same, one number per leaf and group. Equal margins would not do: a model may add
+            up several outputs before it compares them, and rounds.
         offsets: shape (attributes + 1,), where each attribute's cells (and one more) start in ``before``.
         before: weight of the cells before each, as a share of all.
         base: shape (margins,).
@@ -63,6 +65,7 @@ class Forest(NamedTuple):
     margins: Small
     margin: Ints
     values: Floats
+    said: Ints
     offsets: Ints
     before: Floats
     base: Floats
@@ -275,6 +278,8 @@ def _joined(
     children = np.concatenate([part[3] + start for part, start in zip(parts, root, strict=False)])
     rows = np.zeros(len(attribute), dtype=np.int64)
     values: list[Floats] = []
+    said: list[Ints] = []
+    same = np.unique(query.ensemble.nodes.values, axis=0, return_inverse=True)[1].ravel()
     held = leaves = 0
     for part, start in zip(parts, root, strict=False):
         leaf = np.flatnonzero(part[1] < 0)
@@ -282,6 +287,9 @@ def _joined(
         table[:, part[5]] = folded[part[4][leaf]]
         rows[start + leaf] = held + np.arange(len(leaf)) * table[0].size
         values.append(table.ravel())
+        names = np.full((len(leaf), part[6]), -1, dtype=np.int64)
+        names[:, part[5]] = same[part[4][leaf]]
+        said.append(names.ravel())
         held += table.size
         leaves = max(leaves, len(leaf))
     offsets = np.concatenate([[0], np.cumsum(query.counts + 1)]).astype(np.int64)
@@ -302,6 +310,7 @@ def _joined(
         margins=np.concatenate([*active, np.zeros(0)]).astype(np.int32),
         margin=_starts([len(each) for each in active]),
         values=np.concatenate(values),
+        said=np.concatenate(said),
         offsets=offsets,
         before=np.concatenate([*before, np.zeros(1)]),
         base=query.base,
