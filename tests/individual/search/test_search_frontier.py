@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -238,9 +239,36 @@ def test_two_assignments_are_enough_to_find_somebody():
     found = oracle.findings.found()
     assert {tuple(row) for row in found.unprotected} == {tuple(row) for row in rows[:35][differ]}
     assert (found.labels[:, [0, 2, 3, 5]] == UNASKED).all()
-    whole = verified(model, space, found)
+    whole, cut_short = verified(model, space, found)
+    assert not cut_short
     assert (whole.labels == model.predict(space.rows(found.unprotected)).reshape(-1, 6)).all()
     assert (whole.scores == model.scores(space.rows(found.unprotected)).reshape(-1, 6, 3)).all()
+
+
+def test_an_interrupt_while_verifying_keeps_what_was_asked_again_by_then(monkeypatch):
+    rng = np.random.default_rng(1)
+    model = BlackBox(from_dense(MANY, [(rng.normal(size=(4, 3)), rng.normal(size=3))], classes=("C", "B", "A")))
+    space = Space(MANY)
+    oracle = Oracle(model, space, Findings(space, 3), budget=6000)
+    oracle.ask(space.uniform(500, rng))
+    found = oracle.findings.found()
+    whole, _ = verified(model, space, found)
+    running = sys.modules[verified.__module__]
+    asked, times = running._verified, []
+
+    def impatient(scorer, space, found):
+        times.append(len(found))
+        if len(times) == 5:
+            raise KeyboardInterrupt
+        return asked(scorer, space, found)
+
+    monkeypatch.setattr(running, "VERIFIED", 10)
+    monkeypatch.setattr(running, "_verified", impatient)
+    some, cut_short = verified(model, space, found)
+    assert cut_short
+    assert len(found) > 30
+    assert (some.unprotected == whole.unprotected[: len(some)]).all()
+    assert len(some) == 30
 
 
 def test_what_two_assignments_say_moves_the_others():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 import numpy as np
@@ -43,6 +43,11 @@ class Found:
         return Found(
             self.unprotected[which], self.labels[which], self.scores[which], self.valid[which], self.given[which]
         )
+
+    @classmethod
+    def joined(cls, parts: list[Found]) -> Found:
+        """All of several, in order."""
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
 
 class Findings:

@@ -41,6 +41,9 @@ MOST_SEEDS = 1000
 SAMPLES = 4096
 """Individuals drawn for each violation rate."""
 
+VERIFIED = 10_000
+"""Profiles that are asked about again at a time; an interrupt loses no more than these."""
+
 IDLE_ROUNDS = 5
 """After so many rounds in a row that asked nothing new, a budget is left unspent."""
 
@@ -134,13 +137,16 @@ def run(
     except KeyboardInterrupt:
         stopped_by = "interrupt"
     say("verifying", 1.0)
+    confirmed, cut_short = verified(scorer, space, findings.found())
+    if cut_short:
+        stopped_by = "interrupt"
     table = Table(
         schema=space.schema,
         protected=space.protected,
         assignments=space.assignments,
         classes=scorer.classes,
         favourable=scorer.favourable,
-        found=verified(scorer, space, findings.found()),
+        found=confirmed,
         with_data=space.people is not None,
     )
     shown: Read | None = None
@@ -198,11 +204,24 @@ def _representatives(table: Table, shown: Read | None, space: Space) -> tuple[Ex
     return examples(table, ranked.rows, ranked.severity, ranked.distance, ranked.nearest)
 
 
-def verified(scorer: Scorer, space: Space, found: Found) -> Found:
+def verified(scorer: Scorer, space: Space, found: Found) -> tuple[Found, bool]:
     """Those profiles that the model itself, asked once more, still decides differently, with its own labels.
 
-    Where the search had asked about some assignments only, the scores of all are asked now.
+    Returns:
+        The profiles, and whether somebody stopped it (Ctrl-C): then only those asked about by then.
     """
+    parts = [_verified(scorer, space, found[:0])]
+    try:
+        for at in range(0, len(found), VERIFIED):
+            part = _verified(scorer, space, found[at : at + VERIFIED])
+            parts.append(part)
+    except KeyboardInterrupt:
+        return Found.joined(parts), True
+    return Found.joined(parts), False
+
+
+def _verified(scorer: Scorer, space: Space, found: Found) -> Found:
+    """Where the search had asked about some assignments only, the scores of all are asked now."""
     if len(found) == 0:
         return found
     batch = IN_CACHE if isinstance(scorer, AdditiveNetwork) else ROWS
