@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         report,
         schema,
         stats,
+        subgroup,
+        texts,
     )
     from evenhand.errors import EvenhandError
     from evenhand.schema import Attribute, Schema, Target
@@ -36,7 +38,7 @@ __version__ = "0.1.0"
 # Parts are imported when first used: `import evenhand` must not pay for scikit-learn or pandas.
 _PARTS = frozenset(
     {"audit", "certify", "checker", "datasets", "errors", "groups", "individual", "models", "population", "report",
-     "schema", "stats"}
+     "schema", "stats", "subgroup", "texts"}
 )  # fmt: skip
 _NAMES = {
     "Attribute": "evenhand.schema",
@@ -63,6 +65,8 @@ __all__ = [
     "report",
     "schema",
     "stats",
+    "subgroup",
+    "texts",
 ]
 
 
