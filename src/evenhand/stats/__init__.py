@@ -2,11 +2,24 @@
 
 from evenhand.stats.auc import auc
 from evenhand.stats.difference import newcombe, ratio
-from evenhand.stats.level import bonferroni
+from evenhand.stats.discovery import benjamini_yekutieli, false_coverage_confidence, normal_p
+from evenhand.stats.level import bonferroni, normal_quantile
 from evenhand.stats.mean import observed_means, student, welch
+from evenhand.stats.permutation import (
+    adjusted_p,
+    critical_value,
+    permutation_moments,
+    permuted_counts,
+    permuted_sums,
+    standardised_gap,
+    standardised_mean_gap,
+    stratified_gap,
+)
 from evenhand.stats.proportion import clopper_pearson, none_seen_upper, wilson
 from evenhand.stats.quantity import Estimated, Observed, Proved, Quantity, Unknown, number, text
 from evenhand.stats.rate import estimated_rate, observed_rate, observed_rates
+from evenhand.stats.score_difference import common_difference, miettinen_nurminen, stratified_difference
+from evenhand.stats.sequential import SequentialDifference, sequential_rate
 from evenhand.stats.simultaneous import (
     largest_difference_of_means,
     largest_difference_of_proportions,
@@ -20,24 +33,41 @@ __all__ = [
     "Observed",
     "Proved",
     "Quantity",
+    "SequentialDifference",
     "Total",
     "Unknown",
+    "adjusted_p",
     "auc",
+    "benjamini_yekutieli",
     "bonferroni",
     "clopper_pearson",
+    "common_difference",
+    "critical_value",
     "estimated_rate",
+    "false_coverage_confidence",
     "largest_difference_of_means",
     "largest_difference_of_proportions",
+    "miettinen_nurminen",
     "newcombe",
     "none_seen_upper",
+    "normal_p",
+    "normal_quantile",
     "number",
     "observed_means",
     "observed_rate",
     "observed_rates",
     "pairs",
+    "permutation_moments",
+    "permuted_counts",
+    "permuted_sums",
     "ratio",
+    "sequential_rate",
     "smallest_ratio_of_proportions",
+    "standardised_gap",
+    "standardised_mean_gap",
     "stratified",
+    "stratified_difference",
+    "stratified_gap",
     "student",
     "text",
     "welch",

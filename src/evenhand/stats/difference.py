@@ -9,7 +9,9 @@ from evenhand.stats.level import Floats, Interval, counts, ends
 from evenhand.stats.proportion import wilson
 
 
-def newcombe(k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confidence: float = 0.95) -> Interval:
+def newcombe(
+    k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confidence: float = 0.95, *, z: float | None = None
+) -> Interval:
     """The hybrid score interval for ``k1/n1 - k2/n2``: Wilson's limits of each, squared and added.
 
     Method 10 of Newcombe, "Interval estimation for the difference between independent proportions: comparison of eleven
@@ -18,12 +20,13 @@ def newcombe(k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confide
 
     Args:
         k1, n1, k2, n2: successes and trials, arrays that broadcast. Where an n is 0 nothing is claimed: (-1, 1).
+        z: standard deviations to each side, such as a ``critical_value``, in place of ``confidence``.
 
     Raises:
         OptionError: not 0 <= k <= n, or confidence outside (0, 1).
     """
     p1, p2 = share(k1, n1), share(k2, n2)
-    low, high = square_and_add(p1, wilson(k1, n1, confidence), p2, wilson(k2, n2, confidence))
+    low, high = square_and_add(p1, wilson(k1, n1, confidence, z=z), p2, wilson(k2, n2, confidence, z=z))
     known = (np.asarray(n1) > 0) & (np.asarray(n2) > 0)
     return ends(np.where(known, low, -1.0), np.where(known, high, 1.0))
 

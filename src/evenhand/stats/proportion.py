@@ -30,7 +30,7 @@ def clopper_pearson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Int
     return ends(low, high)
 
 
-def wilson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
+def wilson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, z: float | None = None) -> Interval:
     """The score interval: all p with ``|k/n - p| <= z sqrt(p (1 - p) / n)``.
 
     Its coverage is ``confidence`` on average over p, below it for some (Wilson, "Probable inference, the law of
@@ -38,12 +38,13 @@ def wilson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
 
     Args:
         k, n: successes and trials, arrays that broadcast. Where n is 0 nothing is known: (0, 1).
+        z: standard deviations to each side, such as a ``critical_value``, in place of ``confidence``.
 
     Raises:
         OptionError: not 0 <= k <= n, or confidence outside (0, 1).
     """
     k, n = counts(k, n)
-    z = normal_quantile(confidence)
+    z = normal_quantile(confidence) if z is None else z
     share = k / np.maximum(n, 1)
     centre = (k + z**2 / 2) / (n + z**2)
     reach = z * np.sqrt(n * share * (1 - share) + z**2 / 4) / (n + z**2)
