@@ -26,7 +26,6 @@ and time-outs are tried again. Redirections are not followed.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,17 +34,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import FetchError, ModelError
+from evenhand.errors import ModelError
 from evenhand.models import replies
-from evenhand.models.questions import first_line, probes
+from evenhand.models.connection import EXPECTED, Connection, beginning, shown_url
+from evenhand.models.questions import probes
 from evenhand.models.replies import Reply
 from evenhand.schema import Schema, Value, decode
-
-TOKEN = "EVENHAND_HTTP_TOKEN"
-"""The environment variable with a bearer token."""
-
-AGAIN = (429, 500, 502, 503, 504)
-"""Statuses after which it makes sense to ask again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +92,7 @@ class HttpEndpoint:
 
     def ask(self, individuals: NDArray[np.float64]) -> Reply:
         """One request, whether these individuals are known or not."""
-        predictions = self._predictions(self._post(_instances(self.schema, individuals)), len(individuals))
+        predictions = self._connection.predictions(_instances(self.schema, individuals))
         return _read(predictions, self.classes, self.favourable, self.name)
 
     def _answers(self, individuals: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -115,62 +109,8 @@ class HttpEndpoint:
         return np.stack([self.known[key] for key in keys])
 
     @cached_property
-    def _connection(self) -> tuple[Any, str, dict[str, str]]:
-        """A pool of connections, the URL without credentials, and the headers that carry them."""
-        import urllib3
-
-        parsed = urllib3.util.parse_url(self.url)
-        token = os.environ.get(TOKEN, "").strip()
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        elif parsed.auth:
-            headers |= urllib3.make_headers(basic_auth=parsed.auth)
-        retries = urllib3.Retry(
-            total=self.retries, redirect=0, status_forcelist=AGAIN, allowed_methods=("POST",),
-            backoff_factor=self.backoff, raise_on_status=False, raise_on_redirect=False, retry_after_max=60,
-        )  # fmt: skip
-        pool = urllib3.PoolManager(retries=retries, timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout))
-        return pool, parsed._replace(auth=None).url, headers
-
-    def _post(self, instances: list[dict[str, Any]]) -> bytes:
-        import urllib3
-
-        pool, url, headers = self._connection
-        body = json.dumps({"instances": instances}, allow_nan=False).encode()
-        try:
-            response = pool.request("POST", url, body=body, headers=headers)
-        except urllib3.exceptions.HTTPError as error:
-            reason = getattr(error, "reason", None) or error
-            raise FetchError(
-                f"the endpoint does not answer: {_without_pool(reason)}",
-                where=self.name,
-                mend="check that the service runs, and host, port and path of the URL",
-            ) from None
-        if not 200 <= response.status < 300:
-            raise _refused(response.status, bytes(response.data), self.name)
-        return bytes(response.data)
-
-    def _predictions(self, body: bytes, n: int) -> list[Any]:
-        try:
-            answer = json.loads(body)
-        except (ValueError, RecursionError):
-            raise ModelError(
-                f"the endpoint's answer is no JSON: {_start(body)}", where=self.name, mend=EXPECTED
-            ) from None
-        predictions = answer.get("predictions") if isinstance(answer, dict) else None
-        if not isinstance(predictions, list):
-            raise ModelError(
-                f"the endpoint's answer has no list of predictions: {_start(body)}", where=self.name, mend=EXPECTED
-            )
-        if len(predictions) != n:
-            raise ModelError(
-                f"asked about {n} individuals, the endpoint gave {len(predictions)} predictions", where=self.name
-            )
-        return predictions
-
-
-EXPECTED = 'it must be {"predictions": [...]}, one label, score or list of scores per individual'
+    def _connection(self) -> Connection:
+        return Connection(self.url, self.name, self.timeout, self.retries, self.backoff)
 
 
 def from_url(
@@ -195,16 +135,7 @@ def from_url(
         FetchError: the endpoint does not answer.
         ModelError: the URL is none, or what it answers is no prediction.
     """
-    import urllib3
-
-    try:
-        parsed = urllib3.util.parse_url(url)
-    except urllib3.exceptions.LocationParseError:
-        parsed = None
-    if parsed is None or not parsed.host:
-        raise ModelError(f"this is no URL: {url.split('@')[-1]}", mend="for example http://localhost:8080/predict")
-    # a query may hold a key as well: what is shown is where the model is, not how to get in
-    name = name or parsed._replace(auth=None, query=None, fragment=None).url
+    name = name or shown_url(url)
     classes, favourable = replies.target_labels(schema)
     options: dict[str, Any] = {"timeout": timeout, "retries": retries, "backoff": backoff, "batch": batch}
     people = probes(schema)
@@ -254,7 +185,7 @@ def _per_class(rows: list[Any], classes: Sequence[Value], favourable: int, name:
         given = list(row.values()) if isinstance(row, dict) else row
         numeric = isinstance(given, list) and all(type(score) in (int, float) for score in given)
         if not numeric or len(given) != len(classes):
-            shown = _start(json.dumps(row).encode())
+            shown = beginning(json.dumps(row).encode())
             raise ModelError(
                 f"the endpoint scored an individual {shown}; expected {len(classes)} numbers",
                 where=name,
@@ -263,27 +194,3 @@ def _per_class(rows: list[Any], classes: Sequence[Value], favourable: int, name:
         order = [replies.position(label, classes, favourable, where=name) for label in row] if row is not given else ...
         scores[i, order] = given
     return scores
-
-
-def _refused(status: int, body: bytes, name: str) -> FetchError:
-    mends = {
-        401: f"put the token into the environment variable {TOKEN}",
-        403: f"put the token into the environment variable {TOKEN}",
-        404: "check the path of the URL",
-        405: "the URL must take POST: check its path",
-        413: "the endpoint takes smaller requests only: raise its limit",
-    }
-    mend = mends.get(status, "see the endpoint's log")
-    if 300 <= status < 400:
-        mend = "it points elsewhere: give the final URL"
-    return FetchError(f"the endpoint answered with status {status}: {_start(body)}", where=name, mend=mend)
-
-
-def _start(body: bytes, most: int = 120) -> str:
-    text = " ".join(body[: 4 * most].decode("utf-8", "replace").split())
-    return repr(text[:most] + "..." if len(text) > most else text)
-
-
-def _without_pool(reason: BaseException) -> str:
-    # urllib3 writes "HTTPConnection(host='...', port=...): why"
-    return first_line(reason).rpartition("): ")[2]

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from evenhand.charts import percent
 from evenhand.result import Result
 from evenhand.stats import Observed, Quantity
+from evenhand.texts import TextFinding
 
 if TYPE_CHECKING:
     import altair as alt
@@ -17,42 +18,6 @@ if TYPE_CHECKING:
 
 SHOWN = 5
 """Findings in the summary, one per pair of groups."""
-
-
-class TextSide(BaseModel):
-    """What the model says to the text with one group's words."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    group: str
-    text: str
-    label: str
-    score: float
-
-
-class TextFinding(BaseModel):
-    """One text whose label changes with the words of a category.
-
-    Attributes:
-        category: which words were swapped.
-        row: position of the text in the data.
-        original: the group that the text speaks of.
-        template: the text with both groups' words where they differ: ``{She|He} asked for {her|his} pay``.
-        worse, better: the groups with the lowest and the highest score among those that disagree.
-        disagreeing: groups whose words bring another label than the original's.
-        gap: difference of the two scores.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    category: str
-    row: int
-    original: str
-    template: str
-    worse: TextSide
-    better: TextSide
-    disagreeing: tuple[str, ...]
-    gap: float
 
 
 class TextCount(BaseModel):

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from evenhand.datasets.identity import Category, categories, category
 from evenhand.errors import DataError, LimitError, OptionError
-from evenhand.individual.text.model import BATCH, TextModel, load, read
-from evenhand.individual.text.result import TextCount, TextFinding, TextResult, TextSide
-from evenhand.individual.text.swap import Slot, Swapper
+from evenhand.individual.text.result import TextCount, TextResult
 from evenhand.stats import observed_rate
+from evenhand.texts import Slot, Swapper, TextFinding
+from evenhand.texts.model import TextModel, load, read, text_list
+from evenhand.texts.pairs import finding, once
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ def run(
 
     Args:
         model: a scikit-learn text pipeline, or any function from a list of texts to labels or scores (of the favourable
-            label, from 0 to 1, given above 1/2; or one per label); or a file of one, or ``module:function``.
+            label, from 0 to 1, given above 1/2; or one per label); or a file of one, a URL (``http://...``), or
+            ``module:function``.
         texts: what the model decides about. Those without identity terms are not asked about.
         protected: categories to swap: names of lists that come with the package (``gender``, ``religion``, ...) or
             lists of your own (``evenhand.datasets.identity.read_category``); all of the package's if left out.
@@ -92,7 +94,7 @@ def run(
     config = config or Config()
     say = progress or (lambda what, share: None)
     asked = load(model, trust=trust)
-    every = _texts(texts)
+    every = text_list(texts)
     lists = [category(one) if isinstance(one, str) else one for one in protected or categories()]
     say("looking for identity terms", 0.0)
     cases = _cases(every, [Swapper(one) for one in lists])
@@ -121,7 +123,7 @@ def run(
         if (own != own[0]).any():
             flipped[case.category].add(case.row)
             distinct.add((case.category, case.slot.pieces[::2], case.slot.text))
-            found.append(_finding(case, own, scores, classes))
+            found.append(finding(case.category, case.row, case.slot, own, scores, classes))
     clearest = sorted(found, key=lambda one: -one.gap)
     return TextResult(
         classes=tuple(str(label) for label in classes),
@@ -144,23 +146,11 @@ def run(
         ),
         profiles=len(distinct),
         queries=len(replies),
-        examples=tuple(_once(clearest)[: config.examples]),
+        examples=tuple(once(clearest)[: config.examples]),
         interrupted=interrupted,
         seed=0,
         seconds=time.perf_counter() - started,
     )
-
-
-def _texts(texts: Iterable[str]) -> list[str]:
-    if isinstance(texts, str):
-        raise DataError("one text was given in place of many", mend="give a list of texts")
-    found = list(texts)
-    if not found:
-        raise DataError("there are no texts")
-    for row, text in enumerate(found):
-        if not isinstance(text, str):
-            raise DataError(f"row {row + 1}: {text!r} is no text", mend="leave rows without text out")
-    return found
 
 
 def _cases(texts: Sequence[str], swappers: Sequence[Swapper]) -> list[Case]:
@@ -196,50 +186,12 @@ def _ask(
     parts: list[NDArray[np.generic]] = []
     interrupted = False
     try:
-        for start in range(0, most, BATCH):
+        for start in range(0, most, model.batch):
             late = config.time_limit is not None and time.perf_counter() - started > config.time_limit
             if late and parts:
                 break
             say(f"asking the model: {start:,} of {most:,} texts", start / most)
-            parts.append(model.replies(texts[start : min(most, start + BATCH)]))
+            parts.append(model.replies(texts[start : min(most, start + model.batch)]))
     except KeyboardInterrupt:
         interrupted = True
     return (np.concatenate(parts) if parts else None), interrupted
-
-
-def _finding(case: Case, labels: NDArray[np.int64], scores: NDArray[np.float64], classes: Sequence[Any]) -> TextFinding:
-    groups = list(case.slot.swapped)
-    better = int(np.argmax(scores))
-    other = labels != labels[better]
-    worse = int(np.argmin(np.where(other, scores, np.inf)))
-
-    def side(which: int) -> TextSide:
-        return TextSide(
-            group=groups[which],
-            text=case.slot.of(groups[which]),
-            label=str(classes[labels[which]]),
-            score=float(scores[which]),
-        )
-
-    return TextFinding(
-        category=case.category,
-        row=case.row,
-        original=case.slot.group,
-        template=case.slot.between(groups[worse], groups[better]),
-        worse=side(worse),
-        better=side(better),
-        disagreeing=tuple(group for group, label in zip(groups, labels, strict=True) if label != labels[0]),
-        gap=float(scores[better] - scores[worse]),
-    )
-
-
-def _once(findings: Sequence[TextFinding]) -> list[TextFinding]:
-    """Each pair of texts once, though several rows of the data lead to it."""
-    seen: set[tuple[str, frozenset[str]]] = set()
-    kept = []
-    for finding in findings:
-        key = finding.category, frozenset((finding.worse.text, finding.better.text))
-        if key not in seen:
-            seen.add(key)
-            kept.append(finding)
-    return kept

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.errors import OptionError
-from evenhand.individual.text.model import load, read
 from evenhand.individual.text.result import TextResult
+from evenhand.texts.model import load, read
 
 
 def replay(model: Any, pairs: Sequence[Sequence[str]], *, trust: bool = False) -> list[tuple[str, str]]:

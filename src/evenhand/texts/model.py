@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import EvenhandError, ModelError
+from evenhand.errors import DataError, EvenhandError, ModelError
 from evenhand.models.function import from_import
 from evenhand.models.load import STORED, stored_object
 from evenhand.models.replies import Reply, labelled, read_reply, scored
+from evenhand.texts import http
+from evenhand.texts.http import from_url
 
 BATCH = 4096
 """Texts per call to a model."""
@@ -26,13 +28,20 @@ class TextModel:
 
     Attributes:
         ask: takes a list of texts, gives an array: labels, scores from 0 to 1, or one score per label.
-        classes: the labels, if the model names them.
+        known: the labels, if the model names them from the start.
         name: how to call it in messages.
+        batch: texts per call.
     """
 
     ask: Any
-    classes: tuple[Any, ...] | None
+    known: tuple[Any, ...] | None
     name: str
+    batch: int = BATCH
+
+    @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """The labels, if the model names them; a service may do so in its answers only."""
+        return self.known or getattr(self.ask, "classes", None)
 
     def replies(self, texts: Sequence[str]) -> NDArray[np.generic]:
         """What the model says to each text, shape (n,) or (n, classes).
@@ -40,7 +49,7 @@ class TextModel:
         Raises:
             ModelError: it fails, or does not reply once per text.
         """
-        parts = [self._batch(list(texts[i : i + BATCH])) for i in range(0, len(texts), BATCH)]
+        parts = [self._batch(list(texts[i : i + self.batch])) for i in range(0, len(texts), self.batch)]
         return np.concatenate(parts)
 
     def _batch(self, texts: list[str]) -> NDArray[np.generic]:
@@ -66,7 +75,7 @@ class TextModel:
 
 
 def load(source: Any, *, trust: bool = False) -> TextModel:
-    """A model of texts: an object, a file that scikit-learn models are kept in, or ``module:function``.
+    """A model of texts: an object, a file that scikit-learn models are kept in, a URL, or ``module:function``.
 
     Args:
         source: an estimator or pipeline with ``predict_proba`` or ``predict``, or any function of a list of texts.
@@ -76,7 +85,12 @@ def load(source: Any, *, trust: bool = False) -> TextModel:
         ModelError: there is no such model, or it is none of texts.
         TrustError: loading it could run code, and it is not trusted.
     """
+    if isinstance(source, TextModel):
+        return source
     name = str(source) if isinstance(source, str | Path) else getattr(source, "__name__", type(source).__name__)
+    if isinstance(source, str) and re.match(r"https?://", source, re.IGNORECASE):
+        endpoint = from_url(source)
+        return TextModel(endpoint, None, endpoint.connection.name, http.BATCH)
     if isinstance(source, str) and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", source):
         source = from_import(source)
     elif isinstance(source, str | Path):
@@ -85,7 +99,7 @@ def load(source: Any, *, trust: bool = False) -> TextModel:
             raise ModelError(
                 "this is no model of texts",
                 where=name,
-                mend=f"give a scikit-learn pipeline in a file ({', '.join(STORED)}) or module:function",
+                mend=f"give a scikit-learn pipeline in a file ({', '.join(STORED)}), a URL or module:function",
             )
         source = stored_object(path, trust=trust)
     classes = getattr(source, "classes_", None)
@@ -138,3 +152,20 @@ def read(
     if replies.ndim == 2:
         return scored(replies.astype(np.float64), len(classes), where=model.name), classes, wanted
     return read_reply(replies, len(replies), classes, wanted, where=model.name), classes, wanted
+
+
+def text_list(texts: Iterable[str]) -> list[str]:
+    """Texts as a list.
+
+    Raises:
+        DataError: there are none, or something among them is no text.
+    """
+    if isinstance(texts, str):
+        raise DataError("one text was given in place of many", mend="give a list of texts")
+    found = list(texts)
+    if not found:
+        raise DataError("there are no texts")
+    for row, text in enumerate(found):
+        if not isinstance(text, str):
+            raise DataError(f"row {row + 1}: {text!r} is no text", mend="leave rows without text out")
+    return found
