@@ -1,0 +1,480 @@
+"""How fast subgroups are searched and what is found: our search, the published method, other tools, on real data.
+
+    python benchmarks/subgroups.py                     every data set that is here; some minutes
+    python benchmarks/subgroups.py census compas       some of them
+    python benchmarks/subgroups.py --model boosting    another model than the network with six layers
+
+Four tables. Speed: a model trained on a half of each data set, asked once about everybody; seconds of that and of all
+after it, and rule sets per second end to end beside those published for TestSGD (Zhang and others, 2023, Table 5) and
+beside its method run here on the same model (``method="sampled"``). Its own findings (Table 4) judged: how many people
+of the real data they are about, and what our model does with them. Peers: what other tools answer, asked about the same
+people in the same cells. Fair models: the same decisions dealt out by chance, so that everything found is false.
+
+The data is looked for in ``data`` of the folder that EVENHAND_SHARED names, else of ``shared`` beside this checkout; a
+data set that is not there is left out. Other tools are asked if they can be imported, in an environment of their own:
+
+    python -m venv .venv-peers
+    .venv-peers/bin/pip install -e . DivExplorer pysubgroup aif360 fairlearn
+    .venv-peers/bin/python benchmarks/subgroups.py
+
+How often false findings are reported, gaps missed and intervals wrong: ``benchmarks/subgroup_errors.py``.
+"""
+
+from __future__ import annotations
+
+import os
+
+# A matrix library that starts threads of its own would spend processor time on waiting.
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+import argparse
+import importlib.metadata
+import json
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+import subgroup_peers
+from evenhand import charts, subgroup
+from evenhand.models.scorer import Scorer, predict
+from evenhand.schema import Schema, Value
+from evenhand.subgroup.cells import cut
+from evenhand.subgroup.result import Finding, SubgroupResult
+from subgroup_cases import MODELS, SOURCES, Case, case
+
+ROOT = Path(__file__).resolve().parent.parent
+BAR = 1000
+"""Times the published rule sets per second that the search should reach, end to end."""
+PEERS_PEOPLE = "compas"
+"""The data set whose decisions are dealt out by chance."""
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Timed:
+    """A model that keeps count of the seconds it takes."""
+
+    model: Scorer
+    wall: float = 0.0
+    cpu: float = 0.0
+    asked: int = 0
+
+    @property
+    def schema(self) -> Schema:
+        return self.model.schema
+
+    @property
+    def classes(self) -> tuple[Value, ...]:
+        return self.model.classes
+
+    @property
+    def favourable(self) -> int:
+        return self.model.favourable
+
+    @property
+    def label_only(self) -> bool:
+        return self.model.label_only
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    def scores(self, individuals: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self._timed(self.model.scores, individuals)
+
+    def predict(self, individuals: NDArray[np.float64]) -> NDArray[np.int64]:
+        return self._timed(self.model.predict, individuals)
+
+    def _timed(self, ask: Any, individuals: NDArray[np.float64]) -> Any:
+        wall, cpu = time.perf_counter(), time.process_time()
+        try:
+            return ask(individuals)
+        finally:
+            self.wall += time.perf_counter() - wall
+            self.cpu += time.process_time() - cpu
+            self.asked += len(individuals)
+
+
+def search(asked: Case, **options: Any) -> tuple[SubgroupResult, Row]:
+    """One search, and its seconds: of the model, and of everything else."""
+    model = Timed(asked.model)
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = subgroup.run(model, asked.people, attributes=asked.source.sensitive, depth=asked.source.depth, **options)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return result, {
+        "model_wall": model.wall,
+        "model_cpu": model.cpu,
+        "after_wall": wall - model.wall,
+        "after_cpu": cpu - model.cpu,
+        "wall": wall,
+        "cpu": cpu,
+        "asked": model.asked,
+    }
+
+
+def speed(asked: Case, repeats: int, cap: float) -> tuple[Row, SubgroupResult]:
+    """Our search beside the published figures and the published method."""
+    runs = [search(asked) for _ in range(repeats)]
+    result = runs[0][0]
+    seconds = {key: statistics.median(each[key] for _, each in runs) for key in runs[0][1]}
+    source = asked.source
+    row = {
+        "data": asked.name,
+        "people": len(asked.people),
+        "accuracy": asked.accuracy,
+        "favourable": result.rate,
+        **seconds,
+        "rule_sets": result.rule_sets,
+        "tested": result.tested,
+        "found": result.found,
+        "critical": result.critical,
+        "per_second": result.rule_sets / seconds["wall"],
+        "tested_per_second": result.tested / seconds["wall"],
+        "published": {
+            "seconds": source.seconds,
+            "rule_sets": source.rule_sets,
+            "per_second": source.rule_sets / source.seconds,
+        },
+        "top": shown(result.findings[0]) if result.findings else None,
+        "sampled": sampled(asked, cap),
+    }
+    row["times_published"] = row["per_second"] / row["published"]["per_second"]
+    row["tested_times_published"] = row["tested_per_second"] / row["published"]["per_second"]
+    return row, result
+
+
+def sampled(asked: Case, cap: float) -> Row:
+    """The published method on the same model, at most ``cap`` seconds of it."""
+    result, seconds = search(asked, method="sampled", time_limit=cap, control="none")
+    done = result.tested
+    return {
+        **seconds,
+        "rule_sets": result.rule_sets,
+        "tested": done,
+        "interrupted": result.interrupted,
+        "found": result.found,
+        "per_second": done / seconds["wall"],
+        "top": shown(result.findings[0]) if result.findings else None,
+    }
+
+
+def shown(finding: Finding) -> Row:
+    """What a table shows of a finding."""
+    kept = ("words", "size", "rest", "rate", "rest_rate", "gap", "low", "high", "adjusted_p", "found")
+    return {key: getattr(finding, key) for key in kept}
+
+
+def judged(asked: Case) -> list[Row]:
+    """The published top findings, by the real people they are about and by what our model decides."""
+    result, _ = search(asked, judged=tuple(each.rules for each in asked.source.findings))
+    rows = []
+    for rank, (published, own) in enumerate(zip(asked.source.findings, result.judged, strict=True), start=1):
+        row = {
+            "data": asked.name,
+            "rank": rank,
+            "rules": published.rules,
+            "published_inside": published.inside,
+            "published_rest": published.rest,
+            "same_label": asked.source.same_label,
+            "size": own.size,
+            "rest": own.rest,
+        }
+        if isinstance(own, Finding):
+            row |= {"verdict": "stands out" if own.found else "does not stand out"} | shown(own)
+        else:
+            row |= {"verdict": "refused", "reason": own.reason}
+        rows.append(row)
+    return rows
+
+
+def table_of_cells(asked: Case) -> pd.DataFrame:
+    """The sensitive attributes of everybody, in the cells that our rule sets are made of."""
+    cuts, codes = cut(asked.people, asked.source.sensitive)
+    columns = {one.attribute: np.array(one.names, dtype=object)[code] for one, code in zip(cuts, codes.T, strict=True)}
+    return pd.DataFrame(columns, dtype=object)
+
+
+def peers(asked: Case, ours: Row) -> list[Row]:
+    """Every tool that is installed, on the same decisions."""
+    decided = predict(asked.model, asked.people.individuals) == asked.model.favourable
+    cells = table_of_cells(asked)
+    top = ours["top"] or {}
+    rows: list[Row] = [
+        {
+            "tool": "Evenhand",
+            "groups": "any values, any ranges",
+            "evidence": "adjusted intervals, max-t",
+            "cpu_seconds": ours["after_cpu"],
+            "wall_seconds": ours["after_wall"],
+            "looked_at": ours["tested"],
+            "findings": ours["found"],
+            "top": top.get("words"),
+            **{key: top.get(key) for key in ("size", "rest", "rate", "rest_rate")},
+        }
+    ]
+    depth = asked.source.depth or len(asked.source.sensitive)
+    rows += [subgroup_peers.ask(peer, cells, decided, depth) for peer in subgroup_peers.installed()]
+    return [{"data": asked.name} | row for row in rows]
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """A model that is fair by construction: it gives everybody an answer that was drawn for them beforehand."""
+
+    model: Scorer
+    answers: NDArray[np.int64]
+
+    schema = property(lambda self: self.model.schema)
+    classes = property(lambda self: self.model.classes)
+    favourable = property(lambda self: self.model.favourable)
+    label_only = True
+    name = "answers dealt out by chance"
+
+    def predict(self, individuals: NDArray[np.float64]) -> NDArray[np.int64]:
+        return self.answers
+
+    def scores(self, individuals: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.eye(len(self.classes))[self.answers]
+
+
+def fair(asked: Case, models: int, slow: int) -> list[Row]:
+    """False findings on fair models: the model's own decisions, each time dealt out anew to the same people."""
+    labels = predict(asked.model, asked.people.individuals)
+    cells = table_of_cells(asked)
+    depth = asked.source.depth or len(asked.source.sensitive)
+    counts: dict[str, list[int | None]] = {}
+    rng = np.random.default_rng(0)
+    for turn in range(models):
+        dealt = rng.permutation(labels)
+        model = Dealt(asked.model, dealt)
+        for shown_as, options in (("Evenhand", {}), ("Evenhand, without control", {"control": "none"})):
+            result = subgroup.run(model, asked.people, attributes=asked.source.sensitive, margin=0.0, **options)
+            counts.setdefault(shown_as, []).append(result.found)
+        for peer in subgroup_peers.installed():
+            if peer.package != "fairlearn" or turn < slow:
+                reply = subgroup_peers.ask(peer, cells, dealt == asked.model.favourable, depth)
+                counts.setdefault(peer.shown, []).append(reply.get("findings"))
+    rows = []
+    for tool, found in counts.items():
+        known = [each for each in found if each is not None]
+        rows.append(
+            {
+                "tool": tool,
+                "models": len(found),
+                "with_findings": sum(each > 0 for each in known) if known else None,
+                "mean": statistics.fmean(known) if known else None,
+                "most": max(known) if known else None,
+            }
+        )
+    return rows
+
+
+def speed_table(rows: list[Row]) -> Table:
+    """Seconds and rule sets."""
+    table = columns("Search for subgroups, everybody asked once", ("Data",), (
+        "People", "Model s", "After s", "After CPU s", "Rule sets", "Tested", "Found", "Rule sets/s", "Tested/s",
+        "Published/s", "x published", "by tested", "Sampled here/s", "x sampled",
+    ))  # fmt: skip
+    for row in rows:
+        own = row["sampled"]
+        table.add_row(
+            row["data"], f"{row['people']:,}", f"{row['model_wall']:.3f}", f"{row['after_wall']:.3f}",
+            f"{row['after_cpu']:.3f}", f"{row['rule_sets']:,}", f"{row['tested']:,}", f"{row['found']:,}",
+            f"{row['per_second']:,.0f}", f"{row['tested_per_second']:,.0f}", f"{row['published']['per_second']:.2f}",
+            f"{row['times_published']:,.0f}", f"{row['tested_times_published']:,.0f}",
+            f"{own['per_second']:,.1f}" + (" (cut short)" if own["interrupted"] else ""),
+            f"{row['per_second'] / own['per_second']:,.0f}" if own["per_second"] else "",
+        )  # fmt: skip
+    return table
+
+
+def top_table(rows: list[Row]) -> Table:
+    """The first finding of each data set."""
+    table = columns("The clearest gap of each", ("Data", "Rule set"), (
+        "People", "Rest", "Rate", "Rest's rate", "Gap", "Adjusted 95 % interval"
+    ))  # fmt: skip
+    for row in rows:
+        if top := row["top"]:
+            table.add_row(
+                row["data"], top["words"], f"{top['size']:,}", f"{top['rest']:,}", f"{top['rate']:.1%}",
+                f"{top['rest_rate']:.1%}", f"{top['gap']:+.3f}", f"{top['low']:+.3f} to {top['high']:+.3f}",
+            )  # fmt: skip
+    return table
+
+
+def judged_table(rows: list[Row]) -> Table:
+    """Published findings and what stands behind them."""
+    table = columns("Published top findings (TestSGD, Table 4) judged", ("Data", "Rule set"), (
+        "Inside", "Rest", "Published rates", "Our model's", "Adjusted 95 % interval", "Verdict"
+    ))  # fmt: skip
+    for row in rows:
+        refused = row["verdict"] == "refused"
+        table.add_row(
+            row["data"], row["rules"], f"{row['size']:,}", f"{row['rest']:,}",
+            f"{row['published_inside']:.1%} / {row['published_rest']:.1%}" + ("" if row["same_label"] else " *"),
+            "" if refused else f"{row['rate']:.1%} / {row['rest_rate']:.1%}",
+            "" if refused else f"{row['low']:+.3f} to {row['high']:+.3f}",
+            f"refused: {row['reason']}" if refused else row["verdict"],
+        )  # fmt: skip
+    table.caption = "* another label than our favourable one: see benchmarks/subgroup_cases.py"
+    return table
+
+
+def peers_table(rows: list[Row]) -> Table:
+    """What each tool calls its best finding."""
+    table = columns("Other tools on the same decisions: what each reports first", ("Data", "Tool", "First finding"), (
+        "People", "Rest", "Rate", "Rest's rate", "CPU s", "Looked at", "Findings"
+    ))  # fmt: skip
+    for row in rows:
+        if "left_out" in row:
+            table.add_row(row["data"], row["tool"], f"left out: {row['left_out']}")
+            continue
+        known = row["size"] is not None and row["rate"] is not None
+        table.add_row(
+            row["data"], row["tool"], row["top"] or "none", f"{row['size'] or 0:,}", f"{row['rest'] or 0:,}",
+            f"{row['rate']:.1%}" if known else "", f"{row['rest_rate']:.1%}" if known and row["rest"] else "",
+            f"{row['cpu_seconds']:.2f}", "" if row["looked_at"] is None else f"{row['looked_at']:,}",
+            "its best" if row["findings"] is None else f"{row['findings']:,}",
+        )  # fmt: skip
+    return table
+
+
+def fair_table(rows: list[Row]) -> Table:
+    """False findings."""
+    table = columns("Fair models: everything found is false", ("Tool",), (
+        "Models", "With findings", "Findings on average", "At most"
+    ))  # fmt: skip
+    for row in rows:
+        if row["mean"] is None:
+            table.add_row(row["tool"], str(row["models"]), "always gives its best", "", "")
+        else:
+            table.add_row(
+                row["tool"], str(row["models"]), str(row["with_findings"]), f"{row['mean']:.1f}", str(row["most"])
+            )
+    return table
+
+
+def columns(title: str, words: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
+    """An empty table."""
+    table = Table(title=title)
+    for heading in words:
+        table.add_column(heading, overflow="fold")
+    for heading in numbers:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def drawing(rows: list[Row]) -> charts.Spec:
+    """Rule sets per second: published, the published method here, ours, one line per data set."""
+    names = ("published", "published method, here", "every rule set, one pass")
+    points = [
+        {"data": row["data"], "way": way, "per_second": per_second}
+        for row in rows
+        for way, per_second in zip(
+            names, (row["published"]["per_second"], row["sampled"]["per_second"], row["per_second"]), strict=True
+        )
+        if per_second
+    ]
+    colours = [charts.LIGHT[role] for role in charts.SERIES[: len(names)]]
+    return charts.finished(
+        charts.marks(
+            points,
+            {"type": "point", "size": 70, "filled": True, "opacity": 1},
+            y={"field": "data", "type": "nominal", "title": None, "sort": None, "axis": {"grid": True}},
+            x={"field": "per_second", "type": "quantitative", "scale": {"type": "log"},
+               "title": "rule sets per second, end to end", "axis": {"tickCount": 6}},
+            color={"field": "way", "type": "nominal", "scale": {"domain": list(names), "range": colours},
+                   "title": None},
+            shape={"field": "way", "type": "nominal", "title": None,
+                   "scale": {"domain": list(names), "range": ["diamond", "square", "circle"]}},
+        ) | {"width": 480, "height": {"step": 26}},
+        "Rule sets per second by data set: as published, by the published method here, and by counting.",
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Measure, show, keep the figures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("names", nargs="*", metavar="DATA", help=f"data sets: {', '.join(SOURCES)}")
+    parser.add_argument("--model", choices=MODELS, default="mlp", help="what is trained (default mlp)")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="searches whose median is shown")
+    parser.add_argument("--cap", type=float, default=20.0, metavar="S", help="seconds for the published method, each")
+    parser.add_argument("--fair", type=int, default=20, metavar="N", help="fair models; 0 leaves them out")
+    parser.add_argument("--slow", type=int, default=5, metavar="N", help="fair models for fairlearn's bootstraps")
+    parser.add_argument("--no-peers", action="store_true", help="leave other tools out")
+    parser.add_argument(
+        "--json",
+        default=str(ROOT / "benchmarks" / "results" / "subgroups.json"),
+        metavar="FILE",
+        help="where to keep the figures; - is standard output, alone (default benchmarks/results/subgroups.json)",
+    )
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in SOURCES]
+    if unknown:
+        sys.exit(f"There is no data set {', '.join(unknown)}. There are {', '.join(SOURCES)}.")
+    if options.no_peers:
+        subgroup_peers.installed = list
+    elif subgroup_peers.absent():
+        print(f"Not installed, left out: {', '.join(subgroup_peers.absent())}", file=sys.stderr)
+    started = time.perf_counter()
+    speeds, verdicts, others, fairs = [], [], [], []
+    for name in options.names or SOURCES:
+        asked = case(name, options.model)
+        if asked is None:
+            print(f"{name}: no data here, left out", file=sys.stderr)
+            continue
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        search(asked)  # compiles, and is not counted
+        row, _ = speed(asked, options.repeats, options.cap)
+        speeds.append(row)
+        verdicts += judged(asked)
+        if not options.no_peers:
+            others += peers(asked, row)
+        if name == PEERS_PEOPLE and options.fair:
+            fairs = fair(asked, options.fair, options.slow)
+    if not speeds:
+        print("Skipped: none of the data is here (point EVENHAND_SHARED to the folder that holds data/tabular)")
+        return
+    figures = {
+        "cores": len(os.sched_getaffinity(0)),
+        "seconds": time.perf_counter() - started,
+        "model": options.model,
+        "versions": {
+            name: importlib.metadata.version(name)
+            for name in ("evenhand", "numpy", "scikit-learn", *(p.version_of for p in subgroup_peers.installed()))
+        },
+        "speed": speeds,
+        "judged": verdicts,
+        "peers": others,
+        "fair": fairs,
+    }
+    if options.json == "-":
+        print(json.dumps(figures, indent=1))
+        return
+    console = Console(width=None if sys.stdout.isatty() else 190)
+    for table, rows in (
+        (speed_table(speeds), speeds), (top_table(speeds), speeds), (judged_table(verdicts), verdicts),
+        (peers_table(others), others), (fair_table(fairs), fairs),
+    ):  # fmt: skip
+        if rows:
+            console.print(table)
+    target = Path(options.json)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
+    picture = target.with_suffix(".svg")
+    picture.write_text(charts.svg(drawing(speeds), name="subgroups") + "\n", "utf-8")
+    print(f"The figures: {target}; the plot: {picture}")
+
+
+if __name__ == "__main__":
+    main()
