@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict
 
 from evenhand.result import Result
+from evenhand.subgroup.around import Around
 from evenhand.subgroup.measures import Measure
 from evenhand.subgroup.rules import Rules, RuleSet, words
 
@@ -34,18 +35,22 @@ class Finding(BaseModel):
         rules: the simplest description of its people, attribute -> values or range.
         words: the same as one says it.
         size, rest: people in it, and those it is compared with.
-        positives, rest_positives: how many of them have the outcome; None for the mean score.
+        positives, rest_positives: how many of them have the outcome; None for the mean score, and where the rates are
+            those of samples.
         rate, rest_rate: shares with the outcome, or mean scores.
         gap: ``rate - rest_rate`` (with a control variable, the average over its strata).
         low, high: interval for the gap, adjusted for everything that was looked at.
         plain_low, plain_high: interval for this gap alone, as if nothing else had been looked at.
-        z: the gap in standard errors under "no difference".
-        adjusted_p: probability of a gap as clear as this anywhere, were there none.
+        z: the gap in standard errors under "no difference"; None where a published method has none.
+        adjusted_p: probability of a gap as clear as this anywhere, were there none; None where a published method has
+            none.
         found: whether the gap stands out from chance: ``adjusted_p`` is small enough, the adjusted interval excludes
             0, and it does not rule out a gap of at least the margin.
         under: position among the findings of the simpler one that explains this gap.
         same: other descriptions of the same people.
         others: how many there are, those not listed included.
+        versus: whom they are compared with, where that is not everyone else.
+        samples: samples on either side that the rates were counted on, where they are not those of real people.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,12 +68,14 @@ class Finding(BaseModel):
     high: float
     plain_low: float
     plain_high: float
-    z: float
-    adjusted_p: float
+    z: float | None
+    adjusted_p: float | None
     found: bool
     under: int | None = None
     same: tuple[RuleSet, ...] = ()
     others: int = 0
+    versus: RuleSet | None = None
+    samples: int | None = None
 
     def sentence(self, measure: Measure = "favourable") -> str:
         """The finding as a sentence."""
@@ -77,10 +84,30 @@ class Finding(BaseModel):
                 f"The mean score of {self.size:,} people with {self.words} is {self.rate:.3f}; "
                 f"of everyone else {self.rest_rate:.3f}."
             )
-        return (
-            f"Of {self.size:,} people with {self.words}, {self.rate:.1%} {EVENTS[measure]}; "
-            f"of everyone else {self.rest_rate:.1%}."
-        ).replace("%", " %")
+        whom = self.versus.words() if self.versus else "everyone else"
+        of = f"{self.size:,} people with" if self.samples is None else f"{self.samples:,} samples of"
+        return (f"Of {of} {self.words}, {self.rate:.1%} {EVENTS[measure]}; of {whom} {self.rest_rate:.1%}.").replace(
+            "%", " %"
+        )
+
+
+class LinearGroup(BaseModel):
+    """The people whose linear score over the sensitive attributes is positive: what the linear auditor reports.
+
+    Attributes:
+        weights: of every column of the score, a number or "attribute value"; in the attributes' own units.
+        intercept: added to it.
+        weighted: share of everybody who is in the group and concerned, times the distance of the group's rate from the
+            rate of all: the disparity of Kearns and others (2018).
+        overall_gap: the group's rate minus the rate of all.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weights: dict[str, float]
+    intercept: float
+    weighted: float
+    overall_gap: float
 
 
 class Refused(BaseModel):
@@ -128,7 +155,7 @@ class SubgroupResult(Result):
         control: how looking at many is accounted for: ``max-t`` (no false finding at all, with ``confidence``),
             ``BY`` (share of false findings, Benjamini-Yekutieli), ``none``.
         confidence: of the intervals, and 1 - the error that is controlled.
-        critical: how many standard errors the adjusted intervals reach.
+        critical: how many standard errors the adjusted intervals reach; None where nothing is adjusted.
         margin: gaps that are certainly smaller than this are not called found.
         support, least_people: floors: the share of people that a rule set holds at least, and the number of people
             in it and outside.
@@ -143,6 +170,8 @@ class SubgroupResult(Result):
         per: the control variable within whose strata gaps are taken.
         split: whether rule sets were chosen on one half of the people and measured on the other.
         interrupted: whether somebody stopped it, or time was up; what is here was found before.
+        linear: the group of the linear auditor, which no rules describe.
+        around: rule sets around the data, where that was asked for: samples, not people.
         notes: what else a reader must know.
     """
 
@@ -152,7 +181,7 @@ class SubgroupResult(Result):
     against: Against
     control: Control
     confidence: float
-    critical: float
+    critical: float | None
     margin: float
     support: float
     least_people: int
@@ -167,6 +196,8 @@ class SubgroupResult(Result):
     per: str | None = None
     split: bool = False
     interrupted: bool = False
+    linear: LinearGroup | None = None
+    around: tuple[Around, ...] = ()
     notes: tuple[str, ...] = ()
 
     def sentence(self, finding: Finding) -> str:

@@ -19,8 +19,12 @@ from evenhand.subgroup.config import Config
 from evenhand.subgroup.cube import fingerprints, membership, occupied, through
 from evenhand.subgroup.family import family
 from evenhand.subgroup.measures import outcome
+from evenhand.subgroup.methods import METHODS
 from evenhand.subgroup.result import Cells, Finding, SubgroupResult
 from evenhand.subgroup.rules import words
+
+SHARED = ("method", "measure", "against", "control", "confidence", "margin", "support", "least_people", "seed")
+"""Settings that a result repeats."""
 
 
 def run(
@@ -45,6 +49,10 @@ def run(
     """
     started = time.perf_counter()
     config = dataclasses.replace(config or Config(), **options)
+    if config.method != "exact":
+        settings = {name: getattr(config, name) for name in SHARED}
+        found_by = METHODS[config.method](scorer, people, config, progress or (lambda what, share: None))
+        return SubgroupResult(**settings | found_by, seconds=time.perf_counter() - started)
     names = config.attributes or people.schema.protected
     cuts, codes = cut(people, names, config.bins)
     found = outcome(scorer, people, config.measure)
