@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from evenhand.errors import OptionError
+from evenhand.subgroup.around import How
 from evenhand.subgroup.measures import Measure
 from evenhand.subgroup.result import Against, Control, Method
 
@@ -33,6 +34,9 @@ class Config:
         most: findings kept.
         per: an attribute within whose values gaps are taken, and averaged.
         method: ``exact`` counts everybody; the others are published methods to compare with.
+        augment: look at the findings (or those judged) around the data too: ``sampled`` (as many samples as the margin
+            needs) or ``sequential`` (until the answer is clear, for models whose answers cost money).
+        budget: individuals that the model may be asked about around the data; None: no limit.
         time_limit: seconds; None: no limit.
         seed: of all random numbers.
     """
@@ -53,6 +57,8 @@ class Config:
     most: int = 200
     per: str | None = None
     method: Method = "exact"
+    augment: How | None = None
+    budget: int | None = None
     time_limit: float | None = None
     seed: int = 0
 
@@ -61,6 +67,10 @@ class Config:
             given, known = getattr(self, name), get_args(choices)
             if given not in known:
                 raise OptionError(f"there is no {name} {given!r}", mend=f"one of: {', '.join(known)}")
+        if self.augment is not None and self.augment not in get_args(How):
+            raise OptionError(f"augment must be one of {', '.join(get_args(How))}, not {self.augment!r}")
+        if self.budget is not None and self.augment is None:
+            raise OptionError("a budget is for asking around the data", mend="say augment='sequential' too")
         if not 0 < self.confidence < 1:
             raise OptionError(f"confidence must lie between 0 and 1, not {self.confidence:g}", mend="say 0.95")
         for name in ("support", "margin"):

@@ -52,13 +52,26 @@ def outcome(scorer: Scorer, people: People, measure: Measure) -> Outcome:
     if measure == "favourable":
         given = predict(scorer, people.individuals) == scorer.favourable
         return Outcome(everybody, given.astype(np.float64), counted=True)
+    about = concerned(people, measure)
+    given = predict(scorer, people.individuals[about]) == scorer.favourable
+    wrong = ~given if measure == "false-negative" else given
+    return Outcome(about, wrong.astype(np.float64), counted=True)
+
+
+def concerned(people: People, measure: Measure) -> NDArray[np.int64]:
+    """Rows of the people that a measure is about.
+
+    Raises:
+        OptionError: nobody is concerned.
+        DataError: error rates without true labels.
+    """
+    if measure in ("favourable", "score"):
+        return np.arange(len(people))
     deserving = people.favourable
-    concerned = np.flatnonzero(deserving if measure == "false-negative" else ~deserving)
-    if len(concerned) == 0:
+    rows = np.flatnonzero(deserving if measure == "false-negative" else ~deserving)
+    if len(rows) == 0:
         truly = "is" if measure == "false-negative" else "is not"
         raise OptionError(
             f"nobody's true label {truly} {people.schema.target.favourable!r}, so there is no {measure} rate"
         )
-    given = predict(scorer, people.individuals[concerned]) == scorer.favourable
-    wrong = ~given if measure == "false-negative" else given
-    return Outcome(concerned, wrong.astype(np.float64), counted=True)
+    return rows

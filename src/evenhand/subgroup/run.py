@@ -14,6 +14,7 @@ from evenhand.models import Scorer
 from evenhand.schema import People
 from evenhand.stats import newcombe
 from evenhand.stats.level import normal_quantile, normal_share
+from evenhand.subgroup.augmented import augmented
 from evenhand.subgroup.cells import cut
 from evenhand.subgroup.config import Config
 from evenhand.subgroup.cube import fingerprints, membership, occupied, through
@@ -116,7 +117,7 @@ def run(
                 found=bool(stands[i]),
             )
         )
-    return SubgroupResult(
+    result = SubgroupResult(
         method=config.method,
         measure=config.measure,
         against=config.against,
@@ -136,3 +137,5 @@ def run(
         seed=config.seed,
         seconds=time.perf_counter() - started,
     )
+    stop = None if config.time_limit is None else started + config.time_limit
+    return augmented(result, scorer, people, config, progress or (lambda what, share: None), stop)

@@ -34,8 +34,8 @@ def check(config: Config, *measures: str, deaf_to: Collection[str] = ()) -> None
     Args:
         config: the options.
         measures: what the method can compare.
-        deaf_to: options that must be left at their defaults, besides ``split``, ``per``, ``judged`` and ``against``,
-            which no published method knows.
+        deaf_to: options that must be left at their defaults, besides ``split``, ``per``, ``judged``, ``against`` and
+            ``augment``, which no published method knows.
     """
     if config.measure not in measures:
         raise OptionError(
@@ -43,7 +43,7 @@ def check(config: Config, *measures: str, deaf_to: Collection[str] = ()) -> None
             mend=f"one of: {', '.join(measures)}; or the method 'exact'",
         )
     default = Config()
-    for name in ("split", "per", "judged", "against", *deaf_to):
+    for name in ("split", "per", "judged", "against", "augment", *deaf_to):
         if getattr(config, name) != getattr(default, name):
             raise OptionError(f"the method {config.method!r} knows no {name}", mend="leave it out, or say 'exact'")
 
