@@ -12,6 +12,9 @@ from evenhand.errors import DataError, OptionError
 
 OWN = Path(__file__).parent
 
+COLLECTIONS = ("published",)
+"""Files of the package that hold several lists."""
+
 
 class Row(BaseModel):
     """Words that stand for each other, one per group; None where a group has no such word.
@@ -56,6 +59,14 @@ class Category(BaseModel):
     rows: tuple[Row, ...]
     replacement_only: tuple[str, ...] = ()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_terms(cls, given: Any) -> Any:
+        """``terms: [a, b]``: every term is a group of its own, and any stands in the place of any other."""
+        if isinstance(given, dict) and isinstance(terms := given.get("terms"), list | tuple):
+            return {key: value for key, value in given.items() if key != "terms"} | {"groups": terms, "rows": [terms]}
+        return given
+
     @model_validator(mode="after")
     def _consistent(self) -> Category:
         if len(self.groups) < 2 or len(set(self.groups)) < len(self.groups):
@@ -76,10 +87,21 @@ class Category(BaseModel):
                     )
         return self
 
+    def by_term(self) -> Category:
+        """The same list with every term that is looked for as a group of its own."""
+        words = (word for row in self.rows for word in row.words if word is not None)
+        once = {word.casefold(): word for word in words if word not in self.replacement_only}
+        return Category(name=self.name, groups=tuple(once.values()), rows=(Row(words=tuple(once.values())),))
+
 
 def categories() -> tuple[str, ...]:
     """Names of the lists that come with the package."""
-    return tuple(sorted(path.stem for path in OWN.glob("*.yaml")))
+    return tuple(sorted(path.stem for path in OWN.glob("*.yaml") if path.stem not in COLLECTIONS))
+
+
+def collections() -> tuple[str, ...]:
+    """Names of collections of several lists that come with the package: ``published``."""
+    return COLLECTIONS
 
 
 @cache
@@ -97,28 +119,67 @@ def category(name: str) -> Category:
     return read_category(OWN / f"{name}.yaml")
 
 
+@cache
+def named(name: str) -> tuple[Category, ...]:
+    """The lists that a name stands for: one list, or those of a collection such as ``published``.
+
+    Raises:
+        OptionError: there is nothing of that name.
+    """
+    if name in COLLECTIONS:
+        return read_categories(OWN / f"{name}.yaml")
+    return (category(name),)
+
+
 def read_category(path: str | Path) -> Category:
     """A list in a YAML file: ``groups: [a, b]``, ``rows: [[word, word], ...]``, ``replacement_only: [...]``.
 
-    The category is called like the file, or as its ``name`` says.
+    Where every term is a group of its own, ``terms: [a, b, c]`` is enough. The category is called like the file, or as
+    its ``name`` says.
 
     Raises:
         DataError: the file cannot be read, or is no such list.
     """
+    path = Path(path)
+    described = _described(path)
+    if not isinstance(described, dict):
+        raise DataError("a list of terms holds `groups` and `rows`", where=str(path))
+    return _category({"name": path.stem} | described, str(path))
+
+
+def read_categories(path: str | Path) -> tuple[Category, ...]:
+    """The list in a YAML file (see ``read_category``), or several under their names: ``religion: [a, b, c]``.
+
+    Raises:
+        DataError: the file cannot be read, or holds no such lists.
+    """
+    path = Path(path)
+    described = _described(path)
+    if not isinstance(described, dict) or {"groups", "rows", "terms"} & described.keys():
+        return (read_category(path),)
+    if not described:
+        raise DataError("there is no list in it", where=str(path))
+    return tuple(
+        _category({"name": str(name)} | (one if isinstance(one, dict) else {"terms": one}), f"{path}, {name}")
+        for name, one in described.items()
+    )
+
+
+def _described(path: Path) -> Any:
     import yaml
 
-    path = Path(path)
     try:
-        described = yaml.safe_load(path.read_text("utf-8"))
+        return yaml.safe_load(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise DataError(f"the list of terms cannot be read: {reason}", where=str(path)) from None
-    if not isinstance(described, dict):
-        raise DataError("a list of terms holds `groups` and `rows`", where=str(path))
+
+
+def _category(described: dict[str, Any], where: str) -> Category:
     try:
-        return Category.model_validate({"name": path.stem} | described)
+        return Category.model_validate(described)
     except ValidationError as error:
         fault = error.errors()[0]
         place = ".".join(str(part) for part in fault["loc"])
         message = str(fault["msg"]).removeprefix("Value error, ")
-        raise DataError(f"{place + ': ' if place else ''}{message}", where=str(path)) from None
+        raise DataError(f"{place + ': ' if place else ''}{message}", where=where) from None
