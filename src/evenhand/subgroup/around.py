@@ -125,7 +125,7 @@ def augment(
         rule_sets: about which groups of them.
         sensitive: attributes that no nudge changes.
         how: ``sampled``: for each rule set as many pairs as bring the interval within ``margin`` even in the worst case
-            (768 at 0.05 and 95 % for one rule set; fewer if the budget ends before). ``sequential``: pairs in growing
+            (769 at 0.05 and 95 % for one rule set; fewer if the budget ends before). ``sequential``: pairs in growing
             batches until the interval excludes 0 or lies within the margin; for models whose answers cost money.
         refused: count people who are refused the favourable label, rather than those who are given it.
         margin: gaps below it do not matter.

@@ -48,6 +48,9 @@ def augmented(
         )
     started = time.perf_counter()
     chosen, empty = _rule_sets(result)
+    if not chosen and not empty:
+        nothing = "Nothing stands out, so nothing was looked at around the data."
+        return result.model_copy(update={"notes": (*result.notes, nothing)})
     rows = concerned(people, config.measure)
     among = dataclasses.replace(
         people,

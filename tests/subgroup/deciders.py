@@ -1,0 +1,67 @@
+"""Small worlds for tests: people with known attributes, and models that are a line of code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from evenhand.schema import Attribute, People, Schema, Target, encode
+
+SCHEMA = Schema(
+    target=Target(name="loan", favourable="yes", values=("no", "yes")),
+    attributes=(
+        Attribute(name="sex", kind="categorical", values=("f", "m"), protected=True),
+        Attribute(name="race", kind="categorical", values=("a", "b", "c"), protected=True),
+        Attribute(name="age", kind="integer", lower=18, upper=77, protected=True),
+        Attribute(name="income", kind="integer", lower=0, upper=9),
+        Attribute(name="debt", kind="real", lower=0.0, upper=1.0),
+        Attribute(name="job", kind="categorical", values=("x", "y", "z")),
+    ),
+)
+
+
+@dataclass
+class Decider:
+    """A model from a function of rows to "favourable or not"; remembers what it was asked."""
+
+    decide: Callable[[NDArray[np.float64]], NDArray[np.bool_]]
+    schema: Schema = SCHEMA
+    name: str = "decider"
+    label_only: bool = True
+    favourable: int = 1
+    asked: list[NDArray[np.float64]] = field(default_factory=list)
+
+    @property
+    def classes(self):
+        return self.schema.target.values
+
+    def predict(self, individuals):
+        self.asked.append(individuals.copy())
+        return self.decide(individuals).astype(np.int64)
+
+    def scores(self, individuals):
+        return np.eye(2)[self.predict(individuals)]
+
+    @property
+    def questions(self):
+        return np.concatenate(self.asked) if self.asked else np.empty((0, len(self.schema.names)))
+
+
+def people(n: int, seed: int = 0, *, schema: Schema = SCHEMA, truth: bool = False) -> People:
+    """People whose attributes are independent and uniform."""
+    rng = np.random.default_rng(seed)
+    columns = {}
+    for attribute in schema.attributes:
+        if attribute.values is not None:
+            columns[attribute.name] = rng.choice(np.array(attribute.values), n)
+        elif attribute.kind == "integer":
+            columns[attribute.name] = rng.integers(int(attribute.first), int(attribute.last) + 1, n)
+        else:
+            columns[attribute.name] = attribute.first + (attribute.last - attribute.first) * rng.random(n)
+    if truth:
+        columns[schema.target.name] = rng.choice(["no", "yes"], n)
+    return encode(schema, pd.DataFrame(columns))
