@@ -19,7 +19,9 @@ from evenhand.errors import OptionError
 from evenhand.stats.level import tail
 
 STAKES = 2.0 ** (-np.arange(0.0, 12.5, 0.5))
-"""Shares of the largest possible bet, from everything down to 1/4096; the wealth is split evenly among them."""
+"""Shares of the largest possible bet, from everything down to 1/4096, among which the wealth is divided."""
+PARTS = (1 / np.arange(1, len(STAKES) + 1)) / (1 / np.arange(1, len(STAKES) + 1)).sum()
+"""The part of the wealth at each: more at the high stakes, which decide early; the low find small differences."""
 HALVINGS = 50
 
 
@@ -111,9 +113,8 @@ def _log_wealth(ones: int, halves: int, zeros: int, mean: float) -> float:
     if mean <= 0:
         return float("inf") if ones + halves else 0.0
     factors = (1 + STAKES * (x / mean - 1) for x in (1.0, 0.5, 0.0))
-    return float(
-        logsumexp(sum(xlogy(n, f) for n, f in zip((ones, halves, zeros), factors, strict=True))) - np.log(len(STAKES))
-    )
+    gains = sum(xlogy(n, factor) for n, factor in zip((ones, halves, zeros), factors, strict=True))
+    return float(logsumexp(gains, b=PARTS))
 
 
 def _edge(inside: Callable[[float], bool], start: float, end: float) -> float:

@@ -1,0 +1,153 @@
+"""Permutation max-t: exact counts, brute-force permutation, and the error rate of a whole search."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.stats import binom, hypergeom
+
+from evenhand.errors import OptionError
+from evenhand.stats import (
+    adjusted_p,
+    critical_value,
+    permutation_moments,
+    permuted_counts,
+    permuted_sums,
+    standardised_gap,
+    standardised_mean_gap,
+    stratified_gap,
+)
+
+tables = st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 12), st.integers(0, 12))
+"""Successes and failures in the group, successes and failures in the rest."""
+
+
+@pytest.mark.parametrize("sizes", [[3, 2, 4], [900, 700, 1200, 40]])  # one of each of NumPy's methods
+def test_dealt_counts_are_hypergeometric(sizes):
+    successes, draws = sum(sizes) // 3, 20_000
+    dealt = permuted_counts(sizes, successes, draws, np.random.default_rng(1))
+    assert dealt.shape == (draws, len(sizes))
+    assert (dealt.sum(axis=1) == successes).all()
+    for size, counts in zip(sizes, dealt.T, strict=True):
+        law = hypergeom(sum(sizes), successes, size)
+        for k in range(int(law.ppf(0.01)), int(law.ppf(0.99)) + 1):
+            # 6 standard deviations: with a hundred looks here one would be off by chance once in five million.
+            low, high = binom.interval(1 - 2e-9, draws, law.pmf(k))
+            assert low <= (counts == k).sum() <= high
+
+
+def test_dealt_counts_are_those_of_all_permutations():
+    """Two cells of two people, two successes: of the six ways to deal, the first cell gets 0, 1 or 2 in 1, 4 and 1."""
+    dealt = permuted_counts([2, 2], 2, 6000, np.random.default_rng(2))[:, 0]
+    seen = np.bincount(dealt, minlength=3)
+    assert (abs(seen - np.array([1000, 4000, 1000])) < 200).all()
+
+
+def test_what_cannot_be_dealt_is_refused():
+    with pytest.raises(OptionError, match="5 of 4 people"):
+        permuted_counts([2, 2], 5, 10, np.random.default_rng(0))
+
+
+def test_dealt_sums_keep_every_score_and_its_moments():
+    rng = np.random.default_rng(3)
+    cells, values = rng.integers(0, 3, 60), rng.random(60)
+    sums = permuted_sums(cells, values, 4, 4000, rng)
+    assert np.allclose(sums.sum(axis=1), values.sum())
+    assert (sums[:, 3] == 0).all()
+    sizes = np.bincount(cells, minlength=4)
+    z = standardised_mean_gap(sums, sizes, values.mean(), values.var(ddof=1), len(values))
+    assert abs(z[:, :3].mean(axis=0)).max() < 0.08
+    assert abs(z[:, :3].std(axis=0) - 1).max() < 0.08
+
+
+def test_z_by_hand():
+    """30 of 50 against 40 of 150: gap 1/3, pooled rate 0.35."""
+    by_hand = (0.6 - 40 / 150) / math.sqrt(0.35 * 0.65 * (1 / 50 + 1 / 150) * 200 / 199)
+    assert standardised_gap(30, 50, 70, 200) == pytest.approx(by_hand)
+    assert standardised_gap(0, 50, 0, 200) == standardised_gap(70, 200, 70, 200) == standardised_gap(0, 0, 70, 200) == 0
+
+
+@given(tables)
+def test_moments_are_those_of_the_hypergeometric_law(table):
+    a, b, c, d = table
+    n, successes, people = a + b, a + c, a + b + c + d
+    mean, deviation = permutation_moments(n, successes, people)
+    assume(people > 0)
+    chances = hypergeom.pmf(np.arange(n + 1), people, successes, n)
+    assert mean == pytest.approx(chances @ np.arange(n + 1))
+    assert deviation**2 == pytest.approx(chances @ (np.arange(n + 1) - mean) ** 2, abs=1e-12)
+
+
+def test_mean_gap_of_zeros_and_ones_is_the_gap_of_rates():
+    values = np.repeat([1.0, 0.0], [70, 130])
+    found = standardised_mean_gap(30, 50, values.mean(), values.var(ddof=1), 200)
+    assert found == pytest.approx(standardised_gap(30, 50, 70, 200))
+
+
+def test_strata_by_hand():
+    """The Mantel-Haenszel statistic of two schools: within each, women and men fare alike but for one person."""
+    k, n, successes, people = np.array([[9, 2], [10, 20], [17, 11], [20, 100]])
+    excess = (9 - 10 * 17 / 20) + (2 - 20 * 11 / 100)
+    variance = 10 * 10 * 17 * 3 / (20**2 * 19) + 20 * 80 * 11 * 89 / (100**2 * 99)
+    assert stratified_gap(k, n, successes, people) == pytest.approx(excess / math.sqrt(variance))
+    # Taken together the women, most of whom applied where few get in, seem worse off by far.
+    assert standardised_gap(11, 30, 28, 120) > 1.9
+
+
+@given(st.lists(tables, min_size=1, max_size=4))
+def test_strata_are_permuted_one_by_one(drawn):
+    """Against all permutations of each stratum, whose variances add up."""
+    a, b, c, d = np.array(drawn).T
+    z = stratified_gap(a, a + b, a + c, a + b + c + d)
+    moments = [permutation_moments(w + x, w + y, w + x + y + v) for w, x, y, v in drawn]
+    spread = math.sqrt(sum(float(deviation) ** 2 for _, deviation in moments))
+    excess = sum(w for w, *_ in drawn) - sum(float(mean) for mean, _ in moments)
+    assert z == pytest.approx(excess / spread if spread else 0)
+
+
+def test_critical_value_and_p_by_hand():
+    maxima = np.arange(1.0, 20.0)  # 1 to 19: with the observed one 20, so 5 % is the largest alone
+    assert critical_value(maxima, 0.95) == pytest.approx(19, rel=1e-4)
+    assert critical_value(maxima, 0.9) == pytest.approx(18, rel=1e-4)
+    assert critical_value(maxima, 0.99) == math.inf
+    assert adjusted_p([19.5, -19.5, 19, 18.5, 0], maxima).tolist() == [0.05, 0.05, 0.1, 0.1, 1]
+    assert critical_value(np.arange(999.0), 0.95) == pytest.approx(949, rel=1e-4)  # 50 maxima are as large or larger
+
+
+@given(st.lists(st.floats(0.1, 6), min_size=5, max_size=60), st.floats(0.5, 0.99), st.floats(0.1, 7))
+def test_beyond_the_critical_value_is_a_small_adjusted_p(maxima, confidence, z):
+    beyond = z > critical_value(maxima, confidence)
+    assert beyond == (adjusted_p(z, maxima) <= 1 - confidence + 1e-9)
+
+
+def test_adjusted_p_is_exact_over_every_outcome():
+    """Four people in three overlapping groups, all permutations known: p <= a happens with probability a at most."""
+    groups = np.array([[1, 1, 0, 0, 0, 0], [1, 0, 1, 0, 0, 0], [0, 1, 1, 1, 0, 0]])
+    outcomes = np.array([y for y in itertools.product([0, 1], repeat=6) if sum(y) == 3])
+    z = abs(standardised_gap(outcomes @ groups.T, groups.sum(axis=1), 3, 6)).max(axis=1)
+    # The observed outcome is one of the permutations, so that the others take its place once each.
+    p = np.array([adjusted_p(z[i], np.delete(z, i)) for i in range(len(z))])
+    for level in (0.05, 0.1, 0.2, 0.5, 0.9):
+        assert (p <= level + 1e-12).mean() <= level + 1e-12
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.02])  # in the smallest group 6 successes are expected, or 0.4
+def test_a_search_of_fair_outcomes_errs_as_often_as_it_says(rate):
+    """Twelve cells, a sixth of all unions of them: the largest gap is beyond the critical value in 5 % of the runs."""
+    rng = np.random.default_rng(4)
+    sizes = np.array([20, 20, 30, 40, 60, 80, 100, 120, 150, 200, 300, 400])
+    unions = (np.arange(1, 2 ** len(sizes) - 1, 6)[:, None] >> np.arange(len(sizes)) & 1).astype(np.float32)
+    n, people, runs = unions @ sizes.astype(np.float32), int(sizes.sum()), 400
+    wrong = 0
+    for _ in range(runs):
+        dealt = rng.binomial(sizes, rate)
+        successes = int(dealt.sum())
+        mean, deviation = permutation_moments(n, successes, people)
+        counts = unions @ np.vstack([dealt, permuted_counts(sizes, successes, 99, rng)]).T.astype(np.float32)
+        largest = (abs(counts - mean[:, None]) / deviation[:, None]).max(axis=0)
+        wrong += adjusted_p(largest[0], largest[1:]) <= 0.05
+    low, high = binom.interval(1 - 1e-4, runs, 0.05)
+    assert low <= wrong <= high
