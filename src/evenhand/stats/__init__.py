@@ -1,6 +1,7 @@
 """Every statistical formula in one place: numbers that say what they are, and their intervals."""
 
 from evenhand.stats.auc import auc
+from evenhand.stats.clustered import ClusteredMeans, clustered_means
 from evenhand.stats.difference import newcombe, ratio
 from evenhand.stats.discovery import benjamini_yekutieli, false_coverage_confidence, normal_p
 from evenhand.stats.level import bonferroni, normal_quantile
@@ -29,6 +30,7 @@ from evenhand.stats.simultaneous import (
 from evenhand.stats.stratified import Total, stratified
 
 __all__ = [
+    "ClusteredMeans",
     "Estimated",
     "Observed",
     "Proved",
@@ -41,6 +43,7 @@ __all__ = [
     "benjamini_yekutieli",
     "bonferroni",
     "clopper_pearson",
+    "clustered_means",
     "common_difference",
     "critical_value",
     "estimated_rate",

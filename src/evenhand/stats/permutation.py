@@ -111,15 +111,19 @@ def stratified_gap(k: ArrayLike, n: ArrayLike, successes: ArrayLike, people: Arr
     return _standardised(excess.sum(axis=-1), np.sqrt((deviation**2).sum(axis=-1)))
 
 
-def standardised_mean_gap(total: ArrayLike, n: ArrayLike, mean: float, variance: float, people: int) -> Floats:
+def standardised_mean_gap(
+    total: ArrayLike, n: ArrayLike, mean: ArrayLike, variance: ArrayLike, people: ArrayLike
+) -> Floats:
     """The gap between a group's mean score and the rest's, in standard deviations under permutation.
 
     Args:
         total, n: sum of the scores in the group and its size, arrays that broadcast.
         mean, variance, people: of everybody's scores (divisor n - 1), and their number.
     """
-    total, n = np.asarray(total, dtype=np.float64), np.asarray(n, dtype=np.float64)
-    deviation = np.sqrt(np.maximum(n * (people - n), 0.0) * variance / people)
+    total, n, mean, variance, people = (
+        np.asarray(array, dtype=np.float64) for array in (total, n, mean, variance, people)
+    )
+    deviation = np.sqrt(np.maximum(n * (people - n), 0.0) * variance / np.maximum(people, 1))
     return _standardised(total - n * mean, deviation)
 
 

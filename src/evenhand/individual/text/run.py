@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.datasets.identity import Category, categories, category
+from evenhand.datasets.identity import Category, categories, named
 from evenhand.errors import DataError, LimitError, OptionError
 from evenhand.individual.text.result import TextCount, TextResult
 from evenhand.stats import observed_rate
@@ -95,7 +95,9 @@ def run(
     say = progress or (lambda what, share: None)
     asked = load(model, trust=trust)
     every = text_list(texts)
-    lists = [category(one) if isinstance(one, str) else one for one in protected or categories()]
+    lists = [
+        one for given in protected or categories() for one in (named(given) if isinstance(given, str) else (given,))
+    ]
     say("looking for identity terms", 0.0)
     cases = _cases(every, [Swapper(one) for one in lists])
     if not cases:

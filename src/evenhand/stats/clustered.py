@@ -1,0 +1,92 @@
+"""Several means over the same clusters of observations, and intervals for all of them that hold together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.stats.level import Floats, Interval, ends, normal_share, student_quantile
+
+
+@dataclass(frozen=True, eq=False)
+class ClusteredMeans:
+    """Means of bounded numbers that come in clusters, one per column.
+
+    Attributes:
+        mean: as observed, shape (columns,).
+        centre, error: what intervals are built from: the mean and its standard error with two more clusters of one
+            observation each, at either end of the range.
+        clusters, n: how many there are, the added ones left out, and how many observations.
+        z: ``centre / error`` as the normal quantile of its Student probability.
+        residuals: per cluster, added ones last, and column what it adds to the centre's deviation, scaled to variance 1
+            in all, shape (clusters + 2, columns).
+    """
+
+    mean: Floats
+    centre: Floats
+    error: Floats
+    clusters: NDArray[np.int64]
+    n: NDArray[np.int64]
+    z: Floats
+    residuals: Floats
+
+    def interval(self, z: float) -> Interval:
+        """``centre`` plus or minus so many standard errors, widened as Student's t is for few clusters."""
+        confidence = 2 * float(normal_share(z)) - 1
+        half = student_quantile(confidence, self.clusters + 1) * self.error
+        return ends(self.centre - half, self.centre + half)
+
+    def maxima(self, draws: int, rng: np.random.Generator) -> Floats:
+        """The largest |z| of all columns around their own means, shape (draws,).
+
+        Multiplier bootstrap: the residuals of every cluster are multiplied by one normal number (Chernozhukov,
+        Chetverikov & Kato, "Gaussian approximations and multiplier bootstrap for maxima of sums of high-dimensional
+        random vectors", Annals of Statistics 2013). What the added clusters contribute is independent between columns,
+        so that columns without any spread of their own count as many and not as one.
+        """
+        deviations = rng.standard_normal((draws, len(self.residuals) - 2)) @ self.residuals[:-2]
+        deviations += rng.standard_normal(deviations.shape) * np.linalg.norm(self.residuals[-2:], axis=0)
+        return np.asarray(np.abs(deviations).max(axis=1, initial=0.0))
+
+
+def clustered_means(values: Floats, clusters: NDArray[np.integer], reach: float) -> ClusteredMeans:
+    """Means of columns whose observations are independent between clusters only.
+
+    The standard error is the usual one from the clusters' sums (Liang & Zeger, "Longitudinal data analysis using
+    generalized linear models", Biometrika 1986). So that means of equal numbers are no more certain than
+    a sample of that size can make them, two observations are added, one at each end of the range, as Bonett & Price do
+    for the difference of paired proportions ("Adjusted Wald confidence interval for a difference of binomial
+    proportions based on paired data", Journal of Educational and Behavioral Statistics 2012).
+
+    Args:
+        values: from ``-reach`` to ``reach``, NaN where a column has none, shape (n, columns).
+        clusters: the cluster of each row, from 0 on, shape (n,).
+        reach: the ends of the range.
+    """
+    from scipy.special import ndtri, stdtr
+
+    known = ~np.isnan(values)
+    filled = np.where(known, values, 0.0)
+    number = int(clusters.max(initial=-1)) + 1
+    sums, sizes = np.zeros((number + 2, values.shape[1])), np.zeros((number + 2, values.shape[1]))
+    np.add.at(sums, clusters, filled)
+    np.add.at(sizes, clusters, known.astype(np.float64))
+    sums[number:], sizes[number:] = [[reach], [-reach]], 1.0
+    n, observed = sizes.sum(axis=0), known.sum(axis=0)
+    centre = sums.sum(axis=0) / n
+    residuals = np.where(sizes > 0, sums - sizes * centre, 0.0)
+    spread = np.sqrt((residuals**2).sum(axis=0))
+    used = (sizes > 0).sum(axis=0)
+    error = spread / n * np.sqrt(used / (used - 1))
+    t = np.divide(centre, error, out=np.zeros_like(centre), where=error > 0)
+    return ClusteredMeans(
+        mean=filled.sum(axis=0) / np.maximum(observed, 1),
+        centre=centre,
+        error=error,
+        clusters=used - 2,
+        n=observed,
+        z=-np.sign(t) * ndtri(stdtr(used - 1, -np.abs(t))),
+        residuals=np.divide(residuals, spread, out=np.zeros_like(residuals), where=spread > 0),
+    )
