@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,6 +52,16 @@ class Cut:
         end = self.edges[last + 1]
         return Range(low=low, high=end - 1, closed=True) if self.whole else Range(low=low, high=end, closed=False)
 
+    def cost(self, inside: NDArray[np.bool_]) -> float:
+        """How long the rule with these cells is to say: its values, or those left out; a range's ends."""
+        within, outside = int(inside.sum()), int((~inside).sum())
+        if not self.ordered or (self.missing and inside[-1]):
+            return min(within, outside + 0.5)
+        if self.edges is None:
+            return min(within, 2.0)
+        open_ends = bool(inside[0]) + bool(inside[len(self.edges) - 2])
+        return 1.0 if within == 1 else 2.0 - 0.5 * open_ends
+
 
 def cut(people: People, names: Sequence[str], bins: int = 10) -> tuple[tuple[Cut, ...], NDArray[np.int64]]:
     """Cut attributes into cells and say in which everybody is.
@@ -95,7 +106,7 @@ def cut_entries(attribute: Attribute, entries: NDArray[np.float64], bins: int) -
             Range(low=low, high=high - 1).words()
             if whole
             else Range(low=low, high=high, closed=i == len(edges) - 2).words()
-            for i, (low, high) in enumerate(zip(edges[:-1], edges[1:], strict=True))
+            for i, (low, high) in enumerate(itertools.pairwise(edges))
         ]
     if gone.any():
         labels.append(MISSING)

@@ -20,8 +20,8 @@ class Config:
         measure: what is compared: ``favourable`` (rate of the favourable label), ``false-negative`` and
             ``false-positive`` (error rates among those who do and do not deserve it), ``score`` (mean score).
         against: with whom: ``rest`` (everybody else) or ``best`` (the best treated other group by the same attributes).
-        support: the share of the people concerned that a rule set holds at least.
-        least_people: people that it holds at least, and that are outside it.
+        support: the share of the people concerned that are in a rule set, and outside it, at least.
+        least_people: people that are in it, and outside it, at least.
         margin: a gap whose adjusted interval lies within plus or minus this is not called found.
         confidence: of all intervals; 1 - confidence is the error that is controlled.
         control: of the error over everything that is looked at: ``max-t`` (probability of any false finding), ``BY``
@@ -80,6 +80,8 @@ class Config:
             given = getattr(self, name)
             if given is not None and given < least:
                 raise OptionError(f"{name} must be at least {least}, not {given}")
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise OptionError(f"the time limit must be positive, not {self.time_limit:g} seconds")
         needed = 2 / (1 - self.confidence)
         if self.control == "max-t" and self.permutations < needed:
             raise OptionError(

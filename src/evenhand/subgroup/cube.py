@@ -32,10 +32,12 @@ class Occupied:
 
 def occupied(codes: NDArray[np.int64]) -> Occupied:
     """The distinct rows of the people's cells (n, attributes), in lexicographic order."""
-    sizes = codes.max(axis=0, initial=0) + 1
-    key = np.zeros(len(codes), dtype=np.int64)
-    for column, size in zip(codes.T, sizes.tolist(), strict=True):
-        key = key * size + column
+    key, largest = np.zeros(len(codes), dtype=np.int64), 1
+    for column, size in zip(codes.T, (codes.max(axis=0, initial=0) + 1).tolist(), strict=True):
+        if largest * size >= 2**63:  # number what occurs anew, in the same order
+            different, key = np.unique(key, return_inverse=True)
+            largest = len(different)
+        key, largest = key * size + column, largest * size
     _, first, of = np.unique(key, return_index=True, return_inverse=True)
     return Occupied(codes[first], of.astype(np.int64), np.bincount(of, minlength=len(first)))
 
@@ -44,9 +46,13 @@ def through(family: Family, cells: Occupied, weights: NDArray[np.float64]) -> ND
     """Sums of a weight per occupied cell over every rule set, shape ``family.shape``.
 
     Entry (0, ..., 0) is everybody. Weights are added in double precision: counts below 2**53 are exact.
+
+    Args:
+        cells: the occupied cells, of which the first columns are the family's attributes.
+        weights: shape (cells,).
     """
-    table = np.zeros([rules.shape[1] for rules in family.rules])
-    table[tuple(cells.codes.T)] = weights
+    table = np.bincount(_places(family, cells), weights=weights, minlength=_cells(family)).astype(np.float64)
+    table = table.reshape([rules.shape[1] for rules in family.rules])
     for rules in family.rules:
         # The first axis is used up and its rules come last, so that the axes are in order again at the end.
         table = np.tensordot(table, rules.astype(np.float64), axes=(0, 1))
@@ -57,11 +63,13 @@ def fingerprints(family: Family, cells: Occupied, seed: int = 0) -> NDArray[np.u
     """A number per rule set that tells which occupied cells it holds, shape ``family.shape``.
 
     Every occupied cell gets 64 random bits and a rule set their sum modulo 2**64; two different ones share a number
-    with probability 2**-64.
+    with probability 2**-64. What everybody's number leaves of one is that of the people outside.
     """
     rng = np.random.default_rng(seed)
-    table = np.zeros([rules.shape[1] for rules in family.rules], dtype=np.uint64)
-    table[tuple(cells.codes.T)] = rng.integers(0, 2**64, size=len(cells.codes), dtype=np.uint64)
+    places = np.unique(_places(family, cells))
+    table = np.zeros(_cells(family), dtype=np.uint64)
+    table[places] = rng.integers(0, 2**64, size=len(places), dtype=np.uint64)
+    table = table.reshape([rules.shape[1] for rules in family.rules])
     for rules in family.rules:
         table = np.tensordot(table, rules.astype(np.uint64), axes=(0, 1))
     return table
@@ -77,3 +85,16 @@ def membership(family: Family, cells: Occupied, chosen: NDArray[np.int64]) -> ND
     for axis, rules in enumerate(family.rules):
         inside &= rules[np.ix_(chosen[:, axis], cells.codes[:, axis])]
     return inside
+
+
+def _cells(family: Family) -> int:
+    return int(np.prod([rules.shape[1] for rules in family.rules]))
+
+
+def _places(family: Family, cells: Occupied) -> NDArray[np.int64]:
+    """Where each occupied cell lies in the table of all cells, flattened."""
+    columns = cells.codes[:, : len(family.rules)].T
+    places = np.zeros(len(cells.codes), dtype=np.int64)
+    for column, rules in zip(columns, family.rules, strict=True):
+        places = places * rules.shape[1] + column
+    return places

@@ -157,8 +157,8 @@ class SubgroupResult(Result):
         confidence: of the intervals, and 1 - the error that is controlled.
         critical: how many standard errors the adjusted intervals reach; None where nothing is adjusted.
         margin: gaps that are certainly smaller than this are not called found.
-        support, least_people: floors: the share of people that a rule set holds at least, and the number of people
-            in it and outside.
+        support, least_people: floors: the share and the number of people in a rule set, and outside it, at least. One
+            that was asked about needs the number only.
         people: how many are concerned.
         rate: the overall rate, or mean score.
         rule_sets: how many there are, before floors.

@@ -81,8 +81,9 @@ def words(rules: Mapping[str, Rule], values: Mapping[str, tuple[str, ...]] | Non
 def _said(rule: Rule, every: tuple[str, ...] | None) -> str:
     if isinstance(rule, Range):
         return rule.words()
-    if every is not None and len(rule) > 2 * (others := len(set(every) - set(rule))) > 0:
-        return f"not {_either([value for value in every if value not in rule])}" if others else _either(rule)
+    others = [value for value in every or () if value not in rule]
+    if 0 < len(others) < len(rule):
+        return f"not {others[0]}" if len(others) == 1 else f"neither {', '.join(others[:-1])} nor {others[-1]}"
     return _either(rule)
 
 

@@ -1,0 +1,177 @@
+"""The gap of every rule set to the rest: estimates, standardised gaps, intervals.
+
+Within strata (one, if nothing is controlled for) outcomes are dealt out anew. The excess of a rule set over what its
+size lets expect, in standard deviations under that, is its z; the deviations of both tails are made alike, since those
+of rare outcomes in small groups are not (``evenhand.stats.skewness``). The interval for a gap of rates is the score
+interval: at the critical z of the permutations it excludes 0 exactly where z lies beyond the critical one, so that
+adjusted p and adjusted interval never contradict each other. That for a gap of mean scores is Welch's at the same
+level; there the two can differ at the border, and a finding needs both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.stats import newcombe, normal_quantile, stratified_difference, welch
+from evenhand.stats.level import normal_share
+from evenhand.stats.skewness import group_skewness, tail_scales
+from evenhand.subgroup.tabulate import Table
+
+Floats = NDArray[np.float64]
+Ends = tuple[Floats, Floats]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of people and those they are compared with, by stratum.
+
+    Attributes:
+        size, total, squares: people in each group, sum of their values, and of the squares, shape (groups, strata).
+        everybody: the same of all people, or of those among whom each group is looked at; broadcasts with them.
+        counted: whether values are 0 and 1.
+    """
+
+    size: Floats
+    total: Floats
+    squares: Floats
+    everybody: tuple[Floats, Floats, Floats]
+    counted: bool
+
+    @property
+    def rest(self) -> Floats:
+        """People outside, shape (groups, strata)."""
+        return np.asarray(self.everybody[0] - self.size)
+
+    @property
+    def rest_total(self) -> Floats:
+        """Sum of their values."""
+        return np.asarray(self.everybody[1] - self.total)
+
+    @property
+    def compared(self) -> NDArray[np.bool_]:
+        """Strata with people on both sides; the others say nothing."""
+        return np.asarray((self.size > 0) & (self.rest > 0))
+
+    @property
+    def weights(self) -> Floats:
+        """What each stratum counts, adding up to 1: ``n m / (n + m)``, as Mantel and Haenszel weigh."""
+        raw = self.size * self.rest / np.maximum(self.everybody[0], 1)
+        return np.asarray(raw / np.maximum(raw.sum(axis=-1, keepdims=True), 1e-300))
+
+    @property
+    def rates(self) -> tuple[Floats, Floats]:
+        """Rates (or mean scores) of the groups and of the rest, averaged over strata, shape (groups,)."""
+        own = self.total / np.maximum(self.size, 1)
+        others = self.rest_total / np.maximum(self.rest, 1)
+        return (self.weights * own).sum(axis=-1), (self.weights * others).sum(axis=-1)
+
+    @property
+    def deviation(self) -> Floats:
+        """Standard deviation of each stratum's total when the values are dealt out anew, shape (groups, strata)."""
+        people, total, squares = self.everybody
+        spread = np.maximum(squares - total**2 / np.maximum(people, 1), 0.0)
+        spread = np.where(spread > 1e-12 * np.maximum(squares, 1e-300), spread, 0.0)
+        variance = self.size * self.rest * spread / np.maximum(people * (people - 1), 1)
+        return np.asarray(np.sqrt(variance), dtype=np.float64)
+
+    @property
+    def expected(self) -> Floats:
+        """Mean of each stratum's total under the same, shape (groups, strata)."""
+        people, total, _ = self.everybody
+        return np.asarray(self.size * total / np.maximum(people, 1))
+
+    @property
+    def z(self) -> Floats:
+        """The excess in standard deviations, shape (groups,)."""
+        together = np.sqrt((self.deviation**2).sum(axis=-1))
+        excess = (self.total - self.expected).sum(axis=-1)
+        return np.asarray(np.divide(excess, together, out=np.zeros_like(excess), where=together > 0))
+
+
+@dataclass(frozen=True)
+class Tails:
+    """By what an excess above and below expectation is multiplied, so that it compares with a normal deviation.
+
+    Attributes:
+        expected: shape (groups,).
+        above, below: one over the standard deviation, times the scale of that tail, shape (groups,).
+    """
+
+    expected: Floats
+    above: Floats
+    below: Floats
+    scale_above: Floats
+    scale_below: Floats
+
+    def z(self, total: Floats) -> Floats:
+        """Standardised gaps of totals, shape (..., groups)."""
+        excess = total - self.expected
+        return np.where(excess > 0, excess * self.above, excess * self.below)
+
+
+def tails(groups: Groups, skewness: Floats) -> Tails:
+    """How the totals of groups are distributed when the values are dealt out anew.
+
+    Args:
+        groups: compared with everybody else.
+        skewness: of the values in each stratum, shape (strata,).
+    """
+    deviation = groups.deviation
+    together = np.sqrt((deviation**2).sum(axis=-1))
+    third = (group_skewness(groups.size, groups.everybody[0], skewness) * deviation**3).sum(axis=-1)
+    skewed = np.divide(third, together**3, out=np.zeros_like(together), where=together > 0)
+    above, below = tail_scales(skewed)
+    inverse = np.divide(1.0, together, out=np.zeros_like(together), where=together > 0)
+    return Tails(groups.expected.sum(axis=-1), inverse * above, inverse * below, above, below)
+
+
+def adjusted(groups: Groups, tails: Tails, critical: float) -> Ends:
+    """Intervals that exclude 0 where the standardised gap lies beyond the critical one, shape (groups,) each."""
+    reach = np.minimum(critical, 30.0)
+    if groups.counted:
+        (low, _), (_, high) = (_score(groups, reach / scale) for scale in (tails.scale_above, tails.scale_below))
+        return low, high
+    low, high = _means(groups, 2 * float(normal_share(reach)) - 1)
+    own, others = groups.rates
+    gap = own - others
+    return gap - (gap - low) / tails.scale_above, gap + (high - gap) / tails.scale_below
+
+
+def plain(groups: Groups, confidence: float) -> Ends:
+    """Intervals for each gap alone: Newcombe's, the score interval over strata, or Welch's."""
+    if not groups.counted:
+        return _means(groups, confidence)
+    if groups.size.shape[-1] == 1:
+        k1, n1, k2, n2 = (side[:, 0] for side in (groups.total, groups.size, groups.rest_total, groups.rest))
+        return newcombe(k1, n1, k2, n2, confidence)
+    return _score(groups, np.full(len(groups.size), normal_quantile(confidence)))
+
+
+def _score(groups: Groups, reach: Floats) -> Ends:
+    return stratified_difference(groups.total, groups.size, groups.rest_total, groups.rest, z=reach)  # type: ignore[arg-type]
+
+
+def _means(groups: Groups, confidence: float) -> Ends:
+    """Welch's interval for a gap of mean scores; over strata, the normal one from their variances."""
+    sides = []
+    for n, total, squares in (
+        (groups.size, groups.total, groups.squares),
+        (groups.rest, groups.rest_total, groups.everybody[2] - groups.squares),
+    ):
+        mean = total / np.maximum(n, 1)
+        sides.append((mean, np.maximum(squares - n * mean**2, 0.0) / np.maximum(n - 1, 1), np.maximum(n, 1)))
+    if groups.size.shape[-1] == 1:
+        (mean1, variance1, n1), (mean2, variance2, n2) = ([part[:, 0] for part in side] for side in sides)
+        return welch(mean1, variance1, n1, mean2, variance2, n2, confidence)
+    own, others = groups.rates
+    error = sum(variance / n for _, variance, n in sides)
+    half = normal_quantile(confidence) * np.sqrt((groups.weights**2 * error).sum(axis=-1))
+    return np.maximum(own - others - half, -1.0), np.minimum(own - others + half, 1.0)
+
+
+def groups_of(table: Table, size: Floats, total: Floats, squares: Floats) -> Groups:
+    """Groups of a table's people, compared with everybody else."""
+    return Groups(size, total, squares, table.totals, table.counted)
