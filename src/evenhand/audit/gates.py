@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from evenhand.audit.result import AuditResult
 from evenhand.errors import OptionError
 from evenhand.groups import GAP_NAMES, OVERALL_NAMES
-from evenhand.stats import Quantity, Unknown, number
+from evenhand.stats import Observed, Quantity, Unknown, number
+from evenhand.subgroup import Finding, SubgroupResult
 
 COMPARISONS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Gt: operator.gt,
@@ -27,6 +28,7 @@ NAMES = frozenset(
         "certified",
         "falsified",
         "undecided",
+        "worst_subgroup_gap",
         *GAP_NAMES,
         *OVERALL_NAMES,
     }
@@ -87,9 +89,19 @@ def measures(audit: AuditResult) -> dict[str, dict[str, Quantity | float]]:
     for certificate in audit.certificates:
         for name in ("certified", "falsified", "undecided"):
             found.setdefault(name, {})["_x_".join(certificate.protected)] = float(getattr(certificate, name))
+    if audit.subgroups is not None:
+        found["worst_subgroup_gap"] = {"": _worst_subgroup_gap(audit.subgroups, audit.worst_subgroup)}
     for name, quantity in audit.groups.overall.items():
         found.setdefault(name, {})[""] = quantity
     return found
+
+
+def _worst_subgroup_gap(searched: SubgroupResult, worst: Finding | None) -> Observed:
+    """How far the worst subgroup's favourable rate is below that of the others; the ends hold for all subgroups."""
+    gap, low, high = (0.0, 0.0, 0.0) if worst is None else (-worst.gap, max(0.0, -worst.high), -worst.low)
+    return Observed(
+        value=gap, n=searched.people, low=low, high=high, confidence=searched.confidence, method=searched.control
+    )
 
 
 def _check(node: ast.expr, expression: str) -> None:

@@ -12,6 +12,7 @@ from evenhand.individual.result import IndividualResult
 from evenhand.individual.search.result import SearchResult
 from evenhand.result import Result
 from evenhand.schema import Schema
+from evenhand.subgroup import Finding, SubgroupResult
 
 if TYPE_CHECKING:
     import altair as alt
@@ -72,6 +73,7 @@ class AuditResult(Result):
         described: the schema by which the data was read.
         protected: attributes looked at.
         groups: performance and group metrics.
+        subgroups: whom the protected attributes describe together and the model treats differently; None if not run.
         individual: violation rates and examples.
         searches: who was found by searching, one per protected attribute; how common flips are is in ``individual``.
         certificates: one per protected attribute (white boxes only), one for all of them jointly.
@@ -89,6 +91,7 @@ class AuditResult(Result):
     described: Schema
     protected: tuple[str, ...]
     groups: GroupMetrics
+    subgroups: SubgroupResult | None = None
     individual: IndividualResult
     searches: tuple[SearchResult, ...] = ()
     certificates: tuple[Certificate, ...]
@@ -98,9 +101,17 @@ class AuditResult(Result):
     violation_rate: float | None
     interrupted: bool = False
 
+    @property
+    def worst_subgroup(self) -> Finding | None:
+        """The subgroup whose favourable rate is most certainly below that of the others; None if none is below."""
+        findings = () if self.subgroups is None else self.subgroups.findings
+        return next((finding for finding in findings if finding.gap < 0), None)
+
     def summary(self) -> str:
         """The first screen, in plain text."""
-        parts = [self.groups.summary(), self.individual.summary()]
+        parts = [self.groups.summary()]
+        parts += [] if self.subgroups is None else [self.subgroups.summary()]
+        parts += [self.individual.summary()]
         parts += [_found(one) for one in self.searches] + [one.summary() for one in self.certificates]
         parts += [f"not run: {item.what}: {item.reason}" for item in self.not_run]
         return "\n".join(part for part in parts if part)

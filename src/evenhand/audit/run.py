@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from evenhand import certify, groups, individual, models, population
+from evenhand import certify, groups, individual, models, population, subgroup
 from evenhand.audit.result import AuditResult, DataCard, ModelCard, NotRun
 from evenhand.certify import Certificate
-from evenhand.errors import DataError, ModelError, NotAdditiveError, OptionError
+from evenhand.errors import DataError, LimitError, ModelError, NotAdditiveError, OptionError
 from evenhand.models import AdditiveNetwork, Scorer
 from evenhand.population import ProductPopulation
 from evenhand.schema import People, Schema, Value, encode, infer
+from evenhand.subgroup import SubgroupResult
 
 if TYPE_CHECKING:
     from evenhand.individual.search import SearchResult
@@ -30,6 +31,10 @@ MIN_CERTIFY_SECONDS = 1.0
 SEARCHING = 0.1
 """Share of the time limit for the searches, at most."""
 
+SUBGROUPS = 0.1
+LEAST_SUBGROUP_SECONDS = 2.0
+"""Share of the time limit for the subgroups, at most, and what they get at least: mostly it is over in a second."""
+
 SEEDS = 50
 """People whom a search starts from."""
 
@@ -39,7 +44,8 @@ class Config:
     """Settings of an audit.
 
     Attributes:
-        time_limit: seconds for the violation rates, the searches and the certificates together. Reading the data, one
+        time_limit: seconds for the violation rates, the searches and the certificates together; subgroups are counted
+            within a tenth of it, or within two seconds. Reading the data, one
             pass of the model over it, and compiling on the first use are not in it.
         population: ``data`` (independent attributes, each distributed as in the data) or ``uniform`` (over the domain),
             for the population violation rate and the certificates.
@@ -133,16 +139,21 @@ def run(
             protected=schema.protected,
             samples=config.samples,
             confidence=config.confidence,
-            time_limit=config.time_limit * (0.4 if network is not None else 1 - SEARCHING),
+            time_limit=config.time_limit * (0.4 if network is not None else 1 - SEARCHING - SUBGROUPS),
             seed=config.seed,
         ),
         progress=lambda what, share: say(what, 0.1 + 0.25 * share),
     )
     not_run: list[NotRun] = []
+    subgroups: list[SubgroupResult] = []
     certificates: list[Certificate] = []
     searches: list[SearchResult] = []
-    interrupted = flips.interrupted or _search(scorer, people, config, say, searches, not_run)
-    spent = flips.seconds + sum(found.seconds for found in searches)
+    interrupted = (
+        flips.interrupted
+        or _subgroups(scorer, people, config, say, subgroups, not_run)
+        or _search(scorer, people, config, say, searches, not_run)
+    )
+    spent = flips.seconds + sum(found.seconds for found in (*subgroups, *searches))
     if network is None:
         not_run.append(NotRun(what="certification", reason=why_not))
     elif not interrupted:
@@ -157,6 +168,7 @@ def run(
         described=schema,
         protected=schema.protected,
         groups=by_group,
+        subgroups=subgroups[0] if subgroups else None,
         individual=flips,
         searches=tuple(searches),
         certificates=tuple(certificates),
@@ -190,6 +202,20 @@ def described(
         if not protected:
             raise OptionError("no attribute is protected", mend="name at least one: --protected NAME")
         return infer(data, target=target, protected=protected, favourable=favourable, ignore=ignore)
+    schema = relabelled(schema, target=target, favourable=favourable)
+    if protected:
+        schema = schema.protect(protected)
+    if not schema.protected:
+        raise OptionError("no attribute is protected", mend="name at least one: --protected NAME")
+    return schema
+
+
+def relabelled(schema: Schema, *, target: str | None, favourable: Value | None) -> Schema:
+    """A schema with another favourable label, if one is given.
+
+    Raises:
+        OptionError: the target is another one, or the label is none of its labels.
+    """
     if target is not None and target != schema.target.name:
         raise OptionError(f"the target is {target!r}, but the schema says {schema.target.name!r}")
     if favourable is not None and str(favourable) != str(schema.target.favourable):
@@ -199,10 +225,6 @@ def described(
             raise OptionError(f"the favourable label {favourable!r} is not among the schema's labels {values}")
         changed = schema.target.model_copy(update={"favourable": matches[0]})
         schema = schema.model_copy(update={"target": changed})
-    if protected:
-        schema = schema.protect(protected)
-    if not schema.protected:
-        raise OptionError("no attribute is protected", mend="name at least one: --protected NAME")
     return schema
 
 
@@ -235,6 +257,34 @@ def _white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | TreeEn
             "runs, so a proof about the one would say nothing about the other"
         )
     return network, ""
+
+
+def _subgroups(
+    scorer: Scorer,
+    people: People,
+    config: Config,
+    say: Progress,
+    subgroups: list[SubgroupResult],
+    not_run: list[NotRun],
+) -> bool:
+    """Add the search for subgroups over the protected attributes. Whether it was interrupted."""
+    what = "search for subgroups"
+    say("counting subgroups", 0.34)
+    try:
+        found = subgroup.run(
+            scorer,
+            people,
+            confidence=config.confidence,
+            time_limit=max(LEAST_SUBGROUP_SECONDS, SUBGROUPS * config.time_limit),
+            seed=config.seed,
+        )
+    except (OptionError, ModelError, LimitError) as error:
+        not_run.append(NotRun(what=what, reason=error.what))
+        return False
+    except KeyboardInterrupt:
+        return True
+    subgroups.append(found)
+    return False
 
 
 def _search(

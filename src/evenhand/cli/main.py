@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from evenhand import __version__
-from evenhand.cli import audit, certify, check_certificate, datasets, schema, search
+from evenhand.cli import audit, certify, check_certificate, datasets, schema, search, subgroups
 from evenhand.errors import EvenhandError
 
 INTERRUPTED = 130
@@ -49,6 +49,7 @@ app.command("audit")(audit.audit)
 app.command("certify")(certify.certify)
 app.command("check-certificate")(check_certificate.check_certificate)
 app.command("search")(search.search)
+app.command("subgroups")(subgroups.subgroups)
 app.command("schema")(schema.schema)
 app.command("datasets")(datasets.datasets)
 

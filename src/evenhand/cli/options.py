@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,6 +68,19 @@ def read_data(data: str, *, schema: Path | None, data_home: Path | None = None) 
             mend=f"give a CSV or Parquet file, or one of: {', '.join(datasets.names())}",
         )
     return Source(datasets.read_frame(data), given, Path(data).name)
+
+
+def check_places(places: Mapping[str, Path | None]) -> None:
+    """Refuse files that cannot be written, by the option that names them, before any work is done.
+
+    Raises:
+        OptionError: a folder is not there, or the file is one.
+    """
+    for option, path in places.items():
+        if path is not None and not path.absolute().parent.is_dir():
+            raise OptionError(f"there is no folder {path.absolute().parent}", where=option, mend="make it first")
+        if path is not None and path.is_dir():
+            raise OptionError(f"{path} is a folder, not a file", where=option)
 
 
 def emit_json(text: str, destination: str | None) -> None:

@@ -20,6 +20,7 @@ from evenhand.cli.options import (
     Source,
     TargetOption,
     TrustOption,
+    check_places,
     emit_result,
     read_data,
 )
@@ -232,8 +233,4 @@ def _check_places(out: Path | None, save_tests: Path | None, html: Path | None) 
         raise OptionError(
             f"tests are a Python file, not {save_tests}", where="--save-tests", mend="name it test_....py"
         )
-    for option, path in (("--out", out), ("--save-tests", save_tests), ("--html", html)):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise OptionError(f"there is no folder {path.absolute().parent}", where=option, mend="make it first")
-        if path is not None and path.is_dir():
-            raise OptionError(f"{path} is a folder, not a file", where=option)
+    check_places({"--out": out, "--save-tests": save_tests, "--html": html})

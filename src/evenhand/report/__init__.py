@@ -3,6 +3,18 @@
 from evenhand.report.files import write, write_page
 from evenhand.report.html import render
 from evenhand.report.search import Subject, render_search, show_search
+from evenhand.report.subgroups import render_subgroups, show_subgroups
 from evenhand.report.terminal import progress, show
 
-__all__ = ["Subject", "progress", "render", "render_search", "show", "show_search", "write", "write_page"]
+__all__ = [
+    "Subject",
+    "progress",
+    "render",
+    "render_search",
+    "render_subgroups",
+    "show",
+    "show_search",
+    "show_subgroups",
+    "write",
+    "write_page",
+]

@@ -81,6 +81,7 @@ def _context(audit: AuditResult) -> dict[str, Any]:
         "pairs": _pairs(audit),
         "searches": [_searched(search, i) for i, search in enumerate(audit.searches)],
         "proof": _proof(audit),
+        "part": _subgroups(audit),
         "methods": methods(audit),
         "limits": limits(audit),
         "impact": regulation.impact_tables(audit),
@@ -203,6 +204,12 @@ def _certificate(certificate: Certificate, i: int) -> dict[str, Any]:
         "stopped": STOPPED[certificate.stopped_by],
         "slices": _figure(f"slices-{i}", draw_slices, certificate) if telling(certificate) else None,
     }
+
+
+def _subgroups(audit: AuditResult) -> dict[str, Any] | None:
+    from evenhand.report.subgroups import section  # which needs this module
+
+    return None if audit.subgroups is None else section(audit.subgroups, audit.model.favourable)
 
 
 def _shown(value: object) -> object:

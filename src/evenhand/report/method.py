@@ -83,6 +83,12 @@ def limits(audit: AuditResult) -> list[str]:
             "What a search finds is no random sample: its numbers say whom it happens to, not how often. That it found "
             "nobody is no proof."
         )
+    if audit.subgroups is not None:
+        said.append(
+            "Subgroups are described by the protected attributes, and hold a minimum of people: whom only other "
+            "attributes would describe, or who are few, is in none of them. Intervals of subgroups hold together for "
+            "all that were looked at."
+        )
     if audit.certificates:
         said.append(
             "Proofs are about the model as it was read and about the domain in the schema; missing values and values "

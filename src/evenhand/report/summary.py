@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evenhand import charts
 from evenhand.groups.result import SMALL, Breakdown
 from evenhand.individual.result import IndividualResult, Profile, Rate
 from evenhand.report import words
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from evenhand.audit.result import AuditResult
     from evenhand.certify.result import Certificate
     from evenhand.individual.search.result import SearchResult
+    from evenhand.subgroup import Finding, SubgroupResult
 
 FOUR_FIFTHS = 0.8
 """The four-fifths rule: the lowest selection rate should be at least this share of the highest (29 CFR 1607.4 D)."""
@@ -70,7 +72,7 @@ def lines(audit: AuditResult) -> list[Line]:
         screen += _flip_lines(audit.individual, protected, any(one.profiles for one in searches))
         screen += [_search_line(one, audit.model.favourable) for one in searches]
         screen += [_proof_line(one) for one in audit.certificates if one.protected == protected]
-    return screen
+    return screen + ([] if audit.subgroups is None else [_subgroup_line(audit.subgroups, audit.worst_subgroup)])
 
 
 def rule(ratio: Quantity) -> str:
@@ -100,6 +102,29 @@ def estimate(certificate: Certificate) -> Estimated:
         population=certificate.population,
         method="what is proved, and a sample of what is undecided",
     )
+
+
+def _subgroup_line(searched: SubgroupResult, worst: Finding | None) -> Line:
+    over = words.joined(cells.name for cells in searched.attributes)
+    among = f"{words.count(searched.tested, 'subgroup', 'subgroups')} looked at together"
+    name = f"subgroups of {over}" if len(searched.attributes) > 1 else f"subgroups by {over}"
+    if worst is None:
+        reason = f"nobody is below the rest among {among}" if searched.tested else "no subgroup is large enough"
+        return Line(
+            name, "worst subgroup", "-", None, "unknown", (reason,), "see under Subgroups for how it was looked"
+        )
+    gap = -worst.gap
+    details = (
+        f"{worst.words}: {charts.percent(worst.rate)} of {worst.size:,} people are selected, of everyone else "
+        f"{charts.percent(worst.rest_rate)}",
+        f"adjusted {words.level(searched.confidence)} interval of the gap {words.decimal(-worst.high)} to "
+        f"{words.decimal(-worst.low)}, for all of {among}",
+    )
+    if worst.found:
+        step = "see under Subgroups whom else it concerns; look closer with evenhand subgroups"
+    else:
+        step = "not told from chance; more people would narrow the interval"
+    return Line(name, "worst subgroup", words.decimal(gap), gap, "observed", details, step)
 
 
 def _group_line(breakdown: Breakdown) -> Line:

@@ -1,0 +1,141 @@
+"""Findings in words: who they are, how often they get what, and how far that is from those they are compared with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenhand import charts
+
+if TYPE_CHECKING:
+    from evenhand.subgroup.measures import Measure
+    from evenhand.subgroup.result import Finding, SubgroupResult
+
+OTHERS = {
+    "rest": "everyone else",
+    "best": "the best treated other group",
+    "texts": "the texts it is compared with",
+}
+"""With whom a subgroup is compared."""
+
+RATES: dict[Measure, str] = {
+    "favourable": "rate of the favourable decision",
+    "false-negative": "rate of wrong refusals",
+    "false-positive": "rate of wrong favourable decisions",
+    "score": "mean score",
+}
+"""What a measure's rate is called."""
+
+CONTROLS = {
+    "max-t": "at most {error} chance of even one false finding (permutations, max-t)",
+    "BY": "at most {error} of the findings false on average (Benjamini-Yekutieli)",
+    "none": "without any account of how many subgroups were looked at",
+}
+"""What a control promises."""
+
+
+def sentence(result: SubgroupResult, finding: Finding, label: str | None = None) -> str:
+    """A finding as a sentence: ``Of 1,203 people with sex Female, 20.7 % get >50K; of everyone else 83.1 %.``
+
+    Args:
+        result: what it was found in.
+        finding: which one.
+        label: the favourable label.
+    """
+    if about_texts(result):
+        return result.sentence(finding)
+    sampled = "" if finding.samples is None else f"{finding.samples:,} samples of "
+    who = f"{sampled or f'{finding.size:,} '}people with {finding.words}"
+    others = finding.versus.words() if finding.versus else OTHERS["rest"]
+    if result.measure == "score":
+        return f"The mean score of {who} is {finding.rate:.3f}; of {others} {finding.rest_rate:.3f}."
+    own, theirs = charts.percent(finding.rate), charts.percent(finding.rest_rate)
+    if result.measure == "favourable":
+        return f"Of {who}, {own} get {label or 'the favourable label'}; of {others} {theirs}."
+    truly = "truly" if result.measure == "false-negative" else "not truly"
+    what = "are refused it" if result.measure == "false-negative" else "get it all the same"
+    return f"Of {who} who are {truly} {label or 'favourable'}, {own} {what}; of {others} {theirs}."
+
+
+def about_texts(result: SubgroupResult) -> bool:
+    """Whether subgroups are of texts, not of people."""
+    from evenhand.subgroup.text import TextSubgroups
+
+    return isinstance(result, TextSubgroups)
+
+
+def nouns(result: SubgroupResult) -> str:
+    """What subgroups are made of."""
+    return "texts" if about_texts(result) else "people"
+
+
+def others(result: SubgroupResult) -> str:
+    """With whom a subgroup is compared."""
+    return OTHERS["texts" if about_texts(result) else result.against]
+
+
+def counted(result: SubgroupResult) -> bool:
+    """Whether rates are shares of people, so that gaps are points; else they are mean scores."""
+    return result.measure != "score"
+
+
+def worse(result: SubgroupResult, finding: Finding) -> bool:
+    """Whether the subgroup fares worse than those it is compared with."""
+    return finding.gap > 0 if result.measure == "false-negative" else finding.gap < 0
+
+
+def points(result: SubgroupResult, gap: float) -> str:
+    """A gap with its sign, in percentage points, or in decimals for mean scores: ``-22.1``."""
+    return f"{100 * gap:+.1f}" if counted(result) else f"{gap:+.3f}"
+
+
+def unit(result: SubgroupResult) -> str:
+    """What gaps are measured in."""
+    return "points" if counted(result) else "of the score"
+
+
+def rate(result: SubgroupResult, value: float) -> str:
+    """A rate in percent, or a mean score in decimals."""
+    return charts.percent(value) if counted(result) else f"{value:.3f}"
+
+
+def added(result: SubgroupResult, finding: Finding) -> str:
+    """What a finding says beyond the simpler one it stands under: ``and age 60 or more``."""
+    if finding.under is None:
+        return finding.words
+    simpler = result.findings[finding.under].rules
+    more = {name: rule for name, rule in finding.rules.items() if simpler.get(name) != rule}
+    return f"and {result.words(more)}" if more else finding.words
+
+
+def in_people(result: SubgroupResult, finding: Finding) -> str:
+    """The gap counted in people: how many more, or fewer, would have the outcome at the others' rate."""
+    if not counted(result):
+        return ""
+    n = round(finding.size * (finding.rate - finding.rest_rate))
+    return f"{abs(n):,} {'fewer' if n < 0 else 'more'}"
+
+
+def looked_at(result: SubgroupResult) -> str:
+    """How many were looked at, and what the control promises about all of them together."""
+    if result.method != "exact":
+        return f"of {result.rule_sets:,} there are, by the published method {result.method}"
+    promise = CONTROLS[result.control].format(error=charts.percent(1 - result.confidence))
+    return (
+        f"different subgroups, out of {result.rule_sets:,} rule sets (the others describe the same {nouns(result)} "
+        f"again, or have fewer than {charts.percent(result.support)} of them, or {result.least_people:,}, inside or "
+        f"outside); {promise}"
+    )
+
+
+def stand_out(result: SubgroupResult) -> str:
+    """How many stand out, to be read after the number."""
+    own = sum(finding.under is None and finding.found for finding in result.findings)
+    said = "of them stand out from chance" if result.found != 1 else "of them stands out from chance"
+    return f"{said}; {own:,} of those listed are not explained by a simpler one" if result.found else said
+
+
+def standing_out(result: SubgroupResult) -> str:
+    """What it takes to be called found."""
+    margin = f"{100 * result.margin:g} points" if counted(result) else f"{result.margin:g}"
+    said = f"a gap stands out if its {'' if result.control == 'none' else 'adjusted '}interval excludes 0"
+    return f"{said}, and does not rule out a gap of {margin}" if result.margin else said

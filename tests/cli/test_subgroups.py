@@ -1,0 +1,228 @@
+"""`evenhand subgroups` as a user runs it."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.subgroup import SubgroupResult
+
+FIELDS = ("rules", "size", "rest", "rate", "rest_rate", "gap", "low", "high", "adjusted_p")
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory):
+    """A rule that refuses young women of one district more often, and people to ask it about."""
+    folder = tmp_path_factory.mktemp("town")
+    rng = np.random.default_rng(0)
+    n = 3000
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(18, 80, n),
+            "sex": rng.choice(["f", "m"], n),
+            "district": rng.choice(["north", "south", "west"], n),
+            "grade": rng.normal(0, 1, n).round(3),
+        }
+    )
+    frame["hired"] = np.where(frame["grade"] + rng.normal(0, 1, n) > 0, "yes", "no")
+    frame.to_csv(folder / "people.csv", index=False)
+    (folder / "townhall.py").write_text(
+        "def model(frame):\n"
+        "    worse = (frame['sex'] == 'f') & (frame['district'] == 'west')\n"
+        "    return 1 / (1 + 2.718 ** (2.0 * worse - frame['grade']))\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def command(town, monkeypatch):
+    monkeypatch.chdir(town)
+    return ["subgroups", "townhall:model", "people.csv", "--target", "hired", "--permutations", 200]
+
+
+SENSITIVE = ["--protected", "sex", "--protected", "district"]
+
+
+def test_json_is_what_scripts_read(evenhand, command):
+    ran = evenhand(*command, *SENSITIVE, "--json", "-")
+    assert ran.code == 0, ran.err
+    assert ran.err == ""
+    found = ran.json
+    assert found["kind"] == "subgroups"
+    assert found["control"] == "max-t"
+    assert found["confidence"] == 0.95
+    # 2 subsets of the sexes and 6 of the districts, alone or together
+    assert found["rule_sets"] == 2 + 6 + 2 * 6
+    assert 0 < found["tested"] <= found["rule_sets"]
+    for finding in found["findings"]:
+        assert set(FIELDS) <= set(finding)
+        assert finding["size"] + finding["rest"] == 3000
+        assert finding["low"] <= finding["gap"] <= finding["high"]
+        assert finding["gap"] == pytest.approx(finding["rate"] - finding["rest_rate"])
+    assert found["findings"][0]["rules"] == {"sex": ["f"], "district": ["west"]}
+    assert found["findings"][0]["adjusted_p"] == pytest.approx(1 / 201)
+    assert SubgroupResult.from_json(ran.out).tested == found["tested"]
+
+
+def test_the_counts_are_those_of_the_data(evenhand, command, town):
+    found = evenhand(*command, *SENSITIVE, "--json", "-").json["findings"][0]
+    people = pd.read_csv("people.csv")
+    inside = (people["sex"] == "f") & (people["district"] == "west")
+    given = people["grade"] - 2.0 * inside > 0
+    assert found["size"] == inside.sum()
+    assert found["rate"] == pytest.approx(given[inside].mean())
+    assert found["rest_rate"] == pytest.approx(given[~inside].mean())
+
+
+def test_screen_table_and_page(evenhand, command, tmp_path):
+    table, page, file = tmp_path / "found.csv", tmp_path / "found.html", tmp_path / "found.json"
+    ran = evenhand(*command, *SENSITIVE, "--out", table, "--html", page, "--json", file)
+    assert ran.code == 0, ran.err
+    said = " ".join(ran.out.split())
+    assert ran.out.startswith("Subgroups of townhall:model on people.csv\n3,000 people; rate of the favourable")
+    found = json.loads(file.read_text("utf-8"))
+    assert f"looked at {found['tested']:,}" in said
+    assert f"out of {found['rule_sets']:,} rule sets" in said
+    first = found["findings"][0]
+    assert f"Of {first['size']:,} people with" in said
+    assert f"{100 * first['low']:+.1f} to {100 * first['high']:+.1f}" in said
+    assert "everyone else" in said
+    assert "fair" not in ran.out.lower()
+    assert len(pd.read_csv(table)) == len(found["findings"])
+    assert "<h1>townhall:model</h1>" in page.read_text("utf-8")
+    for path in (table, page):
+        assert str(path) in ran.out
+
+
+def test_numbers_become_ranges(evenhand, command):
+    found = evenhand(*command, "--protected", "age", "--protected", "grade", "--bins", 4, "--json", "-")
+    assert found.code == 0, found.err
+    assert {cells["name"]: cells["ordered"] for cells in found.json["attributes"]} == {"age": True, "grade": True}
+    assert all(
+        set(rule) == {"low", "high", "closed"} for one in found.json["findings"] for rule in one["rules"].values()
+    )
+
+
+def test_every_option_reaches_the_search(evenhand, command):
+    ran = evenhand(
+        *command, *SENSITIVE, "--protected", "age", "--measure", "false-negative", "--support", 0.1,
+        "--least-people", 40, "--margin", 0.02, "--confidence", 0.9, "--control", "BY", "--depth", 2, "--bins", 3, "--seed", 5, "--json", "-",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    found = ran.json
+    assert found == found | {
+        "measure": "false-negative", "support": 0.1, "least_people": 40, "margin": 0.02, "confidence": 0.9,
+        "control": "BY", "seed": 5,
+    }  # fmt: skip
+    assert all(len(finding["rules"]) <= 2 for finding in found["findings"])
+    assert all(finding["size"] >= 0.1 * found["people"] for finding in found["findings"])
+    assert len(found["attributes"][2]["cells"]) <= 3
+
+
+def test_asking_again_gives_the_same(evenhand, command):
+    first, again = (evenhand(*command, *SENSITIVE, "--json", "-").json for _ in range(2))
+    assert first | {"seconds": 0} == again | {"seconds": 0}
+
+
+def test_what_is_asked_about_is_judged_or_refused(evenhand, command):
+    ran = evenhand(
+        *command,
+        *SENSITIVE,
+        "--judge",
+        "sex == f",
+        "--judge",
+        "age >= 79 and sex == m and district == west",
+        "--json",
+        "-",
+    )
+    assert ran.code == 0, ran.err
+    judged, refused = ran.json["judged"]
+    assert judged["size"] + judged["rest"] == 3000
+    assert refused["size"] < 30
+    assert refused["reason"]
+    shown = evenhand(*command, *SENSITIVE, "--judge", "age >= 79 and sex == m and district == west")
+    assert refused["reason"] in " ".join(shown.out.split())
+
+
+def test_nothing_stands_out_of_a_model_that_ignores_them(evenhand, command, tmp_path, monkeypatch):
+    (tmp_path / "even_handed.py").write_text("def model(frame):\n    return frame['grade'] > 0.3\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    page = tmp_path / "page.html"
+    ran = evenhand("subgroups", "even_handed:model", *command[2:], *SENSITIVE, "--html", page)
+    assert ran.code == 0, ran.err
+    said = " ".join(ran.out.split())
+    assert "stand out 0" in said
+    assert "not told from chance" in said
+    assert "fair" not in said.lower()
+    assert "Not told from chance." in page.read_text("utf-8")
+
+
+def test_quiet_says_nothing(evenhand, command):
+    ran = evenhand(*command, *SENSITIVE, "--quiet")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+
+
+def test_a_data_set_brings_its_own_attributes(evenhand, tmp_path, monkeypatch):
+    (tmp_path / "credit_rule.py").write_text("def model(frame):\n    return frame['duration'] < 24\n")
+    monkeypatch.chdir(tmp_path)
+    ran = evenhand("subgroups", "credit_rule:model", "german", "--permutations", 100, "--json", "-")
+    assert ran.code == 0, ran.err
+    assert [cells["name"] for cells in ran.json["attributes"]] == ["age", "sex"]
+
+
+def test_an_interrupt_before_any_result(evenhand, command, tmp_path, monkeypatch):
+    (tmp_path / "stopped.py").write_text("def model(frame):\n    raise KeyboardInterrupt\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    page = tmp_path / "page.html"
+    ran = evenhand("subgroups", "stopped:model", *command[2:], *SENSITIVE, "--html", page)
+    assert ran.code == 130
+    assert ran.out == ""
+    assert not page.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--protected", "height"], "no attribute 'height'"),
+        (["--protected", "sex", "--protected", "sex"], "twice"),
+        ([], "no sensitive attribute"),
+        ([*SENSITIVE, "--measure", "luck"], "no measure 'luck'"),
+        ([*SENSITIVE, "--control", "luck"], "no control 'luck'"),
+        ([*SENSITIVE, "--against", "all"], "no against 'all'"),
+        ([*SENSITIVE, "--method", "magic"], "no method 'magic'"),
+        ([*SENSITIVE, "--support", "1.5"], "support"),
+        ([*SENSITIVE, "--margin", "-1"], "margin"),
+        ([*SENSITIVE, "--confidence", "1"], "confidence"),
+        ([*SENSITIVE, "--least-people", "0"], "least_people"),
+        ([*SENSITIVE, "--bins", "1"], "bins"),
+        ([*SENSITIVE, "--depth", "0"], "depth"),
+        ([*SENSITIVE, "--permutations", "3"], "permutations"),
+        ([*SENSITIVE, "--per", "height"], "height"),
+        ([*SENSITIVE, "--judge", "age >"], "age"),
+        ([*SENSITIVE, "--judge", "height > 3"], "height"),
+        ([*SENSITIVE, "--augment", "wildly"], "augment"),
+        ([*SENSITIVE, "--budget", "100"], "budget"),
+        ([*SENSITIVE, "--time-limit", "-1"], "time limit"),
+        ([*SENSITIVE, "--out", "found.xls"], "by the ending"),
+        ([*SENSITIVE, "--out", "absent/found.csv"], "no folder"),
+        ([*SENSITIVE, "--html", "."], "a folder"),
+        ([*SENSITIVE, "--json", "absent/found.json"], "cannot be written"),
+        ([*SENSITIVE, "--favourable", "perhaps"], "perhaps"),
+    ],
+)
+def test_bad_options(evenhand, command, town, arguments, complaint):
+    before = sorted(path.name for path in town.iterdir() if path.name != "__pycache__")
+    ran = evenhand(*command, *arguments)
+    assert ran.code == 2, (ran.out, ran.err)
+    assert ran.out == ""
+    assert ran.err.startswith("error: ")
+    assert ran.err.count("error: ") == 1
+    assert complaint in ran.err
+    assert sorted(path.name for path in town.iterdir() if path.name != "__pycache__") == before
+
+
+def test_without_a_target(evenhand, command):
+    ran = evenhand("subgroups", "townhall:model", "people.csv", *SENSITIVE)
+    assert ran.code == 2
+    assert "--target" in ran.err
