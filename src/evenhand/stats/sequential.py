@@ -90,7 +90,8 @@ class SequentialDifference:
 
     def evidence(self, difference: float = 0.0) -> float:
         """The wealth of whoever bet against this difference: 20 or more rejects it at 5 %, at any time."""
-        return float(np.exp(max(self._above(difference), self._below(difference))) / 2)
+        with np.errstate(over="ignore"):  # beyond any doubt is infinite
+            return float(np.exp(max(self._above(difference), self._below(difference))) / 2)
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """All differences that the evidence does not reject: the interval now; those at all times hold together."""
