@@ -244,6 +244,22 @@ def test_a_search_keeps_it_apart_from_the_people():
     assert subgroup.SubgroupResult.from_json(both.to_json()) == both
 
 
+def test_rule_sets_asked_about_come_first_even_those_of_few_people():
+    everybody, model = people(600, seed=3), by_income(3)
+    result = subgroup.run(
+        model,
+        everybody,
+        attributes=("sex", "age"),
+        judged=("age >= 77", "sex == f", "age >= 18"),
+        augment="sequential",
+    )
+    few, women, _ = result.judged
+    assert few.size < 30
+    assert [around.rules for around in result.around] == [few.rules, women.rules]
+    assert result.around[0].people == few.size
+    assert any("hold nobody or everybody" in note for note in result.notes)
+
+
 def test_nothing_stands_out_and_nothing_is_asked():
     model = Decider(lambda rows: rows[:, 3] >= 5)
     result = subgroup.run(model, fair_world(1)[0], attributes=("sex",), augment="sampled")

@@ -202,7 +202,7 @@ def test_published_intervals_call_fair_models_unfair_and_exact_ones_do_not():
 
 def test_time_limit_before_anything_is_an_error():
     with pytest.raises(LimitError):
-        subgroup.run(Decider(lambda rows: rows[:, 3] > 5), people(100), method="sampled", time_limit=0.0)
+        subgroup.run(Decider(lambda rows: rows[:, 3] > 5), people(100), method="sampled", time_limit=1e-9)
 
 
 def test_interrupt_keeps_what_was_sampled():

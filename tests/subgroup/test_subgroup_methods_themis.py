@@ -126,7 +126,7 @@ def test_options_the_publication_does_not_know_are_refused(options):
 
 def test_time_limit_before_anything_is_an_error():
     with pytest.raises(LimitError):
-        subgroup.run(Decider(lambda rows: rows[:, 3] > 5), people(100), method="themis", time_limit=0.0)
+        subgroup.run(Decider(lambda rows: rows[:, 3] > 5), people(100), method="themis", time_limit=1e-9)
 
 
 def test_german():

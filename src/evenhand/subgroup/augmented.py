@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 
 from evenhand.errors import OptionError
@@ -46,7 +45,6 @@ def augmented(
         raise OptionError(
             "around the data decisions are counted, so there is no mean score", mend="choose another measure"
         )
-    started = time.perf_counter()
     chosen, empty = _rule_sets(result)
     if not chosen and not empty:
         nothing = "Nothing stands out, so nothing was looked at around the data."
@@ -72,7 +70,7 @@ def augmented(
         seed=config.seed,
         progress=lambda share: progress("asking around the data", share),
     )
-    notes = (
+    notes: tuple[str, ...] = (
         f"Around the data: {seen.asked:,} individuals asked about, people in the data with one attribute that is not "
         f"sensitive moved one step. These gaps are the model's around these people; how few people there are does not "
         f"show in them. Their intervals hold together with {config.confidence:.0%} confidence.".replace("%", " %"),
@@ -84,7 +82,6 @@ def augmented(
             "around": seen.rule_sets,
             "interrupted": result.interrupted or seen.interrupted,
             "notes": result.notes + notes,
-            "seconds": result.seconds + time.perf_counter() - started,
         }
     )
 
