@@ -16,7 +16,13 @@ HALVINGS = 45
 
 
 def miettinen_nurminen(
-    k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confidence: float = 0.95, *, z: float | None = None
+    k1: ArrayLike,
+    n1: ArrayLike,
+    k2: ArrayLike,
+    n2: ArrayLike,
+    confidence: float = 0.95,
+    *,
+    z: float | Floats | None = None,
 ) -> Interval:
     """The score interval for ``k1/n1 - k2/n2``: all differences that a score test does not reject.
 
@@ -27,7 +33,8 @@ def miettinen_nurminen(
 
     Args:
         k1, n1, k2, n2: successes and trials, arrays that broadcast. Where an n is 0 nothing is claimed: (-1, 1).
-        z: standard deviations to each side, such as a ``critical_value``, in place of ``confidence``.
+        z: standard deviations to each side, such as a ``critical_value``, in place of ``confidence``; one for all, or
+            one for each interval.
 
     Raises:
         OptionError: not 0 <= k <= n, or confidence outside (0, 1).
@@ -37,7 +44,13 @@ def miettinen_nurminen(
 
 
 def stratified_difference(
-    k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confidence: float = 0.95, *, z: float | None = None
+    k1: ArrayLike,
+    n1: ArrayLike,
+    k2: ArrayLike,
+    n2: ArrayLike,
+    confidence: float = 0.95,
+    *,
+    z: float | Floats | None = None,
 ) -> Interval:
     """The score interval for the difference that remains within strata (``common_difference``).
 
@@ -47,7 +60,7 @@ def stratified_difference(
     Args:
         k1, n1, k2, n2: arrays that broadcast, strata along the last axis. A stratum with people on one side only says
             nothing about a difference; where all are so nothing is claimed: (-1, 1).
-        z: standard deviations to each side in place of ``confidence``.
+        z: standard deviations to each side in place of ``confidence``; one for all, or one for each interval.
     """
     reach = normal_quantile(confidence) if z is None else z
     (k1, n1), (k2, n2) = counts(k1, n1), counts(k2, n2)

@@ -151,7 +151,7 @@ def plain(groups: Groups, confidence: float) -> Ends:
 
 
 def _score(groups: Groups, reach: Floats) -> Ends:
-    return stratified_difference(groups.total, groups.size, groups.rest_total, groups.rest, z=reach)  # type: ignore[arg-type]
+    return stratified_difference(groups.total, groups.size, groups.rest_total, groups.rest, z=reach)
 
 
 def _means(groups: Groups, confidence: float) -> Ends:
