@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,14 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from evenhand.stats import critical_value, standardised_mean_gap
+from evenhand.stats import standardised_gap
 from evenhand.subgroup import deep
+from evenhand.subgroup.candidates import count
 from evenhand.subgroup.cells import Cut
-from evenhand.subgroup.cube import fingerprints, occupied, through
 from evenhand.subgroup.deep import depth_first, keys, plan
 from evenhand.subgroup.deep.outcomes import Outcomes
 from evenhand.subgroup.deep.walk import rules_at, steps, walk
 from evenhand.subgroup.family import Family, family, incidence
+from evenhand.subgroup.floors import Floors
+from evenhand.subgroup.gaps import groups_of, tails
+from evenhand.subgroup.tabulate import Table, tabulate
 
 PERMUTATIONS = 20
 
@@ -29,37 +33,47 @@ def cut(cells: int, *, ordered: bool, missing: bool = False) -> Cut:
     return Cut(f"{'o' if ordered else 'c'}{cells}", names, None, ordered, missing)
 
 
-def happened(codes: NDArray[np.int64], values: NDArray[np.float64], *, counted: bool = True) -> Outcomes:
-    rng = np.random.default_rng(5)
-    return deep.outcomes(occupied(codes), values, counted=counted, permutations=PERMUTATIONS, rng=rng)
+def dealt(table: Table) -> Outcomes:
+    return deep.outcomes(table, PERMUTATIONS, np.random.default_rng(5))
 
 
 def by_person(
-    rules: Family, codes: NDArray[np.int64], values: NDArray[np.float64], least: int, least_rest: int
-) -> dict[tuple[int, ...], tuple[NDArray[np.bool_], float, float]]:
-    """Every rule set that passes the floors: who is in it, its gap and its z."""
+    rules: Family, codes: NDArray[np.int64], table: Table, least: int, least_rest: int
+) -> dict[tuple[int, ...], NDArray[np.bool_]]:
+    """Who is in each rule set that passes the floors, person by person."""
     found = {}
-    everybody, total = len(values), values.sum()
-    variance = ((values - values.mean()) ** 2).sum() / max(everybody - 1, 1)
     for chosen in itertools.product(*(range(n) for n in rules.shape)):
         if not 0 < sum(row > 0 for row in chosen) <= rules.depth:
             continue
-        inside = np.ones(everybody, dtype=bool)
+        inside = np.ones(table.people, dtype=bool)
         for axis, row in enumerate(chosen):
             inside &= rules.rules[axis][row][codes[:, axis]]
-        n = int(inside.sum())
-        if n < max(least, 1) or everybody - n < least_rest:
-            continue
-        k = values[inside].sum()
-        rest = everybody - n
-        gap = k / n - (total - k) / rest if rest else math.nan
-        z = float(standardised_mean_gap(k, n, values.mean(), variance, everybody))
-        found[chosen] = (inside, gap, z)
+        size = rest = 0
+        for stratum in range(table.strata):
+            here = table.stratum == stratum
+            if 0 < (inside & here).sum() < here.sum():
+                size += int((inside & here).sum())
+                rest += int((~inside & here).sum())
+        if size >= least and rest >= least_rest:
+            found[chosen] = inside
     return found
 
 
+def numbers(table: Table, inside: NDArray[np.bool_]) -> tuple[float, float, float]:
+    """A group's z as everything else has it, its gap, and the standard deviation of that under chance."""
+    sums = (
+        np.bincount(table.stratum, weights=weights * inside, minlength=table.strata)[None]
+        for weights in (np.ones(table.people), table.values, table.values**2)
+    )
+    groups = groups_of(table, *sums)
+    shape = tails(groups, table.skewness)
+    z = float(shape.z(groups.total.sum(axis=-1))[0])
+    own, others = groups.rates
+    return z, float((own - others)[0]), abs(float((own - others)[0]) / z) if z else 0.0
+
+
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[tuple[Cut, ...], NDArray[np.int64], NDArray[np.float64], bool]:
+def cases(draw: st.DrawFn) -> tuple[tuple[Cut, ...], NDArray[np.int64], Table]:
     cuts = []
     for _ in range(draw(st.integers(1, 4))):
         ordered = draw(st.booleans())
@@ -69,96 +83,106 @@ def cases(draw: st.DrawFn) -> tuple[tuple[Cut, ...], NDArray[np.int64], NDArray[
     codes = np.stack([rng.integers(0, len(one.names), people) for one in cuts], axis=1)
     counted = draw(st.booleans())
     values = (rng.random(people) < 0.4).astype(float) if counted else rng.normal(3.0, 1.0, people)
-    return tuple(cuts), codes, values, counted
+    stratum = rng.integers(0, draw(st.integers(1, 3)), people)
+    return (
+        tuple(cuts),
+        codes,
+        tabulate(codes, values, counted=counted, stratum=np.unique(stratum, return_inverse=True)[1]),
+    )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(case=cases(), depth=st.integers(1, 4), cells=st.sampled_from([1, 6, 1024]), jobs=st.sampled_from([1, 2]))
 def test_deep_search_finds_what_going_through_all_rule_sets_finds(case, depth, cells, jobs):
-    cuts, codes, values, counted = case
-    rules = family(cuts, depth)
-    known = happened(codes, values, counted=counted)
+    cuts, codes, table = case
+    rules, known = family(cuts, depth), dealt(table)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "CELLS", cells)
-        result = deep.search(rules, known, least=4, least_rest=3, rank="z", keep=7, jobs=jobs)
-    expected = by_person(rules, codes, values, 4, 3)
-    groups: dict[bytes, float] = {inside.tobytes(): abs(z) for inside, _, z in expected.values()}
-    copies = {group: sum(one.tobytes() == group for one, _, _ in expected.values()) for group in groups}
+        result = deep.search(rules, table, known, least=4, least_rest=3, rank="z", keep=7, jobs=jobs)
+    expected = by_person(rules, codes, table, 4, 3)
+    groups = {inside.tobytes(): abs(numbers(table, inside)[0]) for inside in expected.values()}
+    copies = Counter(inside.tobytes() for inside in expected.values())
     assert (result.rule_sets, result.looked_at, result.stop) == (rules.size, rules.size, "done")
     assert (result.passed, result.tested, result.counted) == (len(expected), len(groups), True)
     # The same permutations, rule set by rule set.
-    dealt = np.concatenate([block.astype(float).T for block in known.blocks])[:PERMUTATIONS]
-    total = dealt.sum(axis=1, keepdims=True)
-    people, largest = len(values), np.zeros(PERMUTATIONS)
-    variance = ((values - values.mean()) ** 2).sum() / (people - 1)
-    for inside, _, _ in expected.values():
-        members = np.unique(known.cells.of[inside])
-        z = standardised_mean_gap(dealt[:, members].sum(axis=1), inside.sum(), total[:, 0] / people, variance, people)
-        largest = np.maximum(largest, np.abs(z))
-    np.testing.assert_allclose(result.maxima, largest, rtol=1e-5, atol=1e-5)
-    assert result.critical == critical_value(result.maxima, 0.95)
-    assert result.standing == sum(z > result.critical for z in groups.values())
+    sums = np.concatenate([block.astype(float).T for block in known.blocks])[:PERMUTATIONS]
+    assert len(sums) == PERMUTATIONS
+    largest = np.zeros(PERMUTATIONS)
+    for inside in expected.values():
+        size, total, squares = (
+            np.bincount(table.stratum, weights=w * inside, minlength=table.strata)[None]
+            for w in (np.ones(table.people), table.values, table.values**2)
+        )
+        shape = tails(groups_of(table, size, total, squares), table.skewness)
+        # Scores are dealt as what exceeds their stratum's mean.
+        usual = 0.0 if table.counted else shape.expected
+        members = np.unique(table.cells.of[inside])
+        largest = np.maximum(largest, np.abs([shape.z(k + usual)[0] for k in sums[:, members].sum(axis=1)]))
+    np.testing.assert_allclose(result.maxima, largest, rtol=1e-5, atol=1e-4)
     # The top list: its scores are the highest, and each is what its description says.
-    np.testing.assert_allclose(result.top.score, sorted(groups.values(), reverse=True)[:7], rtol=1e-9, atol=1e-9)
-    sizes, amounts = deep.count(rules, known, result.top.chosen)
-    for i, chosen in enumerate(map(tuple, result.top.chosen.tolist())):
-        inside, _, z = expected[chosen]
-        assert result.top.size[i] == sizes[i] == inside.sum()
-        assert result.top.amount[i] == pytest.approx(values[inside].sum())
-        assert amounts[i] == pytest.approx(values[inside].sum())
-        assert result.top.score[i] == pytest.approx(abs(z))
-        assert result.top.copies[i] == copies[inside.tobytes()]
+    np.testing.assert_allclose(result.top.score, sorted(groups.values(), reverse=True)[:7], rtol=1e-7, atol=1e-7)
+    listed = deep.listed(rules, table, result)
+    for i, chosen in enumerate(map(tuple, listed.chosen.tolist())):
+        inside = expected[chosen]
+        assert result.top.score[i] == pytest.approx(abs(numbers(table, inside)[0]), abs=1e-7)
+        assert listed.size[i].sum() == inside.sum()
+        assert listed.total[i].sum() == pytest.approx(table.values[inside].sum())
+        assert listed.squares[i].sum() == pytest.approx((table.values[inside] ** 2).sum())
+        assert listed.copies[i] == copies[inside.tobytes()]
 
 
-@settings(max_examples=30, deadline=None)
-@given(case=cases(), rank=st.sampled_from(["gap", "certain"]))
-def test_ranks_by_gap_and_by_what_is_certain_of_it(case, rank):
-    cuts, codes, values, counted = case
+@settings(max_examples=40, deadline=None)
+@given(case=cases(), rank=st.sampled_from(["gap", "certain"]), margin=st.sampled_from([0.0, 0.3]))
+def test_ranks_by_gap_and_by_what_is_certain_of_it(case, rank, margin):
+    cuts, codes, table = case
     rules = family(cuts)
     result = deep.search(
-        rules, happened(codes, values, counted=counted), least=2, least_rest=2, rank=rank, critical=1.0, keep=1000
+        rules, table, dealt(table), least=2, least_rest=2, rank=rank, critical=1.0, margin=margin, keep=10**6
     )
-    expected = by_person(rules, codes, values, 2, 2)
-    scores = {
-        inside.tobytes(): abs(gap) - (abs(gap / z) if rank == "certain" and z else 0.0)
-        for inside, gap, z in expected.values()
-        if z
-    }
-    np.testing.assert_allclose(
-        [score for score, amount, size in zip(result.top.score, result.top.amount, result.top.size, strict=True)
-         if abs(amount - size * values.mean()) > 1e-9],
-        sorted(scores.values(), reverse=True), rtol=1e-7, atol=1e-9,
-    )  # fmt: skip
+    known = [numbers(table, inside) for inside in by_person(rules, codes, table, 2, 2).values()]
+    people = {inside.tobytes(): numbers(table, inside) for inside in by_person(rules, codes, table, 2, 2).values()}
+    assert len(known) == result.passed
+    # Without any excess the deviation cannot be told from the gap.
+    scores = [abs(gap) - (error if rank == "certain" else 0.0) for z, gap, error in people.values() if abs(z) > 1e-6]
+    own = [
+        score
+        for score, chosen in zip(result.top.score, result.top.chosen.tolist(), strict=True)
+        if abs(numbers(table, by_person(rules, codes, table, 2, 2)[tuple(chosen)])[0]) > 1e-6
+    ]
+    np.testing.assert_allclose(own, sorted(scores, reverse=True), rtol=1e-6, atol=1e-9)
+    certainly = sum(abs(z) > 1 + 1e-9 and abs(gap) + error >= margin + 1e-9 for z, gap, error in people.values())
+    possibly = sum(abs(z) > 1 - 1e-9 and abs(gap) + error >= margin - 1e-9 for z, gap, error in people.values())
+    assert certainly <= result.standing <= possibly
 
 
 def test_by_hand():
-    """Four bins of two people each, the upper four approved: z of the upper half is 2 / sqrt(4/7)... by the formula."""
+    """Four bins of two people each, those of the upper two approved."""
     codes = np.repeat(np.arange(4), 2)[:, None]
-    values = (codes[:, 0] >= 2).astype(float)
+    table = tabulate(codes, (codes[:, 0] >= 2).astype(float), counted=True)
     rules = family([cut(4, ordered=True)])
-    result = deep.search(rules, happened(codes, values), least=2, least_rest=2, rank="z", critical=2.0, margin=0.5)
-    # Nine ranges without the full one; {0,1} and {2,3} are as far from chance as can be: (4 - 2) / sqrt(4*4*4*4/8/8/7).
+    result = deep.search(rules, table, dealt(table), least=2, least_rest=2, rank="z", critical=2.0, margin=0.5)
+    # Nine ranges without the full one; {0, 1} and {2, 3} are as far from chance as can be: an excess of 2 where the
+    # variance is 4 * 4 / 8 * (8 / 4 / 7) = 4 / 7, not skewed.
     assert (result.rule_sets, result.passed, result.tested, result.standing) == (9, 9, 9, 2)
     assert result.top.score[:2] == pytest.approx([2 / math.sqrt(4 / 7)] * 2)
     assert [rules.describe(chosen) for chosen in result.top.chosen[:2]] == [{"o4": ("0", "1")}, {"o4": ("2", "3")}]
-    assert result.top.amount[:2].tolist() == [0, 4]
+    assert deep.listed(rules, table, result).total[:2, 0].tolist() == [0, 4]
 
 
 @settings(max_examples=25, deadline=None)
-@given(case=cases(), depth=st.integers(1, 4))
-def test_agrees_with_the_count_cube(case, depth):
-    cuts, codes, values, counted = case
-    rules, cells = family(cuts, depth), occupied(codes)
-    sizes = through(rules, cells, cells.sizes.astype(float))
-    amounts = through(rules, cells, np.bincount(cells.of, weights=values, minlength=len(cells.sizes)))
-    number = sum(np.meshgrid(*(np.arange(n) > 0 for n in rules.shape), indexing="ij")).astype(int)
-    passes = (number > 0) & (number <= rules.depth) & (sizes >= 3) & (len(values) - sizes >= 1)
-    result = deep.search(rules, happened(codes, values, counted=counted), least=3, least_rest=1, keep=10**6)
-    assert result.passed == passes.sum()
-    assert result.tested == len(np.unique(fingerprints(rules, cells)[passes])) == len(result.top)
-    at = tuple(result.top.chosen.T)
-    np.testing.assert_array_equal(result.top.size, sizes[at])
-    np.testing.assert_allclose(result.top.amount, amounts[at], atol=1e-9)
+@given(case=cases(), depth=st.integers(1, 4), share=st.integers(1, 5))
+def test_agrees_with_the_count_cube(case, depth, share):
+    cuts, _, table = case
+    rules, limits = family(cuts, depth), Floors(share, 2)
+    cube = count(rules, table, limits).candidates
+    met = [floor for floor in range(1, 10) if limits.met(np.array(99), np.array(floor))]
+    result = deep.search(rules, table, dealt(table), least=max(share, 2), least_rest=met[0], keep=10**6)
+    own = deep.listed(rules, table, result)
+    assert (result.tested, result.passed) == (len(cube), cube.copies.sum())
+    described = {tuple(chosen): i for i, chosen in enumerate(own.chosen.tolist())}
+    order = [described[tuple(chosen)] for chosen in cube.chosen.tolist()]
+    for name in ("size", "total", "squares", "copies"):
+        np.testing.assert_allclose(getattr(own, name)[order], getattr(cube, name), atol=1e-9)
 
 
 def test_threads_change_nothing():
@@ -166,12 +190,11 @@ def test_threads_change_nothing():
     codes = rng.integers(0, 5, (300, 5))
     values = (rng.random(300) < 0.3 + 0.3 * (codes[:, 0] > 2)).astype(float)
     rules = family([cut(5, ordered=i != 1) for i in range(5)], 3)
-    one, two = (
-        deep.search(rules, happened(codes, values), least=20, least_rest=20, keep=50, jobs=jobs) for jobs in (1, 3)
-    )
+    table = tabulate(codes, values, counted=True)
+    one, two = (deep.search(rules, table, dealt(table), least=20, least_rest=20, keep=50, jobs=jobs) for jobs in (1, 3))
     assert (one.passed, one.tested, one.critical, one.standing) == (two.passed, two.tested, two.critical, two.standing)
     assert one.standing > 0
-    for name in ("score", "chosen", "size", "amount", "copies"):
+    for name in ("score", "chosen", "copies", "key"):
         np.testing.assert_array_equal(getattr(one.top, name), getattr(two.top, name))
     np.testing.assert_array_equal(one.maxima, two.maxima)
 
@@ -180,12 +203,15 @@ def test_the_same_people_are_listed_once_under_the_fewest_rules():
     codes = np.repeat(np.array([[0, 0], [1, 1], [2, 1]]), 10, axis=0)
     values = np.repeat([0.0, 1.0, 1.0], 10)
     rules = family([cut(3, ordered=True), cut(2, ordered=False)])
-    result = deep.search(rules, happened(codes, values), least=1, least_rest=1, keep=10)
+    table = tabulate(codes, values, counted=True)
+    found = deep.listed(rules, table, deep.search(rules, table, dealt(table), least=1, least_rest=1, keep=10))
     # {first 0}: also {second 0}, {first 0, second 0}, {first 0 or 1, second 0}.
-    everyone_refused = np.flatnonzero((result.top.amount == 0) & (result.top.size == 10))
-    assert len(everyone_refused) == 1
-    assert rules.describe(result.top.chosen[everyone_refused[0]]) == {"o3": ("0",)}
-    assert result.top.copies[everyone_refused[0]] == 4
+    [refused] = np.flatnonzero((found.total[:, 0] == 0) & (found.size[:, 0] == 10))
+    assert (found.chosen[refused] > 0).sum() == 1
+    assert found.copies[refused] == 4
+    # What everybody's number leaves of it is that of the others.
+    [approved] = np.flatnonzero((found.total[:, 0] == 20) & (found.size[:, 0] == 20))
+    assert found.everybody - found.prints[refused] == found.prints[approved]
 
 
 def test_time_ends_the_search_with_what_was_looked_at(monkeypatch):
@@ -194,10 +220,11 @@ def test_time_ends_the_search_with_what_was_looked_at(monkeypatch):
     rng = np.random.default_rng(4)
     codes, values = rng.integers(0, 4, (100, 4)), (rng.random(100) < 0.5).astype(float)
     cuts = [cut(4, ordered=True) for _ in range(4)]
-    known = happened(codes, values)
-    some = deep.search(family(cuts, 2), known, least=10, least_rest=10, keep=10**6, time_limit=4.5)
+    table = tabulate(codes, values, counted=True)
+    known = dealt(table)
+    some = deep.search(family(cuts, 2), table, known, least=10, least_rest=10, keep=10**6, jobs=1, time_limit=4.5)
     # One look at the clock to begin with and one per combination: the four attributes alone.
-    alone = deep.search(family(cuts, 1), known, least=10, least_rest=10, keep=10**6)
+    alone = deep.search(family(cuts, 1), table, known, least=10, least_rest=10, keep=10**6)
     assert (some.stop, alone.stop) == ("time", "done")
     assert some.rule_sets > some.looked_at == alone.looked_at == 36
     assert (some.passed, some.tested, some.standing) == (alone.passed, alone.tested, alone.standing)
@@ -215,7 +242,8 @@ def test_an_interrupt_ends_the_search_with_what_was_looked_at():
         if share > 0 and next(calls) == 0:
             raise KeyboardInterrupt
 
-    result = deep.search(rules, happened(codes, values), least=2, least_rest=2, progress=interrupt)
+    table = tabulate(codes, values, counted=True)
+    result = deep.search(rules, table, dealt(table), least=2, least_rest=2, progress=interrupt)
     assert result.stop == "user"
     assert 0 < result.looked_at < rules.size
     assert (result.maxima > 0).all()
@@ -223,18 +251,33 @@ def test_an_interrupt_ends_the_search_with_what_was_looked_at():
 
 
 def test_nothing_passes_the_floors():
-    codes, values = np.array([[0], [1], [1]]), np.array([0.0, 1.0, 1.0])
-    result = deep.search(family([cut(2, ordered=False)]), happened(codes, values), least=3, least_rest=1)
+    table = tabulate(np.array([[0], [1], [1]]), np.array([0.0, 1.0, 1.0]), counted=True)
+    rules = family([cut(2, ordered=False)])
+    result = deep.search(rules, table, dealt(table), least=3, least_rest=1)
     assert (result.rule_sets, result.looked_at, result.passed, result.tested, result.standing) == (2, 2, 0, 0, 0)
     assert (result.maxima == 0).all()
-    assert len(result.top) == 0
+    assert len(deep.listed(rules, table, result)) == 0
 
 
 def test_everybody_has_the_same_outcome():
-    codes, values = np.array([[0], [1], [1], [0]]), np.ones(4)
-    result = deep.search(family([cut(2, ordered=False)]), happened(codes, values), least=1, least_rest=1)
-    assert (result.tested, result.standing) == (2, 0)
-    assert (result.maxima == 0).all()
+    for counted in (True, False):
+        table = tabulate(np.array([[0], [1], [1], [0]]), np.ones(4), counted=counted)
+        result = deep.search(family([cut(2, ordered=False)]), table, dealt(table), least=1, least_rest=1)
+        assert (result.tested, result.standing) == (2, 0)
+        assert (result.maxima == 0).all()
+
+
+@pytest.mark.parametrize(("people", "kind"), [(200, "uint8"), (2_000, "uint16"), (200_000, "float32")])
+def test_large_cells_are_counted_in_larger_numbers(people, kind):
+    codes = (np.arange(people) % 3 == 0).astype(np.int64)[:, None]
+    table = tabulate(codes, (np.arange(people) % 7 < 3).astype(float), counted=True)
+    known = dealt(table)
+    assert known.blocks[0].dtype == kind
+    result = deep.search(family([cut(2, ordered=False)]), table, known, least=1, least_rest=1)
+    counts = known.blocks[0][1, :PERMUTATIONS].astype(float)
+    n, total = codes.sum(), table.values.sum()
+    z = np.abs(standardised_gap(counts, n, total, people))
+    np.testing.assert_allclose(result.maxima, z, rtol=0.1, atol=0.05)
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,20 +11,21 @@ threads share them; what comes out does not depend on how many there are.
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.stats import critical_value
+from evenhand.subgroup.candidates import simplicity
 from evenhand.subgroup.cells import Cut
-from evenhand.subgroup.cube import membership, occupied
 from evenhand.subgroup.deep.kernel import (
     CERTAIN,
     LANES,
@@ -44,13 +45,15 @@ from evenhand.subgroup.deep.plan import Part, Plan
 from evenhand.subgroup.deep.top import Top, empty, merge
 from evenhand.subgroup.deep.walk import rules_at
 from evenhand.subgroup.family import Family, family
+from evenhand.subgroup.tabulate import Table, tabulate
 
 Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 Stop: TypeAlias = Literal["done", "time", "user"]
 Rank: TypeAlias = Literal["certain", "gap", "z"]
 
 RANKS: dict[Rank, int] = {"certain": CERTAIN, "gap": PLAIN, "z": STANDARDISED}
+NOTHING = Ranking(STANDARDISED, math.inf, 0.0, math.inf)
+"""Nothing stands out or is listed: how it is before the critical value is known."""
 POLL = 0.1
 """Seconds between two looks at how far the threads are."""
 PERMUTING = 0.95
@@ -73,6 +76,7 @@ class Deep:
         critical: standard errors that a gap must exceed to stand out.
         standing: how many groups of people stand out: beyond ``critical``, and possibly as large as the margin.
         top: the groups that rank highest.
+        everybody: the sum of everybody's random keys.
         stop: ``done``, or what ended the search before: ``time`` or ``user``.
     """
 
@@ -85,11 +89,13 @@ class Deep:
     critical: float
     standing: int
     top: Top
+    everybody: np.uint64
     stop: Stop
 
 
 def search(
     family: Family,
+    table: Table,
     happened: Outcomes,
     *,
     least: int,
@@ -99,7 +105,7 @@ def search(
     margin: float = 0.0,
     rank: Rank = "certain",
     keep: int = 1000,
-    jobs: int = 1,
+    jobs: int | None = None,
     time_limit: float | None = None,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
@@ -108,14 +114,15 @@ def search(
 
     Args:
         family: the rule sets.
-        happened: the people, what happened to them, and its permutations.
+        table: the people.
+        happened: what happened to them, and its permutations.
         least, least_rest: people inside and outside a rule set, at least; with fewer it is not tested.
         confidence: that no rule set stands out by chance, if outcomes have nothing to do with groups.
         critical: standard errors that stand out, in place of those that follow from the confidence and the maxima.
         margin: a gap that is certainly smaller does not stand out.
         rank: what puts a rule set at the top: the gap less ``critical`` standard errors of it, the gap, or its z.
         keep: groups of people at the top, at most.
-        jobs: threads.
+        jobs: threads; by default as many as there are processors.
         time_limit: seconds, compilation not counted, after which only what was looked at by then is ranked and
             returned; so it is upon an interrupt.
         seed: of the random keys that tell groups of people apart (two share one with probability 2**-64).
@@ -127,10 +134,11 @@ def search(
         prepare(block.dtype)
     began = time.perf_counter()
     least = max(least, 1)
-    plan = Plan(family, happened.cells, least)
-    floors = Floors(least, least_rest, happened.people, float(happened.amounts.sum()))
-    keys = np.random.default_rng(seed).integers(0, 2**64, size=len(happened.cells.sizes), dtype=np.uint64)
-    desks = [_Desk(plan, happened, keys, floors, keep) for _ in range(jobs)]
+    plan = Plan(family, table.cells, least)
+    desks = [
+        _Desk(family, table, happened, plan, Floors(least, least_rest), keep, seed)
+        for _ in range(jobs or _processors())
+    ]
     until = math.inf if time_limit is None else began + time_limit
     first = _Pass(plan.parts(), until)
     stop, tested, counted = _permuted(first, desks, lambda: say(PERMUTING * first.settled / max(family.size, 1)))
@@ -161,28 +169,21 @@ def search(
         critical=critical,
         standing=number,
         top=merge([desk.top for desk in desks], keep).ranked(),
+        everybody=np.add.reduce(desks[0].keys),
         stop=stop,
     )
 
 
-def count(family: Family, happened: Outcomes, chosen: Ints) -> tuple[Ints, Floats]:
-    """People in rule sets, and their positives or sum of scores.
-
-    Args:
-        chosen: the row of each attribute's rules, 0 for none, shape (rule sets, attributes).
-    """
-    inside = membership(family, happened.cells, np.asarray(chosen, dtype=np.int64))
-    sizes = inside @ happened.cells.sizes
-    return sizes, inside @ happened.amounts + sizes * happened.mean
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _permuted(parts: _Pass, desks: list[_Desk], say: Callable[[], None]) -> tuple[Stop, int, bool]:
     """The first pass: what ended it, how many groups of people were tested, and whether that is a count."""
     different = Keys()
-    nothing = Ranking(STANDARDISED, math.inf, 0.0, math.inf)
 
     def permuting(desk: _Desk, part: Part) -> None:
-        passed, _ = desk.look(part, nothing)
+        passed, _ = desk.look(part, NOTHING)
         desk.passed += len(passed)
         different.add(passed)
         desk.permute(part)
@@ -263,30 +264,33 @@ class _Pass:
 class _Desk:
     """One thread's work arrays, and what it found."""
 
-    def __init__(self, plan: Plan, happened: Outcomes, keys: NDArray[np.uint64], floors: Floors, keep: int) -> None:
+    def __init__(
+        self, family: Family, table: Table, happened: Outcomes, plan: Plan, floors: Floors, keep: int, seed: int
+    ) -> None:
         cells, leaves, nodes = plan.room()
-        self._happened, self._keys, self._floors, self._keep = happened, keys, floors, keep
-        self._size = np.zeros(cells, dtype=np.int64)
+        self._family, self._cells, self._happened = family, table.cells, happened
+        self._floors, self._keep, self._strata = floors, keep, table.strata
+        self.keys = np.random.default_rng(seed).integers(0, 2**64, size=len(table.cells.sizes), dtype=np.uint64)
+        self._size = np.zeros(cells * table.strata, dtype=np.int64)
         self._amount = np.zeros(cells)
         self._key = np.zeros(cells, dtype=np.uint64)
         self._counts = np.zeros(cells * LANES, dtype=np.float32)
         self._leaves = Leaves(
-            slope=np.zeros(leaves, dtype=np.float32),
+            above=np.zeros(leaves, dtype=np.float32),
+            below=np.zeros(leaves, dtype=np.float32),
             pivot=np.zeros(leaves, dtype=np.float32),
-            shift=np.zeros(leaves, dtype=np.float32),
+            fraction=np.zeros(leaves, dtype=np.float32),
             alive=np.zeros(nodes, dtype=np.uint8),
         )
         self._seen = Seen(
             key=np.zeros(leaves, dtype=np.uint64),
             standing=np.zeros(leaves, dtype=np.uint64),
             leaf=np.zeros(leaves, dtype=np.int64),
-            size=np.zeros(leaves, dtype=np.int64),
-            amount=np.zeros(leaves),
             score=np.zeros(leaves),
             listed=np.zeros(leaves, dtype=np.uint64),
         )
         self.best = np.zeros((len(happened.blocks), LANES), dtype=np.float32)
-        self.top = empty(happened.cells.codes.shape[1])
+        self.top = empty(len(family.rules))
         self.passed = 0
 
     @property
@@ -302,12 +306,13 @@ class _Desk:
         """
         walk, rows = part.tail.walk, part.rows
         place, cells = part.tail.place[rows], int(walk.span[0])
-        cube = self._happened.cells.sizes[rows]
-        self._size[:cells] = np.bincount(place, weights=cube, minlength=cells)
+        within = place * self._strata + (self._cells.codes[rows, -1] if self._strata > 1 else 0)
+        sizes = np.bincount(within, weights=self._cells.sizes[rows], minlength=cells * self._strata)
+        self._size[: len(sizes)] = sizes
         self._amount[:cells] = np.bincount(place, weights=self._happened.amounts[rows], minlength=cells)
         self._key[:cells] = 0
-        np.add.at(self._key[:cells], place, self._keys[rows])
-        passed, stands, listed = observe(walk, self._floors, ranking, self._happened.moments,
+        np.add.at(self._key[:cells], place, self.keys[rows])
+        passed, stands, listed = observe(walk, self._floors, ranking, self._happened.strata,
                                          self._size, self._amount, self._key, self._leaves, self._seen)  # fmt: skip
         if listed:
             self._list(part, listed)
@@ -326,26 +331,30 @@ class _Desk:
         chosen = np.tile(np.array(part.chosen, dtype=np.int64), (listed, 1))
         # Rows of the family's rules: its first one is "no rule".
         chosen[:, part.tail.attributes] = rules_at(part.tail.steps, leaf) + 1
-        amount = self._seen.amount[:listed] + self._seen.size[:listed] * self._happened.mean
         order = np.stack([np.full(listed, part.combination), np.full(listed, part.part), leaf], axis=1)
-        fresh = Top(score.copy(), chosen, self._seen.size[:listed].copy(), amount,
-                    np.ones(listed, dtype=np.int64), self._seen.listed[:listed].copy(), order)  # fmt: skip
+        fresh = Top(
+            score=score.copy(),
+            chosen=chosen,
+            length=simplicity(self._family, chosen),
+            copies=np.ones(listed, dtype=np.int64),
+            key=self._seen.listed[:listed].copy(),
+            order=order,
+        )
         self.top = merge([self.top, fresh], self._keep)
 
 
-def prepare(kind: np.dtype[np.generic] | type[np.generic] = np.uint8) -> None:
+def prepare(kind: Any = np.uint8) -> None:
     """Compile the kernels, which the first use on a machine does; afterwards they come from a cache.
 
     Args:
         kind: of the permuted amounts.
     """
-    cells = occupied(np.array([[0, 0], [0, 1], [1, 0], [1, 1]]))
-    cuts = [Cut(name, ("0", "1"), None, ordered=True) for name in "ab"]
-    rng = np.random.default_rng(0)
-    happened = outcomes(cells, np.array([0.0, 1.0, 0.0, 1.0]), counted=True, permutations=1, rng=rng)
+    rules = family([Cut(name, ("0", "1"), None, ordered=True) for name in "ab"])
+    table = tabulate(np.array([[0, 0], [0, 1], [1, 0], [1, 1]]), np.array([0.0, 1.0, 0.0, 1.0]), counted=True)
+    happened = outcomes(table, 1, np.random.default_rng(0))
     happened = replace(happened, blocks=(happened.blocks[0].astype(kind),))
-    plan = Plan(family(cuts), cells, 1)
-    desk = _Desk(plan, happened, np.zeros(4, dtype=np.uint64), Floors(1, 1, 4, 2.0), 1)
+    plan = Plan(rules, table.cells, 1)
+    desk = _Desk(rules, table, happened, plan, Floors(1, 1), 1, 0)
     for part in plan.parts():
-        desk.look(part, Ranking(STANDARDISED, math.inf, 0.0, math.inf))
+        desk.look(part, NOTHING)
         desk.permute(part)

@@ -15,6 +15,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from evenhand.stats.skewness import FAR
+
 Ints = NDArray[np.int64]
 
 LANES = 256
@@ -45,13 +47,27 @@ class Walk(NamedTuple):
     node: Ints
 
 
+class Strata(NamedTuple):
+    """Everybody, by stratum (one, if nothing is controlled for).
+
+    Attributes:
+        people: int64, how many there are.
+        mean: float64, of the outcome; 0 where amounts are told as what exceeds it.
+        variance: of the outcome, divisor n - 1.
+        skewness: of the outcome.
+    """
+
+    people: Ints
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    skewness: NDArray[np.float64]
+
+
 class Floors(NamedTuple):
-    """What a rule set needs: people inside and outside at least, among ``people``, who have ``total`` together."""
+    """People inside and outside a rule set, at least; in strata where there is nobody on one side nobody counts."""
 
     least: int
     least_rest: int
-    people: int
-    total: float
 
 
 class Ranking(NamedTuple):
@@ -59,7 +75,7 @@ class Ranking(NamedTuple):
 
     Attributes:
         by: STANDARDISED for the absolute standardised gap, PLAIN for the absolute gap, CERTAIN for what is left of it
-            less ``critical`` standard errors.
+            less ``critical`` standard deviations under chance.
         critical: standard errors.
         margin: a rule set stands out if its gap is more than ``critical`` standard errors and could be this large.
         threshold: a rule set that scores less is not listed.
@@ -79,8 +95,6 @@ class Seen(NamedTuple):
             the same key.
         standing: uint64, the keys of those that stand out.
         leaf: int64, of each that is listed: its place among all steps of the walk.
-        size: int64, people in it.
-        amount: float64, sum of the outcome over them.
         score: float64, what it is ranked by.
         listed: uint64, its key.
     """
@@ -88,21 +102,22 @@ class Seen(NamedTuple):
     key: NDArray[np.uint64]
     standing: NDArray[np.uint64]
     leaf: Ints
-    size: Ints
-    amount: NDArray[np.float64]
     score: NDArray[np.float64]
     listed: NDArray[np.uint64]
 
 
 class Leaves(NamedTuple):
-    """Per step of the last attribute, float32: the standardised gap is ``(count - pivot) * slope - shift``.
+    """What is expected of each rule set, one per step of the last attribute, float32.
 
-    ``slope`` is 0 where no rule set is to be looked at. ``alive``: uint8, whether a partial rule set has people enough.
+    The excess is ``count - pivot - fraction``; its standardised size ``excess * above``, or ``-excess * below`` if it
+    is negative. ``above`` is 0 where no rule set is to be looked at. ``alive``: uint8, whether a partial rule set has
+    people enough.
     """
 
-    slope: NDArray[np.float32]
+    above: NDArray[np.float32]
+    below: NDArray[np.float32]
     pivot: NDArray[np.float32]
-    shift: NDArray[np.float32]
+    fraction: NDArray[np.float32]
     alive: NDArray[np.uint8]
 
 
@@ -127,24 +142,56 @@ def tally(weights, rows, place, cube):
 
 
 @_compiled
-def observe(walk, floors, ranking, moments, size, amount, key, leaves, seen):
+def expected(size, start, strata):
+    """What chance makes of a group, by the sizes of its strata, ``size[start:]`` (see ``gaps.tails``).
+
+    Returns:
+        People in and outside it, the mean of its amount, by what an excess above and below that is to be multiplied
+        (0 if chance leaves no room), and by what to divide the excess for the gap.
+    """
+    inside, outside = np.int64(0), np.int64(0)
+    mean, variance, third, weight = 0.0, 0.0, 0.0, 0.0
+    for s in range(strata.people.shape[0]):
+        n, people = size[start + s], strata.people[s]
+        rest = people - n
+        mean += n * strata.mean[s]
+        if n == 0 or rest == 0:
+            continue
+        inside += n
+        outside += rest
+        share = np.float64(n) * rest / people
+        own = share * strata.variance[s]
+        weight += share
+        variance += own
+        if people > 2:
+            skewness = strata.skewness[s] * (people - 2 * n) * np.sqrt(people - 1.0) / (people - 2)
+            third += skewness / np.sqrt(np.float64(n) * rest) * own * np.sqrt(own)
+    if variance <= 0:
+        return inside, outside, mean, 0.0, 0.0, weight
+    deviation = np.sqrt(variance)
+    shift = third / (variance * deviation) * (FAR * FAR - 1) / 6
+    above, below = FAR / max(FAR + shift, 1.0), FAR / max(FAR - shift, 1.0)
+    return inside, outside, mean, above / deviation, below / deviation, weight
+
+
+@_compiled
+def observe(walk, floors, ranking, strata, size, amount, key, leaves, seen):
     """Walk through all rule sets with what was observed.
 
     Args:
         walk: the walk.
         floors, ranking: what is asked of rule sets.
-        moments: float64 (2, people + 1), by size: the mean of the amount over all permutations, and one over its
-            standard deviation (0 where that is 0).
-        size, amount, key: work arrays by cell, the first cube of each filled.
+        strata: everybody.
+        size: work array, cells by strata, flat; amount, key: by cell; the first cube of each filled.
         leaves, seen: filled.
 
     Returns:
         How many rule sets pass the floors, how many of them stand out, and how many are listed.
     """
-    axes = walk.first.shape[0]
+    axes, number = walk.first.shape[0], strata.people.shape[0]
     position = np.zeros(axes, np.int64)
     node = np.zeros(axes + 1, np.int64)
-    leaves.slope[: np.prod(walk.steps)] = 0
+    leaves.above[: np.prod(walk.steps)] = 0
     leaves.alive[: walk.node[axes] + 1] = 0
     level, passed, standing, listed = 0, 0, 0, 0
     while True:
@@ -159,22 +206,18 @@ def observe(walk, floors, ranking, moments, size, amount, key, leaves, seen):
         cells = walk.span[level + 1]
         source = walk.start[level] + walk.cell[step] * cells
         target = walk.start[level + 1]
-        operation = walk.operation[step]
+        sign = np.int64(-1) if walk.operation[step] == SUBTRACT else np.int64(1)
+        if walk.operation[step] == RESET:
+            size[target * number : (target + cells) * number] = 0
+            amount[target : target + cells] = 0
+            key[target : target + cells] = 0
         n = np.int64(0)
+        for c in range(cells * number):
+            size[target * number + c] += sign * size[source * number + c]
+            n += size[target * number + c]
         for c in range(cells):
-            if operation == RESET:
-                size[target + c] = size[source + c]
-                amount[target + c] = amount[source + c]
-                key[target + c] = key[source + c]
-            elif operation == ADD:
-                size[target + c] += size[source + c]
-                amount[target + c] += amount[source + c]
-                key[target + c] += key[source + c]
-            else:
-                size[target + c] -= size[source + c]
-                amount[target + c] -= amount[source + c]
-                key[target + c] -= key[source + c]
-            n += size[target + c]
+            amount[target + c] += sign * amount[source + c]
+            key[target + c] += np.uint64(sign) * key[source + c]
         if walk.rule[step] < 0 or n < floors.least:
             continue
         if level < axes - 1:
@@ -182,29 +225,28 @@ def observe(walk, floors, ranking, moments, size, amount, key, leaves, seen):
             level += 1
             position[level] = 0
             continue
-        rest = floors.people - n
-        if rest < floors.least_rest:
+        inside, outside, mean, above, below, weight = expected(size, target * number, strata)
+        if inside < floors.least or outside < floors.least_rest:
             continue
         leaf = node[axes]
-        k = amount[target]
-        mean, scale = moments[0, n], moments[1, n]
         pivot = np.rint(mean)
-        leaves.slope[leaf] = scale
+        leaves.above[leaf] = above
+        leaves.below[leaf] = below
         leaves.pivot[leaf] = pivot
-        leaves.shift[leaf] = (mean - pivot) * scale
+        leaves.fraction[leaf] = mean - pivot
         seen.key[passed] = key[target]
         passed += 1
-        z = abs((k - mean) * scale)
-        gap = abs(k / n - (floors.total - k) / rest)
-        reach = ranking.critical * floors.people / (np.float64(n) * rest * scale) if scale > 0 else 0.0
+        excess = amount[target] - mean
+        scale = above if excess > 0 else below
+        z = abs(excess) * scale
+        gap = abs(excess) / weight if weight > 0 else 0.0
+        reach = ranking.critical / (weight * scale) if weight > 0 and scale > 0 else 0.0
         if z > ranking.critical and gap + reach >= ranking.margin:
             seen.standing[standing] = key[target]
             standing += 1
         score = z if ranking.by == STANDARDISED else gap if ranking.by == PLAIN else gap - reach
         if score >= ranking.threshold:
             seen.leaf[listed] = leaf
-            seen.size[listed] = n
-            seen.amount[listed] = k
             seen.score[listed] = score
             seen.listed[listed] = key[target]
             listed += 1
@@ -222,12 +264,13 @@ def permute(walk, leaves, counts, best):
     """
     axes = walk.first.shape[0]
     last = axes - 1
+    total = np.empty(LANES, np.float32)
     position = np.zeros(axes, np.int64)
     node = np.zeros(axes + 1, np.int64)
     level = 0
     while True:
         if level == last:
-            _last(walk, leaves, counts, best, node[last])
+            _last(walk, leaves, counts, total, best, node[last])
             if level == 0:
                 return
             level -= 1
@@ -259,20 +302,19 @@ def permute(walk, leaves, counts, best):
 
 
 @_compiled
-def _last(walk, leaves, counts, best, node):
+def _last(walk, leaves, counts, total, best, node):
     """The rules of the last attribute, under one partial rule set over the others."""
     last = walk.first.shape[0] - 1
     start, steps = walk.first[last], walk.steps[last]
     base = walk.start[last] * LANES
-    target = walk.start[last + 1] * LANES
-    total = counts[target : target + LANES]
     for s in range(steps):
         source = base + walk.cell[start + s] * LANES
         slab = counts[source : source + LANES]
         operation = walk.operation[start + s]
         leaf = node * steps + s
-        slope, pivot, shift = leaves.slope[leaf], leaves.pivot[leaf], leaves.shift[leaf]
-        if slope == 0:
+        above, below = leaves.above[leaf], -leaves.below[leaf]
+        pivot, fraction = leaves.pivot[leaf], leaves.fraction[leaf]
+        if above == 0:
             if operation == RESET:
                 for lane in range(LANES):
                     total[lane] = slab[lane]
@@ -286,14 +328,20 @@ def _last(walk, leaves, counts, best, node):
             for lane in range(LANES):
                 count = slab[lane]
                 total[lane] = count
-                best[lane] = max(best[lane], abs((count - pivot) * slope - shift))
+                excess = count - pivot - fraction
+                largest = max(excess * above, excess * below)
+                best[lane] = largest if largest > best[lane] else best[lane]
         elif operation == ADD:
             for lane in range(LANES):
                 count = total[lane] + slab[lane]
                 total[lane] = count
-                best[lane] = max(best[lane], abs((count - pivot) * slope - shift))
+                excess = count - pivot - fraction
+                largest = max(excess * above, excess * below)
+                best[lane] = largest if largest > best[lane] else best[lane]
         else:
             for lane in range(LANES):
                 count = total[lane] - slab[lane]
                 total[lane] = count
-                best[lane] = max(best[lane], abs((count - pivot) * slope - shift))
+                excess = count - pivot - fraction
+                largest = max(excess * above, excess * below)
+                best[lane] = largest if largest > best[lane] else best[lane]

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.stats import permuted_counts, permuted_sums
-from evenhand.subgroup.cube import Occupied
-from evenhand.subgroup.deep.kernel import LANES
+from evenhand.subgroup.deep.kernel import LANES, Strata
+from evenhand.subgroup.tabulate import Table
 
 Floats = NDArray[np.float64]
 
@@ -21,67 +20,48 @@ class Outcomes:
     """What happened to the people, by occupied cell.
 
     Attributes:
-        cells: the occupied cells.
-        amounts: per cell the positives, or the sum of the scores less everybody's mean score, shape (cells,).
-        mean: what was taken off each score; 0 for counts.
+        amounts: per cell the positives; or of scores what exceeds their stratum's mean, summed; shape (cells,).
         blocks: the same with the outcomes dealt out anew, LANES permutations in each, (cells, LANES); the last one is
             filled up with zeros.
         permutations: how many there are.
-        moments: mean and one over the standard deviation of a group's amount under permutation, by its size.
+        strata: everybody.
     """
 
-    cells: Occupied
     amounts: Floats
-    mean: float
     blocks: tuple[NDArray[np.generic], ...]
     permutations: int
-    moments: Floats
-
-    @property
-    def people(self) -> int:
-        """How many there are."""
-        return int(self.cells.sizes.sum())
+    strata: Strata
 
 
-def outcomes(
-    cells: Occupied, values: Floats, *, counted: bool, permutations: int, rng: np.random.Generator
-) -> Outcomes:
-    """Deal the outcomes out anew, ``permutations`` times, among everybody.
-
-    Args:
-        cells: the occupied cells.
-        values: 0 or 1 or a score of each person, shape (n,).
-        counted: whether they are 0 and 1.
-    """
-    number, people = len(cells.sizes), len(values)
-    mean = 0.0
-    if not counted:
-        mean = float(values.mean())
-        values = _summable(values - mean)
-    amounts = np.bincount(cells.of, weights=values, minlength=number).astype(np.float64)
-    largest = int(cells.sizes.max(initial=0))
-    kind = np.float32 if not counted or largest > 65535 else np.uint16 if largest > 255 else np.uint8
+def outcomes(table: Table, permutations: int, rng: np.random.Generator) -> Outcomes:
+    """Deal the outcomes out anew, ``permutations`` times, within strata."""
+    people, total, squares = table.totals
+    mean = total / np.maximum(people, 1)
+    spread = np.maximum(squares - total * mean, 0.0)
+    spread = np.where(spread > 1e-12 * np.maximum(squares, 1e-300), spread, 0.0)
+    strata = Strata(
+        people=people.astype(np.int64),
+        mean=mean if table.counted else np.zeros(table.strata),
+        variance=spread / np.maximum(people - 1, 1),
+        skewness=table.skewness,
+    )
+    usual = np.zeros(len(table.cells.sizes)) if table.counted else mean[table.cells.codes[:, -1]] * table.cells.sizes
+    largest = int(table.cells.sizes.max(initial=0))
+    kind = np.float32 if not table.counted or largest > 65535 else np.uint16 if largest > 255 else np.uint8
     blocks: list[NDArray[np.generic]] = []
     for first in range(0, permutations, LANES):
         many = min(LANES, permutations - first)
-        block: NDArray[Any] = np.zeros((number, LANES), dtype=kind)
-        if counted:
-            block[:, :many] = permuted_counts(cells.sizes, int(amounts.sum()), many, rng).T
-        else:
-            block[:, :many] = permuted_sums(cells.of, values, number, many, rng).T
+        block: NDArray[Any] = np.zeros((len(usual), LANES), dtype=kind)
+        block[:, :many] = (table.permuted(many, rng) - usual).T
         blocks.append(block)
-    n = np.arange(people + 1)
-    variance = float(((values - values.mean()) ** 2).sum()) / max(people - 1, 1)
-    deviation = np.sqrt(n * (people - n) / people * variance)
-    scale = np.divide(1.0, deviation, out=np.zeros(people + 1), where=deviation > 0)
-    moments = np.stack([n * (amounts.sum() / people), scale])
-    return Outcomes(cells, amounts, mean, tuple(blocks), permutations, moments)
+    amounts = table.sums(table.values) - usual
+    return Outcomes(amounts if table.counted else _summable(amounts), tuple(blocks), permutations, strata)
 
 
-def _summable(values: Floats) -> Floats:
-    """Values rounded to a grid on which sums of them are exact in any order (about 1e-15 n of the largest)."""
-    largest = float(np.abs(values).max(initial=0.0)) * len(values)
+def _summable(amounts: Floats) -> Floats:
+    """Amounts rounded to a grid on which sums of them are exact in any order (about 1e-15 of them all together)."""
+    largest = float(np.abs(amounts).sum())
     if largest == 0:
-        return values
+        return amounts
     grid = 2.0 ** (math.ceil(math.log2(largest)) - 52)
-    return np.asarray(np.rint(values / grid) * grid)
+    return np.asarray(np.rint(amounts / grid) * grid)

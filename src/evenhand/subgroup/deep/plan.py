@@ -67,7 +67,7 @@ class Plan:
 
     Args:
         family: the rule sets.
-        cells: the occupied cells.
+        cells: the occupied cells, of which the first columns are the family's attributes.
         least: people that a rule set holds, at least.
     """
 
@@ -76,7 +76,7 @@ class Plan:
         self._steps = [steps(rules[1:]) for rules in family.rules]
         self._widths = [rules.shape[1] for rules in family.rules]
         # Whether an occupied cell is in a rule's, shape (rules, occupied cells).
-        self._inside = [rules[:, codes] for rules, codes in zip(family.rules, cells.codes.T, strict=True)]
+        self._inside = [rules[:, cells.codes[:, axis]] for axis, rules in enumerate(family.rules)]
         used = [axis for axis, rules in enumerate(family.rules) if len(rules) > 1]
         self._combinations = [
             combination for number in range(1, family.depth + 1) for combination in itertools.combinations(used, number)

@@ -18,8 +18,7 @@ class Top:
     Attributes:
         score: what they are ranked by, shape (groups,).
         chosen: a rule set that describes each: the row of each attribute's rules, 0 for none, (groups, attributes).
-        size: people in it.
-        amount: their positives, or the sum of their scores.
+        length: how long that is to say, see ``candidates.simplicity``.
         copies: how many rule sets of those looked at hold the same people.
         key: the sum of their random keys.
         order: when the rule set was looked at, (groups, 3): combination of attributes, part of it, place in that.
@@ -27,8 +26,7 @@ class Top:
 
     score: NDArray[np.float64]
     chosen: Ints
-    size: Ints
-    amount: NDArray[np.float64]
+    length: NDArray[np.float64]
     copies: Ints
     key: NDArray[np.uint64]
     order: Ints
@@ -41,8 +39,8 @@ class Top:
         return Top(**{field.name: getattr(self, field.name)[where] for field in fields(self)})
 
     def ranked(self) -> Top:
-        """Highest score first, among equals those described first."""
-        return self.at(np.lexsort((*self.order.T[::-1], -self.score)))
+        """Highest score first, among equals the simplest."""
+        return self.at(np.lexsort((*self.order.T[::-1], self.length, -self.score)))
 
 
 def empty(attributes: int) -> Top:
@@ -51,8 +49,7 @@ def empty(attributes: int) -> Top:
     return Top(
         score=np.zeros(0),
         chosen=np.zeros((0, attributes), dtype=np.int64),
-        size=none,
-        amount=np.zeros(0),
+        length=np.zeros(0),
         copies=none,
         key=np.zeros(0, dtype=np.uint64),
         order=np.zeros((0, 3), dtype=np.int64),
@@ -60,13 +57,13 @@ def empty(attributes: int) -> Top:
 
 
 def merge(several: Sequence[Top], keep: int) -> Top:
-    """The ``keep`` highest of several; the same people once, under the description that was looked at first.
+    """The ``keep`` highest of several; the same people once, under the simplest description.
 
     Equal scores at the end are told apart by the keys, so that the choice does not depend on who looked at what.
     """
     together = Top(**{field.name: np.concatenate([getattr(one, field.name) for one in several])
                       for field in fields(Top)})  # fmt: skip
-    together = together.at(np.lexsort((*together.order.T[::-1], together.key)))
+    together = together.at(np.lexsort((*together.order.T[::-1], together.length, together.key)))
     first = np.flatnonzero(np.concatenate([[True], together.key[1:] != together.key[:-1]])[: len(together)])
     copies = np.add.reduceat(together.copies, first) if len(first) else together.copies
     different = together.at(first)
