@@ -11,6 +11,7 @@ from evenhand.groups.result import SMALL, Breakdown, CalibrationBin, Gap, Group,
 from evenhand.individual.result import Assignment, IndividualResult, Profile, Rate
 from evenhand.schema import Attribute, Schema, Target
 from evenhand.stats import Estimated, Observed, Quantity, Unknown
+from evenhand.subgroup import Cells, Finding, Refused, SubgroupResult
 
 SIZES = {
     "Amer-Indian-Eskimo": (48, 101),
@@ -312,6 +313,79 @@ def certificate(protected: tuple[str, ...], certified: float, falsified: float, 
     )
 
 
+def finding(rules: dict[str, tuple[str, ...]], size: int, rate: float, **more: object) -> Finding:
+    """A subgroup of the 9,769 people, of whom 20.6 % are selected."""
+    rest = 9769 - size
+    rest_rate = (2013 - round(rate * size)) / rest
+    gap = rate - rest_rate
+    return Finding(
+        **{
+            "rules": rules,
+            "words": ", ".join(f"{name} {' or '.join(values)}" for name, values in rules.items()),
+            "size": size,
+            "rest": rest,
+            "positives": round(rate * size),
+            "rest_positives": 2013 - round(rate * size),
+            "rate": rate,
+            "rest_rate": rest_rate,
+            "gap": gap,
+            "low": gap - 0.031,
+            "high": gap + 0.033,
+            "plain_low": gap - 0.02,
+            "plain_high": gap + 0.021,
+            "z": 40 * gap,
+            "adjusted_p": 0.000999,
+            "found": True,
+        }
+        | more
+    )
+
+
+def subgroups(**more: object) -> SubgroupResult:
+    """Two subgroups on their own, one of them explaining another; one that is not told from chance; two judged."""
+    return SubgroupResult(
+        **{
+            "seed": 0,
+            "seconds": 0.3,
+            "method": "exact",
+            "measure": "favourable",
+            "against": "rest",
+            "control": "max-t",
+            "confidence": 0.95,
+            "critical": 2.91,
+            "margin": 0.05,
+            "support": 0.05,
+            "least_people": 30,
+            "people": 9769,
+            "rate": 2013 / 9769,
+            "rule_sets": 92,
+            "tested": 61,
+            "found": 3,
+            "attributes": (
+                Cells(name="race", cells=tuple(SIZES), ordered=False),
+                Cells(name="sex", cells=("Female", "Male"), ordered=False),
+            ),
+            "findings": (
+                finding({"sex": ("Male",)}, 6479, 0.268),
+                finding({"sex": ("Female",)}, 3290, 0.083),
+                finding({"race": ("Black", "White"), "sex": ("Female",)}, 3080, 0.079, under=1, others=2),
+                finding({"race": ("Black",)}, 1404, 0.19, found=False, adjusted_p=0.41),
+            ),
+            "judged": (
+                finding({"race": ("Asian-Pac-Islander",)}, 432, 0.24, found=False, adjusted_p=0.37),
+                Refused(
+                    rules={"race": ("Other",), "sex": ("Female",)},
+                    words="race Other, sex Female",
+                    size=21,
+                    rest=9748,
+                    reason="only 21 people are in the subgroup, fewer than 30",
+                ),
+            ),
+        }
+        | more
+    )
+
+
 def full() -> AuditResult:
     """An audit with something in every part."""
     return AuditResult(
@@ -340,6 +414,7 @@ def full() -> AuditResult:
         described=SCHEMA,
         protected=("race", "sex"),
         groups=groups(),
+        subgroups=subgroups(),
         individual=individual(),
         certificates=(
             certificate(("race",), 0.97786, 0.00417, 0.0127),

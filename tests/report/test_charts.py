@@ -16,6 +16,8 @@ from evenhand.certify.plot import draw_history, draw_shares
 from evenhand.certify.slice_plot import draw_slices
 from evenhand.groups.plot import MOST, draw_breakdown, draw_calibration, drawn
 from evenhand.individual.plot import draw as draw_flips
+from evenhand.subgroup.plot import draw_gaps as draw_subgroups
+from evenhand.subgroup.plot import draw_nesting
 
 FULL = examples.full()
 DRAWINGS = {
@@ -25,6 +27,8 @@ DRAWINGS = {
     "shares": (draw_shares, FULL.certificates),
     "history": (draw_history, FULL.certificates),
     "slices": (draw_slices, FULL.certificates[0]),
+    "subgroup gaps": (draw_subgroups, FULL.subgroups),
+    "nested subgroups": (draw_nesting, FULL.subgroups),
 }
 
 

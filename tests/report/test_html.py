@@ -113,10 +113,10 @@ def test_summary_has_one_line_per_attribute_and_question(audit):
     table = root.one("table", class_="summary")
     assert [row.text for row in table.all("tr", class_="attribute")] == list(
         dict.fromkeys([*result.protected, *(" x ".join(one.by) for one in result.groups.breakdowns if len(one.by) > 1)])
-    )
+    ) + ["subgroups of race x sex"] * (result.subgroups is not None)
     rows = [row for row in table.all("tr") if row.all("th", scope="row")]
     questions = len(result.groups.breakdowns) + len({one.protected for one in result.individual.rates})
-    assert len(rows) == questions + len(result.certificates)
+    assert len(rows) == questions + len(result.certificates) + (result.subgroups is not None)
     for row in rows:
         assert row.all("td", class_="next")[0].text
         assert len(row.all("span", class_="kind")) == 1

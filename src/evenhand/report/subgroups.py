@@ -9,7 +9,8 @@ from evenhand import charts
 from evenhand.report import words
 from evenhand.report.html import NARROW, WIDE, Figure, environment
 from evenhand.report.terminal import LONGEST, Screen, list_entries
-from evenhand.subgroup import sentences
+from evenhand.subgroup import Refused, sentences
+from evenhand.subgroup.plot import CHILDREN, draw_gaps, draw_nesting, nested, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from evenhand.report.search import Subject
-    from evenhand.subgroup import Finding, Refused, SubgroupResult
+    from evenhand.subgroup import Finding, SubgroupResult
 
 LISTED = 15
 """Subgroups listed in the terminal."""
@@ -86,7 +87,8 @@ def show_subgroups(
         screen.line()
         screen.line("asked about", style="bold")
         for judged in result.judged:
-            screen.line(said_of(result, judged, subject.favourable), lead="  ")
+            refused = f"{judged.words}: " if isinstance(judged, Refused) else ""
+            screen.line(refused + said_of(result, judged, subject.favourable), lead="  ")
     if result.around:
         screen.line()
         screen.line("around the data (samples, not people)", style="bold")
@@ -118,6 +120,7 @@ def section(result: SubgroupResult, favourable: str) -> dict[str, Any]:
         "nested": _nested(result),
         "open": OPEN,
         "most": MOST,
+        "children": CHILDREN,
         "judged": result.judged,
         "nouns": sentences.nouns(result),
         "sentence": lambda finding: sentences.sentence(result, finding, favourable),
@@ -140,8 +143,6 @@ def section(result: SubgroupResult, favourable: str) -> dict[str, Any]:
 
 def listed(result: SubgroupResult) -> tuple[list[Finding], dict[int, int]]:
     """Findings that no simpler one explains, worse ones first; and by ``id`` how many each of them explains."""
-    from evenhand.subgroup.plot import nested, shown
-
     own = shown(result, len(result.findings))
     below: dict[int, int] = {}
     at = 0
@@ -155,10 +156,8 @@ def listed(result: SubgroupResult) -> tuple[list[Finding], dict[int, int]]:
 
 def said_of(result: SubgroupResult, judged: Finding | Refused, favourable: str) -> str:
     """What can be said of a subgroup that was asked about."""
-    from evenhand.subgroup import Refused
-
     if isinstance(judged, Refused):
-        return f"{judged.words}: refused, {judged.reason}"
+        return f"refused: {judged.reason}"
     low, high = sentences.points(result, judged.low), sentences.points(result, judged.high)
     verdict = "stands out" if judged.found else "not told from chance"
     return (
@@ -194,8 +193,6 @@ def _row(screen: Screen, rank: int, result: SubgroupResult, finding: Finding, be
 
 
 def _nested(result: SubgroupResult) -> list[dict[str, Any]]:
-    from evenhand.subgroup.plot import nested
-
     return [
         {
             "it": finding,
@@ -207,8 +204,6 @@ def _nested(result: SubgroupResult) -> list[dict[str, Any]]:
 
 
 def _figure(name: str, result: SubgroupResult) -> Figure:
-    from evenhand.subgroup.plot import draw_gaps, draw_nesting
-
     draw = draw_gaps if name == "subgroup-gaps" else draw_nesting
     return Figure(
         wide=charts.svg(draw(result, width=WIDE), name=f"{name}-wide"),

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MOST = 24
 """Subgroups drawn: the first of the ranking."""
 
+CHILDREN = 3
+"""Subgroups drawn under the simpler one that explains them, at most."""
+
 WIDE = 880
 """Pixels from which names stand beside the dots; below, they stand above them."""
 
@@ -54,11 +57,8 @@ def draw_gaps(result: SubgroupResult, *, width: int = WIDE) -> Spec:
     reach = _reach(rows, scale * result.margin)
 
     def x(field: str) -> Spec:
-        axis = {
-            "tickCount": 5,
-            "title": None,
-            "labelExpr": f"replace(format(datum.value, '+{'' if reach > 2 else '.2'}'), '-', '{MINUS}')",
-        }
+        sign = f"replace(format(datum.value, '+{'' if reach > 2 else '.2'}'), '-', '{MINUS}')"
+        axis = {"tickCount": 5, "title": None, "labelExpr": f"datum.value == 0 ? '0' : {sign}"}
         return {"field": field, "type": "quantitative", "scale": {"domain": [-reach, reach]}, "axis": axis}
 
     color = charts.painted("color")
@@ -93,7 +93,9 @@ def draw_nesting(result: SubgroupResult, *, width: int = WIDE) -> Spec:
     Dark: who has the outcome. Bright: the gap counted in people, those who would have it too at the rate of the others,
     or would not. The rest is pale.
     """
-    rows = [_bar_row(i, result, finding, depth, width) for i, (finding, depth) in enumerate(nested(result)[:MOST])]
+    rows = [
+        _bar_row(i, result, finding, depth, width) for i, (finding, depth) in enumerate(nested(result, CHILDREN)[:MOST])
+    ]
     top = max((row["size"] for row in rows), default=1)
     parts = [part | {"row": row["row"]} for row in rows for part in row["parts"]]
     axis = {"format": ",d", "tickCount": 4, "title": None}
@@ -135,14 +137,19 @@ def shown(result: SubgroupResult, most: int) -> list[Finding]:
     return [*worse[:room], *better[: most - len(worse[:room])]]
 
 
-def nested(result: SubgroupResult) -> list[tuple[Finding, int]]:
-    """Findings in the order of ``shown``, each followed by those it explains, with the depth at which they stand."""
+def nested(result: SubgroupResult, most: int | None = None) -> list[tuple[Finding, int]]:
+    """Findings in the order of ``shown``, each followed by those it explains, with the depth at which they stand.
+
+    Args:
+        result: the search.
+        most: of those that a finding explains, only so many, the first of the ranking; None: all.
+    """
     tree = result.tree()
     positions = {id(finding): i for i, finding in enumerate(result.findings)}
 
     def walk(position: int, depth: int) -> Iterator[tuple[Finding, int]]:
         yield result.findings[position], depth
-        for below in tree.get(position, []):
+        for below in tree.get(position, [])[:most]:
             yield from walk(below, depth + 1)
 
     return [pair for finding in shown(result, len(result.findings)) for pair in walk(positions[id(finding)], 0)]

@@ -102,8 +102,10 @@ def added(result: SubgroupResult, finding: Finding) -> str:
     """What a finding says beyond the simpler one it stands under: ``and age 60 or more``."""
     if finding.under is None:
         return finding.words
-    simpler = result.findings[finding.under].rules
-    more = {name: rule for name, rule in finding.rules.items() if simpler.get(name) != rule}
+    simpler = result.findings[finding.under]
+    if (finding.size, finding.rest) == (simpler.rest, simpler.size):
+        return f"the others: {finding.words}"
+    more = {name: rule for name, rule in finding.rules.items() if simpler.rules.get(name) != rule}
     return f"and {result.words(more)}" if more else finding.words
 
 
@@ -119,10 +121,10 @@ def looked_at(result: SubgroupResult) -> str:
     """How many were looked at, and what the control promises about all of them together."""
     if result.method != "exact":
         return f"of {result.rule_sets:,} there are, by the published method {result.method}"
-    promise = CONTROLS[result.control].format(error=charts.percent(1 - result.confidence))
+    promise = CONTROLS[result.control].format(error=f"{100 * (1 - result.confidence):.6g} %")
     return (
         f"different subgroups, out of {result.rule_sets:,} rule sets (the others describe the same {nouns(result)} "
-        f"again, or have fewer than {charts.percent(result.support)} of them, or {result.least_people:,}, inside or "
+        f"again, or have fewer than {100 * result.support:.6g} % of them, or {result.least_people:,}, inside or "
         f"outside); {promise}"
     )
 
