@@ -74,23 +74,22 @@ class TextSubgroups(SubgroupResult):
     def sentence(self, finding: Finding) -> str:
         """A finding or an effect as a sentence."""
         what = {
-            "favourable": f"are decided {self.favourable!r}",
-            "false-negative": f"are wrongly not decided {self.favourable!r}",
-            "false-positive": f"are wrongly decided {self.favourable!r}",
-            "score": "is the mean score",
+            "favourable": f"get {self.favourable}",
+            "false-negative": f"are wrongly refused {self.favourable}",
+            "false-positive": f"wrongly get {self.favourable}",
+            "score": "",
         }[self.measure]
         if isinstance(finding, Effect):
-            asked, rest = (
-                f"{finding.size:,} texts put to speak of {finding.words}",
-                "of the same texts with other words",
-            )
+            who, rest = f"{finding.size:,} texts made to speak of {finding.words}", "of the same texts about others"
+        elif finding.samples is not None:
+            who, rest = f"{finding.samples:,} samples made to speak of {finding.words}", "of samples about others"
+        elif self.compared == "others":
+            who, rest = f"{finding.size:,} texts that speak of {finding.words}", f"of {finding.rest:,} about others"
         else:
-            asked = f"{finding.size:,} texts that speak of {finding.words}"
-            others = f"of {finding.rest:,} texts"
-            rest = f"{others} with other words of the kind" if self.compared == "others" else f"{others} besides"
+            who, rest = f"{finding.size:,} texts that speak of {finding.words}", f"of the {finding.rest:,} other texts"
         if self.measure == "score":
-            return f"The mean score of {asked} is {finding.rate:.3f}; {rest} {finding.rest_rate:.3f}."
-        return f"Of {asked}, {100 * finding.rate:.1f} % {what}; {rest} {100 * finding.rest_rate:.1f} %."
+            return f"The mean score of {who} is {finding.rate:.3f}; {rest} {finding.rest_rate:.3f}."
+        return f"Of {who}, {100 * finding.rate:.1f} % {what}; {rest} {100 * finding.rest_rate:.1f} %."
 
     def summary(self) -> str:
         """How much was looked at, the clearest gaps between texts, and the clearest effects of swapping."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -52,13 +53,14 @@ def effects(
     if len(kept) == 0:
         return (), None
     reach = 1.0 if counted else max(float(np.nanmax(np.abs(differences[:, kept]))), np.finfo(float).tiny)
-    measured = clustered_means(differences[:, kept], clusters, reach)
-    rng = np.random.default_rng(config.seed)
-    account = controlled(
-        measured.z, config.control, config.confidence, lambda: measured.maxima(config.permutations, rng)
-    )
     plain = float(normal_quantile(config.confidence))
-    (low, high), (plain_low, plain_high) = (np.clip(measured.interval(z), -1, 1) for z in (account.critical, plain))
+    alone = clustered_means(differences[:, kept], clusters, reach, z=plain)
+    rng = np.random.default_rng(config.seed)
+    account = controlled(alone.z, config.control, config.confidence, lambda: alone.maxima(config.permutations, rng))
+    measured = clustered_means(differences[:, kept], clusters, reach, z=account.critical)
+    account = dataclasses.replace(account, z=measured.z)
+    low, high = np.clip(measured.interval(account.critical), -1, 1)
+    plain_low, plain_high = np.clip(alone.interval(plain), -1, 1)
     p = account.p
     found = account.stands_out(p, low, high, config.margin)
     order = np.lexsort((-np.abs(measured.z), -np.maximum(low, -high)))
@@ -117,7 +119,7 @@ def _explained(
 
 
 def _clear(differences: Floats, clusters: NDArray[np.int64], reach: float, critical: float) -> bool:
-    return abs(float(clustered_means(differences[:, None], clusters, reach).z[0])) > critical
+    return abs(float(clustered_means(differences[:, None], clusters, reach, z=critical).z[0])) > critical
 
 
 def _mean(rates: Floats) -> Floats:
