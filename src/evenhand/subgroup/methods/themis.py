@@ -97,7 +97,7 @@ def run(scorer: Scorer, people: People, config: Config, progress: Callable[[str,
             f"between two of {len(done):,} combinations; accounting for all pairs of them it lies between {low:.1%} "
             f"and {high:.1%} with {CONFIDENCE:.0%} confidence.".replace("%", " %"),
             f"{seen.asked:,} inputs drawn uniformly from the domain, every attribute independent of the others: rates "
-            f"of inputs, most of which no person has. {int((held[done] == 0).sum()):,} of the combinations occur "
+            f"of inputs, most of which no person has; of the combinations {int((held[done] == 0).sum()):,} occur "
             f"nowhere in the data.",
             f"The interval of a finding is its gap ± both margins of {MARGIN:g}, stated for two combinations chosen "
             f"beforehand; the best and the worst of many lie further apart than they are. A rate of 0 or 1 has no "
