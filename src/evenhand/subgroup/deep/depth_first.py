@@ -331,14 +331,12 @@ class _Desk:
         chosen = np.tile(np.array(part.chosen, dtype=np.int64), (listed, 1))
         # Rows of the family's rules: its first one is "no rule".
         chosen[:, part.tail.attributes] = rules_at(part.tail.steps, leaf) + 1
-        order = np.stack([np.full(listed, part.combination), np.full(listed, part.part), leaf], axis=1)
         fresh = Top(
             score=score.copy(),
             chosen=chosen,
             length=simplicity(self._family, chosen),
             copies=np.ones(listed, dtype=np.int64),
             key=self._seen.listed[:listed].copy(),
-            order=order,
         )
         self.top = merge([self.top, fresh], self._keep)
 

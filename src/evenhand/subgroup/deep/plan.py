@@ -47,15 +47,12 @@ class Part:
     """One cube: the rules on the other attributes of the combination are fixed.
 
     Attributes:
-        combination: position of the combination; part: position of the part in it.
         chosen: the row of each attribute's rules as far as they are fixed, 0 for none.
         rows: occupied cells that are left; none if too few people are.
         tail: what is walked through.
         rule_sets: how many rule sets this settles, those that too few people are in for a look included.
     """
 
-    combination: int
-    part: int
     chosen: tuple[int, ...]
     rows: Ints
     tail: Tail
@@ -93,12 +90,12 @@ class Plan:
         """The parts, one after the other."""
         everything = np.arange(len(self._cells.sizes))
         none = [0] * len(self._family.rules)
-        for position, combination in enumerate(self._combinations):
+        for combination in self._combinations:
             split = self._split(combination)
             tail = self._tail(combination[split:])
             found = self._under(combination[:split], everything, none, tail.rule_sets)
-            for part, (chosen, rows, rule_sets) in enumerate(found):
-                yield Part(position, part, chosen, rows, tail, rule_sets)
+            for chosen, rows, rule_sets in found:
+                yield Part(chosen, rows, tail, rule_sets)
 
     def _split(self, combination: tuple[int, ...]) -> int:
         """How many attributes come before those that are counted as one cube."""

@@ -21,7 +21,6 @@ class Top:
         length: how long that is to say, see ``candidates.simplicity``.
         copies: how many rule sets of those looked at hold the same people.
         key: the sum of their random keys.
-        order: when the rule set was looked at, (groups, 3): combination of attributes, part of it, place in that.
     """
 
     score: NDArray[np.float64]
@@ -29,7 +28,6 @@ class Top:
     length: NDArray[np.float64]
     copies: Ints
     key: NDArray[np.uint64]
-    order: Ints
 
     def __len__(self) -> int:
         return len(self.score)
@@ -40,7 +38,7 @@ class Top:
 
     def ranked(self) -> Top:
         """Highest score first, among equals the simplest."""
-        return self.at(np.lexsort((*self.order.T[::-1], self.length, -self.score)))
+        return self.at(np.lexsort((*self.chosen.T[::-1], self.length, -self.score)))
 
 
 def empty(attributes: int) -> Top:
@@ -52,7 +50,6 @@ def empty(attributes: int) -> Top:
         length=np.zeros(0),
         copies=none,
         key=np.zeros(0, dtype=np.uint64),
-        order=np.zeros((0, 3), dtype=np.int64),
     )
 
 
@@ -63,7 +60,7 @@ def merge(several: Sequence[Top], keep: int) -> Top:
     """
     together = Top(**{field.name: np.concatenate([getattr(one, field.name) for one in several])
                       for field in fields(Top)})  # fmt: skip
-    together = together.at(np.lexsort((*together.order.T[::-1], together.length, together.key)))
+    together = together.at(np.lexsort((*together.chosen.T[::-1], together.length, together.key)))
     first = np.flatnonzero(np.concatenate([[True], together.key[1:] != together.key[:-1]])[: len(together)])
     copies = np.add.reduceat(together.copies, first) if len(first) else together.copies
     different = together.at(first)
