@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from evenhand import datasets, subgroup
 from evenhand.errors import LimitError, OptionError
 from evenhand.schema import Attribute, Schema, Target, encode
+from evenhand.subgroup.cells import cut
+from evenhand.subgroup.family import family
 from evenhand.subgroup.members import members
+from evenhand.subgroup.methods.sampled import frequent
 from evenhand.subgroup.methods.sampling import summed_margin, until_margin
 from evenhand.subgroup.nudge import Nudge
 
@@ -160,6 +163,32 @@ def test_result_states_what_was_done():
     assert "not corrected for the" in " ".join(result.notes)
 
 
+@given(st.integers(0, 1000), st.integers(1, 3), st.sampled_from([0.0, 0.05, 0.3]))
+def test_frequent_rule_sets_by_enumeration(seed, depth, support):
+    everybody = people(40, seed=seed)
+    cuts, codes = cut(everybody, SENSITIVE, 3)
+    rules = family(cuts, depth)
+    expected = {}
+    for chosen in itertools.product(*(range(rows) for rows in rules.shape)):
+        size = int(members(everybody, rules.describe(chosen)).sum())
+        if 1 <= sum(row > 0 for row in chosen) <= depth and max(1, support * 40) <= size < 40:
+            expected[chosen] = size
+    chosen, sizes = frequent(codes, rules, support)
+    assert dict(zip(map(tuple, chosen.tolist()), sizes.tolist(), strict=True)) == expected
+
+
+def test_too_many_rule_sets_are_refused():
+    schema = Schema(
+        target=SCHEMA.target,
+        attributes=tuple(Attribute(name=f"a{i}", kind="real", lower=0.0, upper=1.0) for i in range(8)),
+    )
+    everybody, model = people(300, schema=schema), Decider(lambda rows: rows[:, 0] > 0.5, schema)
+    with pytest.raises(OptionError, match="too many"):
+        subgroup.run(model, everybody, attributes=schema.names, method="sampled")
+    pairs = subgroup.run(model, everybody, attributes=schema.names[:3], method="sampled", depth=1, support=0.3)
+    assert 0 < pairs.tested < 165
+
+
 def test_same_seed_same_samples():
     everybody, model = people(200), Decider(lambda rows: rows[:, 3] >= 5)
     first, again, other = (
@@ -203,6 +232,14 @@ def test_published_intervals_call_fair_models_unfair_and_exact_ones_do_not():
 def test_time_limit_before_anything_is_an_error():
     with pytest.raises(LimitError):
         subgroup.run(Decider(lambda rows: rows[:, 3] > 5), people(100), method="sampled", time_limit=1e-9)
+
+
+def test_interrupt_before_anything_is_an_interrupt():
+    def impatient(rows):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        subgroup.run(Decider(impatient), people(100), method="sampled", attributes=SENSITIVE)
 
 
 def test_interrupt_keeps_what_was_sampled():

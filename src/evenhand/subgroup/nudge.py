@@ -48,7 +48,7 @@ class Nudge:
         nudged = individuals.copy()
         if len(self.columns):
             which = rng.integers(0, len(self.columns), size=len(nudged))
-            self._move(nudged, which, 2.0 * rng.integers(0, 2, size=len(nudged)) - 1.0)
+            self._move(nudged, which, rng.choice(np.array([-1.0, 1.0]), size=len(nudged)))
         return nudged
 
     def all_of(self, individual: Floats) -> Floats:

@@ -38,7 +38,7 @@ def run(scorer: Scorer, people: People, config: Config, progress: Callable[[str,
     check(
         config,
         *("favourable", "false-negative", "false-positive"),
-        deaf_to=("support", "least_people", "control", "depth", "time_limit"),
+        deaf_to=("support", "least_people", "control", "depth", "margin", "time_limit"),
     )
     names = sensitive(people, config)
     found = outcome(scorer, people, config.measure)

@@ -10,25 +10,33 @@ The samples drawn and the stops are the same.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import LimitError
+from evenhand.errors import LimitError, OptionError
 from evenhand.models import Scorer, predict
 from evenhand.schema import People
 from evenhand.stats.level import normal_quantile
 from evenhand.subgroup.cells import cut
 from evenhand.subgroup.config import Config
 from evenhand.subgroup.cube import membership, occupied, through
-from evenhand.subgroup.family import family
+from evenhand.subgroup.family import Family, family
 from evenhand.subgroup.methods.method import check, deadline, described, sensitive
 from evenhand.subgroup.methods.sampling import until_margin
 from evenhand.subgroup.nudge import Nudge
 from evenhand.subgroup.result import Finding
 from evenhand.subgroup.rules import words
+
+MOST_RULE_SETS = 100_000
+"""Each takes 2,000 to 3,100 samples."""
+
+MOST_COUNTED = 1 << 24
+"""Rule sets over the same attributes that are counted at once."""
 
 SAMPLE_THRESHOLD = 1000
 """The margin is looked at after more pairs than this."""
@@ -36,22 +44,16 @@ SAMPLE_THRESHOLD = 1000
 
 def run(scorer: Scorer, people: People, config: Config, progress: Callable[[str, float], None]) -> dict[str, Any]:
     """Every frequent rule set, with the gap seen on samples and the published interval; see ``Published``."""
-    check(config, "favourable", deaf_to=("least_people", "control"))
+    check(config, "favourable", deaf_to=("least_people", "control", "permutations"))
     names = sensitive(people, config)
     cuts, codes = cut(people, names, config.bins)
-    cells, rules = occupied(codes), family(cuts, config.depth)
-    sizes = through(rules, cells, cells.sizes.astype(np.float64)).ravel()
-    n = len(people)
-    rows = np.stack(np.unravel_index(np.arange(len(sizes)), rules.shape), axis=1)
-    used = (rows > 0).sum(axis=1)
-    # No floor on the rest: all that is asked for is somebody to draw.
-    frequent = (used > 0) & (used <= rules.depth) & (sizes >= config.support * n) & (sizes >= 1) & (sizes < n)
-    chosen = rows[frequent]
-    inside = membership(rules, cells, chosen)
+    cells, rules, n = occupied(codes), family(cuts, config.depth), len(people)
+    chosen, sizes = frequent(codes, rules, config.support)
     nudge = Nudge(people.schema, {*names, *people.schema.protected})
 
     def draw(which: int, side: int, pairs: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        pool = _pool(inside[which], cells.of, outside=side == 1)
+        inside = membership(rules, cells, chosen[which : which + 1])[0, cells.of]
+        pool = np.flatnonzero(inside if side == 0 else ~inside)
         return nudge(people.individuals[pool[rng.integers(0, len(pool), size=pairs)]], rng)
 
     z = normal_quantile(config.confidence)
@@ -78,7 +80,7 @@ def run(scorer: Scorer, people: People, config: Config, progress: Callable[[str,
     findings = []
     for i in order[: config.most].tolist():
         which, gap, margin = done[i], float(gaps[i]), float(seen.margins[done[i]])
-        rule_set, size = rules.describe(chosen[which]), int(sizes[frequent][which])
+        rule_set, size = rules.describe(chosen[which]), int(sizes[which])
         low, high = max(gap - margin, -1.0), min(gap + margin, 1.0)
         findings.append(
             Finding(
@@ -128,6 +130,48 @@ def run(scorer: Scorer, people: People, config: Config, progress: Callable[[str,
     }
 
 
-def _pool(inside: NDArray[np.bool_], of: NDArray[np.int64], *, outside: bool) -> NDArray[np.int64]:
-    """People in the cells of a rule set, or in the others."""
-    return np.flatnonzero(inside[of] != outside)
+def frequent(codes: NDArray[np.int64], rules: Family, support: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rule sets that hold at least a share of the people, but not all of them: algorithm 1.
+
+    There is no floor on the rest: all that is asked for is somebody to draw.
+
+    Args:
+        codes: the cell of each person by each attribute, shape (n, attributes).
+        rules: all rule sets.
+        support: the share.
+
+    Returns:
+        The row of each attribute's rules, 0 for none, shape (rule sets, attributes), the fewest rules first; and how
+        many people each holds.
+
+    Raises:
+        OptionError: they are too many to be sampled one by one.
+    """
+    n, attributes = codes.shape
+    rows, sizes, total = [], [], 0
+    for depth in range(1, rules.depth + 1):
+        for axes in itertools.combinations(range(attributes), depth):
+            part = Family(
+                tuple(rules.cuts[axis] for axis in axes), tuple(rules.rules[axis][1:] for axis in axes), depth
+            )
+            if math.prod(part.shape) > MOST_COUNTED:
+                raise _too_many(math.prod(part.shape))
+            cells = occupied(codes[:, axes])
+            counts = np.rint(through(part, cells, cells.sizes.astype(np.float64))).astype(np.int64).ravel()
+            flat = np.flatnonzero((counts >= support * n) & (counts >= 1) & (counts < n))
+            total += len(flat)
+            if total > MOST_RULE_SETS:
+                raise _too_many(total)
+            found = np.zeros((len(flat), attributes), dtype=np.int64)
+            if len(flat):
+                found[:, axes] = np.stack(np.unravel_index(flat, part.shape), axis=1) + 1
+            rows.append(found)
+            sizes.append(counts[flat])
+    return np.concatenate(rows), np.concatenate(sizes)
+
+
+def _too_many(count: int) -> OptionError:
+    return OptionError(
+        f"there are {count:,} rule sets and more, too many to draw samples for one by one",
+        mend="combine fewer attributes (depth), ask for more support, or use the method 'exact'",
+    )

@@ -75,6 +75,9 @@ def until_margin(
         seed: of all random numbers.
         deadline: on the clock of ``time.perf_counter``; questions that are still open then are left out.
         progress: called with the share of questions done.
+
+    Raises:
+        KeyboardInterrupt: somebody interrupted before any question stopped; later, what was seen is returned.
     """
     rngs = [np.random.default_rng((seed, question)) for question in range(questions)]
     n, k = np.zeros(questions, dtype=np.int64), np.zeros((questions, sides), dtype=np.int64)
@@ -111,6 +114,8 @@ def until_margin(
             if progress is not None:
                 progress(1 - len(open_ones) / questions)
     except KeyboardInterrupt:
+        if len(open_ones) == questions:
+            raise
         cut_short = True
     n[open_ones] = 0
     return Sampled(n, k, margins, asked, cut_short)

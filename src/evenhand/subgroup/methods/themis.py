@@ -41,7 +41,11 @@ MOST_COMBINATIONS = 20_000
 
 def run(scorer: Scorer, people: People, config: Config, progress: Callable[[str, float], None]) -> dict[str, Any]:
     """Every combination of values, compared with the one that does best; see ``Published``."""
-    check(config, "favourable", deaf_to=("support", "least_people", "control", "depth", "confidence", "margin"))
+    check(
+        config,
+        "favourable",
+        deaf_to=("support", "least_people", "control", "permutations", "depth", "confidence", "margin"),
+    )
     names = sensitive(people, config)
     cuts, codes = cut(people, names, config.bins)
     shape = tuple(len(one.names) - one.missing for one in cuts)
