@@ -107,7 +107,8 @@ def test_numbers_become_ranges(evenhand, command):
 def test_every_option_reaches_the_search(evenhand, command):
     ran = evenhand(
         *command, *SENSITIVE, "--protected", "age", "--measure", "false-negative", "--support", 0.1,
-        "--least-people", 40, "--margin", 0.02, "--confidence", 0.9, "--control", "BY", "--depth", 2, "--bins", 3, "--seed", 5, "--json", "-",
+        "--least-people", 40, "--margin", 0.02, "--confidence", 0.9, "--control", "BY", "--depth", 2, "--bins", 3,
+        "--seed", 5, "--json", "-",
     )  # fmt: skip
     assert ran.code == 0, ran.err
     found = ran.json

@@ -24,10 +24,12 @@ from evenhand.cli.options import (
     emit_result,
     read_data,
 )
+from evenhand.cli.subgroups_of_texts import search_texts
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
     from evenhand.schema import Schema
+    from evenhand.subgroup import SubgroupResult
 
 
 def subgroups(
@@ -38,7 +40,11 @@ def subgroups(
         str | None, typer.Option("--measure", help="favourable (default), false-negative, false-positive or score.")
     ] = None,
     against: Annotated[
-        str | None, typer.Option("--against", help="Compare with the rest (default), or with the best other group.")
+        str | None,
+        typer.Option(
+            "--against",
+            help="Compare with the rest (default) or the best other group; texts with others (default) or all.",
+        ),
     ] = None,
     support: Annotated[
         float | None, typer.Option("--support", help="Share of the people that a subgroup holds at least; 0.05.")
@@ -78,6 +84,14 @@ def subgroups(
     budget: Annotated[
         int | None, typer.Option("--budget", help="Around the data, ask about so many individuals at most.")
     ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option("--text", help="The model decides about this column's texts: subgroups by their terms."),
+    ] = None,
+    terms: Annotated[
+        list[Path] | None, typer.Option("--terms", help="For texts: a file of identity terms; may be repeated.")
+    ] = None,
+    by: Annotated[str | None, typer.Option("--by", help="For texts: a rule names a group (default) or a term.")] = None,
     time_limit: Annotated[float | None, typer.Option("--time-limit", help="Stop after so many seconds.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write all findings as a table: .csv or .parquet.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write a page to read.")] = None,
@@ -119,22 +133,45 @@ def subgroups(
         "time_limit": time_limit,
     }
     options = {name: value for name, value in given.items() if value is not None}
-    config = subgroup.Config(attributes=tuple(protected) if protected else None, seed=seed, **options)
-    source = read_data(data, schema=schema, data_home=data_home)
-    people_schema = _described(source, target, protected or (), favourable, ignore or ())
-    with report.progress(quiet=quiet or json == "-") as progress:
-        progress("reading the people", 0.0)
-        people = encode(people_schema, source.frame, where=source.name)
-        scorer = models.load(model, people.schema, like=source.frame, trust=trust)
-        found = subgroup.run(scorer, people, config, progress=progress)
-    subject = report.Subject(
-        name=scorer.name,
-        data=source.name,
-        people=len(people),
-        target=people.schema.target.name,
-        favourable=str(scorer.classes[scorer.favourable]),
-        label_only=scorer.label_only,
-    )
+    if text is not None:
+        if schema is not None:
+            raise OptionError("a schema is about people, not about texts", where="--schema", mend="leave it out")
+        if by is not None:
+            options["by"] = by
+        source = read_data(data, schema=None, data_home=data_home)
+        said = search_texts(
+            model,
+            source,
+            text,
+            target=target,
+            protected=protected or (),
+            terms=terms or (),
+            favourable=favourable,
+            options=options | {"seed": seed},
+            trust=trust,
+            quiet=quiet or json == "-",
+        )
+        found: SubgroupResult = said
+        subject = report.Subject(model, source.name, said.people, target or "label", said.favourable, label_only=False)
+    else:
+        if terms or by is not None:
+            raise OptionError("--terms and --by are for texts", mend="name the column of the texts: --text NAME")
+        config = subgroup.Config(attributes=tuple(protected) if protected else None, seed=seed, **options)
+        source = read_data(data, schema=schema, data_home=data_home)
+        people_schema = _described(source, target, protected or (), favourable, ignore or ())
+        with report.progress(quiet=quiet or json == "-") as progress:
+            progress("reading the people", 0.0)
+            people = encode(people_schema, source.frame, where=source.name)
+            scorer = models.load(model, people.schema, like=source.frame, trust=trust)
+            found = subgroup.run(scorer, people, config, progress=progress)
+        subject = report.Subject(
+            name=scorer.name,
+            data=source.name,
+            people=len(people),
+            target=people.schema.target.name,
+            favourable=str(scorer.classes[scorer.favourable]),
+            label_only=scorer.label_only,
+        )
     written = []
     if out is not None:
         save_table(found.to_frame(), out)

@@ -11,6 +11,7 @@ from evenhand.report.html import NARROW, WIDE, Figure, environment
 from evenhand.report.terminal import LONGEST, Screen, list_entries
 from evenhand.subgroup import Refused, sentences
 from evenhand.subgroup.plot import CHILDREN, draw_gaps, draw_nesting, nested, shown
+from evenhand.subgroup.text import TextSubgroups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,9 @@ OPEN = 12
 
 MOST = 100
 """Subgroups of the page's table; the JSON has all."""
+
+EXAMPLES = 12
+"""Texts of the page whose label changes with a word."""
 
 BESIDE = 96
 """Columns from which rules stand beside their numbers; below, they stand under them."""
@@ -89,6 +93,11 @@ def show_subgroups(
         for judged in result.judged:
             refused = f"{judged.words}: " if isinstance(judged, Refused) else ""
             screen.line(refused + said_of(result, judged, subject.favourable), lead="  ")
+    if isinstance(result, TextSubgroups) and result.effects:
+        screen.line()
+        screen.line("the same texts with other words (observed on the texts asked about)", style="bold")
+        for said in swapped(result):
+            screen.line(said, lead="  ")
     if result.around:
         screen.line()
         screen.line("around the data (samples, not people)", style="bold")
@@ -106,6 +115,8 @@ def render_subgroups(result: SubgroupResult, subject: Subject) -> str:
         "model": subject,
         "name": words.joined(cells.name for cells in result.attributes),
         "next_step": next_step(result),
+        "swapped": swapped(result) if isinstance(result, TextSubgroups) and result.effects else [],
+        "examples": result.examples[:EXAMPLES] if isinstance(result, TextSubgroups) else (),
         "chart_styles": charts.stylesheet(),
     }
     return str(environment().get_template("subgroups-page.html").render(context))
@@ -129,6 +140,7 @@ def section(result: SubgroupResult, favourable: str) -> dict[str, Any]:
         "points": lambda gap: sentences.points(result, gap).replace("-", "\N{MINUS SIGN}"),
         "rate": lambda value: sentences.rate(result, value),
         "in_people": lambda finding: sentences.in_people(result, finding),
+        "directions": sentences.directions(result),
         "unit": sentences.unit(result),
         "others": sentences.others(result),
         "rate_name": sentences.RATES[result.measure],
@@ -168,12 +180,30 @@ def said_of(result: SubgroupResult, judged: Finding | Refused, favourable: str) 
 
 def next_step(result: SubgroupResult) -> str:
     """What to do with it."""
-    if result.found:
-        return (
-            "see what explains the gap: the errors (--measure false-negative), the gap within the values of another "
-            "attribute (--per NAME)"
-        )
-    return "nothing stands out among those looked at; more people or a lower --support would show smaller subgroups"
+    if not result.found:
+        return "nothing stands out among those looked at; more data or a lower --support would show smaller ones"
+    if isinstance(result, TextSubgroups):
+        return "see whether the same texts fare otherwise with other words: that is the model's own doing"
+    return (
+        "see what explains the gap: the errors (--measure false-negative), the gap within the values of another "
+        "attribute (--per NAME)"
+    )
+
+
+def swapped(result: TextSubgroups) -> list[str]:
+    """What swapping words in the same texts does, clearest first, and how often it changes the label."""
+    clear = [effect for effect in result.effects if effect.found]
+    said = [
+        f"{result.sentence(effect)} Difference {sentences.points(result, effect.gap)} {sentences.unit(result)}, "
+        f"interval {sentences.points(result, effect.low)} to {sentences.points(result, effect.high)}."
+        for effect in clear[:LISTED]
+    ]
+    if not clear:
+        said.append(f"None of {len(result.effects):,} groups makes a difference that is told from chance.")
+    return said + [
+        f"{one.category}: the label of {one.flips:,} of {one.texts:,} texts changes with the words."
+        for one in result.flips
+    ]
 
 
 def _row(screen: Screen, rank: int, result: SubgroupResult, finding: Finding, below: int, *, beside: bool) -> None:

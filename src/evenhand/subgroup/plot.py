@@ -129,12 +129,16 @@ def draw_nesting(result: SubgroupResult, *, width: int = WIDE) -> Spec:
 
 
 def shown(result: SubgroupResult, most: int) -> list[Finding]:
-    """The first findings that no simpler one explains: who fares worse, then who fares better, half of each at most."""
+    """The first findings that no simpler one explains: who fares worse, who fares better, who is not told from chance.
+
+    Neither of the first two takes more than half of the room that the other has use for.
+    """
     own = [finding for finding in result.findings if finding.under is None]
-    worse = [finding for finding in own if sentences.worse(result, finding)]
-    better = [finding for finding in own if not sentences.worse(result, finding)]
+    worse = [finding for finding in own if finding.found and sentences.worse(result, finding)]
+    better = [finding for finding in own if finding.found and not sentences.worse(result, finding)]
     room = max(most // 2, most - len(better))
-    return [*worse[:room], *better[: most - len(worse[:room])]]
+    unclear = [finding for finding in own if not finding.found]
+    return [*worse[:room], *better[: most - len(worse[:room])], *unclear][:most]
 
 
 def nested(result: SubgroupResult, most: int | None = None) -> list[tuple[Finding, int]]:

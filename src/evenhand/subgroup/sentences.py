@@ -83,14 +83,22 @@ def worse(result: SubgroupResult, finding: Finding) -> bool:
     return finding.gap > 0 if result.measure == "false-negative" else finding.gap < 0
 
 
+def directions(result: SubgroupResult) -> tuple[str, str]:
+    """What ``worse`` and its contrary are called; of texts nobody can tell which label is the better one."""
+    if not about_texts(result):
+        return "worse off", "better off"
+    return ("above", "below") if result.measure == "false-negative" else ("below", "above")
+
+
 def points(result: SubgroupResult, gap: float) -> str:
     """A gap with its sign, in percentage points, or in decimals for mean scores: ``-22.1``."""
-    return f"{100 * gap:+.1f}" if counted(result) else f"{gap:+.3f}"
+    written = f"{100 * gap:+.1f}" if counted(result) else f"{gap:+.3f}"
+    return written if float(written) else written[1:]
 
 
 def unit(result: SubgroupResult) -> str:
     """What gaps are measured in."""
-    return "points" if counted(result) else "of the score"
+    return "points" if counted(result) else "units of the score"
 
 
 def rate(result: SubgroupResult, value: float) -> str:
@@ -122,10 +130,10 @@ def looked_at(result: SubgroupResult) -> str:
     if result.method != "exact":
         return f"of {result.rule_sets:,} there are, by the published method {result.method}"
     promise = CONTROLS[result.control].format(error=f"{100 * (1 - result.confidence):.6g} %")
+    floor = f"{100 * result.support:.6g} % of them or " if result.support else ""
     return (
         f"different subgroups, out of {result.rule_sets:,} rule sets (the others describe the same {nouns(result)} "
-        f"again, or have fewer than {100 * result.support:.6g} % of them, or {result.least_people:,}, inside or "
-        f"outside); {promise}"
+        f"again, or have fewer than {floor}{result.least_people:,} inside or outside); {promise}"
     )
 
 

@@ -1,0 +1,123 @@
+"""`evenhand subgroups --text` as a user runs it."""
+
+import itertools
+
+import pandas as pd
+import pytest
+
+WHO = {"Muslim": "Muslims", "Jewish": "Jews", "Christian": "Christians", "Hindu": "Hindus"}
+
+
+@pytest.fixture
+def comments(tmp_path, monkeypatch):
+    """A model that finds texts about Muslims rude, whatever they say."""
+    (tmp_path / "ruder.py").write_text(
+        "def model(texts):\n    return [0.9 if 'Muslim' in one or 'rotten' in one else 0.1 for one in texts]\n"
+    )
+    texts = [
+        f"The {who} {noun} is {what} {how}"
+        for who, noun, what, how in itertools.product(
+            WHO,
+            ("family", "neighbour", "teacher"),
+            ("kind", "rotten", "tall", "late"),
+            ("today", "here", "again", "now"),
+        )
+    ]
+    rude = ["yes" if "rotten" in one else "no" for one in texts]
+    frame = pd.DataFrame({"id": range(len(texts)), "said": texts, "rude": rude})
+    pd.concat([frame, pd.DataFrame({"id": [-1], "said": [None], "rude": ["no"]})]).to_csv(
+        tmp_path / "comments.csv", index=False
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+COMMAND = ["subgroups", "ruder:model", "comments.csv", "--text", "said", "--permutations", 200]
+
+
+def test_json_screen_table_and_page(evenhand, comments):
+    ran = evenhand(
+        *COMMAND, "--protected", "religion", "--json", "found.json", "--out", "found.csv", "--html", "page.html"
+    )
+    assert ran.code == 0, ran.err
+    said = " ".join(ran.out.split())
+    assert ran.out.startswith("Subgroups of ruder:model on comments.csv\n192 texts; ")
+    assert "Of 48 texts that speak of religion Muslim, 100" in said
+    assert "the same texts with other words" in said
+    assert "fair" not in said.lower()
+    page = (comments / "page.html").read_text("utf-8")
+    assert 'id="swapped"' in page
+    assert "<script" not in page
+    assert len(pd.read_csv("found.csv")) > 0
+    found = evenhand(*COMMAND, "--protected", "religion", "--json", "-").json
+    assert found["kind"] == "subgroups"
+    first = found["findings"][0]
+    assert first["rules"] == {"religion": ["Muslim"]}
+    assert (first["size"], first["rate"], first["rest_rate"]) == (48, 1.0, 0.25)
+
+
+def test_options_reach_the_search(evenhand, comments):
+    ran = evenhand(
+        *COMMAND, "--protected", "religion", "--measure", "false-positive", "--target", "rude", "--favourable", "yes",
+        "--least-people", 20, "--margin", 0.1, "--confidence", 0.9, "--control", "BY", "--depth", 1, "--against", "all",
+        "--by", "term", "--judge", "religion == hindu", "--seed", 3, "--json", "-",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    found = ran.json
+    assert found == found | {
+        "measure": "false-positive", "least_people": 20, "margin": 0.1, "confidence": 0.9, "control": "BY",
+        "compared": "all", "seed": 3, "people": 144,
+    }  # fmt: skip
+    assert [one["rules"] for one in found["judged"]] == [{"religion": ["Hindu"]}]
+
+
+def test_terms_of_ones_own(evenhand, comments):
+    (comments / "jobs.yaml").write_text("groups: [neighbours, teachers]\nrows: [[neighbour, teacher]]\n")
+    ran = evenhand(*COMMAND, "--terms", "jobs.yaml", "--json", "-")
+    assert ran.code == 0, ran.err
+    assert [one["name"] for one in ran.json["attributes"]] == ["jobs"]
+    assert ran.json["found"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--protected", "hair"], "'hair'"),
+        (["--terms", "absent.yaml"], "absent.yaml"),
+        (["--favourable", "perhaps"], "perhaps"),
+        (["--bins", "3"], "bins"),
+        (["--per", "id"], "per"),
+        (["--split"], "split"),
+        (["--augment", "sampled"], "augment"),
+        (["--schema", "people.yaml"], "schema"),
+        (["--against", "rest"], "rest"),
+        (["--by", "letter"], "letter"),
+        (["--method", "themis"], "themis"),
+        (["--measure", "false-positive"], "true labels"),
+        (["--target", "height"], "no column 'height'"),
+        (["--judge", "religion = Muslim"], "CATEGORY == GROUP"),
+        (["--judge", "religion == Martian"], "Martian"),
+        (["--judge", "hair == red"], "hair"),
+    ],
+)
+def test_bad_options(evenhand, comments, arguments, complaint):
+    before = sorted(path.name for path in comments.iterdir() if path.name != "__pycache__")
+    ran = evenhand(*COMMAND, *arguments)
+    assert ran.code == 2, (ran.out, ran.err)
+    assert ran.out == ""
+    assert ran.err.startswith("error: ")
+    assert complaint in ran.err
+    assert sorted(path.name for path in comments.iterdir() if path.name != "__pycache__") == before
+
+
+@pytest.mark.parametrize("arguments", [["--terms", "jobs.yaml"], ["--by", "term"]])
+def test_options_of_texts_need_a_column_of_texts(evenhand, comments, arguments):
+    ran = evenhand("subgroups", "ruder:model", "comments.csv", *arguments)
+    assert ran.code == 2
+    assert "--text NAME" in ran.err
+
+
+def test_a_column_that_is_not_there(evenhand, comments):
+    ran = evenhand("subgroups", "ruder:model", "comments.csv", "--text", "wrote")
+    assert ran.code == 2
+    assert "no column 'wrote'" in ran.err
