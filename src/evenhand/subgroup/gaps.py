@@ -132,8 +132,11 @@ def adjusted(groups: Groups, tails: Tails, critical: float) -> Ends:
     """Intervals that exclude 0 where the standardised gap lies beyond the critical one, shape (groups,) each."""
     reach = np.minimum(critical, 30.0)
     if groups.counted:
-        (low, _), (_, high) = (_score(groups, reach / scale) for scale in (tails.scale_above, tails.scale_below))
-        return low, high
+        # Both ends in one go: first the reach of the upper tail, then that of the lower one.
+        twice = [np.concatenate([side, side]) for side in (groups.total, groups.size, groups.rest_total, groups.rest)]
+        number = len(groups.size)
+        low, high = _score(*twice, reach=reach / np.concatenate([tails.scale_above, tails.scale_below]))
+        return low[:number], high[number:]
     low, high = _means(groups, 2 * float(normal_share(reach)) - 1)
     own, others = groups.rates
     gap = own - others
@@ -147,11 +150,11 @@ def plain(groups: Groups, confidence: float) -> Ends:
     if groups.size.shape[-1] == 1:
         k1, n1, k2, n2 = (side[:, 0] for side in (groups.total, groups.size, groups.rest_total, groups.rest))
         return newcombe(k1, n1, k2, n2, confidence)
-    return _score(groups, np.full(len(groups.size), normal_quantile(confidence)))
+    return _score(groups.total, groups.size, groups.rest_total, groups.rest, reach=normal_quantile(confidence))
 
 
-def _score(groups: Groups, reach: Floats) -> Ends:
-    return stratified_difference(groups.total, groups.size, groups.rest_total, groups.rest, z=reach)
+def _score(k1: Floats, n1: Floats, k2: Floats, n2: Floats, *, reach: float | Floats) -> Ends:
+    return stratified_difference(k1, n1, k2, n2, z=reach)
 
 
 def _means(groups: Groups, confidence: float) -> Ends:
