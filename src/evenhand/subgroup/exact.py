@@ -194,6 +194,8 @@ class _Look:
 
     def _deep(self, table: Table, asked_about: Bools) -> Looked:
         limits = self.floors(table)
+        self.say("preparing (the first use on a machine compiles for some seconds)", 0.0)
+        deep.prepare()
         happened = deep.outcomes(table, self.config.permutations, self.rng)
         found = deep.search(
             self.family,
@@ -210,7 +212,8 @@ class _Look:
         )
         lot = Lot(self.family, table, deep.listed(self.family, table, found), asked_about)
         whole = found.stop == "done"
-        standing = self._stand(lot, Maxima(found.maxima, None if whole else found.stop))
+        largest = np.maximum(found.maxima, deep.largest(table, happened, asked_about))
+        standing = self._stand(lot, Maxima(largest, None if whole else found.stop))
         return Looked(lot, standing, found.tested, found.standing, None, whole)
 
 
