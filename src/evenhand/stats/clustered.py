@@ -16,8 +16,8 @@ class ClusteredMeans:
 
     Attributes:
         mean: as observed, shape (columns,).
-        centre, error: what intervals are built from: the mean and its standard error with a few more observations, as
-            many at either end of the range.
+        centre, error: what intervals are built from: the mean and its standard error with a few more clusters, as many
+            at either end of the range.
         clusters, n: how many there are, the added ones left out, and how many observations.
         z: ``centre / error`` as the normal quantile of its Student probability.
         residuals: per cluster, added ones last, and column what it adds to the centre's deviation, scaled to variance 1
@@ -55,11 +55,12 @@ def clustered_means(values: Floats, clusters: NDArray[np.integer], reach: float,
     """Means of columns whose observations are independent between clusters only.
 
     The standard error is the usual one from the clusters' sums (Liang & Zeger, "Longitudinal data analysis using
-    generalized linear models", Biometrika 1986). So that means of equal numbers are no more certain than
-    a sample of that size can make them, and means of many zeros and few ones not too certain, observations are added at
-    both ends of the range: one each at 95 %, as Bonett & Price do for the difference of paired proportions ("Adjusted
-    Wald confidence interval for a difference of binomial proportions based on paired data", Journal of Educational and
-    Behavioral Statistics 2012), and in proportion to ``z^2``, as Agresti & Coull for one proportion, at other levels.
+    generalized linear models", Biometrika 1986). So that means of equal numbers are no more certain than a
+    sample of that size can make them, and means of many zeros and few ones not too certain, clusters of typical size
+    are added at both ends of the range: one each at 95 %, as Bonett & Price do for the difference of paired proportions
+    ("Adjusted Wald confidence interval for a difference of binomial proportions based on paired data", Journal of
+    Educational and Behavioral Statistics 2012), and in proportion to ``z^2``, as Agresti & Coull for one proportion, at
+    other levels.
 
     Args:
         values: from ``-reach`` to ``reach``, NaN where a column has none, shape (n, columns).
@@ -76,11 +77,13 @@ def clustered_means(values: Floats, clusters: NDArray[np.integer], reach: float,
     np.add.at(sums, clusters, filled)
     np.add.at(sizes, clusters, known.astype(np.float64))
     added = (z / float(normal_quantile(0.95))) ** 2
-    sums[number:], sizes[number:] = [[added * reach], [-added * reach]], added
+    typical = (sizes**2).sum(axis=0) / np.maximum(sizes.sum(axis=0), 1)
+    sizes[number:] = added * typical
+    sums[number:] = np.array([[reach], [-reach]]) * sizes[number:]
     n, observed = sizes.sum(axis=0), known.sum(axis=0)
     centre = sums.sum(axis=0) / n
     residuals = np.where(sizes > 0, sums - sizes * centre, 0.0)
-    residuals[number:] /= np.sqrt(added)  # as many clusters, not one of that size
+    residuals[number:] /= np.sqrt(added)  # so many clusters, not one of that size
     spread = np.sqrt((residuals**2).sum(axis=0))
     used = (sizes > 0).sum(axis=0)
     error = spread / n * np.sqrt(used / (used - 1))
@@ -91,6 +94,6 @@ def clustered_means(values: Floats, clusters: NDArray[np.integer], reach: float,
         error=error,
         clusters=used - 2,
         n=observed,
-        z=-np.sign(t) * ndtri(stdtr(used - 1, -np.abs(t))),
+        z=0.0 - np.sign(t) * ndtri(stdtr(used - 1, -np.abs(t))),
         residuals=np.divide(residuals, spread, out=np.zeros_like(residuals), where=spread > 0),
     )

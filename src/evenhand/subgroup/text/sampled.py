@@ -48,7 +48,7 @@ def sampled(
 
     Raises:
         OptionError: another measure than the favourable rate.
-        LimitError: time was up before one rule set was sampled.
+        LimitError: it was stopped before one rule set was sampled.
     """
     if config.measure != "favourable":
         raise OptionError(f"the sampled method knows no {config.measure} rate", mend="measure the favourable rate")
@@ -83,10 +83,13 @@ def sampled(
         return measured.of(samples.tolist()) > 0
 
     z = float(normal_quantile(config.confidence))
-    seen = until_margin(
-        len(questions), 2, draw, ask, more_than=SAMPLE_THRESHOLD, margin=config.margin, z=z, seed=config.seed,
-        deadline=deadline, progress=progress,
-    )  # fmt: skip
+    try:
+        seen = until_margin(
+            len(questions), 2, draw, ask, more_than=SAMPLE_THRESHOLD, margin=config.margin, z=z, seed=config.seed,
+            deadline=deadline, progress=progress,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        raise LimitError("it was stopped before one rule set was sampled", mend="allow more time") from None
     done = np.flatnonzero(seen.n)
     if len(questions) and not len(done):
         raise LimitError("time was up before one rule set was sampled", mend="allow more time")
