@@ -14,6 +14,7 @@ from evenhand.schema import Attribute, Schema, Target, encode
 from evenhand.subgroup.cells import cut
 from evenhand.subgroup.family import family
 from evenhand.subgroup.members import members
+from evenhand.subgroup.methods import sampled
 from evenhand.subgroup.methods.sampled import frequent
 from evenhand.subgroup.methods.sampling import summed_margin, until_margin
 from evenhand.subgroup.nudge import Nudge
@@ -173,11 +174,13 @@ def test_frequent_rule_sets_by_enumeration(seed, depth, support):
         size = int(members(everybody, rules.describe(chosen)).sum())
         if 1 <= sum(row > 0 for row in chosen) <= depth and max(1, support * 40) <= size < 40:
             expected[chosen] = size
-    chosen, sizes = frequent(codes, rules, support)
+    chosen, sizes = frequent(codes, rules, support, most=100_000)
     assert dict(zip(map(tuple, chosen.tolist()), sizes.tolist(), strict=True)) == expected
+    few, _ = frequent(codes, rules, support, most=7)
+    assert few.tolist() == chosen[:7].tolist()
 
 
-def test_too_many_rule_sets_are_refused():
+def test_too_many_rule_sets_are_refused_or_left_out(monkeypatch):
     schema = Schema(
         target=SCHEMA.target,
         attributes=tuple(Attribute(name=f"a{i}", kind="real", lower=0.0, upper=1.0) for i in range(8)),
@@ -185,8 +188,15 @@ def test_too_many_rule_sets_are_refused():
     everybody, model = people(300, schema=schema), Decider(lambda rows: rows[:, 0] > 0.5, schema)
     with pytest.raises(OptionError, match="too many"):
         subgroup.run(model, everybody, attributes=schema.names, method="sampled")
-    pairs = subgroup.run(model, everybody, attributes=schema.names[:3], method="sampled", depth=1, support=0.3)
-    assert 0 < pairs.tested < 165
+    with pytest.raises(OptionError, match="too many"):
+        subgroup.run(model, everybody, attributes=schema.names, method="sampled", depth=3)
+    monkeypatch.setattr(sampled, "MOST_RULE_SETS", 20)
+    timed = subgroup.run(model, everybody, attributes=schema.names, method="sampled", depth=3, time_limit=1000)
+    assert (timed.tested, timed.interrupted) == (20, True)
+    monkeypatch.undo()
+    alone = subgroup.run(model, everybody, attributes=schema.names[:3], method="sampled", depth=1, support=0.3)
+    assert 0 < alone.tested < 165
+    assert not alone.interrupted
 
 
 def test_same_seed_same_samples():

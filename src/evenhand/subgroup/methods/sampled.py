@@ -33,7 +33,7 @@ from evenhand.subgroup.result import Finding
 from evenhand.subgroup.rules import words
 
 MOST_RULE_SETS = 100_000
-"""Each takes 2,000 to 3,100 samples."""
+"""Each takes 2,000 to 3,100 samples; with more, a time limit is asked for, and only so many are tried."""
 
 MOST_COUNTED = 1 << 24
 """Rule sets over the same attributes that are counted at once."""
@@ -45,10 +45,13 @@ SAMPLE_THRESHOLD = 1000
 def run(scorer: Scorer, people: People, config: Config, progress: Callable[[str, float], None]) -> dict[str, Any]:
     """Every frequent rule set, with the gap seen on samples and the published interval; see ``Published``."""
     check(config, "favourable", deaf_to=("least_people", "control", "permutations"))
-    names = sensitive(people, config)
+    ends, names = deadline(config), sensitive(people, config)
     cuts, codes = cut(people, names, config.bins)
     cells, rules, n = occupied(codes), family(cuts, config.depth), len(people)
-    chosen, sizes = frequent(codes, rules, config.support)
+    chosen, sizes = frequent(codes, rules, config.support, most=MOST_RULE_SETS)
+    incomplete = len(chosen) == MOST_RULE_SETS
+    if incomplete and ends is None:
+        raise _too_many(MOST_RULE_SETS)
     nudge = Nudge(people.schema, {*names, *people.schema.protected})
 
     def draw(which: int, side: int, pairs: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -66,7 +69,7 @@ def run(scorer: Scorer, people: People, config: Config, progress: Callable[[str,
         margin=config.margin,
         z=z,
         seed=config.seed,
-        deadline=deadline(config),
+        deadline=ends,
         progress=lambda share: progress("sampling", share),
     )
     done = np.flatnonzero(seen.n)
@@ -116,7 +119,7 @@ def run(scorer: Scorer, people: People, config: Config, progress: Callable[[str,
         "found": int(stands.sum()),
         "attributes": described(cuts),
         "findings": tuple(findings),
-        "interrupted": seen.cut_short,
+        "interrupted": seen.cut_short or incomplete,
         "notes": (
             f"The published method: {seen.asked:,} samples around the data, one attribute that is not sensitive moved "
             f"one step each. Rates are of these samples, sizes of real people.",
@@ -130,7 +133,9 @@ def run(scorer: Scorer, people: People, config: Config, progress: Callable[[str,
     }
 
 
-def frequent(codes: NDArray[np.int64], rules: Family, support: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def frequent(
+    codes: NDArray[np.int64], rules: Family, support: float, most: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The rule sets that hold at least a share of the people, but not all of them: algorithm 1.
 
     There is no floor on the rest: all that is asked for is somebody to draw.
@@ -139,16 +144,17 @@ def frequent(codes: NDArray[np.int64], rules: Family, support: float) -> tuple[N
         codes: the cell of each person by each attribute, shape (n, attributes).
         rules: all rule sets.
         support: the share.
+        most: rule sets, at most; others are left out.
 
     Returns:
         The row of each attribute's rules, 0 for none, shape (rule sets, attributes), the fewest rules first; and how
         many people each holds.
 
     Raises:
-        OptionError: they are too many to be sampled one by one.
+        OptionError: those over the same attributes are too many to be counted.
     """
     n, attributes = codes.shape
-    rows, sizes, total = [], [], 0
+    rows, sizes, left = [], [], most
     for depth in range(1, rules.depth + 1):
         for axes in itertools.combinations(range(attributes), depth):
             part = Family(
@@ -158,20 +164,20 @@ def frequent(codes: NDArray[np.int64], rules: Family, support: float) -> tuple[N
                 raise _too_many(math.prod(part.shape))
             cells = occupied(codes[:, axes])
             counts = np.rint(through(part, cells, cells.sizes.astype(np.float64))).astype(np.int64).ravel()
-            flat = np.flatnonzero((counts >= support * n) & (counts >= 1) & (counts < n))
-            total += len(flat)
-            if total > MOST_RULE_SETS:
-                raise _too_many(total)
+            flat = np.flatnonzero((counts >= support * n) & (counts >= 1) & (counts < n))[:left]
+            left -= len(flat)
             found = np.zeros((len(flat), attributes), dtype=np.int64)
             if len(flat):
                 found[:, axes] = np.stack(np.unravel_index(flat, part.shape), axis=1) + 1
             rows.append(found)
             sizes.append(counts[flat])
+            if left == 0:
+                return np.concatenate(rows), np.concatenate(sizes)
     return np.concatenate(rows), np.concatenate(sizes)
 
 
 def _too_many(count: int) -> OptionError:
     return OptionError(
         f"there are {count:,} rule sets and more, too many to draw samples for one by one",
-        mend="combine fewer attributes (depth), ask for more support, or use the method 'exact'",
+        mend="set a time limit, combine fewer attributes (depth), ask for more support, or use the method 'exact'",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -79,22 +80,25 @@ def until_margin(
     Raises:
         KeyboardInterrupt: somebody interrupted before any question stopped; later, what was seen is returned.
     """
-    rngs = [np.random.default_rng((seed, question)) for question in range(questions)]
+    rngs: dict[int, np.random.Generator] = {}
     n, k = np.zeros(questions, dtype=np.int64), np.zeros((questions, sides), dtype=np.int64)
     margins = np.full(questions, np.inf)
-    open_ones, asked, cut_short = list(range(questions)), 0, False
+    waiting, asked, cut_short = deque(range(questions)), 0, False
     wanted = np.full(questions, more_than + 1)
+    block: list[int] = []
     try:
-        while open_ones:
+        while waiting:
             if deadline is not None and time.perf_counter() > deadline:
                 cut_short = True
                 break
-            block = _fitting(open_ones, wanted, sides)
+            block = _block(waiting, wanted, sides)
+            for question in block:
+                rngs.setdefault(question, np.random.default_rng((seed, question)))
             # By question and then by side, each a run of as many samples.
             samples = [draw(q, side, int(wanted[q]), rngs[q]) for q in block for side in range(sides)]
             favourable = ask(np.concatenate(samples))
             asked += len(favourable)
-            start, stopped = 0, set()
+            start, unfinished = 0, []
             for question in block:
                 end = start + int(wanted[question]) * sides
                 seen = favourable[start:end].reshape(sides, -1).T
@@ -106,22 +110,28 @@ def until_margin(
                 last = int(np.argmax(small)) if small.any() else len(seen) - 1
                 n[question], k[question], margins[question] = sizes[last], counts[last], reached[last]
                 if small.any():
-                    stopped.add(question)
+                    del rngs[question]
                 else:
                     enough = int(n[question] * (reached[last] / margin) ** 2) + 1
                     wanted[question] = max(enough - int(n[question]), FEWEST_MORE)
-            open_ones = [question for question in open_ones if question not in stopped]
+                    unfinished.append(question)
+            waiting.extendleft(reversed(unfinished))
+            block = []
             if progress is not None:
-                progress(1 - len(open_ones) / questions)
+                progress(1 - len(waiting) / questions)
     except KeyboardInterrupt:
-        if len(open_ones) == questions:
+        if len(waiting) + len(block) == questions:
             raise
         cut_short = True
-    n[open_ones] = 0
+    n[[*waiting, *block]] = 0
     return Sampled(n, k, margins, asked, cut_short)
 
 
-def _fitting(questions: list[int], wanted: NDArray[np.int64], sides: int) -> list[int]:
-    """The first questions, as many as fit into one batch; at least one."""
-    rows = np.cumsum(wanted[questions]) * sides
-    return questions[: max(1, int(np.searchsorted(rows, BATCH, side="right")))]
+def _block(waiting: deque[int], wanted: NDArray[np.int64], sides: int) -> list[int]:
+    """The first questions taken out of those waiting, as many as fit into one batch; at least one."""
+    block = [waiting.popleft()]
+    rows = int(wanted[block[0]]) * sides
+    while waiting and rows + int(wanted[waiting[0]]) * sides <= BATCH:
+        rows += int(wanted[waiting[0]]) * sides
+        block.append(waiting.popleft())
+    return block

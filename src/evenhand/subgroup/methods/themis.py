@@ -46,7 +46,7 @@ def run(scorer: Scorer, people: People, config: Config, progress: Callable[[str,
         "favourable",
         deaf_to=("support", "least_people", "control", "permutations", "depth", "confidence", "margin"),
     )
-    names = sensitive(people, config)
+    ends, names = deadline(config), sensitive(people, config)
     cuts, codes = cut(people, names, config.bins)
     shape = tuple(len(one.names) - one.missing for one in cuts)
     combinations = _combinations(shape)
@@ -69,7 +69,7 @@ def run(scorer: Scorer, people: People, config: Config, progress: Callable[[str,
         margin=MARGIN,
         z=normal_quantile(CONFIDENCE),
         seed=config.seed,
-        deadline=deadline(config),
+        deadline=ends,
         progress=lambda share: progress("sampling", share),
     )
     done = np.flatnonzero(seen.n)
