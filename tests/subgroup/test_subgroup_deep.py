@@ -17,6 +17,7 @@ from evenhand.stats import standardised_gap
 from evenhand.subgroup import deep
 from evenhand.subgroup.candidates import count
 from evenhand.subgroup.cells import Cut
+from evenhand.subgroup.cube import membership
 from evenhand.subgroup.deep import depth_first, keys, plan
 from evenhand.subgroup.deep.outcomes import Outcomes
 from evenhand.subgroup.deep.walk import rules_at, steps, walk
@@ -190,6 +191,16 @@ def test_agrees_with_the_count_cube(case, depth, share):
     order = [described[tuple(chosen)] for chosen in cube.chosen.tolist()]
     for name in ("size", "total", "squares", "copies"):
         np.testing.assert_allclose(getattr(own, name)[order], getattr(cube, name), atol=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(case=cases())
+def test_groups_asked_about_have_the_same_maxima(case):
+    cuts, _, table = case
+    rules, known = family(cuts), dealt(table)
+    result = deep.search(rules, table, known, least=2, least_rest=2, keep=10**6)
+    inside = membership(rules, table.cells, result.top.chosen)
+    np.testing.assert_allclose(deep.largest(table, known, inside), result.maxima, rtol=1e-5, atol=1e-4)
 
 
 def test_threads_change_nothing():
