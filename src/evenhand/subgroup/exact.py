@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 LARGE = 1 << 20
-"""Families with more rule sets than this go through the depth-first search."""
+"""Families whose cube of counts is larger than this go through the depth-first search."""
 
 ON_TOP = 2000
 """Groups of people that the depth-first search keeps."""
@@ -162,7 +162,7 @@ class _Look:
     def at_all(self, table: Table, asked_about: Bools | None = None) -> Looked:
         """Look at every rule set of the family, and at those asked about (asked, occupied cells)."""
         extra = np.zeros((0, len(table.cells.sizes)), dtype=bool) if asked_about is None else asked_about
-        if self.family.size > LARGE:
+        if self.family.cube > LARGE:
             return self._deep(table, extra)
         self.say("counting", 0.0)
         counted = count(self.family, table, self.floors(table))
@@ -225,10 +225,11 @@ def _check(rules: Family, config: Config) -> None:
             "accounts for",
             mend="compare with the rest, or use control max-t without per",
         )
-    if rules.size > LARGE and (config.against == "best" or config.control != "max-t"):
+    if rules.cube > LARGE and (config.against == "best" or config.control != "max-t"):
         raise OptionError(
-            f"{rules.size:,} rule sets are too many for control by {config.control} against the {config.against}",
-            mend="set a smaller depth or fewer bins, or compare with the rest by max-t",
+            f"a cube of {rules.cube:,} counts is too large for control by {config.control} against the "
+            f"{config.against}",
+            mend="take fewer attributes or bins, or compare with the rest by max-t",
         )
 
 

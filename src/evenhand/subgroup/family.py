@@ -80,6 +80,11 @@ class Family:
             counts = [a + more * b for a, b in zip([*counts, 0], [0, *counts], strict=True)]
         return sum(counts[1 : self.depth + 1])
 
+    @property
+    def cube(self) -> int:
+        """How many counts it takes to count them all at once: one per choice of a rule, or none, of every attribute."""
+        return math.prod(self.shape)
+
     def describe(self, chosen: Sequence[int]) -> Rules:
         """The rules of a rule set, given by its row in each attribute's ``rules``."""
         return {
