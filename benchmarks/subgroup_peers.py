@@ -67,8 +67,7 @@ def divexplorer(cells: pd.DataFrame, favourable: NDArray[np.bool_], depth: int) 
     found = DivergenceExplorer(table).get_pattern_divergence(
         min_support=SUPPORT, boolean_outcomes=["favourable"], attributes=list(cells.columns)
     )
-    found = found[found["length"] <= depth] if "length" in found else found
-    found = found[[len(each) > 0 for each in found["itemset"]]]
+    found = found[[0 < len(each) <= depth for each in found["itemset"]]]
     if not len(found):
         return Reply(None, np.zeros(len(cells), bool), 0, 0)
     best = found.iloc[int(np.argmax(found["favourable_div"].abs().to_numpy()))]
