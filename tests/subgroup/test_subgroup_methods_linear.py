@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evenhand import datasets, subgroup
 from evenhand.errors import DataError, OptionError
 from evenhand.schema import Attribute, Schema, Target, encode
-from evenhand.subgroup.methods.linear import Auditor, Design
+from evenhand.subgroup.methods.linear import Auditor, Design, HalfSpace
 
 TARGET = Target(name="loan", favourable="yes", values=("no", "yes"))
 
@@ -56,6 +56,14 @@ def test_worked_example():
     assert finding.rules == {}
     assert any("chosen because its gap is large" in note for note in result.notes)
     assert subgroup.SubgroupResult.from_json(result.to_json()) == result
+
+
+def test_words_name_the_heavy_terms():
+    names = tuple(f"race {value}" for value in "abcdef")
+    group = HalfSpace(names, np.array([0.2, -0.1, 0.0005, 0.05, 0.04, 0.03]), np.ones(6), 0.02, np.array([True]), 0.1)
+    assert group.words() == "+1 (race a) -0.5 (race b) +0.25 (race d) +0.2 (race e) and 2 lighter terms > -0.1"
+    group = HalfSpace(("sex f", "age"), np.array([10.0, -2.0]), np.array([1.0, 60.0]), 80.0, np.array([True]), 0.1)
+    assert group.words() == "-1 (age) +5 (sex f) > -40"
 
 
 outcomes_of_a_cell = st.lists(st.booleans(), min_size=1, max_size=12)

@@ -30,7 +30,10 @@ ROUNDING = 1e-12
 """A predicted cost this small is 0: it decides nothing."""
 
 SHOWN = 4
-"""Terms of the score in a finding's words."""
+"""Terms of the score in a finding's words, at most."""
+
+LIGHT = 0.01
+"""Terms that move the score by less than this share of the heaviest are only counted."""
 
 
 def run(scorer: Scorer, people: People, config: Config, progress: Callable[[str, float], None]) -> dict[str, Any]:
@@ -147,6 +150,7 @@ class HalfSpace:
     Attributes:
         names: the columns of the score.
         weights: of the columns, shape (columns,), in the attributes' own units.
+        spans: how far each column's values lie apart, shape (columns,).
         intercept: members are those with ``weights @ columns + intercept > 0``.
         inside: which combinations are members, shape (cells,).
         weighted: Kearns and others' disparity, ``P(counted and in the group) * |rate in the group - rate of all|``.
@@ -154,18 +158,22 @@ class HalfSpace:
 
     names: tuple[str, ...]
     weights: Floats
+    spans: Floats
     intercept: float
     inside: NDArray[np.bool_]
     weighted: float
 
     def words(self) -> str:
-        """Who is in it: the heaviest terms of the score, each scaled so that the first has weight 1."""
-        order = np.argsort(-np.abs(self.weights), kind="stable")
+        """Who is in it: the terms that move the score most, scaled so that the first has weight 1."""
+        effects = np.abs(self.weights) * self.spans
+        order = np.argsort(-effects, kind="stable")
         largest = abs(self.weights[order[0]]) if len(order) else 0.0
         if not largest:
             return "a positive score"
-        terms = [f"{self.weights[i] / largest:+.3g} ({self.names[i]})" for i in order[:SHOWN]]
-        more = f" and {len(order) - SHOWN} more terms" if len(order) > SHOWN else ""
+        heavy = [i for i in order[:SHOWN] if effects[i] >= LIGHT * effects[order[0]]]
+        terms = [f"{self.weights[i] / largest:+.3g} ({self.names[i]})" for i in heavy]
+        light = len(order) - len(heavy)
+        more = f" and {light} lighter {'term' if light == 1 else 'terms'}" if light else ""
         return f"{' '.join(terms)}{more} > {-self.intercept / largest:.3g}"
 
 
@@ -214,7 +222,9 @@ class Auditor:
         weights = coefficients[1:] / self._scale
         intercept = float(coefficients[0] - weights @ self._centre)
         weighted = float(abs(excess[inside].sum())) / self.population
-        return HalfSpace(self.design.names, weights, intercept, inside, weighted)
+        return HalfSpace(
+            self.design.names, weights, np.ptp(self.design.combinations, axis=0), intercept, inside, weighted
+        )
 
     def largest(self, outcomes: NDArray[np.int64]) -> Floats:
         """The weighted disparity found for each of many outcomes (m, cells), shape (m,)."""
