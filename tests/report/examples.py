@@ -372,7 +372,9 @@ def subgroups(**more: object) -> SubgroupResult:
                 finding({"race": ("Black",)}, 1404, 0.19, found=False, adjusted_p=0.41),
             ),
             "judged": (
-                finding({"race": ("Asian-Pac-Islander",)}, 432, 0.24, found=False, adjusted_p=0.37),
+                finding(
+                    {"race": ("Asian-Pac-Islander",)}, 432, 0.24, found=False, adjusted_p=0.37, low=-0.01, high=0.081
+                ),
                 Refused(
                     rules={"race": ("Other",), "sex": ("Female",)},
                     words="race Other, sex Female",

@@ -157,5 +157,8 @@ def test_the_report_shows_them():
     assert "refused: only 21 people" in section.text
     assert len(section.all("figure")) == 2
     assert not section.all("p", class_="not-run")
+    assert "Other, Female 21 fewer than 30 people" in section.text
+    assert "Amer-Indian-Eskimo, Male 101 fewer than 5 % of the people" in section.text
+    assert "Black, Male" not in section.text  # 718 of 9,769 are enough
     without = examples.full().model_copy(update={"subgroups": None})
     assert "were not looked at" in Page(report.render(without)).root.one("section", id="subgroups").text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -82,6 +83,7 @@ def _context(audit: AuditResult) -> dict[str, Any]:
         "searches": [_searched(search, i) for i, search in enumerate(audit.searches)],
         "proof": _proof(audit),
         "part": _subgroups(audit),
+        "refused": _too_few(audit),
         "methods": methods(audit),
         "limits": limits(audit),
         "impact": regulation.impact_tables(audit),
@@ -210,6 +212,22 @@ def _subgroups(audit: AuditResult) -> dict[str, Any] | None:
     from evenhand.report.subgroups import section  # which needs this module
 
     return None if audit.subgroups is None else section(audit.subgroups, audit.model.favourable)
+
+
+def _too_few(audit: AuditResult) -> list[tuple[str, int, str]]:
+    """Groups that were not looked at as subgroups: how they are called, their people, and why not."""
+    searched = audit.subgroups
+    if searched is None:
+        return []
+    share = f"fewer than {100 * searched.support:.6g} % of the people"
+    floors = [(searched.least_people, f"fewer than {searched.least_people:,} people")]
+    floors += [(math.ceil(searched.support * searched.people), share)]
+    found = []
+    for group in (group for breakdown in audit.groups.breakdowns for group in breakdown.groups):
+        why = next((reason for least, reason in floors if group.size < least), None)
+        if why is not None:
+            found.append((group.label, group.size, why))
+    return sorted(found, key=lambda one: -one[1])
 
 
 def _shown(value: object) -> object:

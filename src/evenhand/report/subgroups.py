@@ -139,6 +139,7 @@ def section(result: SubgroupResult, favourable: str) -> dict[str, Any]:
         "said_of": lambda judged: said_of(result, judged, favourable),
         "points": lambda gap: sentences.points(result, gap).replace("-", "\N{MINUS SIGN}"),
         "rate": lambda value: sentences.rate(result, value),
+        "unclear": lambda finding: sentences.unclear(result, finding),
         "in_people": lambda finding: sentences.in_people(result, finding),
         "directions": sentences.directions(result),
         "unit": sentences.unit(result),
@@ -171,7 +172,7 @@ def said_of(result: SubgroupResult, judged: Finding | Refused, favourable: str) 
     if isinstance(judged, Refused):
         return f"refused: {judged.reason}"
     low, high = sentences.points(result, judged.low), sentences.points(result, judged.high)
-    verdict = "stands out" if judged.found else "not told from chance"
+    verdict = sentences.unclear(result, judged) or "stands out"
     return (
         f"{sentences.sentence(result, judged, favourable)} Gap {sentences.points(result, judged.gap)} "
         f"{sentences.unit(result)}, interval {low} to {high}: {verdict}."
@@ -214,7 +215,7 @@ def _row(screen: Screen, rank: int, result: SubgroupResult, finding: Finding, be
     )
     rules = finding.words + (f" (and {below:,} within it)" if below else "")
     if not finding.found:
-        rules += " (not told from chance)"
+        rules += f" ({sentences.unclear(result, finding)})"
     if beside:
         screen.line(rules, lead=numbers + "   ")
     else:

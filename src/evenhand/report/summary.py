@@ -10,6 +10,7 @@ from evenhand.groups.result import SMALL, Breakdown
 from evenhand.individual.result import IndividualResult, Profile, Rate
 from evenhand.report import words
 from evenhand.stats import Estimated, Proved, Quantity, Unknown, number
+from evenhand.subgroup import sentences
 
 if TYPE_CHECKING:
     from evenhand.audit.result import AuditResult
@@ -123,7 +124,7 @@ def _subgroup_line(searched: SubgroupResult, worst: Finding | None) -> Line:
     if worst.found:
         step = "see under Subgroups whom else it concerns; look closer with evenhand subgroups"
     else:
-        step = "not told from chance; more people would narrow the interval"
+        step = f"{sentences.unclear(searched, worst)}; see under Subgroups"
     return Line(name, "worst subgroup", words.decimal(gap), gap, "observed", details, step)
 
 

@@ -175,7 +175,7 @@ def _gap_row(i: int, result: SubgroupResult, finding: Finding, width: int) -> Sp
         "fill": color if finding.found else LIGHT["paper"],
         "shape": "circle" if sentences.worse(result, finding) else "diamond",
         "words": f"{words}: {sentences.points(result, finding.gap)} {sentences.unit(result)}"
-        + ("" if finding.found else " (not told from chance)"),
+        + ("" if finding.found else f" ({sentences.unclear(result, finding)})"),
     }
 
 

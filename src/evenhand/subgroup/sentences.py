@@ -44,16 +44,18 @@ def sentence(result: SubgroupResult, finding: Finding, label: str | None = None)
     if about_texts(result):
         return result.sentence(finding)
     sampled = "" if finding.samples is None else f"{finding.samples:,} samples of "
+    alike = f"With {result.per} alike, o" if result.per else "O"
     who = f"{sampled or f'{finding.size:,} '}people with {finding.words}"
     others = finding.versus.words() if finding.versus else OTHERS["rest"]
     if result.measure == "score":
-        return f"The mean score of {who} is {finding.rate:.3f}; of {others} {finding.rest_rate:.3f}."
+        the = f"With {result.per} alike, the" if result.per else "The"
+        return f"{the} mean score of {who} is {finding.rate:.3f}; of {others} {finding.rest_rate:.3f}."
     own, theirs = charts.percent(finding.rate), charts.percent(finding.rest_rate)
     if result.measure == "favourable":
-        return f"Of {who}, {own} get {label or 'the favourable label'}; of {others} {theirs}."
+        return f"{alike}f {who}, {own} get {label or 'the favourable label'}; of {others} {theirs}."
     truly = "truly" if result.measure == "false-negative" else "not truly"
     what = "are refused it" if result.measure == "false-negative" else "get it all the same"
-    return f"Of {who} who are {truly} {label or 'favourable'}, {own} {what}; of {others} {theirs}."
+    return f"{alike}f {who} who are {truly} {label or 'favourable'}, {own} {what}; of {others} {theirs}."
 
 
 def about_texts(result: SubgroupResult) -> bool:
@@ -70,7 +72,8 @@ def nouns(result: SubgroupResult) -> str:
 
 def others(result: SubgroupResult) -> str:
     """With whom a subgroup is compared."""
-    return OTHERS["texts" if about_texts(result) else result.against]
+    them = OTHERS["texts" if about_texts(result) else result.against]
+    return f"{them} with {result.per} alike" if result.per else them
 
 
 def counted(result: SubgroupResult) -> bool:
@@ -81,6 +84,16 @@ def counted(result: SubgroupResult) -> bool:
 def worse(result: SubgroupResult, finding: Finding) -> bool:
     """Whether the subgroup fares worse than those it is compared with."""
     return finding.gap > 0 if result.measure == "false-negative" else finding.gap < 0
+
+
+def unclear(result: SubgroupResult, finding: Finding) -> str:
+    """Why a finding does not stand out; nothing if it does."""
+    if finding.found:
+        return ""
+    if finding.low > 0 or finding.high < 0:
+        reach = max(abs(finding.low), abs(finding.high))
+        return "certainly within the margin" if reach < result.margin else "not clear enough"
+    return "not told from chance"
 
 
 def directions(result: SubgroupResult) -> tuple[str, str]:
