@@ -459,6 +459,9 @@ def test_rule_sets_are_chosen_on_one_half_and_measured_on_the_other():
     assert 450 < found.size < 900
     assert found.size == split.judged[0].size
     assert any("chosen on 2,000 people" in note for note in split.notes)
+    for found in split.findings:
+        for other in found.same:
+            assert (members(world, other.rules) == members(world, found.rules)).mean() > 0.98
     assert search(world, values, split=True, seed=1).findings != split.findings
     nothing = search(world, np.arange(4000) % 2 == 0, split=True, support=0.05, least_people=30, permutations=200)
     assert nothing.findings == ()

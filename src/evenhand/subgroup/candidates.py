@@ -66,11 +66,11 @@ class Counted:
     candidates: Candidates
     prints: NDArray[np.uint64]
 
-    def same(self, family: Family, position: int, most: int) -> Ints:
-        """Other rule sets with the same people as a candidate, simplest first, (rule sets, attributes)."""
-        alike = np.flatnonzero(self.prints.ravel() == self.candidates.prints[position])
+    def same(self, family: Family, chosen: Ints, most: int) -> Ints:
+        """Other rule sets with the same people as one, simplest first, (rule sets, attributes)."""
+        alike = np.flatnonzero(self.prints.ravel() == self.prints[tuple(chosen)])
         rows = np.stack(np.unravel_index(alike, family.shape), axis=1)
-        rows = rows[((rows > 0).sum(axis=1) <= family.depth) & (rows != self.candidates.chosen[position]).any(axis=1)]
+        rows = rows[((rows > 0).sum(axis=1) <= family.depth) & (rows != chosen).any(axis=1)]
         return np.asarray(rows[np.argsort(simplicity(family, rows), kind="stable")][:most])
 
 

@@ -22,17 +22,17 @@ from evenhand.subgroup.floors import Floors, floors
 from evenhand.subgroup.judge import Asked, asked
 from evenhand.subgroup.measures import Outcome
 from evenhand.subgroup.result import Cells, Refused, SubgroupResult
-from evenhand.subgroup.standing import Lot, Standing, stand
+from evenhand.subgroup.standing import ON_TOP, Lot, Standing, stand
 from evenhand.subgroup.tabulate import Table, tabulate
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-LARGE = 1 << 20
-"""Families whose cube of counts is larger than this go through the depth-first search."""
+LARGE = 1 << 16
+"""Families with more rule sets than this go through the depth-first search, where its kernels pay for compilation."""
 
-ON_TOP = 2000
-"""Groups of people that the depth-first search keeps."""
+MOST = 1 << 20
+"""What it does not know is counted by the cube up to this many."""
 
 STOPPED = {"time": "Time was up", "user": "It was stopped"}
 

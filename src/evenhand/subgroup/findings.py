@@ -11,12 +11,9 @@ from evenhand.subgroup.judge import Asked
 from evenhand.subgroup.nesting import parents
 from evenhand.subgroup.result import Finding, Refused
 from evenhand.subgroup.rules import Rules, RuleSet, words
-from evenhand.subgroup.standing import Lot, Standing
+from evenhand.subgroup.standing import ON_TOP, Lot, Standing
 
 Ints = NDArray[np.int64]
-
-NESTED = 2000
-"""Findings that are compared with each other for nesting: the clearest ones."""
 
 SAID = 5
 """Other descriptions of the same people that are listed."""
@@ -35,10 +32,11 @@ def listed(
         counted: the family, to tell other descriptions of the same people.
     """
     number = len(lot.candidates)
-    known = np.flatnonzero(standing.known[:number])
+    known = standing.closely[standing.closely < number]
+    known = known[standing.known[known]]
     order = known[np.lexsort((-np.abs(standing.z[known]), -standing.certain[known]))]
     stands = order[standing.found[order]]
-    nested = stands[:NESTED]
+    nested = stands[:ON_TOP]
     above = np.full(number, -1, dtype=np.int64)
     if len(nested):
         up = parents(
@@ -65,8 +63,9 @@ def listed(
     every = {cut.attribute: cut.names for cut in lot.family.cuts}
     found = []
     for i in kept:
-        rules = lot.family.describe(lot.candidates.chosen[i])
-        alike = counted.same(lot.family, i, SAID) if counted is not None and lot.candidates.copies[i] > 1 else ()
+        chosen = lot.candidates.chosen[i]
+        rules = lot.family.describe(chosen)
+        alike = counted.same(lot.family, chosen, SAID) if counted is not None and lot.candidates.copies[i] > 1 else ()
         found.append(
             finding(
                 standing,
@@ -96,9 +95,8 @@ def finding(
     others: int = 0,
 ) -> Finding:
     """What is known of one rule set, in the words of its rules."""
-    groups = standing.groups
-    part = groups.compared[i]
-    rates = groups.rates
+    groups, rates = standing.groups.at(np.array([i])), standing.rates
+    part = groups.compared[0]
     versus = None
     if standing.versus is not None:
         cells = zip(cuts, standing.versus[i], strict=True)
@@ -108,10 +106,10 @@ def finding(
     return Finding(
         rules=rules,
         words=said,
-        size=round(float(groups.size[i][part].sum())),
-        rest=round(float(groups.rest[i][part].sum())),
-        positives=round(float(groups.total[i][part].sum())) if counted else None,
-        rest_positives=round(float(groups.rest_total[i][part].sum())) if counted else None,
+        size=round(float(groups.size[0][part].sum())),
+        rest=round(float(groups.rest[0][part].sum())),
+        positives=round(float(groups.total[0][part].sum())) if counted else None,
+        rest_positives=round(float(groups.rest_total[0][part].sum())) if counted else None,
         rate=float(rates[0][i]),
         rest_rate=float(rates[1][i]),
         gap=float(standing.gap[i]),

@@ -68,6 +68,17 @@ class Groups:
         others = self.rest_total / np.maximum(self.rest, 1)
         return (self.weights * own).sum(axis=-1), (self.weights * others).sum(axis=-1)
 
+    def at(self, where: NDArray[np.int64]) -> Groups:
+        """Some of the groups, whose comparisons are all with the same people or each with its own."""
+        everybody = [part if part.ndim < 2 else part[where] for part in self.everybody]
+        return Groups(
+            self.size[where],
+            self.total[where],
+            self.squares[where],
+            (everybody[0], everybody[1], everybody[2]),
+            self.counted,
+        )
+
     @property
     def deviation(self) -> Floats:
         """Standard deviation of each stratum's total when the values are dealt out anew, shape (groups, strata)."""
@@ -106,6 +117,11 @@ class Tails:
     scale_above: Floats
     scale_below: Floats
 
+    def at(self, where: NDArray[np.int64]) -> Tails:
+        """Those of some of the groups."""
+        arrays = (self.expected, self.above, self.below, self.scale_above, self.scale_below)
+        return Tails(*(array[where] for array in arrays))
+
     def z(self, total: Floats) -> Floats:
         """Standardised gaps of totals, shape (..., groups)."""
         excess = total - self.expected
@@ -141,6 +157,21 @@ def adjusted(groups: Groups, tails: Tails, critical: float) -> Ends:
     own, others = groups.rates
     gap = own - others
     return gap - (gap - low) / tails.scale_above, gap + (high - gap) / tails.scale_below
+
+
+def near(groups: Groups, critical: float) -> Ends:
+    """About the adjusted intervals, quickly: the textbook ones, to tell which are worth a closer look."""
+    own, others = groups.rates
+    weights = groups.weights**2
+    parts = [
+        np.maximum(squares / np.maximum(n, 1) - (total / np.maximum(n, 1)) ** 2, 0.0) / np.maximum(n, 1)
+        for n, total, squares in (
+            (groups.size, groups.total, groups.squares),
+            (groups.rest, groups.rest_total, groups.everybody[2] - groups.squares),
+        )
+    ]
+    half = critical * np.sqrt((weights * (parts[0] + parts[1])).sum(axis=-1))
+    return own - others - half, own - others + half
 
 
 def plain(groups: Groups, confidence: float) -> Ends:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,15 @@ from evenhand.subgroup.config import Config
 from evenhand.subgroup.cube import membership
 from evenhand.subgroup.family import Family
 from evenhand.subgroup.floors import floors
-from evenhand.subgroup.gaps import Groups, adjusted, groups_of, plain, tails
+from evenhand.subgroup.gaps import Groups, adjusted, groups_of, near, plain, tails
 from evenhand.subgroup.tabulate import Table
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+ON_TOP = 2000
+"""Findings that are compared with each other for nesting: the clearest ones."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class Standing:
         low, high, plain_low, plain_high: adjusted and plain intervals.
         found: which stand out.
         known: which can be compared with anybody.
+        closely: positions of those whose intervals are exact: all, or the clearest and those asked about where there
+            are very many.
         versus: cells of the best treated other group, shape (rule sets, attributes); None against the rest.
         critical: standard deviations of the adjusted intervals.
         stopped: why fewer permutations were done than wanted; None if all were.
@@ -58,18 +64,23 @@ class Standing:
     plain_high: Floats
     found: Bools
     known: Bools
+    closely: Ints
     versus: Ints | None
     critical: float
     stopped: str | None
     permutations: int
 
-    @property
+    @cached_property
+    def rates(self) -> tuple[Floats, Floats]:
+        """Of each rule set, and of those it is compared with."""
+        return self.groups.rates
+
+    @cached_property
     def gap(self) -> Floats:
         """Of each rule set."""
-        own, others = self.groups.rates
-        return np.asarray(own - others)
+        return np.asarray(self.rates[0] - self.rates[1])
 
-    @property
+    @cached_property
     def certain(self) -> Floats:
         """How large each gap is at least: the end of the adjusted interval nearer to 0, below 0 if it holds 0."""
         return np.maximum(self.low, -self.high)
@@ -149,9 +160,14 @@ def stand(
     if config.control == "max-t" and drawn is None:
         drawn = maxima(table, largest, config.permutations, rng, deadline=deadline, progress=progress)
     critical, p = _control(z, known, config, drawn)
-    low, high = adjusted(groups, shape, critical)
-    plain_low, plain_high = plain(groups, config.confidence)
-    found = known & (p <= 1 - config.confidence + 1e-12) & ((low > 0) | (high < 0))
+    low, high = near(groups, critical)
+    found = known & (p <= 1 - config.confidence + 1e-12)
+    closely = np.flatnonzero(_worth(lot, known, np.maximum(low, -high), ON_TOP + config.most))
+    some, edges = groups.at(closely), shape.at(closely)
+    low[closely], high[closely] = adjusted(some, edges, critical)
+    plain_low, plain_high = np.full((2, len(lot)), np.nan)
+    plain_low[closely], plain_high[closely] = plain(some, config.confidence)
+    found[closely] &= (low[closely] > 0) | (high[closely] < 0)
     found &= np.maximum(-low, high) >= config.margin
     return Standing(
         groups=groups,
@@ -163,6 +179,7 @@ def stand(
         plain_high=plain_high,
         found=found,
         known=known,
+        closely=closely,
         versus=cells,
         critical=critical,
         stopped=None if drawn is None else drawn.stopped,
@@ -170,14 +187,23 @@ def stand(
     )
 
 
+def _worth(lot: Lot, known: Bools, certain: Floats, most: int) -> Bools:
+    """Which rule sets are worth an exact interval: those asked about, and the clearest of the others."""
+    chosen = np.zeros(len(lot), dtype=bool)
+    chosen[len(lot.candidates) :] = True
+    order = np.argsort(np.where(known, -certain, np.inf), kind="stable")
+    chosen[order[:most]] = True
+    return chosen
+
+
 def _control(z: Floats, known: Bools, config: Config, drawn: Maxima | None) -> tuple[float, Floats]:
     """The critical z, and p adjusted for all that was looked at."""
-    alone, tested = normal_p(z), max(int(known.sum()), 1)
+    tested = max(int(known.sum()), 1)
     if config.control == "none":
-        return normal_quantile(config.confidence), alone
+        return normal_quantile(config.confidence), normal_p(z)
     if config.control == "BY":
         p = np.ones(len(z))
-        p[known] = benjamini_yekutieli(alone[known])
+        p[known] = benjamini_yekutieli(normal_p(z[known]))
         reported = int((p <= 1 - config.confidence).sum())
         return normal_quantile(false_coverage_confidence(reported, tested, config.confidence)), p
     values = np.zeros(0) if drawn is None else drawn.values
@@ -186,7 +212,7 @@ def _control(z: Floats, known: Bools, config: Config, drawn: Maxima | None) -> t
         # No adjusted interval is narrower than the plain one, even where few permutations differ.
         return max(critical, normal_quantile(config.confidence)), adjusted_p(z, values)
     # Too few permutations before it was stopped: a bound that needs none.
-    return normal_quantile(bonferroni(config.confidence, tested)), np.minimum(alone * tested, 1.0)
+    return normal_quantile(bonferroni(config.confidence, tested)), np.minimum(normal_p(z) * tested, 1.0)
 
 
 def _versus(lot: Lot, groups: Groups, config: Config, better: int) -> Versus:
