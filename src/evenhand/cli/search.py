@@ -184,7 +184,7 @@ def _texts(
             where=source.name,
             mend=f"the columns are: {', '.join(map(str, source.frame.columns))}",
         )
-    own = [identity.read_category(path) for path in terms]
+    own = [one for path in terms for one in identity.read_categories(path)]
     lists: list[str | identity.Category] = [*(protected or ()), *own]
     config = text.Config(
         examples=options.get("most_examples", 100),

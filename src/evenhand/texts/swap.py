@@ -8,7 +8,7 @@ violations in NLP models", IJCAI 2020, with words of the same form in place of o
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +25,8 @@ we well were what when where which while who whom why will with without would ye
 
 FUNCTION_WORDS = frozenset(_LISTED.split())
 """A pronoun that one of these follows stands alone: "I saw her there", not: "her book"."""
+
+WORD = re.compile(r"\w+")
 
 SILENT_H = re.compile(r"(?:hour|honest|honou?r|heir)", re.IGNORECASE)
 SOUNDS_LIKE_YOU = re.compile(r"(?:uni(?!n|m)|u[kgrst]|use|eu|one\b|once\b|ukr)", re.IGNORECASE)
@@ -104,6 +106,17 @@ class Swapper:
         terms = "|".join(re.escape(term).replace("\\ ", r"[\s-]+").replace(r"\-", r"[\s-]+") for term in longest_first)
         return re.compile(rf"(?P<article>\b(?:an?)\s+)?(?<![\w'\u2019-])(?P<term>{terms})(?![\w-])", re.IGNORECASE)
 
+    @cached_property
+    def _words(self) -> tuple[frozenset[str], list[frozenset[str]]]:
+        """Terms of one word, and the words of all others."""
+        words = [frozenset(WORD.findall(term)) for term in self._rows_of]
+        return frozenset().union(*(one for one in words if len(one) == 1)), [one for one in words if len(one) != 1]
+
+    def may_mention(self, words: Set[str]) -> bool:
+        """Whether a text of these words (see ``words_of``) can hold a term: quick to know, and mostly it cannot."""
+        single, several = self._words
+        return not single.isdisjoint(words) or any(one <= words for one in several)
+
     def mentions(self, text: str) -> list[Mention]:
         """The category's terms in a text, in order, none within another."""
         found = []
@@ -161,6 +174,11 @@ class Swapper:
         if mention.article is None:
             return written
         return _article(text[mention.article : mention.start], term, written) + written
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text, in small letters."""
+    return frozenset(WORD.findall(text.lower()))
 
 
 def _choice(one: str, other: str) -> str:

@@ -17,6 +17,7 @@ from evenhand.stats import observed_rate
 from evenhand.texts import Slot, Swapper, TextFinding
 from evenhand.texts.model import TextModel, load, read, text_list
 from evenhand.texts.pairs import finding, once
+from evenhand.texts.swap import words_of
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,9 @@ def _cases(texts: Sequence[str], swappers: Sequence[Swapper]) -> list[Case]:
     cases = []
     for row, text in enumerate(texts):
         if text not in known:
-            known[text] = [(one.category.name, slot) for one in swappers for slot in one.slots(text)]
+            words = words_of(text)
+            able = [one for one in swappers if one.may_mention(words)]
+            known[text] = [(one.category.name, slot) for one in able for slot in one.slots(text)]
         cases += [Case(row, name, slot) for name, slot in known[text]]
     return cases
 

@@ -13,6 +13,7 @@ from evenhand.datasets.identity import Category, categories, named
 from evenhand.errors import DataError, OptionError
 from evenhand.subgroup.text.config import By
 from evenhand.texts import Swapper
+from evenhand.texts.swap import words_of
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,14 @@ def mentions(texts: Sequence[str], found: Sequence[Category]) -> Mentions:
     """
     swappers = tuple(Swapper(one) for one in found)
     position = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    tables = [np.zeros((len(position), len(one.groups)), dtype=bool) for one in found]
+    for row, text in enumerate(position):
+        words = words_of(text)
+        for swapper, table in zip(swappers, tables, strict=True):
+            if swapper.may_mention(words):
+                table[row, [mention.group for mention in swapper.mentions(text)]] = True
     at = np.array([position[text] for text in texts], dtype=np.int64)
-    inside = []
-    for swapper in swappers:
-        table = np.zeros((len(position), len(swapper.category.groups)), dtype=bool)
-        for row, text in enumerate(position):
-            for mention in swapper.mentions(text):
-                table[row, mention.group] = True
-        inside.append(table[at])
+    inside = [table[at] for table in tables]
     if not any(one.any() for one in inside):
         raise DataError(
             f"none of the {len(texts):,} texts has a term of: {', '.join(one.name for one in found)}",

@@ -1,0 +1,35 @@
+"""Looking for terms: what is passed over without looking has none."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.datasets import identity
+from evenhand.texts import Swapper
+from evenhand.texts.swap import words_of
+
+LISTS = [identity.category(name) for name in identity.categories()] + list(identity.named("published"))
+SWAPPERS = [Swapper(one) for one in LISTS]
+TERMS = sorted({word for one in LISTS for row in one.rows for word in row.words if word is not None})
+
+
+@given(
+    st.lists(st.sampled_from(TERMS) | st.text(max_size=5), min_size=1, max_size=4),
+    st.sampled_from([" ", "-", ", ", "_", "\n"]),
+    st.sampled_from([str, str.upper, str.title]),
+)
+def test_no_text_with_a_term_is_passed_over(parts, between, written):
+    text = written(between.join(parts))
+    words = words_of(text)
+    for swapper in SWAPPERS:
+        if swapper.mentions(text):
+            assert swapper.may_mention(words)
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_a_term_that_is_looked_for_is_seen_at_once(term):
+    for swapper in SWAPPERS:
+        if swapper.mentions(term):
+            assert swapper.may_mention(words_of(term))
+            assert swapper.may_mention(words_of(term.replace(" ", "-").upper()))
+    assert not any(swapper.may_mention(words_of("the weather report")) for swapper in SWAPPERS)
