@@ -227,3 +227,34 @@ def test_without_a_target(evenhand, command):
     ran = evenhand("subgroups", "townhall:model", "people.csv", *SENSITIVE)
     assert ran.code == 2
     assert "--target" in ran.err
+
+
+def test_an_interrupt_keeps_what_was_found(evenhand, command, tmp_path, monkeypatch):
+    (tmp_path / "patient.py").write_text(
+        "import townhall\n"
+        "asked = 0\n"
+        "def model(frame):\n"
+        "    global asked\n"
+        "    asked += len(frame)\n"
+        "    if asked > 6000:\n"
+        "        raise KeyboardInterrupt\n"
+        "    return townhall.model(frame)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    page, table = tmp_path / "page.html", tmp_path / "found.csv"
+    ran = evenhand(
+        "subgroups", "patient:model", *command[2:], *SENSITIVE, "--augment", "sampled", "--html", page, "--out", table
+    )
+    assert ran.code == 130, ran.err
+    assert "INTERRUPTED" in ran.out
+    assert "Of 528 people with sex f, district west" in " ".join(ran.out.split())
+    assert "This search was stopped." in page.read_text("utf-8")
+    assert len(pd.read_csv(table)) > 0
+
+
+def test_around_the_data_is_kept_apart(evenhand, command, tmp_path):
+    page = tmp_path / "page.html"
+    ran = evenhand(*command, *SENSITIVE, "--augment", "sequential", "--budget", 2000, "--html", page)
+    assert ran.code == 0, ran.err
+    assert "around the data (samples, not people)" in ran.out
+    assert 'id="around"' in page.read_text("utf-8")
