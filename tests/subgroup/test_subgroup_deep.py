@@ -240,7 +240,16 @@ def test_time_ends_the_search_with_what_was_looked_at(monkeypatch):
     cuts = [cut(4, ordered=True) for _ in range(4)]
     table = tabulate(codes, values, counted=True)
     known = dealt(table)
-    some = deep.search(family(cuts, 2), table, known, least=10, least_rest=10, keep=10**6, jobs=1, time_limit=4.5)
+    some = deep.search(
+        family(cuts, 2),
+        table,
+        known,
+        least=10,
+        least_rest=10,
+        keep=10**6,
+        jobs=1,
+        time_limit=4.5 / depth_first.PERMUTING,
+    )
     # One look at the clock to begin with and one per combination: the four attributes alone.
     alone = deep.search(family(cuts, 1), table, known, least=10, least_rest=10, keep=10**6)
     assert (some.stop, alone.stop) == ("time", "done")

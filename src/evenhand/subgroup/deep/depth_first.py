@@ -56,8 +56,8 @@ NOTHING = Ranking(STANDARDISED, math.inf, 0.0, math.inf)
 """Nothing stands out or is listed: how it is before the critical value is known."""
 POLL = 0.1
 """Seconds between two looks at how far the threads are."""
-PERMUTING = 0.95
-"""About the share of the time that the permutations take."""
+PERMUTING = 0.85
+"""About the share of the time that the first pass takes, with the permutations."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def search(
         _Desk(family, table, happened, plan, Floors(least, least_rest), keep, seed)
         for _ in range(jobs or _processors())
     ]
-    until = math.inf if time_limit is None else began + time_limit
+    until = math.inf if time_limit is None else began + PERMUTING * time_limit
     first = _Pass(plan.parts(), until)
     stop, tested, counted = _permuted(first, desks, lambda: say(PERMUTING * first.settled / max(family.size, 1)))
     maxima = np.max([desk.best for desk in desks], axis=0).ravel()[: happened.permutations].astype(np.float64)

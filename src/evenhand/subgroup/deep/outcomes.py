@@ -14,6 +14,9 @@ from evenhand.subgroup.tabulate import Table
 
 Floats = NDArray[np.float64]
 
+ENTRIES = 1 << 22
+"""Amounts held at once in double precision, about."""
+
 
 @dataclass(frozen=True)
 class Outcomes:
@@ -48,11 +51,14 @@ def outcomes(table: Table, permutations: int, rng: np.random.Generator) -> Outco
     usual = np.zeros(len(table.cells.sizes)) if table.counted else mean[table.cells.codes[:, -1]] * table.cells.sizes
     largest = int(table.cells.sizes.max(initial=0))
     kind = np.float32 if not table.counted or largest > 65535 else np.uint16 if largest > 255 else np.uint8
+    at_once = max(1, ENTRIES // max(len(usual), 1))
     blocks: list[NDArray[np.generic]] = []
     for first in range(0, permutations, LANES):
         many = min(LANES, permutations - first)
         block: NDArray[Any] = np.zeros((len(usual), LANES), dtype=kind)
-        block[:, :many] = (table.permuted(many, rng) - usual).T
+        for at in range(0, many, at_once):
+            drawn = table.permuted(min(at_once, many - at), rng)
+            block[:, at : at + len(drawn)] = (drawn - usual).T
         blocks.append(block)
     amounts = table.sums(table.values) - usual
     return Outcomes(amounts if table.counted else _summable(amounts), tuple(blocks), permutations, strata)
