@@ -29,7 +29,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 LARGE = 1 << 16
-"""Families with more rule sets than this go through the depth-first search, where its kernels pay for compilation."""
+"""Families whose cube has more counts than this go through the depth-first search, whose kernels then pay for their
+compilation."""
 
 MOST = 1 << 20
 """What it does not know is counted by the cube up to this many."""
@@ -162,7 +163,7 @@ class _Look:
     def at_all(self, table: Table, asked_about: Bools | None = None) -> Looked:
         """Look at every rule set of the family, and at those asked about (asked, occupied cells)."""
         extra = np.zeros((0, len(table.cells.sizes)), dtype=bool) if asked_about is None else asked_about
-        if self.family.cube > LARGE:
+        if self.family.cube > LARGE and self.config.control == "max-t" and self.config.against == "rest":
             return self._deep(table, extra)
         self.say("counting", 0.0)
         counted = count(self.family, table, self.floors(table))
@@ -225,7 +226,7 @@ def _check(rules: Family, config: Config) -> None:
             "accounts for",
             mend="compare with the rest, or use control max-t without per",
         )
-    if rules.cube > LARGE and (config.against == "best" or config.control != "max-t"):
+    if rules.cube > MOST and (config.against == "best" or config.control != "max-t"):
         raise OptionError(
             f"a cube of {rules.cube:,} counts is too large for control by {config.control} against the "
             f"{config.against}",
