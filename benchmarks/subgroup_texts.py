@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from subgroup_cases import SHARED, Published
 
+from evenhand.errors import LimitError
 from evenhand.subgroup import text
+from evenhand.subgroup.result import Finding
+from subgroup_cases import SHARED, Published
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class TextSource:
         label: its column of labels.
         favourable: the value that is favourable; any other is not.
         seconds, rule_sets: published time, and rule sets tested in it; None where nothing was published.
-        findings: published rule sets as categories and terms, with published rates of the unfavourable label for wiki,
-            of the favourable one for reviews.
+        findings: published rule sets as categories and terms, with published rates.
+        same_label: whether the label of these rates is our favourable one.
     """
 
     searched: tuple[tuple[str, str], ...]
@@ -38,6 +40,7 @@ class TextSource:
     seconds: float | None
     rule_sets: int | None
     findings: tuple[tuple[dict[str, str], Published], ...]
+    same_label: bool = True
 
 
 def finding(inside: float, rest: float, **terms: str) -> tuple[dict[str, str], Published]:
@@ -54,6 +57,7 @@ TEXTS = {
             finding(0.129, 0.075, gender="gay", religion="protestant"),
             finding(0.125, 0.074, gender="gay", race="african american"),
         ),
+        same_label=False,
     ),
     "reviews": TextSource(
         (("imdb_25k.csv.xz", "text"),), "imdb_25k.csv.xz", "label", 1, 69125.16, 876,
@@ -137,4 +141,59 @@ def search(model: Any, texts: list[str], **options: Any) -> tuple[text.TextSubgr
         "wall": wall,
         "cpu": cpu,
         "asked": asked.asked,
+    }
+
+
+def judged(name: str, source: TextSource, model: Any, texts: list[str]) -> list[dict[str, Any]]:
+    """The published findings, by the real texts that hold their terms and by what our model does with those."""
+    if not source.findings:
+        return []
+    result, _ = search(model, texts, swaps=0, judged=tuple(terms for terms, _ in source.findings))
+    rows = []
+    for rank, ((_, published), own) in enumerate(zip(source.findings, result.judged, strict=True), start=1):
+        row = {
+            "data": name,
+            "rank": rank,
+            "rules": published.rules,
+            "published_inside": published.inside,
+            "published_rest": published.rest,
+            "same_label": source.same_label,
+            "size": own.size,
+            "rest": own.rest,
+        }
+        if isinstance(own, Finding):
+            kept = ("words", "rate", "rest_rate", "gap", "low", "high", "adjusted_p", "found")
+            row |= {"verdict": "stands out" if own.found else "does not stand out"}
+            row |= {key: getattr(own, key) for key in kept}
+        else:
+            row |= {"verdict": "refused", "reason": own.reason}
+        rows.append(row)
+    return rows
+
+
+def speed(name: str, source: TextSource, model: Any, accuracy: float, texts: list[str], cap: float) -> dict[str, Any]:
+    """Our search beside the published figures and the published method, in the shape of a row about people."""
+    result, seconds = search(model, texts, swaps=0)
+    own: dict[str, Any] | None = None
+    try:
+        again, its = search(model, texts, method="sampled", time_limit=cap)
+        own = its | {"tested": again.tested, "interrupted": again.interrupted, "found": again.found}
+    except LimitError:
+        pass  # not one rule set in that time
+    top = result.findings[0] if result.findings else None
+    kept = ("words", "size", "rest", "rate", "rest_rate", "gap", "low", "high", "adjusted_p", "found")
+    return {
+        "data": name,
+        "people": len(texts),
+        "accuracy": accuracy,
+        "favourable": result.rate,
+        **seconds,
+        "rule_sets": result.rule_sets,
+        "tested": result.tested,
+        "found": result.found,
+        "critical": result.critical,
+        "top": {key: getattr(top, key) for key in kept} if top else None,
+        "published_seconds": source.seconds,
+        "published_rule_sets": source.rule_sets,
+        "sampled": own,
     }
