@@ -551,6 +551,8 @@ def test_everybody_treated_alike(constant):
     ("options", "message"),
     [
         ({"measure": "accuracy"}, "no measure 'accuracy'"),
+        ({"attributes": "sex"}, "attributes must be several"),
+        ({"judged": "age > 60"}, "judged must be several"),
         ({"against": "all"}, "no against 'all'"),
         ({"control": "holm"}, "no control 'holm'"),
         ({"support": 1.0}, "support"),

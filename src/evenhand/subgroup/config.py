@@ -63,6 +63,9 @@ class Config:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("attributes", "judged"):
+            if isinstance(given := getattr(self, name), str):
+                raise OptionError(f"{name} must be several, not one text", mend=f"write {name}=({given!r},)")
         for name, choices in (("measure", Measure), ("against", Against), ("control", Control), ("method", Method)):
             given, known = getattr(self, name), get_args(choices)
             if given not in known:

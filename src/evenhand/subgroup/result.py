@@ -41,7 +41,8 @@ class Finding(BaseModel):
         gap: ``rate - rest_rate`` (with a control variable, the average over its strata).
         low, high: interval for the gap, adjusted for everything that was looked at.
         plain_low, plain_high: interval for this gap alone, as if nothing else had been looked at.
-        z: the gap in standard errors under "no difference"; None where a published method has none.
+        z: the gap in standard errors under "no difference", its tail made like a normal one's where few people or a
+            rare outcome skew it; None where a published method has none.
         adjusted_p: probability of a gap as clear as this anywhere, were there none; None where a published method has
             none.
         found: whether the gap stands out from chance: ``adjusted_p`` is small enough, the adjusted interval excludes
