@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand import datasets
 from evenhand.schema import Schema, encode
-from evenhand.subgroup import deep
+from evenhand.subgroup import Config, deep, exact
 from evenhand.subgroup.candidates import count
 from evenhand.subgroup.cells import cut
 from evenhand.subgroup.chance import largest_gap, maxima
@@ -16,6 +19,7 @@ from evenhand.subgroup.cube import membership
 from evenhand.subgroup.family import family
 from evenhand.subgroup.floors import floors
 from evenhand.subgroup.gaps import groups_of, tails
+from evenhand.subgroup.measures import Outcome
 from evenhand.subgroup.tabulate import tabulate
 from support import shared
 
@@ -62,15 +66,22 @@ def test_bundled_people_at_any_depth(name, attributes, per):
 
 
 @pytest.fixture(scope="module")
-def crime():
+def communities():
     columns = [*CRIME, "ViolentCrimesPerPop"]
     frame = pd.read_csv(shared("data", "tabular", "communities_crime.csv.xz"), usecols=columns)
     attributes = [{"name": name, "kind": "real", "lower": 0, "upper": 1} for name in CRIME]
     target = {"name": "high", "favourable": 0, "values": [0, 1]}
     schema = Schema.model_validate({"target": target, "attributes": attributes})
-    cuts, codes = cut(encode(schema, frame[CRIME]), CRIME)
+    people = encode(schema, frame[CRIME])
     high = frame["ViolentCrimesPerPop"] > frame["ViolentCrimesPerPop"].median()
-    return frame[CRIME].assign(high=high), cuts, tabulate(codes, high.to_numpy(float), counted=True)
+    return people, frame[CRIME].assign(high=high)
+
+
+@pytest.fixture(scope="module")
+def crime(communities):
+    people, frame = communities
+    cuts, codes = cut(people, CRIME)
+    return frame, cuts, tabulate(codes, frame["high"].to_numpy(float), counted=True)
 
 
 def test_crime_agrees_with_the_cube_of_few_attributes(crime):
@@ -95,3 +106,15 @@ def test_crime_has_nineteen_million_rule_sets_to_depth_three(crime):
             inside &= np.array([rule.contains(number) for number in frame[name]])
         assert listed.size[i].sum() == inside.sum()
         assert listed.total[i].sum() == frame["high"][inside].sum()
+
+
+def test_a_search_that_time_ends_says_how_far_it_came(communities):
+    people, frame = communities
+    outcome = Outcome(np.arange(len(people)), frame["high"].to_numpy(float), True)
+    config = Config(attributes=tuple(CRIME), depth=3, permutations=100, time_limit=0.1)
+    result = exact.examine(people, lambda: outcome, config, deadline=time.perf_counter())
+    assert result.interrupted
+    [note] = [note for note in result.notes if note.startswith("Time was up after ")]
+    seen, every = (int(number.replace(",", "")) for number in re.findall(r"[\d,]{2,}|\d", note)[:2])
+    assert seen < every == result.rule_sets == 19_027_440
+    assert result.tested <= seen

@@ -47,6 +47,7 @@ class Looked:
         tested, found: how many groups of people were looked at, and stand out.
         counted: the family counted; None where it was too large for that.
         whole: whether all of the family was looked at.
+        notes: what a reader must know of that.
     """
 
     lot: Lot
@@ -55,6 +56,7 @@ class Looked:
     found: int
     counted: Counted | None
     whole: bool = True
+    notes: tuple[str, ...] = ()
 
 
 def examine(
@@ -180,7 +182,8 @@ class _Look:
         again = of_rule_sets(self.family, table, chosen.lot.candidates.at(rows), floor)
         lot = Lot(self.family, table, again, asked_about)
         standing = self._stand(lot)
-        return Looked(lot, standing, len(again), int(standing.found[: len(again)].sum()), chosen.counted, chosen.whole)
+        found = int(standing.found[: len(again)].sum())
+        return Looked(lot, standing, len(again), found, chosen.counted, chosen.whole, chosen.notes)
 
     def _stand(self, lot: Lot, drawn: Maxima | None = None) -> Standing:
         return stand(
@@ -215,7 +218,7 @@ class _Look:
         whole = found.stop == "done"
         largest = np.maximum(found.maxima, deep.largest(table, happened, asked_about))
         standing = self._stand(lot, Maxima(largest, None if whole else found.stop))
-        return Looked(lot, standing, found.tested, found.standing, None, whole)
+        return Looked(lot, standing, found.tested, found.standing, None, whole, _unseen(found))
 
 
 def _check(rules: Family, config: Config) -> None:
@@ -264,13 +267,22 @@ def _kept(table: Table, refused: dict[int, Refused]) -> Bools:
     return rows[[position for position in range(len(rows)) if position not in refused]]
 
 
-def _notes(looked: Looked, rules: Family, config: Config) -> list[str]:
+def _unseen(found: deep.Deep) -> tuple[str, ...]:
+    """What a depth-first search leaves open."""
     notes = []
+    if found.stop != "done":
+        seen = f"{found.looked_at:,} of {found.rule_sets:,} rule sets"
+        notes.append(f"{STOPPED[found.stop]} after {seen}, the shortest first; what is said holds for those.")
+    if not found.counted:
+        notes.append("How many different groups were looked at and stand out is estimated, to about 0.1 %.")
+    return tuple(notes)
+
+
+def _notes(looked: Looked, rules: Family, config: Config) -> list[str]:
+    notes = list(looked.notes)
     standing = looked.standing
-    if standing.stopped is not None:
+    if standing.stopped is not None and looked.whole:
         done = f"{STOPPED[standing.stopped]} after {standing.permutations:,} of {config.permutations:,} permutations"
-        if not looked.whole:
-            done = f"{STOPPED[standing.stopped]} before all rule sets were looked at"
         notes.append(f"{done}; what is said holds for those.")
     if looked.tested == 0:
         notes.append(
