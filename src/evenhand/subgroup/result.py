@@ -232,8 +232,8 @@ class SubgroupResult(Result):
         """One row per finding: its words, sizes, rates, gap, intervals, z, adjusted_p, found, under."""
         import pandas as pd
 
-        columns = ("words size rest positives rest_positives rate rest_rate gap low high plain_low plain_high z "
-                   "adjusted_p found under").split()  # fmt: skip
+        columns = ["words", "size", "rest", "positives", "rest_positives", "rate", "rest_rate", "gap", "low", "high",
+                   "plain_low", "plain_high", "z", "adjusted_p", "found", "under"]  # fmt: skip
         return pd.DataFrame(
             [{name: getattr(finding, name) for name in columns} for finding in self.findings], columns=columns
         )
