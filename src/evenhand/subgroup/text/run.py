@@ -146,6 +146,12 @@ def _notes(every: Sequence[str], said: Mentions, asking: Asking, taken: Sequence
     missed = int((asking.positions(every) < 0).sum())
     if missed:
         notes.append(f"{missed:,} of {len(every):,} texts were not asked about: time was up, or it was interrupted.")
+    repeated = len(every) - len(set(every))
+    if repeated and config.method == "exact":
+        notes.append(
+            f"{repeated:,} of {len(every):,} texts repeat others word for word. Observed gaps count each, as if they "
+            "were independent; swapping counts them once."
+        )
     by_axis = Counter(seed.axis for seed in taken)
     few = [name for axis, name in enumerate(said.names) if config.swaps and by_axis[axis] < config.least_texts]
     if few and config.method == "exact":
