@@ -62,9 +62,10 @@ def show_subgroups(
     if result.interrupted:
         screen.line("INTERRUPTED: what is here was found before")
     screen.line()
-    screen.line(sentences.looked_at(result), lead=f"  looked at {result.tested:>8,}  ", lead_style="bold")
-    screen.line(sentences.stand_out(result), lead=f"  stand out {result.found:>8,}  ", lead_style="bold")
-    screen.line(next_step(result), lead=" " * 22 + "next: ", style="italic")
+    wide = max(8, len(f"{result.tested:,}"))
+    screen.line(sentences.looked_at(result), lead=f"  looked at {result.tested:>{wide},}  ", lead_style="bold")
+    screen.line(sentences.stand_out(result), lead=f"  stand out {result.found:>{wide},}  ", lead_style="bold")
+    screen.line(next_step(result), lead=" " * (14 + wide) + "next: ", style="italic")
     own, below = listed(result)
     if own:
         screen.line()
@@ -75,7 +76,7 @@ def show_subgroups(
             style="bold",
         )
         screen.line(
-            f"  rank     gap          interval  {sentences.nouns(result):>8}     rate   others"
+            f"  rank    gap          interval  {sentences.nouns(result):>8}      rate   others"
             f"{'   subgroup' if beside else ''}",
             whole=True,
         )
@@ -193,7 +194,7 @@ def next_step(result: SubgroupResult) -> str:
 
 def swapped(result: TextSubgroups) -> list[str]:
     """What swapping words in the same texts does, clearest first, and how often it changes the label."""
-    clear = [effect for effect in result.effects if effect.found]
+    clear = [effect for effect in result.effects if effect.found and effect.under is None]
     said = [
         f"{result.sentence(effect)} Difference {sentences.points(result, effect.gap)} {sentences.unit(result)}, "
         f"interval {sentences.points(result, effect.low)} to {sentences.points(result, effect.high)}."
@@ -210,8 +211,8 @@ def swapped(result: TextSubgroups) -> list[str]:
 def _row(screen: Screen, rank: int, result: SubgroupResult, finding: Finding, below: int, *, beside: bool) -> None:
     interval = f"{sentences.points(result, finding.low)} to {sentences.points(result, finding.high)}"
     numbers = (
-        f"  {rank:>4}  {sentences.points(result, finding.gap):>6}  {interval:>16}  {finding.size:>8,}  "
-        f"{sentences.rate(result, finding.rate):>7}  {sentences.rate(result, finding.rest_rate):>7}"
+        f"  {rank:>3}  {sentences.points(result, finding.gap):>6}  {interval:>16}  {finding.size:>8,}  "
+        f"{sentences.rate(result, finding.rate):>8} {sentences.rate(result, finding.rest_rate):>8}"
     )
     rules = finding.words + (f" (and {below:,} within it)" if below else "")
     if not finding.found:

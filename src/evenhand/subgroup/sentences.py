@@ -105,8 +105,12 @@ def directions(result: SubgroupResult) -> tuple[str, str]:
 
 def points(result: SubgroupResult, gap: float) -> str:
     """A gap with its sign, in percentage points, or in decimals for mean scores: ``-22.1``."""
-    written = f"{100 * gap:+.1f}" if counted(result) else f"{gap:+.3f}"
-    return written if float(written) else written[1:]
+    value, digits = (100 * gap, 1) if counted(result) else (gap, 3)
+    written = f"{value:+.{digits}f}"
+    if float(written):
+        return written
+    # What is not 0 does not look like it, where an interval ends close to it.
+    return f"{value:+.{digits + 2}f}" if round(value, digits + 2) else written[1:]
 
 
 def unit(result: SubgroupResult) -> str:
