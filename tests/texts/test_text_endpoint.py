@@ -46,6 +46,15 @@ def test_every_kind_of_prediction(reply, classes, scores, labels):
     assert answer.labels.tolist() == labels
 
 
+@pytest.mark.parametrize("score", [0.0, 1.0, 0.3])
+def test_one_score_for_everything_is_a_score(score):
+    model = texts.load(lambda asked: [score] * len(asked))
+    answer, names, wanted = read(model.replies(ASKED), model, None, None)
+    assert names == ("no", "yes")
+    assert answer.scores[:, wanted].tolist() == [score] * 3
+    assert answer.labels.tolist() == [int(score > 0.5)] * 3
+
+
 def test_many_texts_go_in_several_requests():
     with serving(lambda instances: {"predictions": [0.5] * len(instances)}) as service:
         model = texts.load(service.url)

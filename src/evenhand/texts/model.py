@@ -128,7 +128,10 @@ def read(
     Raises:
         ModelError: the replies are no labels or scores.
     """
-    numbers = replies.dtype.kind == "f" and not np.isin(replies, (0, 1)).all()
+    # the same 0.0 or 1.0 for everything is a score too: as a label it would be the favourable one either way
+    numbers = replies.dtype.kind == "f" and (
+        not np.isin(replies, (0, 1)).all() or (favourable is None and len(np.unique(replies)) == 1)
+    )
     if labels is not None:
         classes = tuple(labels)
     elif model.classes is not None:
