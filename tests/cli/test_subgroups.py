@@ -230,20 +230,20 @@ def test_without_a_target(evenhand, command):
 
 
 def test_an_interrupt_keeps_what_was_found(evenhand, command, tmp_path, monkeypatch):
-    (tmp_path / "patient.py").write_text(
+    (tmp_path / "patient_townhall.py").write_text(
         "import townhall\n"
         "asked = 0\n"
         "def model(frame):\n"
         "    global asked\n"
         "    asked += len(frame)\n"
-        "    if asked > 6000:\n"
+        "    if asked > 9000:\n"
         "        raise KeyboardInterrupt\n"
         "    return townhall.model(frame)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     page, table = tmp_path / "page.html", tmp_path / "found.csv"
     ran = evenhand(
-        "subgroups", "patient:model", *command[2:], *SENSITIVE, "--augment", "sampled", "--html", page, "--out", table
+        "subgroups", "patient_townhall:model", *command[2:], *SENSITIVE, "--augment", "sampled", "--html", page, "--out", table
     )
     assert ran.code == 130, ran.err
     assert "INTERRUPTED" in ran.out
