@@ -243,7 +243,16 @@ def test_an_interrupt_keeps_what_was_found(evenhand, command, tmp_path, monkeypa
     monkeypatch.syspath_prepend(tmp_path)
     page, table = tmp_path / "page.html", tmp_path / "found.csv"
     ran = evenhand(
-        "subgroups", "patient_townhall:model", *command[2:], *SENSITIVE, "--augment", "sampled", "--html", page, "--out", table
+        "subgroups",
+        "patient_townhall:model",
+        *command[2:],
+        *SENSITIVE,
+        "--augment",
+        "sampled",
+        "--html",
+        page,
+        "--out",
+        table,
     )
     assert ran.code == 130, ran.err
     assert "INTERRUPTED" in ran.out
