@@ -71,7 +71,16 @@ def test_schemas_are_read(page, text, tmp_path):
     assert read_yaml(tmp_path / "schema.yaml").attributes
 
 
-COMMANDS = typer.main.get_command(app).commands
+def flat(commands, before=""):
+    """Every command by its whole name, ``shield inspect`` for those of a group."""
+    found = {}
+    for name, command in commands.items():
+        inner = getattr(command, "commands", None)
+        found |= {before + name: command} if inner is None else flat(inner, f"{before}{name} ")
+    return found
+
+
+COMMANDS = flat(typer.main.get_command(app).commands)
 REFERENCE = ROOT / "docs" / "reference" / "command-line.md"
 
 
@@ -100,8 +109,10 @@ def commands_shown():
     for page in (*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"):
         for text in blocks(page, "console"):
             for line in text.replace("\\\n", " ").splitlines():
-                if found := re.match(r"\$ evenhand (\S+)(.*)", line):
-                    yield name(page), *found.groups()
+                if found := re.match(r"\$ evenhand (\S+)(?: (\S+))?(.*)", line):
+                    first, second, rest = found.groups(default="")
+                    pair = f"{first} {second}"
+                    yield name(page), *((pair, rest) if pair in COMMANDS else (first, f" {second}{rest}"))
 
 
 def test_commands_shown_exist_with_their_options():
