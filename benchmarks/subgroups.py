@@ -59,7 +59,9 @@ BAR = 1000
 """Times the published rule sets per second that the search should reach, end to end."""
 SINGLY = 200
 """People asked about one at a time, to know what that costs."""
-PEERS_PEOPLE = "compas"
+LONGEST = 160
+"""Letters of another tool's description that the table shows; all of it is among the figures."""
+DEALT_OUT = "compas"
 """The data set whose decisions are dealt out by chance."""
 
 Row = dict[str, Any]
@@ -366,12 +368,17 @@ def peers_table(rows: list[Row]) -> Table:
             continue
         known = row["size"] is not None and row["rate"] is not None
         table.add_row(
-            row["data"], row["tool"], row["top"] or "none", f"{row['size'] or 0:,}", f"{row['rest'] or 0:,}",
+            row["data"], row["tool"], brief(row["top"]), f"{row['size'] or 0:,}", f"{row['rest'] or 0:,}",
             f"{row['rate']:.1%}" if known else "", f"{row['rest_rate']:.1%}" if known and row["rest"] else "",
             f"{row['cpu_seconds']:.2f}", "" if row["looked_at"] is None else f"{row['looked_at']:,}",
             "its best" if row["findings"] is None else f"{row['findings']:,}",
         )  # fmt: skip
     return table
+
+
+def brief(words: str | None) -> str:
+    """A description that fits into a table."""
+    return "none" if words is None else words if len(words) <= LONGEST else f"{words[:LONGEST]}..."
 
 
 def fair_table(rows: list[Row]) -> Table:
@@ -479,7 +486,7 @@ def main() -> None:
         verdicts += judged(asked)
         if not options.no_peers:
             others += peers(asked, speeds[-1])
-        if name == PEERS_PEOPLE and options.fair:
+        if name == DEALT_OUT and options.fair:
             fairs = fair(asked, options.fair, options.slow)
     if not speeds:
         print("Skipped: none of the data is here (point EVENHAND_SHARED to the folder that holds data/tabular)")
