@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from evenhand import __version__
-from evenhand.cli import audit, certify, check_certificate, datasets, schema, search, subgroups
+from evenhand.cli import audit, certify, check_certificate, datasets, schema, search, shield, subgroups
 from evenhand.errors import EvenhandError
 
 INTERRUPTED = 130
@@ -50,6 +50,7 @@ app.command("certify")(certify.certify)
 app.command("check-certificate")(check_certificate.check_certificate)
 app.command("search")(search.search)
 app.command("subgroups")(subgroups.subgroups)
+app.add_typer(shield.app)
 app.command("schema")(schema.schema)
 app.command("datasets")(datasets.datasets)
 
