@@ -426,7 +426,7 @@ def drawing(rows: list[Row]) -> charts.Spec:
             {"type": "point", "size": 70, "filled": True, "opacity": 1},
             y={"field": "data", "type": "nominal", "title": None, "sort": None, "axis": {"grid": True}},
             x={"field": "per_second", "type": "quantitative", "scale": {"type": "log"},
-               "title": "rule sets per second, end to end", "axis": {"tickCount": 6}},
+               "title": "rule sets per second, end to end", "axis": {"tickCount": 6, "format": "~s"}},
             color={"field": "way", "type": "nominal", "scale": {"domain": list(names), "range": colours},
                    "title": None},
             shape={"field": "way", "type": "nominal", "title": None,
