@@ -267,3 +267,18 @@ def test_around_the_data_is_kept_apart(evenhand, command, tmp_path):
     assert ran.code == 0, ran.err
     assert "around the data (samples, not people)" in ran.out
     assert 'id="around"' in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"), [("sampled", "estimated"), ("themis", "estimated"), ("linear", "observed")]
+)
+def test_published_methods_say_what_they_are(evenhand, command, tmp_path, method, kind):
+    page = tmp_path / "page.html"
+    ran = evenhand(*command[:5], "--protected", "sex", "--method", method, "--html", page)
+    assert ran.code == 0, ran.err
+    said = " ".join(ran.out.split())
+    assert f"{kind}; gap to" in said
+    assert "by that method's own rule" in said
+    assert "compare with --method exact" in said
+    assert "note " in said
+    assert f'<span class="kind {kind}">' in page.read_text("utf-8")

@@ -71,7 +71,7 @@ def show_subgroups(
         screen.line()
         beside = min(console.width, LONGEST) >= BESIDE
         screen.line(
-            f"observed; gap to {sentences.others(result)} in {sentences.unit(result)}, with its "
+            f"{sentences.kind(result)}; gap to {sentences.others(result)} in {sentences.unit(result)}, with its "
             f"{'adjusted' if result.control != 'none' else 'unadjusted'} {words.level(result.confidence)} interval",
             style="bold",
         )
@@ -135,6 +135,7 @@ def section(result: SubgroupResult, favourable: str) -> dict[str, Any]:
         "children": CHILDREN,
         "judged": result.judged,
         "nouns": sentences.nouns(result),
+        "kind": sentences.kind(result),
         "sentence": lambda finding: sentences.sentence(result, finding, favourable),
         "below": lambda finding: below.get(id(finding), 0),
         "said_of": lambda judged: said_of(result, judged, favourable),
@@ -182,6 +183,8 @@ def said_of(result: SubgroupResult, judged: Finding | Refused, favourable: str) 
 
 def next_step(result: SubgroupResult) -> str:
     """What to do with it."""
+    if result.method != "exact":
+        return "compare with --method exact, whose intervals are about the people and hold for all subgroups together"
     if not result.found:
         return "nothing stands out among those looked at; more data or a lower --support would show smaller ones"
     if isinstance(result, TextSubgroups):

@@ -45,7 +45,7 @@ def sentence(result: SubgroupResult, finding: Finding, label: str | None = None)
         return result.sentence(finding)
     sampled = "" if finding.samples is None else f"{finding.samples:,} samples of "
     alike = f"With {result.per} alike, o" if result.per else "O"
-    who = f"{sampled or f'{finding.size:,} '}people with {finding.words}"
+    who = f"{sampled or f'{finding.size:,} '}people {'with' if finding.rules else 'for whom'} {finding.words}"
     others = finding.versus.words() if finding.versus else OTHERS["rest"]
     if result.measure == "score":
         the = f"With {result.per} alike, the" if result.per else "The"
@@ -68,6 +68,11 @@ def about_texts(result: SubgroupResult) -> bool:
 def nouns(result: SubgroupResult) -> str:
     """What subgroups are made of."""
     return "texts" if about_texts(result) else "people"
+
+
+def kind(result: SubgroupResult) -> str:
+    """What kind of number rates and gaps are: counted on the people in the data, or on samples."""
+    return "observed" if all(finding.samples is None for finding in result.findings) else "estimated"
 
 
 def others(result: SubgroupResult) -> str:
@@ -156,6 +161,8 @@ def looked_at(result: SubgroupResult) -> str:
 
 def stand_out(result: SubgroupResult) -> str:
     """How many stand out, to be read after the number."""
+    if result.method != "exact":
+        return "of them stand out by that method's own rule; the notes say what it does not account for"
     own = sum(finding.under is None and finding.found for finding in result.findings)
     said = "of them stand out from chance" if result.found != 1 else "of them stands out from chance"
     return f"{said}; {own:,} of those listed are not explained by a simpler one" if result.found else said
@@ -163,6 +170,8 @@ def stand_out(result: SubgroupResult) -> str:
 
 def standing_out(result: SubgroupResult) -> str:
     """What it takes to be called found."""
+    if result.method != "exact":
+        return "by the rule of the published method; the notes say what it does not account for"
     margin = f"{100 * result.margin:g} points" if counted(result) else f"{result.margin:g}"
     said = f"a gap stands out if its {'' if result.control == 'none' else 'adjusted '}interval excludes 0"
     return f"{said}, and does not rule out a gap of {margin}" if result.margin else said
