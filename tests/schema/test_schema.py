@@ -74,6 +74,15 @@ def test_yaml_round_trip(tmp_path_factory, schema):
     assert read_yaml(path) == schema
 
 
+@pytest.mark.parametrize("odd", ["a\x85", "a\u2028b", "a\nb", "no", "2020-01-01"])
+def test_yaml_round_trip_of_odd_words(tmp_path, odd):
+    described = {"target": {"name": odd, "favourable": "x"}, "attributes": []}
+    described["attributes"].append({"name": f"{odd}2", "kind": "categorical", "values": [odd, "b"]})
+    schema = Schema.parse(described)
+    write_yaml(schema, tmp_path / "schema.yaml")
+    assert read_yaml(tmp_path / "schema.yaml") == schema
+
+
 def test_yaml_faults_name_the_attribute(contract):
     cases = {
         "kind: real, lower: 0, upper: 99999": ("kind: real, lower: 0", "attribute 'gain': a real attribute needs"),

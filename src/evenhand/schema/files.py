@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def read_yaml(path: str | Path) -> Schema:
     except (OSError, UnicodeDecodeError) as error:
         raise SchemaError(f"the schema file cannot be read: {error}", where=str(path)) from None
     try:
-        described = yaml.load(text, Loader=_loader())
+        described = yaml.load(text, Loader=yaml_loader())
     except yaml.YAMLError as error:
         line = getattr(error, "problem_mark", None)
         where = f"{path}, line {line.line + 1}" if line is not None else str(path)
@@ -57,13 +58,24 @@ def to_yaml(schema: Schema) -> str:
             entry["lower"], entry["upper"] = int(attribute.first), int(attribute.last)
         lines.append(f"  - {_flow(entry)}\n")
     text = "".join(lines)
-    yaml.load(text, Loader=_loader())
+    yaml.load(text, Loader=yaml_loader())
     return text
 
 
 def write_yaml(schema: Schema, path: str | Path) -> None:
     """Write the schema where a person can edit it."""
     Path(path).write_text(to_yaml(schema), encoding="utf-8")
+
+
+def yaml_loader() -> Any:
+    """A loader of plain YAML whose words stay words: ``no``, ``on`` and ``2020-01-01`` are texts, as in YAML 1.2."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        yaml_implicit_resolvers = _without_words(yaml.SafeLoader.yaml_implicit_resolvers)
+
+    Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _true_false(), list("tTfF"))
+    return Loader
 
 
 def _flow(value: Any) -> str:
@@ -83,16 +95,6 @@ def _lists(value: Any) -> Any:
     return value
 
 
-def _loader() -> Any:
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        yaml_implicit_resolvers = _without_words(yaml.SafeLoader.yaml_implicit_resolvers)
-
-    Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _true_false(), list("tTfF"))
-    return Loader
-
-
 def _dumper() -> Any:
     import yaml
 
@@ -100,12 +102,16 @@ def _dumper() -> Any:
         # YAML 1.1 readers take `no` for false: quote what they would misread.
         pass
 
+    def text(dumper: Any, value: str) -> Any:
+        # Without double quotes, breaks of lines are written as they are, and those of Unicode come back as spaces.
+        quoted = '"' if re.search("[\n\x85\u2028\u2029]", value) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=quoted)
+
+    Dumper.add_representer(str, text)
     return Dumper
 
 
 def _true_false() -> Any:
-    import re
-
     return re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
 
 
