@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -52,7 +54,8 @@ def listed(
     kept: list[int] = nested[above[nested] < 0][:most].tolist()
     inside = set(kept)
     # Those explained are listed where the one above them is; it may be explained itself, so go round until none is new.
-    waiting = nested[above[nested] >= 0].tolist()
+    # The findings above take turns, or a single one could fill the list with what it explains.
+    waiting = _in_turns(nested[above[nested] >= 0], above)
     while len(kept) < most and (new := [i for i in waiting if above[i] in inside and i not in inside]):
         kept += new[: most - len(kept)]
         inside.update(kept)
@@ -80,6 +83,16 @@ def listed(
             )
         )
     return tuple(found)
+
+
+def _in_turns(explained: Ints, above: Ints) -> list[int]:
+    """The clearest of each finding above, then the second of each, and so on."""
+    turn: Counter[int] = Counter()
+    turns = []
+    for i in explained.tolist():
+        turns.append(turn[int(above[i])])
+        turn[int(above[i])] += 1
+    return explained[np.argsort(turns, kind="stable")].tolist() if turns else []
 
 
 def finding(
