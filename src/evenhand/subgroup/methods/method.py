@@ -45,7 +45,11 @@ def check(config: Config, *measures: str, deaf_to: Collection[str] = ()) -> None
     default = Config()
     for name in ("split", "per", "judged", "against", "augment", *deaf_to):
         if getattr(config, name) != getattr(default, name):
-            raise OptionError(f"the method {config.method!r} knows no {name}", mend="leave it out, or say 'exact'")
+            option = "judge" if name == "judged" else name.replace("_", "-")
+            raise OptionError(
+                f"the published method {config.method!r} has no option {option!r}",
+                mend="leave it out, or use the method 'exact'",
+            )
 
 
 def sensitive(people: People, config: Config) -> tuple[str, ...]:
