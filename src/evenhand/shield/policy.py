@@ -1,0 +1,115 @@
+"""A synthesised shield: what to do in every state, looked up in about a microsecond.
+
+The action in a state on a group is a level from -K to K, K being how many costs there are: 0 follows every
+recommendation, k accepts also what was recommended to be rejected if overriding costs at most the k-th cost, -k
+rejects likewise. Overriding is always such a threshold on the cost: the better decision does not depend on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from evenhand.errors import OptionError
+from evenhand.shield.plan import Counters, Plan
+
+REJECT, FOLLOW, ACCEPT = -1, 0, 1
+
+
+class Actions(Protocol):
+    """Where the levels are stored: `Thresholds` or `Packed`."""
+
+    @property
+    def form(self) -> str:
+        """Its name in a file."""
+        ...
+
+    @property
+    def parts(self) -> tuple[bytes, ...]:
+        """What is stored, one part per group."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """How much that takes."""
+        ...
+
+    def level(self, t: int, n_a: int, a: int, n_b: int, b: int, group: int) -> int:
+        """The level in a state; nothing is checked."""
+        ...
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A shield as synthesised.
+
+    Attributes:
+        plan: what it solves.
+        actions: its table.
+        expected_cost: of the overrides over one horizon, if the inputs come as expected.
+        states: how many states it decides in (all layers before the horizon).
+        peak_bytes: the arrays that its synthesis held at most.
+        seconds: what its synthesis took.
+    """
+
+    plan: Plan
+    actions: Actions = field(repr=False)
+    expected_cost: float
+    states: int
+    peak_bytes: int
+    seconds: float
+
+    @property
+    def bytes(self) -> int:
+        """What the table of actions takes in memory."""
+        return self.actions.bytes
+
+    @property
+    def levels(self) -> int:
+        """How many costs there are: actions lie between minus that and that."""
+        return len(self.plan.inputs.costs)
+
+    def action(self, t: int, counters: Counters, group: str | int) -> int:
+        """The level in a state, see above; with one cost REJECT, FOLLOW or ACCEPT.
+
+        Args:
+            t: decisions made since the start of the plan.
+            counters: seen and accepted of each group since then, (n_a, a, n_b, b); for equal opportunity only those
+                whose label is 1.
+            group: its name or position.
+
+        Raises:
+            OptionError: no such group, or counters that cannot be at that time.
+        """
+        position = self.plan.inputs.position(group)
+        if not 0 <= t < self.plan.horizon:
+            raise OptionError(f"the time {t} is past the horizon {self.plan.horizon}", mend="start a new period")
+        n_a, a, n_b, b = counters
+        seen = n_a + n_b
+        possible = 0 <= a <= n_a and 0 <= b <= n_b and (seen <= t if self.plan.property.labelled else seen == t)
+        if not possible:
+            raise OptionError(f"after {t} decisions the counters cannot be {tuple(counters)}")
+        return self.actions.level(t, n_a, a, n_b, b, position)
+
+    def decision(
+        self, t: int, counters: Counters, group: str | int, recommendation: int, cost: float | None = None
+    ) -> int:
+        """0 or 1: the decision on one individual; ``cost`` may be left out if the plan has a single one.
+
+        Raises:
+            OptionError: as for `action`, or no cost where several are possible.
+        """
+        if cost is None and self.levels > 1:
+            raise OptionError("the cost of overriding is needed", mend="this shield was made for several costs")
+        return decide(self.action(t, counters, group), recommendation, cost, self.plan.inputs.costs)
+
+
+def decide(level: int, recommendation: int, cost: float | None, costs: tuple[float, ...]) -> int:
+    """The decision that a level stands for. The outermost levels override whatever that costs."""
+    if recommendation:
+        if level >= 0:
+            return 1
+        return 0 if level == -len(costs) or cost is None or cost <= costs[-level - 1] else 1
+    if level <= 0:
+        return 0
+    return 1 if level == len(costs) or cost is None or cost <= costs[level - 1] else 0

@@ -1,0 +1,6 @@
+"""Synthesis of shields: values by one sweep backwards through the counters."""
+
+from evenhand.shield.synthesis.solve import Problem, Solution, solve
+from evenhand.shield.synthesis.synthesize import synthesize
+
+__all__ = ["Problem", "Solution", "solve", "synthesize"]

@@ -1,0 +1,182 @@
+"""The optimal shield of a problem over two groups, by one sweep backwards through the layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.shield.inputs import Inputs
+from evenhand.shield.policy import Actions
+from evenhand.shield.synthesis.kernels import DEAD, Mix, Out, opportunity, parity
+from evenhand.shield.synthesis.layer import Layer
+from evenhand.shield.tables import Packed, Thresholds, bits_for, row_start, state_start
+from evenhand.shield.terminal import Terminal
+
+TOLERANCE = 1e-9
+"""Of the largest cost: a gain that exceeds a cost by less is a tie, and the recommendation is followed."""
+
+Progress = Callable[[int, int], None]
+"""Is told how many of how many layers are done."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What `solve` minimises: the expected cost of overrides plus what the checks are worth.
+
+    Attributes:
+        horizon: decisions.
+        labelled: whether only individuals with label 1 are counted.
+        inputs: who comes, at every time or at a given one; the costs are the same at all times.
+        checks: times and what the states then are worth; a time after the last check is free.
+    """
+
+    horizon: int
+    labelled: bool
+    inputs: Inputs | Callable[[int], Inputs]
+    checks: Mapping[int, Terminal]
+
+    def at(self, t: int) -> Inputs:
+        """Who comes at time t."""
+        return self.inputs if isinstance(self.inputs, Inputs) else self.inputs(t)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The solution of a problem.
+
+    Attributes:
+        value: least expected cost from the start; infinite if no shield passes the checks.
+        actions: the table.
+        states: how many it has.
+        peak_bytes: the arrays held at most.
+    """
+
+    value: float
+    actions: Actions
+    states: int
+    peak_bytes: int
+
+
+def solve(problem: Problem, *, progress: Progress | None = None) -> Solution:
+    """The optimal shield, with its table in the smaller form that stores it exactly."""
+    costs = len(problem.at(0).costs)
+    form = "thresholds" if _threshold_bytes(problem, costs) <= _packed_bytes(problem, costs) else "packed"
+    return _sweep(problem, form, progress) or _required(_sweep(problem, "packed", progress))
+
+
+def _required(solution: Solution | None) -> Solution:
+    assert solution is not None  # Cells store any levels.
+    return solution
+
+
+def _threshold_bytes(problem: Problem, costs: int) -> int:
+    return 2 * row_start(problem.horizon, problem.labelled) * 2 * costs * _position(problem.horizon)().itemsize
+
+
+def _packed_bytes(problem: Problem, costs: int) -> int:
+    return 2 * -(-state_start(problem.horizon, problem.labelled) * bits_for(costs) // 8)
+
+
+def _position(horizon: int) -> type[np.uint8] | type[np.uint16]:
+    return np.uint8 if horizon <= 255 else np.uint16
+
+
+def mix_of(inputs: Inputs, group: int, tolerance: float) -> Mix:
+    """The piecewise linear mix of a group's step over its recommendations and costs, see `Mix`."""
+    costs = np.array(inputs.costs)
+    count = len(costs)
+    rejected, accepted = inputs.joint()[group]
+    total = rejected.sum() + accepted.sum()
+    # At level k the k cheapest of those recommended to be rejected are accepted, at level -k likewise.
+    up = np.concatenate([[0.0], np.cumsum(rejected)])
+    up_cost = np.concatenate([[0.0], np.cumsum(rejected * costs)])
+    down = np.concatenate([[0.0], np.cumsum(accepted)])
+    down_cost = np.concatenate([[0.0], np.cumsum(accepted * costs)])
+    accept = np.concatenate([accepted.sum() - down[:0:-1], accepted.sum() + up])
+    accept[0], accept[-1] = 0.0, total
+    # Not as total - accept: what is improbable but possible must not be rounded to 0, see `IMPOSSIBLE`.
+    reject = np.concatenate([rejected.sum() + down[:0:-1], rejected.sum() - up])
+    reject[0], reject[-1] = total, 0.0
+    return Mix(
+        rises=np.concatenate([-costs[::-1] - tolerance, costs + tolerance]),
+        accept=accept,
+        reject=reject,
+        cost=np.concatenate([down_cost[:0:-1], up_cost]),
+    )
+
+
+def _sweep(problem: Problem, form: str, progress: Progress | None) -> Solution | None:
+    """None if thresholds do not store the levels."""
+    horizon, labelled = problem.horizon, problem.labelled
+    layer = Layer(horizon, labelled)
+    values = np.zeros(layer.size)
+    layer.check(values, horizon, problem.checks[horizon]) if horizon in problem.checks else None
+    costs = problem.at(0).costs
+    tolerance = TOLERANCE * costs[-1] + 1e-13 * float(np.max(values, where=values < np.inf, initial=0.0))
+    tables = _tables(horizon, labelled, len(costs), form)
+    peak = values.nbytes + sum(table.nbytes for table in tables)
+    mixes, labels, last = None, None, None
+    for t in reversed(range(horizon)):
+        inputs = problem.at(t)
+        if inputs is not last:
+            mixes, labels, last = (mix_of(inputs, 0, tolerance), mix_of(inputs, 1, tolerance)), inputs.labels(), inputs
+        assert mixes is not None
+        out, cells = _out(tables, t, labelled, len(costs), form)
+        if labelled:
+            kept = opportunity(values, layer.planes, t, *mixes, labels, out)
+        else:
+            kept = parity(values, horizon, t, *mixes, out)
+        if not kept:
+            return None
+        if form == "packed":
+            peak = max(peak, values.nbytes + sum(table.nbytes for table in tables) + 3 * cells)
+            for table, levels in zip(tables, (out.cells_a, out.cells_b), strict=True):
+                _store(table, state_start(t, labelled), levels, len(costs))
+        if t in problem.checks:
+            layer.check(values, t, problem.checks[t])
+        if progress is not None:
+            progress(horizon - t, horizon)
+    states = state_start(horizon, labelled)
+    kind = Thresholds if form == "thresholds" else Packed
+    return Solution(float(values[0]), kind(horizon, labelled, len(costs), tables), states, peak)
+
+
+def _tables(horizon: int, labelled: bool, costs: int, form: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    if form == "thresholds":
+        size, kind = row_start(horizon, labelled) * 2 * costs, _position(horizon)
+    else:
+        size, kind = -(-state_start(horizon, labelled) * bits_for(costs) // 8), np.uint8
+    return np.zeros(size, dtype=kind), np.zeros(size, dtype=kind)
+
+
+def _out(
+    tables: tuple[NDArray[np.uint8], NDArray[np.uint8]], t: int, labelled: bool, costs: int, form: str
+) -> tuple[Out, int]:
+    if form == "thresholds":
+        start, end = row_start(t, labelled) * 2 * costs, row_start(t + 1, labelled) * 2 * costs
+        rows = [table[start:end].reshape(-1, 2 * costs) for table in tables]
+        none = np.zeros(0, dtype=np.uint8)
+        return Out(rows[0], rows[1], none, none), 0
+    count = comb(t + 4, 4) if labelled else comb(t + 3, 3)
+    empty = np.zeros((0, 2 * costs), dtype=np.uint8)
+    return Out(empty, empty, np.empty(count, dtype=np.uint8), np.empty(count, dtype=np.uint8)), count
+
+
+def _store(table: NDArray[np.uint8], start: int, levels: NDArray[np.uint8], costs: int) -> None:
+    """Levels of the states from ``start`` on, into their bits; in dead states the recommendation is followed."""
+    bits = bits_for(costs)
+    per_byte = 8 // bits
+    levels[levels == DEAD] = costs
+    position = start
+    lead = -start % per_byte
+    for i, level in enumerate(levels[:lead]):
+        table[(position + i) // per_byte] |= int(level) << (position + i) % per_byte * bits
+    rest = levels[lead:]
+    for offset in range(per_byte):
+        part = rest[offset::per_byte]
+        first = (start + lead) // per_byte
+        table[first : first + len(part)] |= part << np.uint8(offset * bits)

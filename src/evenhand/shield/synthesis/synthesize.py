@@ -1,0 +1,37 @@
+"""From a plan to its policy."""
+
+from __future__ import annotations
+
+import time
+
+from evenhand.errors import OptionError
+from evenhand.shield.plan import Plan
+from evenhand.shield.policy import Policy
+from evenhand.shield.synthesis.solve import Problem, Progress, solve
+from evenhand.shield.terminal import terminal_of
+
+
+def synthesize(plan: Plan, *, progress: Progress | None = None) -> Policy:
+    """The shield that a plan asks for; of a periodic plan, that of its period from ``plan.start`` on.
+
+    Args:
+        plan: the problem.
+        progress: told (layers done, layers) after each.
+
+    Raises:
+        OptionError: no shield passes the plan's checks from its start.
+    """
+    started = time.perf_counter()
+    terminal = terminal_of(plan)
+    solution = solve(
+        Problem(plan.horizon, plan.property.labelled, plan.inputs, dict.fromkeys(plan.times, terminal)),
+        progress=progress,
+    )
+    if solution.value == float("inf"):
+        raise OptionError(
+            f"no shield can keep that {plan.property.words()}, from the counters {plan.start} on",
+            mend="a longer horizon, a larger kappa, or min_count=N for small groups",
+        )
+    return Policy(
+        plan, solution.actions, solution.value, solution.states, solution.peak_bytes, time.perf_counter() - started
+    )
