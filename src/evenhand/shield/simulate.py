@@ -1,0 +1,400 @@
+"""Many runs of a shield at once, each beside the same run without it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import LimitError, OptionError
+from evenhand.shield.deciders import Decider, decider_for
+from evenhand.shield.plan import Plan
+from evenhand.shield.policy import Policy
+from evenhand.shield.properties import Property
+from evenhand.shield.result import LEVELS, Histogram, Moment, SimulationResult
+from evenhand.shield.streams import Order, Source, Stream, synthetic
+from evenhand.stats import Estimated, Quantity, Unknown, estimated_rate
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+Progress = Callable[[str, float], None]
+
+PERIODS = 10
+"""Periods of a run, for shields that work in periods."""
+
+CELLS = 2**22
+"""Arrivals drawn at a time, so that memory does not grow with the number of runs."""
+
+WATCHED = 2000
+"""Runs whose bias is kept in the course of time."""
+
+MOMENTS = 100
+"""Times at which it is kept, besides those that are checked."""
+
+
+@dataclass
+class Counts:
+    """Counters of many runs, shape (runs, groups)."""
+
+    denominator: Integers
+    numerator: Integers
+
+    @classmethod
+    def zero(cls, runs: int, groups: int) -> Counts:
+        """Nobody was seen yet."""
+        return cls(np.zeros((runs, groups), np.int64), np.zeros((runs, groups), np.int64))
+
+    def add(self, group: Integers, counted: Integers | int, decision: Integers) -> None:
+        """One individual per run."""
+        runs = np.arange(len(group))
+        self.denominator[runs, group] += counted
+        self.numerator[runs, group] += counted * decision
+
+
+@dataclass
+class Runs:
+    """What is kept of a chunk of complete runs; arrays of shape (runs,) unless said."""
+
+    fair: Booleans
+    fair_unshielded: Booleans
+    assumed: Booleans
+    interventions: Integers
+    cost: Floats
+    right: Integers
+    right_unshielded: Integers
+    bias: Floats
+    bias_unshielded: Floats
+    ends_fair: Booleans
+    ends_fair_unshielded: Booleans
+    over_time: NDArray[np.float32]
+    """Shape (2, moments, runs watched): with and without the shield."""
+    fair_at: Integers
+    """Shape (2, moments): runs that are fair then."""
+
+
+def simulate(
+    shield: Plan | Policy,
+    source: Source | None = None,
+    *,
+    runs: int = 1000,
+    periods: int | None = None,
+    order: Order = "random",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> SimulationResult:
+    """Let a shield decide in many runs, and count how many of them are fair, with it and without it.
+
+    Args:
+        shield: a policy, or the plan of one, which is synthesised first.
+        source: who arrives; by default independent arrivals as the plan's inputs say.
+        runs: how many runs, all independent.
+        periods: horizons in each run; 10 for shields that work in periods, and always 1 for others.
+        order: ``random``, or what somebody would send who wants the shield to fail: ``one-group-first``,
+            ``alternating``, ``worst`` (one group is always recommended, the others never), ``greedy`` (sees the
+            counters, and mostly sends whom widens the gap).
+        seed: the same seed gives the same result.
+        progress: called with what is being done and the share that is done.
+
+    Returns:
+        The same shield decides as in ``Shield``, its running counterpart: equal arrivals get equal decisions.
+
+    Raises:
+        OptionError: an option makes no sense, or the source has other groups than the shield.
+    """
+    started = time.perf_counter()
+    plan = shield if isinstance(shield, Plan) else shield.plan
+    source = synthetic(plan.inputs) if source is None else source
+    periods = _checked(plan, source, runs, periods)
+    if progress is not None:
+        progress("synthesising the shield", 0.0)
+    decider = decider_for(shield)
+    steps = periods * plan.horizon
+    moments = watched_times(plan, periods)
+    chunk = max(1, min(runs, CELLS // steps, decider.most_runs))
+    parts: list[Runs] = []
+    done = 0
+    interrupted = False
+    try:
+        for number, start in enumerate(range(0, runs, chunk)):
+            size = min(chunk, runs - start)
+            rng = np.random.default_rng([seed, number])
+
+            def advance(step: int, base: int = start, size: int = size) -> None:
+                if progress is not None:
+                    progress(f"simulating {runs:,} runs", (base + size * step / steps) / runs)
+
+            stream = Stream(source, order, runs=size, steps=steps, horizon=plan.horizon, rng=rng)
+            watched = max(0, min(size, WATCHED - start))
+            parts.append(_run(plan, decider, stream, size, periods, moments, watched, advance))
+            done += size
+    except KeyboardInterrupt:
+        interrupted = True
+        if not done:
+            raise LimitError("the simulation was stopped before any run was complete") from None
+    whole = _joined(parts)
+    return _result(
+        plan, source, order, periods, moments, whole, decider, seed, time.perf_counter() - started, interrupted
+    )
+
+
+def watched_times(plan: Plan, periods: int) -> list[int]:
+    """After how many decisions the bias is kept: every check, and evenly spread times between."""
+    steps = periods * plan.horizon
+    spread = {round(steps * i / MOMENTS) for i in range(1, MOMENTS + 1)} - {0}
+    return sorted(spread | check_times(plan, periods))
+
+
+def check_times(plan: Plan, periods: int) -> set[int]:
+    """After how many decisions the bias must be at most kappa."""
+    return {period * plan.horizon + time for period in range(periods) for time in plan.times}
+
+
+def _checked(plan: Plan, source: Source, runs: int, periods: int | None) -> int:
+    if runs < 1:
+        raise OptionError(f"{runs} runs are none", where="runs")
+    if source.groups != plan.inputs.groups:
+        raise OptionError(
+            f"the arrivals are of {', '.join(source.groups)}, the shield is for {', '.join(plan.inputs.groups)}",
+            where="groups",
+            mend="name the groups alike, in the same order",
+        )
+    if plan.property.labelled and source.label is None:
+        raise OptionError(
+            "equal opportunity counts those whose true label is favourable, and these arrivals have no labels",
+            mend="give data with the column of the true label",
+        )
+    periodic = plan.kind in ("static-fair", "static-bw", "dynamic")
+    if periods is None:
+        return PERIODS if periodic else 1
+    if periods < 1:
+        raise OptionError(f"{periods} periods are none", where="periods")
+    if periods > 1 and not periodic:
+        raise OptionError(
+            f"a shield of kind {plan.kind} ends at its horizon",
+            where="periods",
+            mend="static-fair, static-bw and dynamic shields go on",
+        )
+    return periods
+
+
+def _run(
+    plan: Plan,
+    decider: Decider,
+    stream: Stream,
+    size: int,
+    periods: int,
+    moments: list[int],
+    watched: int,
+    advance: Callable[[int], None],
+) -> Runs:
+    """Complete runs of one chunk."""
+    source, kept = stream.source, plan.property
+    groups = len(source.groups)
+    start = np.array(plan.start).reshape(groups, 2)
+    totals, alone = (Counts(np.tile(start[:, 0], (size, 1)), np.tile(start[:, 1], (size, 1))) for _ in range(2))
+    fair, fair_alone = np.ones(size, bool), np.ones(size, bool)
+    assumed = np.ones(size, bool)
+    interventions, cost_paid = np.zeros(size, np.int64), np.zeros(size)
+    right, right_alone = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    over_time = np.empty((2, len(moments), watched), np.float32)
+    fair_at = np.zeros((2, len(moments)), np.int64)
+    checks, place = check_times(plan, periods), {step: i for i, step in enumerate(moments)}
+    for period in range(periods):
+        counts = Counts.zero(size, groups)
+        decider.begin(period, totals.denominator, totals.numerator)
+        for t in range(plan.horizon):
+            step = period * plan.horizon + t
+            arrived = stream.arrive(step, totals)
+            group, recommendation = source.group[arrived], source.recommendation[arrived]
+            cost = source.cost[arrived]
+            decision = decider.decide(t, counts.denominator, counts.numerator, group, recommendation, cost)
+            label = None if source.label is None else source.label[arrived]
+            counted = label if kept.labelled and label is not None else 1
+            counts.add(group, counted, decision)
+            totals.add(group, counted, decision)
+            alone.add(group, counted, recommendation)
+            against = decision != recommendation
+            interventions += against
+            cost_paid += np.where(against, cost, 0.0)
+            if source.real and label is not None:
+                right += decision == label
+                right_alone += recommendation == label
+            if step + 1 in place:
+                now, now_alone = is_fair(kept, totals), is_fair(kept, alone)
+                if step + 1 in checks:
+                    fair &= now
+                    fair_alone &= now_alone
+                moment = place[step + 1]
+                fair_at[:, moment] = now.sum(), now_alone.sum()
+                for side, whose in enumerate((totals, alone)):
+                    over_time[side, moment] = bias(kept, whose)[:watched]
+                advance(step)
+        assumed &= decider.assumed(counts.denominator, counts.numerator)
+    return Runs(
+        fair=fair,
+        fair_unshielded=fair_alone,
+        assumed=assumed,
+        interventions=interventions,
+        cost=cost_paid,
+        right=right,
+        right_unshielded=right_alone,
+        bias=bias(kept, totals),
+        bias_unshielded=bias(kept, alone),
+        ends_fair=is_fair(kept, totals),
+        ends_fair_unshielded=is_fair(kept, alone),
+        over_time=over_time,
+        fair_at=fair_at,
+    )
+
+
+def is_fair(kept: Property, counts: Counts) -> Booleans:
+    """Whether every two groups are alike up to kappa, exactly, shape (runs,)."""
+    n, accepted = counts.denominator, counts.numerator
+    fair = np.ones(len(n), bool)
+    for a, b in combinations(range(n.shape[1]), 2):
+        fair &= kept.fair(n[:, a], accepted[:, a], n[:, b], accepted[:, b])
+    return fair
+
+
+def bias(kept: Property, counts: Counts) -> Floats:
+    """The largest bias between two groups, shape (runs,): ``Property.bias`` for arrays."""
+    n, accepted = counts.denominator, counts.numerator
+    rate = accepted / np.maximum(n, 1)
+    largest = np.zeros(len(n))
+    for a, b in combinations(range(n.shape[1]), 2):
+        if kept.kind == "disparate_impact":
+            high = np.maximum(rate[:, a], rate[:, b])
+            low = np.minimum(rate[:, a], rate[:, b])
+            between = 1 - np.divide(low, high, out=np.ones_like(low), where=high > 0)
+        else:
+            between = np.abs(rate[:, a] - rate[:, b])
+        small = np.minimum(n[:, a], n[:, b]) < kept.empty_group.needed
+        largest = np.maximum(largest, np.where(small, 0.0, between))
+    return largest
+
+
+def _joined(parts: list[Runs]) -> Runs:
+    """Chunks as one."""
+
+    def join(name: str, axis: int = 0) -> NDArray[np.generic]:
+        return np.concatenate([getattr(part, name) for part in parts], axis=axis)
+
+    arrays = {name: join(name) for name in Runs.__dataclass_fields__ if name not in ("over_time", "fair_at")}
+    return Runs(
+        over_time=np.concatenate([part.over_time for part in parts], axis=2),
+        fair_at=np.sum([part.fair_at for part in parts], axis=0),
+        **arrays,  # type: ignore[arg-type]
+    )
+
+
+def _result(
+    plan: Plan,
+    source: Source,
+    order: Order,
+    periods: int,
+    moments: list[int],
+    runs: Runs,
+    decider: Decider,
+    seed: int,
+    seconds: float,
+    interrupted: bool,
+) -> SimulationResult:
+    size, steps = len(runs.fair), periods * plan.horizon
+    checks = check_times(plan, periods)
+    quantiles = np.quantile(runs.over_time, LEVELS, axis=2)
+    words = f"runs of {source.name}, order {order}"
+
+    def rate(which: Booleans, among: int | None = None, if_empty: str = "") -> Estimated | Unknown:
+        return estimated_rate(int(which.sum()), size if among is None else among, words, if_empty=if_empty)
+
+    lost: Quantity
+    accuracy: Quantity
+    accuracy_alone: Quantity
+    if source.real:
+        accuracy, accuracy_alone = (_mean(right / steps, 0.0, words) for right in (runs.right, runs.right_unshielded))
+        lost = _mean((runs.right_unshielded - runs.right) / steps, -1.0, words)
+    else:
+        accuracy = accuracy_alone = lost = Unknown(reason="there are no true labels of real people")
+    guaranteed = decider.assumption is not None
+    return SimulationResult(
+        seed=seed,
+        seconds=seconds,
+        property=plan.property.kind,
+        kappa=str(plan.property.kappa),
+        shield=plan.kind,
+        terminal=plan.terminal if plan.kind == "dynamic" else None,
+        horizon=plan.horizon,
+        periods=periods,
+        groups=source.groups,
+        source=source.name,
+        order=order,
+        runs=size,
+        fair_share=float(runs.fair.mean()),
+        fair_share_unshielded=float(runs.fair_unshielded.mean()),
+        assumption_share=float(runs.assumed.mean()) if guaranteed else None,
+        assumption=decider.assumption or "this shield guarantees nothing",
+        fair=rate(runs.fair),
+        fair_unshielded=rate(runs.fair_unshielded),
+        assumed=rate(runs.assumed) if guaranteed else Unknown(reason="this shield guarantees nothing"),
+        fair_when_assumed=(
+            rate(runs.fair & runs.assumed, int(runs.assumed.sum()), "the assumption held in no run")
+            if guaranteed
+            else Unknown(reason="this shield guarantees nothing")
+        ),
+        interventions_mean=float(runs.interventions.mean()),
+        intervention_rate=float(runs.interventions.mean()) / steps,
+        cost_mean=float(runs.cost.mean()),
+        accuracy=accuracy,
+        accuracy_unshielded=accuracy_alone,
+        utility_loss=lost,
+        bias_mean=float(runs.bias.mean()),
+        bias_mean_unshielded=float(runs.bias_unshielded.mean()),
+        watched=runs.over_time.shape[2],
+        over_time=tuple(
+            Moment(
+                decisions=step,
+                shielded=tuple(float(value) for value in quantiles[:, 0, i]),
+                unshielded=tuple(float(value) for value in quantiles[:, 1, i]),
+                checked=step in checks,
+                fair=float(runs.fair_at[0, i] / size),
+                fair_unshielded=float(runs.fair_at[1, i] / size),
+            )
+            for i, step in enumerate(moments)
+        ),
+        normalised=_histogram(plan.property, runs),
+        interrupted=interrupted,
+    )
+
+
+def _mean(values: Floats, lower: float, population: str) -> Estimated:
+    """The mean of a number per run, between ``lower`` and 1, with its interval."""
+    from evenhand.stats import observed_means
+
+    variance = float(values.var(ddof=1)) if len(values) > 1 else 0.0
+    found = observed_means([values.mean()], [variance], [len(values)], lower=lower)[0]
+    return Estimated(population=population, **found.model_dump(exclude={"kind"}))
+
+
+def _histogram(kept: Property, runs: Runs) -> Histogram:
+    """Classes that end at the bound hold fair runs alone, those beyond it unfair ones: floats do not decide that."""
+    kappa = float(kept.kappa) or 1.0
+    bound = 1.0 if kept.kappa else 0.0
+    sides = []
+    for values, fair in ((runs.bias, runs.ends_fair), (runs.bias_unshielded, runs.ends_fair_unshielded)):
+        normalised = values / kappa
+        sides.append(np.where(fair, np.minimum(normalised, bound), np.maximum(normalised, np.nextafter(bound, 9))))
+    most = float(np.quantile(np.concatenate(sides), 0.995))
+    width = next((step for step in (0.05, 0.1, 0.2, 0.5, 1.0) if most <= 24 * step), 2.0)
+    last = max(2 * bound if kept.kappa else width, width * np.ceil(most / width))
+    edges = np.round(np.arange(0, last + width / 2, width), 6)
+    counts = []
+    for side in sides:
+        # Classes (low, high]; nobody above the last edge is lost.
+        place = np.clip(np.searchsorted(edges, side, side="left") - 1, 0, len(edges) - 2)
+        counts.append(tuple(int(count) for count in np.bincount(place, minlength=len(edges) - 1)))
+    return Histogram(edges=tuple(float(edge) for edge in edges), shielded=counts[0], unshielded=counts[1])
