@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from evenhand.errors import OptionError
 from evenhand.shield.inputs import Inputs
-from evenhand.shield.properties import EmptyGroup, Property, kappa_from
+from evenhand.shield.properties import Property, kappa_from
 
 PlanKind: TypeAlias = Literal["finite", "static-fair", "static-bw", "dynamic", "feasible", "greedy"]
 PLAN_KINDS: tuple[PlanKind, ...] = get_args(PlanKind)
@@ -105,127 +105,11 @@ class Plan:
 
     @classmethod
     def read(cls, source: Mapping[str, Any] | str | Path) -> Plan:
-        """A plan from a mapping, or from a YAML file that holds one.
-
-        Keys: property, kappa, horizon, kind, empty_group, cost (or costs), groups (per group: rate, accept, label,
-        and with several costs the probabilities of each, costs_if_rejected and costs_if_accepted), checks, terminal,
-        bounds, start (per group: seen, accepted).
+        """A plan from a mapping, or from a YAML or TOML file that holds one; see `config`.
 
         Raises:
-            OptionError: a key is missing, unknown, or makes no sense.
+            OptionError: the file cannot be read, or an entry is missing, unknown, or makes no sense.
         """
-        where = None
-        if not isinstance(source, Mapping):
-            where, source = str(source), _loaded(Path(source))
-        try:
-            return _plan(source)
-        except OptionError as error:
-            if where is None:
-                raise
-            inner = f"{where}, {error.where}" if error.where else where
-            raise OptionError(error.what, where=inner, mend=error.mend) from None
+        from evenhand.shield.config import read_plan  # which needs this module
 
-
-_KEYS = frozenset(
-    {"property", "kappa", "horizon", "kind", "empty_group", "cost", "costs", "groups", "checks", "terminal", "bounds",
-     "start"}
-)  # fmt: skip
-_GROUP_KEYS = frozenset({"rate", "accept", "label", "costs_if_rejected", "costs_if_accepted"})
-
-
-def _loaded(path: Path) -> Mapping[str, Any]:
-    import yaml
-
-    try:
-        read = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"the file cannot be read: {error}", where=str(path)) from None
-    except yaml.YAMLError as error:
-        raise OptionError(f"this is not valid YAML: {error}", where=str(path)) from None
-    if not isinstance(read, Mapping):
-        raise OptionError("a shield's file holds property, kappa, horizon and groups", where=str(path))
-    return read
-
-
-def _plan(given: Mapping[str, Any]) -> Plan:
-    _refuse_unknown(given, _KEYS, None)
-    for needed in ("property", "kappa", "horizon", "groups"):
-        if needed not in given:
-            raise OptionError(f"the key {needed} is missing", mend="property, kappa, horizon and groups are needed")
-    checks = given.get("checks", "end")
-    bounds = given.get("bounds")
-    if bounds is not None and (not isinstance(bounds, (list, tuple)) or len(bounds) != 2):
-        raise OptionError("welfare bounds are a lower and an upper one", where="bounds", mend='["0.2", "0.3"]')
-    groups = given["groups"]
-    if not isinstance(groups, Mapping):
-        raise OptionError("each group has a name and its rate and accept", where="groups")
-    start = given.get("start")
-    if start is not None:
-        _refuse_unknown(start, frozenset(groups), "start")
-        start = tuple(int(count) for group in groups for count in start.get(group, (0, 0)))
-    return Plan(
-        property=Property(
-            given["property"], kappa_from(given["kappa"]), EmptyGroup.parse(given.get("empty_group", "zero"))
-        ),
-        inputs=_inputs(given, groups),
-        horizon=given["horizon"],
-        kind=given.get("kind", "finite"),
-        checks=tuple(checks) if isinstance(checks, (list, tuple)) else checks,
-        terminal=given.get("terminal", "strict"),
-        bounds=None if bounds is None else (kappa_from(bounds[0]), kappa_from(bounds[1])),
-        start=start or (),
-    )
-
-
-def _inputs(given: Mapping[str, Any], groups: Mapping[str, Any]) -> Inputs:
-    if "cost" in given and "costs" in given:
-        raise OptionError("both cost and costs are given", mend="one of them")
-    costs = given.get("costs", [given.get("cost", 1.0)])
-    if not isinstance(costs, (list, tuple)):
-        raise OptionError("several costs are a list", where="costs", mend="costs: [0.1, 0.5, 1.0]")
-    for name, group in groups.items():
-        if not isinstance(group, Mapping):
-            raise OptionError("a group has a rate and an accept", where=f"group {name}")
-        _refuse_unknown(group, _GROUP_KEYS, f"group {name}")
-    labels = [_number(group, "label", name) for name, group in groups.items() if "label" in group]
-    if labels and len(labels) != len(groups):
-        raise OptionError("some groups have a label and some do not", where="groups")
-    weights = tuple(
-        (_row(group, "costs_if_rejected", name, len(costs)), _row(group, "costs_if_accepted", name, len(costs)))
-        for name, group in groups.items()
-    )
-    return Inputs(
-        groups=tuple(str(name) for name in groups),
-        rate=tuple(_number(group, "rate", name) for name, group in groups.items()),
-        accept=tuple(_number(group, "accept", name) for name, group in groups.items()),
-        label=tuple(labels) or None,
-        costs=tuple(_as_number(cost, "costs") for cost in costs),
-        weights=weights,
-    )
-
-
-def _row(group: Mapping[str, Any], key: str, name: str, costs: int) -> tuple[float, ...]:
-    if key not in group and costs == 1:
-        return (1.0,)
-    row = group.get(key)
-    if not isinstance(row, (list, tuple)) or len(row) != costs:
-        raise OptionError(f"{key} is needed with several costs: one probability for each", where=f"group {name}")
-    return tuple(_as_number(value, f"group {name}, {key}") for value in row)
-
-
-def _number(group: Mapping[str, Any], key: str, name: str) -> float:
-    if key not in group:
-        raise OptionError(f"the key {key} is missing", where=f"group {name}")
-    return _as_number(group[key], f"group {name}, {key}")
-
-
-def _as_number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise OptionError(f"{value!r} is no number", where=where)
-    return float(value)
-
-
-def _refuse_unknown(given: Mapping[str, Any], known: frozenset[str], where: str | None) -> None:
-    unknown = sorted(str(key) for key in given if key not in known)
-    if unknown:
-        raise OptionError(f"unknown key {unknown[0]!r}", where=where, mend=f"known: {', '.join(sorted(known))}")
+        return read_plan(source)
