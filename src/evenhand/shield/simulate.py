@@ -77,6 +77,30 @@ class Runs:
     """Shape (2, moments): runs that are fair then."""
 
 
+@dataclass(frozen=True)
+class Completed:
+    """Complete runs, with all that was settled about them.
+
+    Attributes:
+        plan: of the shield; source, order: who arrived; periods: in each run.
+        moments: after how many decisions the bias was kept, ascending.
+        runs: what came out.
+        decider: how the shield decided.
+        seconds: it took.
+        interrupted: whether fewer runs were done than wanted.
+    """
+
+    plan: Plan
+    source: Source
+    order: Order
+    periods: int
+    moments: list[int]
+    runs: Runs
+    decider: Decider
+    seconds: float
+    interrupted: bool
+
+
 def simulate(
     shield: Plan | Policy,
     source: Source | None = None,
@@ -106,6 +130,22 @@ def simulate(
     Raises:
         OptionError: an option makes no sense, or the source has other groups than the shield.
     """
+    return _result(
+        complete_runs(shield, source, runs=runs, periods=periods, order=order, seed=seed, progress=progress), seed
+    )
+
+
+def complete_runs(
+    shield: Plan | Policy,
+    source: Source | None = None,
+    *,
+    runs: int,
+    periods: int | None = None,
+    order: Order = "random",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Completed:
+    """What ``simulate`` sums up, run by run; arguments and errors as there."""
     started = time.perf_counter()
     plan = shield if isinstance(shield, Plan) else shield.plan
     source = synthetic(plan.inputs) if source is None else source
@@ -136,9 +176,8 @@ def simulate(
         interrupted = True
         if not done:
             raise LimitError("the simulation was stopped before any run was complete") from None
-    whole = _joined(parts)
-    return _result(
-        plan, source, order, periods, moments, whole, decider, seed, time.perf_counter() - started, interrupted
+    return Completed(
+        plan, source, order, periods, moments, _joined(parts), decider, time.perf_counter() - started, interrupted
     )
 
 
@@ -292,18 +331,9 @@ def _joined(parts: list[Runs]) -> Runs:
     )
 
 
-def _result(
-    plan: Plan,
-    source: Source,
-    order: Order,
-    periods: int,
-    moments: list[int],
-    runs: Runs,
-    decider: Decider,
-    seed: int,
-    seconds: float,
-    interrupted: bool,
-) -> SimulationResult:
+def _result(done: Completed, seed: int) -> SimulationResult:
+    plan, source, order, periods, moments = done.plan, done.source, done.order, done.periods, done.moments
+    runs, decider = done.runs, done.decider
     size, steps = len(runs.fair), periods * plan.horizon
     checks = check_times(plan, periods)
     quantiles = np.quantile(runs.over_time, LEVELS, axis=2)
@@ -323,7 +353,7 @@ def _result(
     guaranteed = decider.assumption is not None
     return SimulationResult(
         seed=seed,
-        seconds=seconds,
+        seconds=done.seconds,
         property=plan.property.kind,
         kappa=str(plan.property.kappa),
         shield=plan.kind,
@@ -367,7 +397,7 @@ def _result(
             for i, step in enumerate(moments)
         ),
         normalised=_histogram(plan.property, runs),
-        interrupted=interrupted,
+        interrupted=done.interrupted,
     )
 
 
