@@ -1,0 +1,201 @@
+"""Shields that go on: one period after the other, with what was counted before.
+
+``Periodic(plan)`` is the shield, ``begin(past)`` what it does in the period that begins after these counters. Nothing
+else is carried from period to period, so that a shield is restored by its counters.
+
+Source: Cano, Henzinger, Könighofer, Kueffner, Mallik: Fairness Shields: Safeguarding against Biased Decision Makers,
+AAAI 2025, section 4. The strict and soft ends and the convention for small groups in several periods are ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import OptionError
+from evenhand.shield.greedy import Greedy
+from evenhand.shield.period_ends import Owed, Priced
+from evenhand.shield.plan import Counters, Plan
+from evenhand.shield.policy import Policy
+from evenhand.shield.synthesis.solve import Problem, Progress, solve
+from evenhand.shield.terminal import Fair, Terminal, WithinBounds
+from evenhand.shield.welfare import WelfareBounds
+
+PRICE = 1000.0
+"""What an unfair end costs under the soft end, in most expensive periods (every decision overridden at most cost)."""
+
+REMEMBERED = 64 * 2**20
+"""Bytes of tables of past periods that are kept in case the same counters come again."""
+
+
+@dataclass(frozen=True)
+class Period:
+    """One period of a shield.
+
+    Attributes:
+        policy: what it does; its counters are those of this period alone, from 0.
+        start: counters of everything before, (n_a, a, n_b, b).
+        end: what the ends of the period are worth; None: nothing is asked of them.
+        guaranteed: whether the period, with everything before, ends fair whatever comes.
+    """
+
+    policy: Policy
+    start: Counters
+    end: Terminal | None
+    guaranteed: bool
+    _rule: Owed | WithinBounds | int | bool = field(repr=False)
+
+    def held(self, n_a: Any, n_b: Any) -> NDArray[np.bool_]:
+        """Whether the period kept the assumption, given how many of each group were counted in it; arrays or numbers.
+
+        If it did in this and all earlier periods, the end is fair.
+        """
+        n_a, n_b = np.asarray(n_a), np.asarray(n_b)
+        if isinstance(self._rule, Owed):
+            return self._rule.owed(n_a, n_b)
+        if isinstance(self._rule, WithinBounds):
+            return np.asarray(np.minimum(n_a, n_b) >= self._rule.at_least)
+        if isinstance(self._rule, bool):
+            return np.full(np.broadcast_shapes(n_a.shape, n_b.shape), self._rule)
+        return np.asarray((2 * n_a == self._rule) & (2 * n_b == self._rule))
+
+
+class Periodic:
+    """A shield over two groups, period by period.
+
+    Args:
+        plan: ``static-fair``, ``static-bw``, ``dynamic`` or ``greedy``; a static shield does the same in every period.
+
+    Raises:
+        OptionError: the kind knows no periods, there are more than two groups, or the bounds do not fit.
+    """
+
+    def __init__(self, plan: Plan, *, progress: Progress | None = None) -> None:
+        if plan.kind not in ("static-fair", "static-bw", "dynamic", "greedy"):
+            raise OptionError(
+                f"a shield of kind {plan.kind} ends at its horizon",
+                where="kind",
+                mend="static-fair, static-bw, dynamic and greedy shields go on",
+            )
+        if len(plan.inputs.groups) != 2:
+            raise OptionError(
+                f"{plan.kind} shields are for two groups, and these are {len(plan.inputs.groups)}",
+                where="groups",
+                mend="several groups can be kept within welfare bounds each: kind static-bw",
+            )
+        self.plan = plan
+        self._progress = progress
+        self._same: Policy | None = None
+        self._known: OrderedDict[Counters, Period] = OrderedDict()
+        self.bounds = bounds_of(plan) if plan.kind == "static-bw" else None
+
+    @property
+    def assumption(self) -> str | None:
+        """What fairness at the end of every period rests on, in words; None if nothing is guaranteed."""
+        if self.plan.kind == "static-fair":
+            return "both groups are counted equally often, half of the decisions each, in every period"
+        if self.bounds is not None:
+            return f"at least {self.bounds.least} of each group are counted in every period"
+        if self.plan.kind == "dynamic":
+            return "so many of each group were counted at the end of every period that a fair end was possible"
+        return None
+
+    def begin(self, past: Counters | None = None) -> Period:
+        """The period that begins after these counters, of all periods before (``plan.start`` by default)."""
+        past = self.plan.start if past is None else tuple(int(count) for count in past)
+        if self.plan.kind == "dynamic":
+            return self._dynamic(past)
+        if self.plan.kind == "greedy":
+            plan = self.plan.continued(past)
+            actions = Greedy(plan.property, past, len(plan.inputs.costs))
+            return Period(Policy(plan, actions, float("nan"), 0, 0, 0.0), past, None, False, False)
+        alone = replace(self.plan, start=())
+        rule: WithinBounds | int = alone.horizon
+        end: Terminal = Fair(alone.property, alone.start)
+        if self.bounds is not None:
+            end = rule = WithinBounds(self.bounds.lower, self.bounds.upper, self.bounds.least)
+        if self._same is None:
+            self._same = _solved(alone, dict.fromkeys(alone.times, end), self._progress)
+            assert self._same is not None  # Accepting everybody is fair; bounds can be tracked (Lemma 9).
+        return Period(self._same, past, end, self.bounds is None and not any(past), rule)
+
+    def _dynamic(self, past: Counters) -> Period:
+        if past in self._known:
+            self._known.move_to_end(past)
+            return self._known[past]
+        plan = self.plan.continued(past)
+        # Without a past the property itself is always possible: accept everybody, or nobody.
+        exempt = plan.terminal == "exempt" and any(past)
+        owed = Owed(plan.property, past, plan.horizon, exempt)
+        price = PRICE * plan.horizon * max(plan.inputs.costs[-1], 1e-6)
+        period = None
+        if plan.terminal != "soft" or not any(past) or owed.always:
+            period = self._period(plan, owed, owed if exempt else True)
+        if period is None and not exempt:
+            period = self._period(plan, Priced(owed, price), owed)
+        if period is None:
+            # The past was unfair, or unjudged: nothing can be promised.
+            period = self._period(plan, None if exempt else Priced(owed, price, everywhere=True), False)
+        assert period is not None
+        self._known[past] = period
+        while len(self._known) > 1 and sum(kept.policy.bytes for kept in self._known.values()) > REMEMBERED:
+            self._known.popitem(last=False)
+        return period
+
+    def _period(self, plan: Plan, end: Terminal | None, rule: Owed | bool) -> Period | None:
+        """None if the end cannot always be reached."""
+        policy = _solved(plan, {} if end is None else dict.fromkeys(plan.times, end), self._progress)
+        if policy is None:
+            return None
+        guaranteed = rule if isinstance(rule, bool) else rule.always
+        return Period(policy, plan.start, end, guaranteed, rule)
+
+
+def _solved(plan: Plan, checks: Mapping[int, Terminal], progress: Progress | None) -> Policy | None:
+    started = time.perf_counter()
+    problem = Problem(plan.horizon, plan.property.labelled, plan.inputs, checks)
+    solution = solve(problem, progress=progress)
+    if solution.value == float("inf"):
+        return None
+    seconds = time.perf_counter() - started
+    return Policy(plan, solution.actions, solution.value, solution.states, solution.peak_bytes, seconds)
+
+
+def bounds_of(plan: Plan) -> WelfareBounds:
+    """The welfare bounds of a static-bw plan: as given, else as wide as kappa allows around the mean of the labels.
+
+    Raises:
+        OptionError: bounds that do not imply the property.
+    """
+    kept = plan.property
+    ratio = kept.kind == "disparate_impact"
+    if plan.bounds is not None:
+        lower, upper = plan.bounds
+        if ratio and lower < (1 - kept.kappa) * upper:
+            raise OptionError(
+                f"welfare bounds {float(lower):g} to {float(upper):g} allow rates in a smaller ratio than 1 - kappa",
+                where="bounds",
+                mend="a lower bound of at least (1 - kappa) times the upper one",
+            )
+        return WelfareBounds(lower, upper)
+    means = plan.inputs.label if plan.inputs.label is not None else plan.inputs.accept
+    middle = sum(rate * mean for rate, mean in zip(plan.inputs.rate, means, strict=True))
+    return WelfareBounds.ratio(kept.kappa, middle) if ratio else WelfareBounds.gap(kept.kappa, middle)
+
+
+def settled(plan: Plan, past: Counters) -> bool:
+    """Whether a dynamic shield ends all periods from here on fair, whatever comes.
+
+    So it is once the past is fair and 2 / kappa of each group were counted: a fair end is then owed ever after.
+    """
+    n_a, _, n_b, _ = past
+    kept = plan.property
+    if plan.kind != "dynamic" or kept.kind == "disparate_impact" or min(n_a, n_b) == 0:
+        return False
+    return min(n_a, n_b) * kept.kappa >= 2 and Owed(kept, past, plan.horizon, exempt=False).fair.property.fair(*past)
