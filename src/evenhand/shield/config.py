@@ -328,7 +328,7 @@ def _fault(error: ValidationError) -> OptionError:
             f"{given!r} is no name of a group", where=".".join(path[:-2]), mend=f'names are texts: "{given}"'
         )
     said = {
-        "literal_error": f"there is no {entry or path[-1]} {given!r}",
+        "literal_error": f"there is no {entry or '.'.join(path)} {given!r}",
         "greater_than_equal": f"{given!r} is less than {context.get('ge')}",
         "less_than_equal": f"{given!r} is more than {context.get('le')}",
         "finite_number": f"{given!r} is no finite number",
