@@ -6,6 +6,7 @@ EvenhandError                 root: what went wrong, where, how to mend it (exit
 ├── ModelError (ValueError)        a model cannot be read, or does not answer as a model must
 │   └── NotAdditiveError           the model works as a black box but cannot become an additive network
 ├── OptionError (ValueError)       an option or expression given by the user makes no sense
+├── DecisionError (ValueError)     a decision, a label or a state that a running shield cannot take
 ├── TrustError (PermissionError)   loading the file could run code, and nobody said that it may
 ├── MissingExtraError (ImportError) an optional part is not installed
 ├── FetchError (OSError)           something that must come over the network did not come
@@ -55,6 +56,19 @@ class NotAdditiveError(ModelError):
 
 class OptionError(EvenhandError, ValueError):
     """An option or expression given by the user makes no sense."""
+
+
+class DecisionError(EvenhandError, ValueError):
+    """A decision, a label or a state that a running shield cannot take; its state is unchanged.
+
+    Args:
+        code: one word for programs: ``group``, ``recommendation``, ``cost``, ``id``, ``repeated``, ``unknown-id``,
+            ``label``, ``contradiction``, ``horizon`` or ``state``.
+    """
+
+    def __init__(self, what: str, *, code: str, where: str | None = None, mend: str | None = None) -> None:
+        super().__init__(what, where=where, mend=mend)
+        self.code = code
 
 
 class TrustError(EvenhandError, PermissionError):

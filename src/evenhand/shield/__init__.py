@@ -1,25 +1,39 @@
 """Fairness shields: guaranteed group fairness over every run of decisions, at least cost."""
 
+from evenhand.shield.certificate import Certificate
+from evenhand.shield.course import Course, FiniteCourse
 from evenhand.shield.inputs import Inputs
+from evenhand.shield.log import Difference, Replay, read_log, replay
 from evenhand.shield.plan import Counters, Plan
 from evenhand.shield.policy import ACCEPT, FOLLOW, REJECT, Policy, decide
 from evenhand.shield.properties import EmptyGroup, Property, Ratios
+from evenhand.shield.runtime import Decision, Reason, Shield
 from evenhand.shield.synthesis import Problem, Solution, solve, synthesize
 
 __all__ = [
     "ACCEPT",
     "FOLLOW",
     "REJECT",
+    "Certificate",
     "Counters",
+    "Course",
+    "Decision",
+    "Difference",
     "EmptyGroup",
+    "FiniteCourse",
     "Inputs",
     "Plan",
     "Policy",
     "Problem",
     "Property",
     "Ratios",
+    "Reason",
+    "Replay",
+    "Shield",
     "Solution",
     "decide",
+    "read_log",
+    "replay",
     "solve",
     "synthesize",
 ]

@@ -7,7 +7,10 @@ rejects likewise. Overriding is always such a threshold on the cost: the better 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from evenhand.errors import OptionError
@@ -63,6 +66,18 @@ class Policy:
     def bytes(self) -> int:
         """What the table of actions takes in memory."""
         return self.actions.bytes
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all that decides: shields with the same digest decide alike in every state."""
+        plan = self.plan
+        kept = plan.property
+        said = [kept.kind, str(kept.kappa), str(kept.empty_group), plan.inputs.groups, plan.inputs.costs, plan.horizon,
+                plan.kind, plan.times, plan.start, self.actions.form]  # fmt: skip
+        hashed = hashlib.sha256(json.dumps(said).encode())
+        for part in self.actions.parts:
+            hashed.update(part)
+        return hashed.hexdigest()
 
     @property
     def levels(self) -> int:

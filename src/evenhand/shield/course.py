@@ -1,0 +1,320 @@
+"""The counters of one horizon, decision by decision: what stands behind a running shield."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from fractions import Fraction
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import DecisionError, OptionError
+from evenhand.shield.certificate import Certificate, Open, worst_bias
+from evenhand.shield.live import Live, live
+from evenhand.shield.lookup import levels
+from evenhand.shield.plan import Counters
+from evenhand.shield.policy import Policy, decide
+from evenhand.shield.reach import worst_end
+from evenhand.shield.terminal import Terminal, terminal_of
+
+
+class Course(Protocol):
+    """Where a shield stands in its run. One horizon is a `FiniteCourse`; periodic shields have their own.
+
+    Attributes:
+        groups: their names.
+        costs: what overriding can cost, ascending.
+        labelled: whether decisions get labels later.
+        digest: of the policy: a state is good for this one alone.
+        guaranteed: whether the bound still holds, given that labels come in time from here on.
+        period: which period it is in, from 0: ids are remembered for a period.
+    """
+
+    @property
+    def groups(self) -> tuple[str, ...]: ...
+    @property
+    def costs(self) -> tuple[float, ...]: ...
+    @property
+    def labelled(self) -> bool: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def guaranteed(self) -> bool: ...
+    @property
+    def period(self) -> int: ...
+    @property
+    def step(self) -> int: ...
+
+    def decide(self, group: int, recommendation: int, cost: float) -> int:
+        """One decision, counted. The two lowest bits of the code are recommendation and decision; its label needs all.
+
+        Raises:
+            DecisionError: the horizon is past; nothing changed.
+        """
+        ...
+
+    def observe(self, code: int, label: int) -> None:
+        """The label of a decision, by the code that it had."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Everything that changes, for JSON."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take up a state.
+
+        Raises:
+            DecisionError: it is none, and nothing changed.
+        """
+        ...
+
+    def certificate(self, *, exact: bool = False) -> Certificate:
+        """The bound from here on; ``exact`` goes through every future, which may take seconds far from the end."""
+        ...
+
+
+class FiniteCourse:
+    """One horizon under one policy.
+
+    Beside the decisions it counts the recommendations, so that what would have been without a shield is known.
+
+    With labels (equal opportunity) a decision made while earlier labels are open looks at every outcome of them: it is
+    one after which most outcomes, all of them if possible, can still end fair, and where both decisions are equal in
+    that, the one that the policy takes for most outcomes.
+
+    Attributes:
+        n_a, a, n_b, b: seen and accepted of each group, of those with label 1 where there are labels.
+        recommended_a, recommended_b: how many of these were recommended to be accepted.
+        open: decisions whose label is awaited, by their codes.
+        prompt: whether every label came before the next decision.
+        sound: whether the policy guarantees anything if labels are prompt.
+        guaranteed: whether it does from here on: every outcome of the open labels can still end fair.
+
+    Args:
+        policy: a synthesised shield for two groups.
+        terminal: what it was synthesised for; by default what its plan says.
+    """
+
+    __slots__ = ("_careful", "_level", "_terminal", "a", "b", "costs", "digest", "groups", "guaranteed", "horizon",
+                 "labelled", "n_a", "n_b", "open", "policy", "prompt", "recommended_a", "recommended_b", "sound",
+                 "step")  # fmt: skip
+    period = 0
+
+    def __init__(self, policy: Policy, terminal: Terminal | None = None) -> None:
+        plan = policy.plan
+        if len(plan.inputs.groups) != 2:
+            raise OptionError(f"a shield of two groups, and these are {len(plan.inputs.groups)}", where="groups")
+        self.policy = policy
+        self.groups = plan.inputs.groups
+        self.costs = plan.inputs.costs
+        self.labelled = plan.property.labelled
+        self.horizon = plan.horizon
+        self.digest = policy.digest
+        self._level = policy.actions.level
+        self._terminal = terminal_of(plan) if terminal is None else terminal
+        self.step = self.n_a = self.a = self.n_b = self.b = self.recommended_a = self.recommended_b = 0
+        self.open = [0] * 8
+        self.prompt = True
+        self.sound = self.guaranteed = plan.kind != "greedy"
+        # Whether the policy's own table is not enough for the next decision.
+        self._careful = False
+
+    @property
+    def counters(self) -> Counters:
+        """Seen and accepted of each group, with label 1 where there are labels."""
+        return (self.n_a, self.a, self.n_b, self.b)
+
+    def decide(self, group: int, recommendation: int, cost: float) -> int:
+        """See `Course.decide`."""
+        step = self.step
+        if step >= self.horizon:
+            raise DecisionError(
+                f"all {self.horizon} decisions of the horizon are made",
+                code="horizon",
+                mend="begin a new shield, or use a periodic one",
+            )
+        if self._careful:
+            decision = self._among_outcomes(group, recommendation, cost)
+        else:
+            level = self._level(step, self.n_a, self.a, self.n_b, self.b, group)
+            decision = decide(level, recommendation, cost, self.costs) if level else recommendation
+        code = 4 * group + 2 * recommendation + decision
+        self.step = step + 1
+        if self.labelled:
+            self.open[code] += 1
+            self._careful = True
+        elif group:
+            self.n_b += 1
+            self.b += decision
+            self.recommended_b += recommendation
+        else:
+            self.n_a += 1
+            self.a += decision
+            self.recommended_a += recommendation
+        return code
+
+    def observe(self, code: int, label: int) -> None:
+        """See `Course.observe`."""
+        self.open[code] -= 1
+        if label:
+            recommendation, decision = code >> 1 & 1, code & 1
+            if code >> 2:
+                self.n_b += 1
+                self.b += decision
+                self.recommended_b += recommendation
+            else:
+                self.n_a += 1
+                self.a += decision
+                self.recommended_a += recommendation
+        if self.sound and not self.guaranteed:
+            self.guaranteed = bool(self._live().of(self.step, self._outcomes()).all())
+        self._careful = not self.guaranteed or any(self.open)
+
+    @property
+    def open_labels(self) -> Open:
+        """Open decisions of each group, rejected and accepted."""
+        open_ = self.open
+        return (open_[0] + open_[2], open_[1] + open_[3], open_[4] + open_[6], open_[5] + open_[7])
+
+    def _live(self) -> Live:
+        return live(cast(Hashable, self._terminal), self.horizon, self.policy.plan.times)
+
+    def _outcomes(self) -> NDArray[np.int64]:
+        """Counters that the open labels can lead to, shape (outcomes, 4)."""
+        grids = np.indices([count + 1 for count in self.open_labels]).reshape(4, -1)
+        rejected_a, accepted_a, rejected_b, accepted_b = grids
+        n_a, a, n_b, b = self.counters
+        return np.stack(
+            [n_a + rejected_a + accepted_a, a + accepted_a, n_b + rejected_b + accepted_b, b + accepted_b], axis=1
+        )
+
+    def _among_outcomes(self, group: int, recommendation: int, cost: float) -> int:
+        """The decision while labels are open, or after the guarantee was lost."""
+        if any(self.open):
+            self.prompt = False
+        outcomes = self._outcomes()
+        after = self.step + 1
+        uncounted = self._live().of(after, outcomes)
+        alive = []
+        for decision in (0, 1):
+            counted = outcomes.copy()
+            counted[:, 2 * group] += 1
+            counted[:, 2 * group + 1] += decision
+            alive.append(int((uncounted & self._live().of(after, counted)).sum()))
+        if alive[0] != alive[1]:
+            chosen = int(alive[1] > alive[0])
+        else:
+            level = levels(
+                self.policy.actions,
+                self.step,
+                np.stack([outcomes[:, 0], outcomes[:, 2]]),
+                np.stack([outcomes[:, 1], outcomes[:, 3]]),
+                np.full(len(outcomes), group),
+            )
+            against = sum(
+                times * (decide(int(value), recommendation, cost, self.costs) != recommendation)
+                for value, times in zip(*np.unique(level, return_counts=True), strict=True)
+            )
+            chosen = recommendation ^ int(2 * against > len(outcomes))
+        self.guaranteed = self.sound and alive[chosen] == len(outcomes)
+        return chosen
+
+    def state(self) -> dict[str, Any]:
+        """See `Course.state`."""
+        return {
+            "step": self.step,
+            "counters": list(self.counters),
+            "recommended": [self.recommended_a, self.recommended_b],
+            "open": list(self.open),
+            "prompt": self.prompt,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See `Course.restore`."""
+        counts = [state.get("step"), *_listed(state, "counters", 4), *_listed(state, "recommended", 2),
+                  *_listed(state, "open", 8)]  # fmt: skip
+        if any(count.__class__ is not int or count < 0 for count in counts) or state.get("prompt") not in (True, False):
+            raise _no_state("its counters are not all whole numbers of 0 or more")
+        step, n_a, a, n_b, b, recommended_a, recommended_b, *open_ = counts
+        if step > self.horizon:
+            raise _no_state(f"{step} decisions are past the horizon of {self.horizon}")
+        known = n_a + n_b + sum(open_)
+        if max(a, recommended_a) > n_a or max(b, recommended_b) > n_b or known > step:
+            raise _no_state("more were counted than decided on")
+        if not self.labelled and known != step:
+            raise _no_state("not all that were decided on were counted")
+        self.step, self.n_a, self.a, self.n_b, self.b, self.open = step, n_a, a, n_b, b, open_
+        self.recommended_a, self.recommended_b, self.prompt = recommended_a, recommended_b, state["prompt"]
+        self.guaranteed = self.sound
+        if self.sound and not self.prompt:
+            self.guaranteed = bool(self._live().of(step, self._outcomes()).all())
+        self._careful = self.labelled and (not self.guaranteed or any(open_))
+
+    @property
+    def totals(self) -> Counters:
+        """The counters with what was carried over from before."""
+        carried = self.policy.plan.start
+        return (self.n_a + carried[0], self.a + carried[1], self.n_b + carried[2], self.b + carried[3])
+
+    def certificate(self, *, exact: bool = False) -> Certificate:
+        """See `Course.certificate`.
+
+        Raises:
+            LimitError: ``exact``, and the end is too far away.
+        """
+        plan = self.policy.plan
+        kept, carried = plan.property, plan.start
+        bias = worst_bias(kept, self.totals, self.open_labels)
+        recommended = (self.n_a + carried[0], self.recommended_a + carried[1],
+                       self.n_b + carried[2], self.recommended_b + carried[3])  # fmt: skip
+        open_ = self.open
+        unshielded = worst_bias(
+            kept, recommended, (open_[0] + open_[1], open_[2] + open_[3], open_[4] + open_[5], open_[6] + open_[7])
+        )
+        bound: Fraction | None
+        if self.step == self.horizon:
+            bound, attained, how = bias, True, "counted over all decisions"
+            if any(open_):
+                how += ", whatever the open labels turn out to be"
+        elif not self.guaranteed:
+            bound, attained = None, False
+            how = "labels came too late" if self.sound else "this kind of shield guarantees nothing"
+        elif exact:
+            bound, _ = worst_end(self.policy, self.step, self._outcomes())
+            attained, how = True, "the largest over everything that can still come"
+        else:
+            bound, attained, how = kept.kappa, False, "every run of this shield ends fair (Theorem 1)"
+        return Certificate(
+            keeps=kept.words(),
+            kappa=kept.kappa,
+            step=self.step,
+            horizon=self.horizon,
+            period=0,
+            shielded=bias,
+            unshielded=unshielded,
+            open_labels=sum(open_),
+            bound=bound,
+            exact=attained,
+            later=None,
+            how=how,
+            assumption=PROMPT if self.labelled else "",
+            held=self.prompt if self.labelled else None,
+        )
+
+
+PROMPT = "every label comes before the next decision"
+
+
+def _listed(state: Mapping[str, Any], name: str, length: int) -> list[Any]:
+    found = state.get(name)
+    if not isinstance(found, list) or len(found) != length:
+        raise _no_state(f"{name} are not {length} numbers")
+    return found
+
+
+def _no_state(why: str) -> DecisionError:
+    return DecisionError(
+        f"this is no state of the shield: {why}", code="state", mend="give what Shield.state returned, unchanged"
+    )
