@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from evenhand.errors import OptionError
 from evenhand.shield.greedy import Greedy
 from evenhand.shield.period_ends import Owed, Priced
-from evenhand.shield.plan import Counters, Plan
+from evenhand.shield.plan import PERIODIC, Counters, Plan
 from evenhand.shield.policy import Policy
 from evenhand.shield.synthesis.solve import Problem, Progress, solve
 from evenhand.shield.terminal import Fair, Terminal, WithinBounds
@@ -77,7 +77,7 @@ class Periodic:
     """
 
     def __init__(self, plan: Plan, *, progress: Progress | None = None) -> None:
-        if plan.kind not in ("static-fair", "static-bw", "dynamic", "greedy"):
+        if plan.kind not in PERIODIC:
             raise OptionError(
                 f"a shield of kind {plan.kind} ends at its horizon",
                 where="kind",
@@ -121,8 +121,9 @@ class Periodic:
         if self.bounds is not None:
             end = rule = WithinBounds(self.bounds.lower, self.bounds.upper, self.bounds.least)
         if self._same is None:
-            self._same = _solved(alone, dict.fromkeys(alone.times, end), self._progress)
-            assert self._same is not None  # Accepting everybody is fair; bounds can be tracked (Lemma 9).
+            same = _solved(alone, dict.fromkeys(alone.times, end), self._progress)
+            assert same is not None  # Accepting everybody is fair; bounds can be tracked (Lemma 9).
+            self._same = replace(same, plan=self.plan)
         return Period(self._same, past, end, self.bounds is None and not any(past), rule)
 
     def _dynamic(self, past: Counters) -> Period:

@@ -15,6 +15,8 @@ from evenhand.shield.properties import Property, kappa_from
 
 PlanKind: TypeAlias = Literal["finite", "static-fair", "static-bw", "dynamic", "feasible", "greedy"]
 PLAN_KINDS: tuple[PlanKind, ...] = get_args(PlanKind)
+PERIODIC: tuple[PlanKind, ...] = ("static-fair", "static-bw", "dynamic", "greedy")
+"""Kinds that go on after their horizon, see `periodic`."""
 TerminalKind: TypeAlias = Literal["strict", "exempt", "soft"]
 TERMINAL_KINDS: tuple[TerminalKind, ...] = get_args(TerminalKind)
 Counters: TypeAlias = tuple[int, ...]

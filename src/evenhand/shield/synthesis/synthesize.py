@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from evenhand.errors import OptionError
-from evenhand.shield.plan import Plan
+from evenhand.shield.plan import PERIODIC, Plan
 from evenhand.shield.policy import Policy
 from evenhand.shield.synthesis.solve import Problem, Progress, solve
 from evenhand.shield.terminal import terminal_of
@@ -21,6 +21,11 @@ def synthesize(plan: Plan, *, progress: Progress | None = None) -> Policy:
     Raises:
         OptionError: no shield passes the plan's checks from its start.
     """
+    if plan.kind in PERIODIC:
+        # Periods are built on `solve`, and this is built on them.
+        from evenhand.shield.periodic import Periodic
+
+        return Periodic(plan, progress=progress).begin().policy
     started = time.perf_counter()
     terminal = terminal_of(plan)
     solution = solve(
