@@ -32,6 +32,7 @@ POLICIES = {
     "opportunity": synthesize(plan(property="equal_opportunity", horizon=7, empty_group="min_count=2")),
     "costs, anytime": synthesize(with_costs(empty_group="min_count=4", checks="anytime")),
     "one decision": synthesize(plan(horizon=1)),
+    "long": synthesize(plan(horizon=40)),
 }
 
 
