@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -69,11 +70,11 @@ class SimulationResult(Result):
         fair, fair_unshielded, assumed: these shares with exact intervals for runs like these.
         fair_when_assumed: share of fair runs among those in which the assumption held.
         interventions_mean, cost_mean: decisions against the recommendation and what they cost, per run.
-        intervention_rate: share of decisions that went against the recommendation.
+        intervention_rate, cost: the share of decisions that went against the recommendation, and the cost per run, with
+            their intervals.
         accuracy, accuracy_unshielded, utility_loss: share of decisions that agree with the true label, and how much of
             it the shield loses; unknown without real labels.
-        utility_loss_share: the utility loss as a share of the accuracy without a shield.
-        bias_mean, bias_mean_unshielded: at the end of a run.
+        bias, bias_unshielded: at the end of a run, the mean over runs.
         over_time: the bias in the course of a run, over the first ``watched`` runs.
         normalised: the distribution of the bias at the end.
         interrupted: whether somebody stopped it; the runs here were complete before.
@@ -99,13 +100,14 @@ class SimulationResult(Result):
     assumed: Quantity
     fair_when_assumed: Quantity
     interventions_mean: float
-    intervention_rate: float
+    intervention_rate: Quantity
     cost_mean: float
+    cost: Quantity
     accuracy: Quantity
     accuracy_unshielded: Quantity
     utility_loss: Quantity
-    bias_mean: float
-    bias_mean_unshielded: float
+    bias: Quantity
+    bias_unshielded: Quantity
     watched: int
     over_time: tuple[Moment, ...]
     normalised: Histogram
@@ -120,23 +122,37 @@ class SimulationResult(Result):
 
     def summary(self) -> str:
         """The shares, then what the shield costs."""
-        lines = [
+        opening = (
             f"{self.runs:,} runs of {self.periods * self.horizon:,} decisions ({self.source}, order {self.order}): "
-            f"{self.property} within {self.kappa}, {self.when()}",
-            f"fair with the shield       {share_text(self.fair)}",
-            f"fair without               {share_text(self.fair_unshielded)}",
-            f"assumption held            {share_text(self.assumed)}: {self.assumption}",
+            f"{self.property} within {self.kappa}, {self.when()}"
+        )
+        answers = self.answers()
+        width = max(len(answer.question) for answer in answers)
+        number = max(len(answer.number) for answer in answers)
+        rows = (f"{one.question:<{width}}  {one.number:>{number}}  {one.rests_on}" for one in answers)
+        return "\n".join([opening, *rows])
+
+    def answers(self) -> list[Answer]:
+        """What people ask, each with a number and what it rests on."""
+        found = [
+            _share("fair with the shield", self.fair, "of runs"),
+            _share("fair without", self.fair_unshielded, "of runs"),
+            _share("assumption held", self.assumed, f"of runs: {self.assumption}"),
         ]
-        if not isinstance(self.fair_when_assumed, Unknown) and (self.assumption_share or 0) < 1:
-            lines.append(f"fair where it held         {share_text(self.fair_when_assumed)}")
-        lines += [
-            f"interventions              {self.interventions_mean:.2f} per run, {100 * self.intervention_rate:.1f} % "
-            f"of decisions, cost {self.cost_mean:.3f} per run",
-            f"bias at the end            {self.bias_mean:.3f} on average, {self.bias_mean_unshielded:.3f} without",
+        if not isinstance(self.fair_when_assumed, Unknown) and self.assumption_share != 1:
+            found.append(_share("fair where it held", self.fair_when_assumed, "of these runs"))
+        found += [
+            _share("interventions", self.intervention_rate, f"of decisions, {self.interventions_mean:.2f} in a run"),
+            _plain("their cost", self.cost, "in a run"),
+            _plain("bias at the end", self.bias, "on average"),
+            _plain("bias without", self.bias_unshielded, "on average"),
         ]
         if not isinstance(self.utility_loss, Unknown):
-            lines.append(f"accuracy lost              {share_text(self.utility_loss)}")
-        return "\n".join(lines)
+            with_it, without = (
+                percent(one.value) for one in (self.accuracy, self.accuracy_unshielded) if not isinstance(one, Unknown)
+            )
+            found.append(_share("accuracy lost", self.utility_loss, f"of decisions: {with_it} right, not {without}"))
+        return found
 
     def to_frame(self) -> pd.DataFrame:
         """One row per moment that was watched: decisions, whether checked, shares of fair runs, bias quantiles."""
@@ -158,15 +174,31 @@ class SimulationResult(Result):
         return plot(self)
 
 
-def share_text(quantity: Quantity) -> str:
-    """A share of runs with what kind of number it is and its interval."""
+class Answer(NamedTuple):
+    """A question with its number, in words."""
+
+    question: str
+    number: str
+    rests_on: str
+    quantity: Quantity
+
+
+def _share(question: str, quantity: Quantity, of: str) -> Answer:
+    return _answer(question, quantity, of, percent)
+
+
+def _plain(question: str, quantity: Quantity, of: str) -> Answer:
+    return _answer(question, quantity, of, lambda value: f"{value:.3f}")
+
+
+def _answer(question: str, quantity: Quantity, of: str, written: Callable[[float], str]) -> Answer:
     if isinstance(quantity, Unknown):
-        return f"unknown ({quantity.reason})"
-    shown = percent(quantity.value)
+        return Answer(question, "unknown", quantity.reason, quantity)
+    rests = f"{quantity.kind}"
     if isinstance(quantity, Estimated):
-        low, high = percent(quantity.low), percent(quantity.high)
-        return f"{shown} ({quantity.kind} on {quantity.n:,} runs, {quantity.confidence:.0%} interval {low} to {high})"
-    return f"{shown} ({quantity.kind})"
+        low, high = written(quantity.low), written(quantity.high)
+        rests = f"{quantity.kind} on {quantity.n:,} runs, {100 * quantity.confidence:g} % interval {low} to {high}"
+    return Answer(question, written(quantity.value), f"{of} ({rests})", quantity)
 
 
 def percent(share: float) -> str:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import LimitError, OptionError
-from evenhand.shield.deciders import Decider, decider_for
+from evenhand.shield.counts import Counts, bias, is_fair
+from evenhand.shield.deciders import Act, Decider, decider_for
 from evenhand.shield.plan import Plan
 from evenhand.shield.policy import Policy
 from evenhand.shield.properties import Property
 from evenhand.shield.result import LEVELS, Histogram, Moment, SimulationResult
 from evenhand.shield.streams import Order, Source, Stream, synthetic
-from evenhand.stats import Estimated, Quantity, Unknown, estimated_rate
+from evenhand.stats import Estimated, Quantity, Unknown, estimated_rate, observed_means
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -35,25 +35,6 @@ WATCHED = 2000
 
 MOMENTS = 100
 """Times at which it is kept, besides those that are checked."""
-
-
-@dataclass
-class Counts:
-    """Counters of many runs, shape (runs, groups)."""
-
-    denominator: Integers
-    numerator: Integers
-
-    @classmethod
-    def zero(cls, runs: int, groups: int) -> Counts:
-        """Nobody was seen yet."""
-        return cls(np.zeros((runs, groups), np.int64), np.zeros((runs, groups), np.int64))
-
-    def add(self, group: Integers, counted: Integers | int, decision: Integers) -> None:
-        """One individual per run."""
-        runs = np.arange(len(group))
-        self.denominator[runs, group] += counted
-        self.numerator[runs, group] += counted * decision
 
 
 @dataclass
@@ -75,6 +56,26 @@ class Runs:
     """Shape (2, moments, runs watched): with and without the shield."""
     fair_at: Integers
     """Shape (2, moments): runs that are fair then."""
+
+    @classmethod
+    def begun(cls, size: int, moments: int, watched: int) -> Runs:
+        """Nothing was decided yet."""
+        yes, none, nothing = np.ones(size, bool), np.zeros(size, np.int64), np.zeros(size)
+        return cls(
+            fair=yes,
+            fair_unshielded=yes.copy(),
+            assumed=yes.copy(),
+            interventions=none,
+            cost=nothing,
+            right=none.copy(),
+            right_unshielded=none.copy(),
+            bias=nothing.copy(),
+            bias_unshielded=nothing.copy(),
+            ends_fair=yes.copy(),
+            ends_fair_unshielded=yes.copy(),
+            over_time=np.empty((2, moments, watched), np.float32),
+            fair_at=np.zeros((2, moments), np.int64),
+        )
 
 
 @dataclass(frozen=True)
@@ -164,9 +165,9 @@ def complete_runs(
             size = min(chunk, runs - start)
             rng = np.random.default_rng([seed, number])
 
-            def advance(step: int, base: int = start, size: int = size) -> None:
+            def advance(share: float, base: int = start, size: int = size) -> None:
                 if progress is not None:
-                    progress(f"simulating {runs:,} runs", (base + size * step / steps) / runs)
+                    progress(f"simulating {runs:,} runs", (base + size * share) / runs)
 
             stream = Stream(source, order, runs=size, steps=steps, horizon=plan.horizon, rng=rng)
             watched = max(0, min(size, WATCHED - start))
@@ -207,16 +208,16 @@ def _checked(plan: Plan, source: Source, runs: int, periods: int | None) -> int:
             "equal opportunity counts those whose true label is favourable, and these arrivals have no labels",
             mend="give data with the column of the true label",
         )
-    periodic = plan.kind in ("static-fair", "static-bw", "dynamic")
+    goes_on = plan.kind in ("static-fair", "static-bw", "dynamic", "greedy")
     if periods is None:
-        return PERIODS if periodic else 1
+        return PERIODS if goes_on and plan.kind != "greedy" else 1
     if periods < 1:
         raise OptionError(f"{periods} periods are none", where="periods")
-    if periods > 1 and not periodic:
+    if periods > 1 and not goes_on:
         raise OptionError(
             f"a shield of kind {plan.kind} ends at its horizon",
             where="periods",
-            mend="static-fair, static-bw and dynamic shields go on",
+            mend="static-fair, static-bw, dynamic and greedy shields go on",
         )
     return periods
 
@@ -229,92 +230,74 @@ def _run(
     periods: int,
     moments: list[int],
     watched: int,
-    advance: Callable[[int], None],
+    advance: Callable[[float], None],
 ) -> Runs:
     """Complete runs of one chunk."""
-    source, kept = stream.source, plan.property
-    groups = len(source.groups)
-    start = np.array(plan.start).reshape(groups, 2)
-    totals, alone = (Counts(np.tile(start[:, 0], (size, 1)), np.tile(start[:, 1], (size, 1))) for _ in range(2))
-    fair, fair_alone = np.ones(size, bool), np.ones(size, bool)
-    assumed = np.ones(size, bool)
-    interventions, cost_paid = np.zeros(size, np.int64), np.zeros(size)
-    right, right_alone = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    over_time = np.empty((2, len(moments), watched), np.float32)
-    fair_at = np.zeros((2, len(moments)), np.int64)
-    checks, place = check_times(plan, periods), {step: i for i, step in enumerate(moments)}
+    kept = plan.property
+    totals, alone = Counts.of(size, plan.start), Counts.of(size, plan.start)
+    runs = Runs.begun(size, len(moments), watched)
     for period in range(periods):
-        counts = Counts.zero(size, groups)
-        decider.begin(period, totals.denominator, totals.numerator)
-        for t in range(plan.horizon):
-            step = period * plan.horizon + t
-            arrived = stream.arrive(step, totals)
-            group, recommendation = source.group[arrived], source.recommendation[arrived]
-            cost = source.cost[arrived]
-            decision = decider.decide(t, counts.denominator, counts.numerator, group, recommendation, cost)
-            label = None if source.label is None else source.label[arrived]
-            counted = label if kept.labelled and label is not None else 1
-            counts.add(group, counted, decision)
-            totals.add(group, counted, decision)
-            alone.add(group, counted, recommendation)
-            against = decision != recommendation
-            interventions += against
-            cost_paid += np.where(against, cost, 0.0)
-            if source.real and label is not None:
-                right += decision == label
-                right_alone += recommendation == label
-            if step + 1 in place:
-                now, now_alone = is_fair(kept, totals), is_fair(kept, alone)
-                if step + 1 in checks:
-                    fair &= now
-                    fair_alone &= now_alone
-                moment = place[step + 1]
-                fair_at[:, moment] = now.sum(), now_alone.sum()
-                for side, whose in enumerate((totals, alone)):
-                    over_time[side, moment] = bias(kept, whose)[:watched]
-                advance(step)
-        assumed &= decider.assumed(counts.denominator, counts.numerator)
-    return Runs(
-        fair=fair,
-        fair_unshielded=fair_alone,
-        assumed=assumed,
-        interventions=interventions,
-        cost=cost_paid,
-        right=right,
-        right_unshielded=right_alone,
-        bias=bias(kept, totals),
-        bias_unshielded=bias(kept, alone),
-        ends_fair=is_fair(kept, totals),
-        ends_fair_unshielded=is_fair(kept, alone),
-        over_time=over_time,
-        fair_at=fair_at,
-    )
+        begun = 0
+        for chosen, act in decider.begin(totals.seen, totals.accepted):
+            part, part_alone = totals.part(chosen), alone.part(chosen)
+            seen = _period(plan, act, stream, period, chosen, part, part_alone, moments, runs)
+            held = act.held(seen) | (act.guaranteed and periods == 1)
+            runs.assumed[chosen] &= held
+            totals.put(chosen, part)
+            alone.put(chosen, part_alone)
+            begun += len(chosen)
+            advance((period + begun / size) / periods)
+    runs.ends_fair[:] = is_fair(kept, totals.seen, totals.accepted)
+    runs.ends_fair_unshielded[:] = is_fair(kept, alone.seen, alone.accepted)
+    runs.bias[:] = bias(kept, totals.seen, totals.accepted)
+    runs.bias_unshielded[:] = bias(kept, alone.seen, alone.accepted)
+    return runs
 
 
-def is_fair(kept: Property, counts: Counts) -> Booleans:
-    """Whether every two groups are alike up to kappa, exactly, shape (runs,)."""
-    n, accepted = counts.denominator, counts.numerator
-    fair = np.ones(len(n), bool)
-    for a, b in combinations(range(n.shape[1]), 2):
-        fair &= kept.fair(n[:, a], accepted[:, a], n[:, b], accepted[:, b])
-    return fair
-
-
-def bias(kept: Property, counts: Counts) -> Floats:
-    """The largest bias between two groups, shape (runs,): ``Property.bias`` for arrays."""
-    n, accepted = counts.denominator, counts.numerator
-    rate = accepted / np.maximum(n, 1)
-    largest = np.zeros(len(n))
-    for a, b in combinations(range(n.shape[1]), 2):
-        if kept.kind == "disparate_impact":
-            high = np.maximum(rate[:, a], rate[:, b])
-            low = np.minimum(rate[:, a], rate[:, b])
-            between = 1 - np.divide(low, high, out=np.ones_like(low), where=high > 0)
-        else:
-            between = np.abs(rate[:, a] - rate[:, b])
-        small = np.minimum(n[:, a], n[:, b]) < kept.empty_group.needed
-        largest = np.maximum(largest, np.where(small, 0.0, between))
-    return largest
+def _period(
+    plan: Plan,
+    act: Act,
+    stream: Stream,
+    period: int,
+    chosen: Integers,
+    totals: Counts,
+    alone: Counts,
+    moments: list[int],
+    runs: Runs,
+) -> Integers:
+    """One period of some runs; how many of each group were counted in it, shape (runs, groups)."""
+    source, kept = stream.source, plan.property
+    counts = Counts.of(len(chosen), (0,) * len(plan.start))
+    place = {moment: i for i, moment in enumerate(moments)}
+    watched = np.flatnonzero(chosen < runs.over_time.shape[2])
+    for t in range(plan.horizon):
+        step = period * plan.horizon + t
+        arrived = stream.arrive(step, chosen, totals)
+        group, recommendation, cost = source.group[arrived], source.recommendation[arrived], source.cost[arrived]
+        decision = act.decide(t, counts.seen, counts.accepted, group, recommendation, cost)
+        label = None if source.label is None else source.label[arrived]
+        counted = label if kept.labelled and label is not None else 1
+        counts.add(group, counted, decision)
+        totals.add(group, counted, decision)
+        alone.add(group, counted, recommendation)
+        against = decision != recommendation
+        runs.interventions[chosen] += against
+        runs.cost[chosen] += np.where(against, cost, 0.0)
+        if source.real and label is not None:
+            runs.right[chosen] += decision == label
+            runs.right_unshielded[chosen] += recommendation == label
+        if step + 1 not in place:
+            continue
+        moment = place[step + 1]
+        for side, (whose, fair) in enumerate(((totals, runs.fair), (alone, runs.fair_unshielded))):
+            now = is_fair(kept, whose.seen, whose.accepted)
+            runs.fair_at[side, moment] += now.sum()
+            if t + 1 in plan.times:
+                fair[chosen] &= now
+            if len(watched):
+                apart = bias(kept, whose.seen[watched], whose.accepted[watched])
+                runs.over_time[side, moment, chosen[watched]] = apart
+    return counts.seen
 
 
 def _joined(parts: list[Runs]) -> Runs:
@@ -346,8 +329,8 @@ def _result(done: Completed, seed: int) -> SimulationResult:
     accuracy: Quantity
     accuracy_alone: Quantity
     if source.real:
-        accuracy, accuracy_alone = (_mean(right / steps, 0.0, words) for right in (runs.right, runs.right_unshielded))
-        lost = _mean((runs.right_unshielded - runs.right) / steps, -1.0, words)
+        accuracy, accuracy_alone = (_mean(right / steps, words) for right in (runs.right, runs.right_unshielded))
+        lost = _mean((runs.right_unshielded - runs.right) / steps, words, lower=-1.0)
     else:
         accuracy = accuracy_alone = lost = Unknown(reason="there are no true labels of real people")
     guaranteed = decider.assumption is not None
@@ -377,13 +360,14 @@ def _result(done: Completed, seed: int) -> SimulationResult:
             else Unknown(reason="this shield guarantees nothing")
         ),
         interventions_mean=float(runs.interventions.mean()),
-        intervention_rate=float(runs.interventions.mean()) / steps,
+        intervention_rate=_mean(runs.interventions / steps, words),
         cost_mean=float(runs.cost.mean()),
+        cost=_mean(runs.cost, words, upper=steps * float(source.cost.max())),
         accuracy=accuracy,
         accuracy_unshielded=accuracy_alone,
         utility_loss=lost,
-        bias_mean=float(runs.bias.mean()),
-        bias_mean_unshielded=float(runs.bias_unshielded.mean()),
+        bias=_mean(runs.bias, words),
+        bias_unshielded=_mean(runs.bias_unshielded, words),
         watched=runs.over_time.shape[2],
         over_time=tuple(
             Moment(
@@ -401,12 +385,10 @@ def _result(done: Completed, seed: int) -> SimulationResult:
     )
 
 
-def _mean(values: Floats, lower: float, population: str) -> Estimated:
-    """The mean of a number per run, between ``lower`` and 1, with its interval."""
-    from evenhand.stats import observed_means
-
+def _mean(values: Floats, population: str, *, lower: float = 0.0, upper: float = 1.0) -> Estimated:
+    """The mean of a number per run, which lies between the ends, with its interval."""
     variance = float(values.var(ddof=1)) if len(values) > 1 else 0.0
-    found = observed_means([values.mean()], [variance], [len(values)], lower=lower)[0]
+    found = observed_means([values.mean()], [variance], [len(values)], lower=lower, upper=upper)[0]
     return Estimated(population=population, **found.model_dump(exclude={"kind"}))
 
 

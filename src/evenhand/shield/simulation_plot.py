@@ -53,11 +53,16 @@ def draw_over_time(result: SimulationResult, *, width: int = WIDE) -> Spec:
         return {"field": field, "type": "quantitative", "scale": {"domain": [0, top], "nice": False}, "axis": axis}
 
     roles = {"domain": list(NAMES), "range": [LIGHT[ROLES[name]] for name in NAMES]}
-    legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "title": None}
-    color = {"field": "name", "type": "nominal", "scale": roles}
+    legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "symbolOpacity": 1, "title": None}
+    color = {"field": "name", "type": "nominal", "scale": roles, "legend": legend}
     dashes = {"domain": list(NAMES), "range": [list(DASH[name]) for name in NAMES]}
     band = [{"from": 0, "to": last, "low": 0, "high": kappa, "decisions": last, "said": f"fair: at most {kappa:g}"}]
-    bands = {"type": "area", "opacity": 0.2, "clip": True}
+    filled = [row for row in rows if row["name"] == SHIELDED]
+    edges = [
+        {"name": row["name"], "decisions": row["decisions"], "edge": edge, "bias": row[edge]}
+        for row in rows
+        for edge in ("low", "high")
+    ]
     layers = [
         charts.marks(
             band,
@@ -67,7 +72,23 @@ def draw_over_time(result: SimulationResult, *, width: int = WIDE) -> Spec:
             y=y("low"),
             y2={"field": "high"},
         ),
-        charts.marks(rows, bands, x=x, y=y("low"), y2={"field": "high"}, color=color | {"legend": None}),
+        charts.marks(
+            filled,
+            {"type": "area", "opacity": 0.25, "clip": True},
+            x=x,
+            y=y("low"),
+            y2={"field": "high"},
+            color=color,
+        ),
+        charts.marks(
+            edges,
+            {"type": "line", "strokeWidth": 1, "clip": True},
+            x=x,
+            y=y("bias"),
+            color=color,
+            strokeDash={"field": "name", "type": "nominal", "scale": dashes, "legend": legend},
+            detail={"field": "edge", "type": "nominal"},
+        ),
         charts.marks(
             band,
             {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1.2},
@@ -80,7 +101,7 @@ def draw_over_time(result: SimulationResult, *, width: int = WIDE) -> Spec:
             {"type": "line", "strokeWidth": 2.2, "clip": True},
             x=x,
             y=y("middle"),
-            color=color | {"legend": legend},
+            color=color,
             strokeDash={"field": "name", "type": "nominal", "scale": dashes, "legend": legend},
         ),
         charts.marks(
@@ -88,17 +109,20 @@ def draw_over_time(result: SimulationResult, *, width: int = WIDE) -> Spec:
             {"type": "point", "size": 45, "filled": True, "opacity": 1, "clip": True},
             x=x,
             y=y("middle"),
-            color=color | {"legend": None},
+            color=color,
         ),
         charts.marks(
             band,
-            {"type": "text", "align": "right", "dx": -4, "dy": -8},
+            {"type": "text", "align": "right", "dx": -6, "baseline": "bottom", "dy": -4},
             x=x,
-            y=y("high"),
+            y=y("low"),
             text={"field": "said", "type": "nominal"},
         ),
     ]
-    title = {"text": "Bias over time", "subtitle": f"median and nine of ten runs, {result.watched:,} runs"}
+    title = {
+        "text": "Bias over time",
+        "subtitle": f"thick: median; thin: nine of ten runs lie between; {result.watched:,} runs",
+    }
     spec = {"layer": layers, "width": width - 76, "height": 230, "title": title}
     ends = "; ".join(f"{name} {_said(_three(result.over_time[-1], name))}" for name in NAMES)
     return charts.finished(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from evenhand.errors import DataError, OptionError
 if TYPE_CHECKING:
     from evenhand.models import Scorer
     from evenhand.schema import People
+    from evenhand.shield.counts import Counts
     from evenhand.shield.inputs import Inputs
 
 Integers = NDArray[np.int64]
@@ -178,15 +179,6 @@ def real_people(
     )
 
 
-class Seen(Protocol):
-    """What an adversary can see before it sends the next arrival: counters, shape (runs, groups)."""
-
-    @property
-    def denominator(self) -> Integers: ...
-    @property
-    def numerator(self) -> Integers: ...
-
-
 class Stream:
     """Arrivals of many runs at once, step by step.
 
@@ -218,13 +210,13 @@ class Stream:
         self._drawn = drawn
         self._bold = rng.choice(BOLDNESS, size=runs) if order == "greedy" else None
 
-    def arrive(self, step: int, seen: Seen) -> Integers:
-        """Positions in the source of who arrives in every run, shape (runs,)."""
-        drawn: Integers = self._drawn[step]
+    def arrive(self, step: int, runs: Integers, counts: Counts) -> Integers:
+        """Positions in the source of who arrives in these runs; an adversary sees their counters."""
+        drawn: Integers = self._drawn[step, runs]
         if self._bold is None:
             return drawn
-        bold = self._rng.random(len(drawn)) < self._bold
-        group, recommendation = _widening(seen, self._rng)
+        bold = self._rng.random(len(drawn)) < self._bold[runs]
+        group, recommendation = _widening(counts, self._rng)
         return np.where(bold, self._cells.draw(group, recommendation, self._rng), drawn)
 
 
@@ -246,18 +238,17 @@ def _arranged(groups: Integers, drawn: Integers, order: Order, horizon: int, rng
     return arranged
 
 
-def _widening(seen: Seen, rng: np.random.Generator) -> tuple[Integers, Integers]:
+def _widening(counts: Counts, rng: np.random.Generator) -> tuple[Integers, Integers]:
     """The arrival that widens the largest gap most if it is followed: the ahead accepted, or the behind rejected."""
-    denominator, numerator = seen.denominator, seen.numerator
-    rate = numerator / np.maximum(denominator, 1)
+    seen, accepted = counts.seen, counts.accepted
+    rate = accepted / np.maximum(seen, 1)
     runs = np.arange(len(rate))
     jitter = 1e-9 * rng.random(rate.shape)  # ties are broken by chance
     ahead, behind = np.argmax(rate + jitter, axis=1), np.argmin(rate - jitter, axis=1)
     behind = np.where(behind == ahead, (ahead + 1) % rate.shape[1], behind)
 
-    def grown(group: Integers, accepted: int) -> NDArray[np.float64]:
-        n = denominator[runs, group]
-        after = (numerator[runs, group] + accepted) / (n + 1)
+    def grown(group: Integers, decision: int) -> NDArray[np.float64]:
+        after = (accepted[runs, group] + decision) / (seen[runs, group] + 1)
         return np.asarray(np.abs(after - rate[runs, group]))
 
     raising = grown(ahead, 1) > grown(behind, 0)
