@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.shield.policy import Actions
+from evenhand.shield.separable import Separate
 from evenhand.shield.tables import Packed, Thresholds, bits_for, row_start, slab, state_start
 
 Integers = NDArray[np.int64]
@@ -15,13 +16,15 @@ def levels(actions: Actions, t: int, seen: Integers, accepted: Integers, group: 
     """The levels of a table of actions (see `policy`) after t decisions, shape (runs,).
 
     Args:
-        seen, accepted: counters of both groups since the start of the plan, shape (2, runs).
-        group: 0 or 1, shape (runs,).
+        seen, accepted: counters of the groups since the start of the plan, shape (groups, runs).
+        group: its position, shape (runs,).
     """
     if isinstance(actions, Thresholds):
         return _thresholds(actions, t, seen, accepted, group)
     if isinstance(actions, Packed):
         return _packed(actions, t, seen, accepted, group)
+    if isinstance(actions, Separate):
+        return actions.levels(t, seen, accepted, group)
     states = np.stack([seen[0], accepted[0], seen[1], accepted[1], group], axis=1)
     different, inverse = np.unique(states, axis=0, return_inverse=True)
     found = [actions.level(t, *(int(count) for count in state)) for state in different]

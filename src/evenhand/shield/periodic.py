@@ -23,9 +23,10 @@ from evenhand.shield.greedy import Greedy
 from evenhand.shield.period_ends import Owed, Priced
 from evenhand.shield.plan import PERIODIC, Counters, Plan
 from evenhand.shield.policy import Policy
+from evenhand.shield.separable import separable
 from evenhand.shield.synthesis.solve import Problem, Progress, solve
 from evenhand.shield.terminal import Fair, Terminal, WithinBounds
-from evenhand.shield.welfare import WelfareBounds
+from evenhand.shield.welfare import WelfareBounds, bounds_of
 
 PRICE = 1000.0
 """What an unfair end costs under the soft end, in most expensive periods (every decision overridden at most cost)."""
@@ -40,8 +41,8 @@ class Period:
 
     Attributes:
         policy: what it does; its counters are those of this period alone, from 0.
-        start: counters of everything before, (n_a, a, n_b, b).
-        end: what the ends of the period are worth; None: nothing is asked of them.
+        start: counters of everything before, seen and accepted of each group.
+        end: what the ends of the period are worth; None: nothing is asked of them, or every group has its own table.
         guaranteed: whether the period, with everything before, ends fair whatever comes.
     """
 
@@ -49,25 +50,25 @@ class Period:
     start: Counters
     end: Terminal | None
     guaranteed: bool
-    _rule: Owed | WithinBounds | int | bool = field(repr=False)
+    _rule: Owed | WelfareBounds | int | bool = field(repr=False)
 
-    def held(self, n_a: Any, n_b: Any) -> NDArray[np.bool_]:
+    def held(self, *seen: Any) -> NDArray[np.bool_]:
         """Whether the period kept the assumption, given how many of each group were counted in it; arrays or numbers.
 
         If it did in this and all earlier periods, the end is fair.
         """
-        n_a, n_b = np.asarray(n_a), np.asarray(n_b)
+        counts = np.stack(np.broadcast_arrays(*seen))
         if isinstance(self._rule, Owed):
-            return self._rule.owed(n_a, n_b)
-        if isinstance(self._rule, WithinBounds):
-            return np.asarray(np.minimum(n_a, n_b) >= self._rule.at_least)
+            return self._rule.owed(*counts)
+        if isinstance(self._rule, WelfareBounds):
+            return np.asarray(counts.min(axis=0) >= self._rule.least)
         if isinstance(self._rule, bool):
-            return np.full(np.broadcast_shapes(n_a.shape, n_b.shape), self._rule)
-        return np.asarray((2 * n_a == self._rule) & (2 * n_b == self._rule))
+            return np.full(counts.shape[1:], self._rule)
+        return np.asarray((2 * counts == self._rule).all(axis=0))
 
 
 class Periodic:
-    """A shield over two groups, period by period.
+    """A shield, period by period; over two groups, or within welfare bounds over more.
 
     Args:
         plan: ``static-fair``, ``static-bw``, ``dynamic`` or ``greedy``; a static shield does the same in every period.
@@ -83,7 +84,7 @@ class Periodic:
                 where="kind",
                 mend="static-fair, static-bw, dynamic and greedy shields go on",
             )
-        if len(plan.inputs.groups) != 2:
+        if len(plan.inputs.groups) != 2 and plan.kind != "static-bw":
             raise OptionError(
                 f"{plan.kind} shields are for two groups, and these are {len(plan.inputs.groups)}",
                 where="groups",
@@ -115,16 +116,22 @@ class Periodic:
             plan = self.plan.continued(past)
             actions = Greedy(plan.property, past, len(plan.inputs.costs))
             return Period(Policy(plan, actions, float("nan"), 0, 0, 0.0), past, None, False, False)
+        return self._static(past)
+
+    def _static(self, past: Counters) -> Period:
         alone = replace(self.plan, start=())
-        rule: WithinBounds | int = alone.horizon
+        if len(alone.inputs.groups) > 2 and self.bounds is not None:
+            self._same = self._same or separable(self.plan, self.bounds)
+            return Period(self._same, past, None, False, self.bounds)
         end: Terminal = Fair(alone.property, alone.start)
         if self.bounds is not None:
-            end = rule = WithinBounds(self.bounds.lower, self.bounds.upper, self.bounds.least)
+            end = WithinBounds(self.bounds.lower, self.bounds.upper, self.bounds.least)
         if self._same is None:
             same = _solved(alone, dict.fromkeys(alone.times, end), self._progress)
             assert same is not None  # Accepting everybody is fair; bounds can be tracked (Lemma 9).
             self._same = replace(same, plan=self.plan)
-        return Period(self._same, past, end, self.bounds is None and not any(past), rule)
+        first = self.bounds is None and not any(past)
+        return Period(self._same, past, end, first, alone.horizon if self.bounds is None else self.bounds)
 
     def _dynamic(self, past: Counters) -> Period:
         if past in self._known:
@@ -166,28 +173,6 @@ def _solved(plan: Plan, checks: Mapping[int, Terminal], progress: Progress | Non
         return None
     seconds = time.perf_counter() - started
     return Policy(plan, solution.actions, solution.value, solution.states, solution.peak_bytes, seconds)
-
-
-def bounds_of(plan: Plan) -> WelfareBounds:
-    """The welfare bounds of a static-bw plan: as given, else as wide as kappa allows around the mean of the labels.
-
-    Raises:
-        OptionError: bounds that do not imply the property.
-    """
-    kept = plan.property
-    ratio = kept.kind == "disparate_impact"
-    if plan.bounds is not None:
-        lower, upper = plan.bounds
-        if ratio and lower < (1 - kept.kappa) * upper:
-            raise OptionError(
-                f"welfare bounds {float(lower):g} to {float(upper):g} allow rates in a smaller ratio than 1 - kappa",
-                where="bounds",
-                mend="a lower bound of at least (1 - kappa) times the upper one",
-            )
-        return WelfareBounds(lower, upper)
-    means = plan.inputs.label if plan.inputs.label is not None else plan.inputs.accept
-    middle = sum(rate * mean for rate, mean in zip(plan.inputs.rate, means, strict=True))
-    return WelfareBounds.ratio(kept.kappa, middle) if ratio else WelfareBounds.gap(kept.kappa, middle)
 
 
 def settled(plan: Plan, past: Counters) -> bool:

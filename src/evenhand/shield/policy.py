@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -37,8 +38,9 @@ class Actions(Protocol):
         """How much that takes."""
         ...
 
-    def level(self, t: int, n_a: int, a: int, n_b: int, b: int, group: int) -> int:
-        """The level in a state; nothing is checked."""
+    @property
+    def level(self) -> Callable[..., int]:
+        """The level in a state, ``level(t, n_a, a, n_b, b, ..., group)``; nothing is checked."""
         ...
 
 
@@ -99,12 +101,15 @@ class Policy:
         position = self.plan.inputs.position(group)
         if not 0 <= t < self.plan.horizon:
             raise OptionError(f"the time {t} is past the horizon {self.plan.horizon}", mend="start a new period")
-        n_a, a, n_b, b = counters
-        seen = n_a + n_b
-        possible = 0 <= a <= n_a and 0 <= b <= n_b and (seen <= t if self.plan.property.labelled else seen == t)
+        seen = sum(counters[::2])
+        possible = (
+            len(counters) == 2 * len(self.plan.inputs.groups)
+            and all(0 <= accepted <= n for n, accepted in zip(counters[::2], counters[1::2], strict=True))
+            and (seen <= t if self.plan.property.labelled else seen == t)
+        )
         if not possible:
             raise OptionError(f"after {t} decisions the counters cannot be {tuple(counters)}")
-        return self.actions.level(t, n_a, a, n_b, b, position)
+        return self.actions.level(t, *counters, position)
 
     def decision(
         self, t: int, counters: Counters, group: str | int, recommendation: int, cost: float | None = None

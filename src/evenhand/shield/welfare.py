@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import OptionError
+from evenhand.shield.plan import Plan
 
 FINEST = 10**6
 """Denominator of bounds that come from data: more digits would mean nothing."""
@@ -90,6 +91,28 @@ class WelfareBounds:
             )
         upper = min(upper, Fraction(1))
         return cls((1 - min(kappa, Fraction(1))) * upper, upper)
+
+
+def bounds_of(plan: Plan) -> WelfareBounds:
+    """The welfare bounds of a static-bw plan: as given, else as wide as kappa allows around the mean of the labels.
+
+    Raises:
+        OptionError: bounds that do not imply the property.
+    """
+    kept = plan.property
+    ratio = kept.kind == "disparate_impact"
+    if plan.bounds is not None:
+        lower, upper = plan.bounds
+        if ratio and lower < (1 - kept.kappa) * upper:
+            raise OptionError(
+                f"welfare bounds {float(lower):g} to {float(upper):g} allow rates in a smaller ratio than 1 - kappa",
+                where="bounds",
+                mend="a lower bound of at least (1 - kappa) times the upper one",
+            )
+        return WelfareBounds(lower, upper)
+    means = plan.inputs.label if plan.inputs.label is not None else plan.inputs.accept
+    middle = sum(rate * mean for rate, mean in zip(plan.inputs.rate, means, strict=True))
+    return WelfareBounds.ratio(kept.kappa, middle) if ratio else WelfareBounds.gap(kept.kappa, middle)
 
 
 def _positive(kappa: Fraction) -> None:

@@ -1,0 +1,160 @@
+"""Any number of groups: every one kept within the same welfare bounds, each by a table of its own.
+
+The state of an exact shield over m groups has 2m counters. If what is asked is one condition per group, "fewer than N
+of it were counted, or its welfare lies within the bounds", the value of a state is a sum over the groups: who comes
+does not depend on what is decided, so expectations add, and an end is allowed if it is allowed for every group. That
+takes m T^3 / 6 steps instead of T^(2m). Any two groups with N or more are then at most u - l apart (and their rates in
+a ratio of at least l / u), at the end of the horizon and, by the mediant property, at the end of every later one.
+The price is what it costs to keep all groups near one rate that was chosen beforehand.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import comb
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import LimitError, OptionError
+from evenhand.shield.inputs import IMPOSSIBLE
+from evenhand.shield.plan import Plan
+from evenhand.shield.policy import Policy
+from evenhand.shield.synthesis.solve import TOLERANCE, mix_of
+from evenhand.shield.welfare import WelfareBounds, bounds_of
+
+MOST_BYTES = 2**31
+"""Of all tables together."""
+
+Levels = NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class Separate:
+    """One table of levels per group, over that group's own counters.
+
+    Attributes:
+        tables: (T(T+1)(T+2)/6,) int8 each: the level by time t and counters (n, a), n <= t.
+    """
+
+    tables: tuple[Levels, ...]
+    form = "separate"
+
+    @property
+    def parts(self) -> tuple[bytes, ...]:
+        return tuple(table.tobytes() for table in self.tables)
+
+    @property
+    def bytes(self) -> int:
+        return sum(table.nbytes for table in self.tables)
+
+    @cached_property
+    def _views(self) -> tuple[memoryview, ...]:
+        return tuple(memoryview(table) for table in self.tables)  # type: ignore[arg-type]  # an array is a buffer
+
+    def level(self, t: int, *counters_and_group: int) -> int:
+        """The level in a state: seen and accepted of every group in turn, then the group that came."""
+        group = counters_and_group[-1]
+        n, a = counters_and_group[2 * group], counters_and_group[2 * group + 1]
+        return self._views[group][t * (t + 1) * (t + 2) // 6 + n * (n + 1) // 2 + a]
+
+    def levels(self, t: int, seen: Any, accepted: Any, group: Any) -> NDArray[np.int64]:
+        """The levels in many runs; counters of shape (groups, runs), the group that came (runs,)."""
+        runs = np.arange(len(group))
+        n, a = np.asarray(seen)[group, runs], np.asarray(accepted)[group, runs]
+        state = t * (t + 1) * (t + 2) // 6 + n * (n + 1) // 2 + a
+        found = np.zeros(len(group), dtype=np.int64)
+        for g, table in enumerate(self.tables):
+            found = np.where(group == g, table[np.where(group == g, state, 0)], found)
+        return found
+
+
+def separable(plan: Plan, bounds: WelfareBounds | None = None) -> Policy:
+    """The shield that keeps every group within welfare bounds at least expected cost.
+
+    Args:
+        plan: two or more groups; counters carried over play no part, as in every static shield.
+        bounds: by default those of the plan, see ``bounds_of``.
+
+    Returns:
+        Its expected cost is exact for the condition per group; it never fails (Lemma 9).
+
+    Raises:
+        OptionError: the bounds do not imply the property.
+        LimitError: the tables would not fit.
+    """
+    started = time.perf_counter()
+    bounds = bounds_of(plan) if bounds is None else bounds_of(replace(plan, bounds=(bounds.lower, bounds.upper)))
+    size = comb(plan.horizon + 2, 3)
+    groups = len(plan.inputs.groups)
+    if size * groups > MOST_BYTES:
+        raise LimitError(
+            f"tables of {size * groups / 2**30:.1f} GiB for {groups} groups over {plan.horizon} decisions",
+            where="horizon",
+            mend="a shorter horizon: bounds kept in every period are kept over all of them",
+        )
+    tables = [np.empty(size, dtype=np.int8) for _ in range(groups)]
+    cost = _swept(plan, bounds, tables)
+    peak = groups * size + 17 * comb(plan.horizon + 2, 2)
+    return Policy(plan, Separate(tuple(tables)), cost, groups * size, peak, time.perf_counter() - started)
+
+
+def cheapest_bounds(plan: Plan, *, steps: int = 24) -> WelfareBounds:
+    """Bounds as wide as kappa allows that cost least in expectation, found by search along a line.
+
+    The cost is no convex function of where the bounds lie (fractions round differently everywhere), so a grid of
+    ``steps`` positions is searched, and a finer one around the best.
+    """
+    kept = plan.property
+    make = WelfareBounds.ratio if kept.kind == "disparate_impact" else WelfareBounds.gap
+    centres = [Fraction(2 * i + 1, 2 * steps) for i in range(steps)] + [Fraction(str(value)) for value in _rates(plan)]
+    best: tuple[float, WelfareBounds] | None = None
+    for width in (Fraction(0), Fraction(1, 2 * steps)):
+        if width and best is not None:
+            middle = (best[1].lower + best[1].upper) / 2
+            centres = [middle + width * Fraction(i, 6) for i in range(-6, 7) if i]
+        for centre in centres:
+            if not 0 < centre < 1:
+                continue
+            bounds = make(kept.kappa, float(centre))
+            cost = _swept(plan, bounds, None)
+            if best is None or cost < best[0]:
+                best = (cost, bounds)
+    if best is None:
+        raise OptionError("no position for welfare bounds was tried", where="steps", mend="steps of 1 or more")
+    return best[1]
+
+
+def _rates(plan: Plan) -> list[float]:
+    """Where bounds are likely to be cheap: the mean acceptance rate, and every group's own."""
+    inputs = plan.inputs
+    return [sum(r * a for r, a in zip(inputs.rate, inputs.accept, strict=True)), *inputs.accept]
+
+
+def _swept(plan: Plan, bounds: WelfareBounds, tables: list[Levels] | None) -> float:
+    """The expected cost; tables are filled if given."""
+    from evenhand.shield.welfare_kernel import sweep
+
+    n = np.arange(plan.horizon + 1)
+    seen, accepted = np.repeat(n, n + 1), np.concatenate([np.arange(k + 1) for k in n])
+    forbidden = (seen >= bounds.least) & ~bounds.holds(seen, accepted)
+    checked = np.isin(n[:-1], plan.times)
+    labels = plan.inputs.labels() if plan.property.labelled else None
+    total = 0.0
+    for group, rate in enumerate(plan.inputs.rate):
+        values = np.where(forbidden, np.inf, 0.0) if plan.horizon in plan.times else np.zeros(len(seen))
+        total += sweep(
+            plan.horizon,
+            values,
+            forbidden,
+            checked,
+            max(1.0 - rate, IMPOSSIBLE),
+            mix_of(plan.inputs, group, TOLERANCE * plan.inputs.costs[-1]),
+            np.array([0.0, 1.0]) if labels is None else labels[group],
+            np.empty(0, dtype=np.int8) if tables is None else tables[group],
+        )
+    return total
