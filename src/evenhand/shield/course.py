@@ -97,7 +97,7 @@ class FiniteCourse:
         terminal: what it was synthesised for; by default what its plan says.
     """
 
-    __slots__ = ("_careful", "_level", "_terminal", "a", "b", "costs", "digest", "groups", "guaranteed", "horizon",
+    __slots__ = ("_careful", "_level", "_terminal", "a", "b", "costs", "groups", "guaranteed", "horizon",
                  "labelled", "n_a", "n_b", "open", "policy", "prompt", "recommended_a", "recommended_b", "sound",
                  "step")  # fmt: skip
     period = 0
@@ -111,7 +111,6 @@ class FiniteCourse:
         self.costs = plan.inputs.costs
         self.labelled = plan.property.labelled
         self.horizon = plan.horizon
-        self.digest = policy.digest
         self._level = policy.actions.level
         self._terminal = terminal_of(plan) if terminal is None else terminal
         self.step = self.n_a = self.a = self.n_b = self.b = self.recommended_a = self.recommended_b = 0
@@ -120,6 +119,11 @@ class FiniteCourse:
         self.sound = self.guaranteed = plan.kind != "greedy"
         # Whether the policy's own table is not enough for the next decision.
         self._careful = False
+
+    @property
+    def digest(self) -> str:
+        """See `Course`."""
+        return self.policy.digest
 
     @property
     def counters(self) -> Counters:
@@ -136,7 +140,7 @@ class FiniteCourse:
                 mend="begin a new shield, or use a periodic one",
             )
         if self._careful:
-            decision = self._among_outcomes(group, recommendation, cost)
+            decision = self._amongoutcomes(group, recommendation, cost)
         else:
             level = self._level(step, self.n_a, self.a, self.n_b, self.b, group)
             decision = decide(level, recommendation, cost, self.costs) if level else recommendation
@@ -169,8 +173,8 @@ class FiniteCourse:
                 self.a += decision
                 self.recommended_a += recommendation
         if self.sound and not self.guaranteed:
-            self.guaranteed = bool(self._live().of(self.step, self._outcomes()).all())
-        self._careful = not self.guaranteed or any(self.open)
+            self.guaranteed = bool(self._live().of(self.step, self.outcomes()).all())
+        self._careful = any(self.open) or (self.sound and not self.guaranteed)
 
     @property
     def open_labels(self) -> Open:
@@ -181,7 +185,7 @@ class FiniteCourse:
     def _live(self) -> Live:
         return live(cast(Hashable, self._terminal), self.horizon, self.policy.plan.times)
 
-    def _outcomes(self) -> NDArray[np.int64]:
+    def outcomes(self) -> NDArray[np.int64]:
         """Counters that the open labels can lead to, shape (outcomes, 4)."""
         grids = np.indices([count + 1 for count in self.open_labels]).reshape(4, -1)
         rejected_a, accepted_a, rejected_b, accepted_b = grids
@@ -190,19 +194,19 @@ class FiniteCourse:
             [n_a + rejected_a + accepted_a, a + accepted_a, n_b + rejected_b + accepted_b, b + accepted_b], axis=1
         )
 
-    def _among_outcomes(self, group: int, recommendation: int, cost: float) -> int:
+    def _amongoutcomes(self, group: int, recommendation: int, cost: float) -> int:
         """The decision while labels are open, or after the guarantee was lost."""
         if any(self.open):
             self.prompt = False
-        outcomes = self._outcomes()
+        outcomes = self.outcomes()
         after = self.step + 1
-        uncounted = self._live().of(after, outcomes)
-        alive = []
-        for decision in (0, 1):
+        alive = [0, 0]
+        for decision in (0, 1) if self.sound else ():
             counted = outcomes.copy()
             counted[:, 2 * group] += 1
             counted[:, 2 * group + 1] += decision
-            alive.append(int((uncounted & self._live().of(after, counted)).sum()))
+            possible = self._live().of(after, outcomes) & self._live().of(after, counted)
+            alive[decision] = int(possible.sum())
         if alive[0] != alive[1]:
             chosen = int(alive[1] > alive[0])
         else:
@@ -221,6 +225,15 @@ class FiniteCourse:
         self.guaranteed = self.sound and alive[chosen] == len(outcomes)
         return chosen
 
+    def replan(self, policy: Policy, terminal: Terminal | None) -> None:
+        """Go on under another policy of the same horizon and property, from the same counters."""
+        self.policy = policy
+        self._level = policy.actions.level
+        self._terminal = terminal_of(policy.plan) if terminal is None else terminal
+        if self.sound:
+            self.guaranteed = bool(self._live().of(self.step, self.outcomes()).all())
+        self._careful = any(self.open) or (self.sound and not self.guaranteed)
+
     def state(self) -> dict[str, Any]:
         """See `Course.state`."""
         return {
@@ -233,24 +246,26 @@ class FiniteCourse:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """See `Course.restore`."""
-        counts = [state.get("step"), *_listed(state, "counters", 4), *_listed(state, "recommended", 2),
-                  *_listed(state, "open", 8)]  # fmt: skip
-        if any(count.__class__ is not int or count < 0 for count in counts) or state.get("prompt") not in (True, False):
-            raise _no_state("its counters are not all whole numbers of 0 or more")
+        counts = whole(
+            [state.get("step"), *listed(state, "counters", 4), *listed(state, "recommended", 2),
+             *listed(state, "open", 8)]
+        )  # fmt: skip
+        if state.get("prompt") not in (True, False):
+            raise no_state("it does not say whether labels were prompt")
         step, n_a, a, n_b, b, recommended_a, recommended_b, *open_ = counts
         if step > self.horizon:
-            raise _no_state(f"{step} decisions are past the horizon of {self.horizon}")
+            raise no_state(f"{step} decisions are past the horizon of {self.horizon}")
         known = n_a + n_b + sum(open_)
         if max(a, recommended_a) > n_a or max(b, recommended_b) > n_b or known > step:
-            raise _no_state("more were counted than decided on")
+            raise no_state("more were counted than decided on")
         if not self.labelled and known != step:
-            raise _no_state("not all that were decided on were counted")
+            raise no_state("not all that were decided on were counted")
         self.step, self.n_a, self.a, self.n_b, self.b, self.open = step, n_a, a, n_b, b, open_
         self.recommended_a, self.recommended_b, self.prompt = recommended_a, recommended_b, state["prompt"]
         self.guaranteed = self.sound
         if self.sound and not self.prompt:
-            self.guaranteed = bool(self._live().of(step, self._outcomes()).all())
-        self._careful = self.labelled and (not self.guaranteed or any(open_))
+            self.guaranteed = bool(self._live().of(step, self.outcomes()).all())
+        self._careful = any(open_) or (self.sound and not self.guaranteed)
 
     @property
     def totals(self) -> Counters:
@@ -282,7 +297,7 @@ class FiniteCourse:
             bound, attained = None, False
             how = "labels came too late" if self.sound else "this kind of shield guarantees nothing"
         elif exact:
-            bound, _ = worst_end(self.policy, self.step, self._outcomes())
+            bound, _ = worst_end(self.policy, self.step, self.outcomes())
             attained, how = True, "the largest over everything that can still come"
         else:
             bound, attained, how = kept.kappa, False, "every run of this shield ends fair (Theorem 1)"
@@ -307,14 +322,27 @@ class FiniteCourse:
 PROMPT = "every label comes before the next decision"
 
 
-def _listed(state: Mapping[str, Any], name: str, length: int) -> list[Any]:
+def listed(state: Mapping[str, Any], name: str, length: int) -> list[Any]:
+    """The numbers under a name of a state."""
     found = state.get(name)
     if not isinstance(found, list) or len(found) != length:
-        raise _no_state(f"{name} are not {length} numbers")
+        raise no_state(f"{name} are not {length} numbers")
     return found
 
 
-def _no_state(why: str) -> DecisionError:
+def whole(counts: list[Any]) -> list[int]:
+    """Whole numbers of 0 or more.
+
+    Raises:
+        DecisionError: they are not.
+    """
+    if any(count.__class__ is not int or count < 0 for count in counts):
+        raise no_state("its counters are not all whole numbers of 0 or more")
+    return counts
+
+
+def no_state(why: str) -> DecisionError:
+    """Why this cannot be a state."""
     return DecisionError(
         f"this is no state of the shield: {why}", code="state", mend="give what Shield.state returned, unchanged"
     )

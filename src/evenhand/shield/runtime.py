@@ -6,12 +6,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 from evenhand.errors import DecisionError
 from evenhand.shield.certificate import Certificate
 from evenhand.shield.course import Course, FiniteCourse
-from evenhand.shield.ids import Id, Ids
+from evenhand.shield.ids import LABELLED, Id, Ids
+from evenhand.shield.periodic import Periodic
+from evenhand.shield.periodic_course import PeriodicCourse
 from evenhand.shield.policy import Policy
 
 VERSION = 1
@@ -72,6 +74,15 @@ def _decisions(advisory: bool, guaranteed: bool) -> tuple[Decision, ...]:
     )
 
 
+def course_of(policy: Policy | Periodic | Course) -> Course:
+    """A course at its beginning: of one horizon, or of periods if the plan is for those."""
+    if isinstance(policy, Policy):
+        if policy.plan.kind in ("finite", "feasible"):
+            return FiniteCourse(policy)
+        return PeriodicCourse(Periodic(policy.plan))
+    return PeriodicCourse(policy) if isinstance(policy, Periodic) else policy
+
+
 class Shield:
     """Decides on one individual after another so that the bias stays within its bound.
 
@@ -79,7 +90,7 @@ class Shield:
     an error leaves the state as it was.
 
     Args:
-        policy: a synthesised shield, or a course of several periods.
+        policy: a synthesised shield, of one horizon or of periods.
         advisory: let every recommendation stand, and count what the shield would have done had it been in force. Then
             nothing is guaranteed.
     """
@@ -87,8 +98,8 @@ class Shield:
     __slots__ = ("_codes", "_costs", "_course", "_decisions", "_group", "_ids", "_largest", "_needs_id", "_only",
                  "_period", "advisory", "cost", "interventions")  # fmt: skip
 
-    def __init__(self, policy: Policy | Course, *, advisory: bool = False) -> None:
-        course: Course = FiniteCourse(policy) if isinstance(policy, Policy) else policy
+    def __init__(self, policy: Policy | Periodic | Course, *, advisory: bool = False) -> None:
+        course = course_of(policy)
         self._course = course
         self.advisory = advisory
         self._group = {name: position for position, name in enumerate(course.groups)}
@@ -192,7 +203,6 @@ class Shield:
             "policy": self._course.digest,
             "advisory": self.advisory,
             "course": self._course.state(),
-            "period": self._period,
             "interventions": self.interventions,
             "cost": self.cost,
             "ids": [list(entry) for entry in self._codes.items()],
@@ -215,14 +225,20 @@ class Shield:
             _no_state("the state was saved in another mode", "restore it with the same value of advisory")
         if state.get("checksum") != _checksum({key: value for key, value in state.items() if key != "checksum"}):
             _no_state("the state is damaged: its checksum is not that of its content")
-        self._course.restore(state["course"])
-        self._ids = Ids(map(tuple, state["ids"]))
+        ids, course = state.get("ids"), state.get("course")
+        counted, spent = state.get("interventions"), state.get("cost")
+        if not isinstance(ids, list) or not all(_is_entry(entry) for entry in ids) or not isinstance(course, Mapping):
+            _no_state("the state has no ids or no course")
+        if counted.__class__ is not int or not isinstance(spent, (int, float)):
+            _no_state("the state does not say how often the shield intervened, and at what cost")
+        self._course.restore(course)
+        self._ids = Ids((key, code) for key, code in ids)
         self._codes = self._ids.codes
-        self._period = state["period"]
-        self.interventions, self.cost = state["interventions"], state["cost"]
+        self._period = self._course.period
+        self.interventions, self.cost = cast(int, counted), float(spent)
 
     @classmethod
-    def restore(cls, policy: Policy | Course, state: Mapping[str, Any]) -> Shield:
+    def restore(cls, policy: Policy | Periodic | Course, state: Mapping[str, Any]) -> Shield:
         """A shield in a saved state.
 
         Raises:
@@ -265,6 +281,16 @@ class Shield:
             code="cost",
             mend="give a cost in the range that the shield was made for",
         )
+
+
+def _is_entry(entry: object) -> bool:
+    return (
+        isinstance(entry, list)
+        and len(entry) == 2
+        and entry[0].__class__ in (str, int)
+        and entry[1].__class__ is int
+        and entry[1] >= min(LABELLED)
+    )
 
 
 def _checksum(state: Mapping[str, Any]) -> str:
