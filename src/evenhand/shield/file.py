@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import isfinite
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,12 +14,14 @@ from evenhand import __version__
 from evenhand.errors import DataError, OptionError
 from evenhand.shield.config import described, plan_from
 from evenhand.shield.container import pack, read_bytes, unpack, write_bytes
+from evenhand.shield.greedy import Greedy
 from evenhand.shield.plan import Plan
 from evenhand.shield.policy import Actions, Policy
+from evenhand.shield.separable import Separate
 from evenhand.shield.tables import Packed, Thresholds, bits_for, row_start, state_start
 
-Numbers: TypeAlias = NDArray[np.unsignedinteger]
-Pair: TypeAlias = tuple[Numbers, Numbers]
+Numbers: TypeAlias = NDArray[Any]
+Stored: TypeAlias = tuple[Numbers, ...]
 
 NUMBERS: Mapping[str, tuple[type, ...]] = {
     "expected_cost": (int, float),
@@ -27,7 +29,7 @@ NUMBERS: Mapping[str, tuple[type, ...]] = {
     "peak_bytes": (int,),
     "seconds": (int, float),
 }
-"""What a file says of its synthesis besides the plan, and the types of it: all 0 or more."""
+"""What a file says of its synthesis besides the plan, and the types of it: all 0 or more. What is unknown is null."""
 
 
 def save(policy: Policy, path: str | Path) -> int:
@@ -56,14 +58,14 @@ def load(path: str | Path) -> Policy:
 def to_bytes(policy: Policy) -> bytes:
     """What ``save`` writes."""
     actions = policy.actions
-    first, second = _pair(actions)
+    numbers = {name: getattr(policy, name) for name in NUMBERS}
     head = {
         "evenhand": __version__,
         "plan": described(policy.plan),
-        **{name: getattr(policy, name) for name in NUMBERS},
+        **{name: None if isnan(number) else number for name, number in numbers.items()},
         "form": actions.form,
     }
-    return pack(head, {"first": first, "second": second})
+    return pack(head, {f"{group}": array for group, array in enumerate(_stored(actions))})
 
 
 def from_bytes(data: bytes, *, where: str = "policy") -> Policy:
@@ -76,7 +78,7 @@ def from_bytes(data: bytes, *, where: str = "policy") -> Policy:
     try:
         plan = plan_from(head["plan"], where=None)
         numbers = {name: _number(head[name], kinds) for name, kinds in NUMBERS.items()}
-        actions = READ[head["form"]](plan, (arrays["first"], arrays["second"]))
+        actions = READ[head["form"]](plan, tuple(arrays.values()))
     except (KeyError, TypeError, ValueError, OptionError) as error:
         raise DataError(
             f"this policy file contradicts itself: {_reason(error)}",
@@ -86,12 +88,16 @@ def from_bytes(data: bytes, *, where: str = "policy") -> Policy:
     return Policy(plan, actions, **numbers)
 
 
-def _pair(actions: Actions) -> Pair:
-    """The arrays that store a table of actions."""
+def _stored(actions: Actions) -> Stored:
+    """The arrays that store a table of actions, one per group."""
     if isinstance(actions, Thresholds):
-        return _steps(actions.positions[0], actions.costs), _steps(actions.positions[1], actions.costs)
+        return tuple(_steps(positions, actions.costs) for positions in actions.positions)
     if isinstance(actions, Packed):
         return actions.cells
+    if isinstance(actions, Separate):
+        return actions.tables
+    if isinstance(actions, Greedy):
+        return ()
     raise TypeError(f"a table of actions in the form {actions.form!r} has no file")
 
 
@@ -106,24 +112,41 @@ def _positions(steps: Numbers) -> Numbers:
     return np.ascontiguousarray(np.cumsum(steps, axis=1, dtype=steps.dtype).T).reshape(-1)
 
 
-def _thresholds(plan: Plan, stored: Pair) -> Actions:
+def _thresholds(plan: Plan, stored: Stored) -> Actions:
     labelled, costs = plan.property.labelled, len(plan.inputs.costs)
     kind = np.uint8 if plan.horizon <= 255 else np.uint16
-    _check(stored, kind, (2 * costs, row_start(plan.horizon, labelled)))
+    _check(stored, 2, kind, (2 * costs, row_start(plan.horizon, labelled)))
     return Thresholds(plan.horizon, labelled, costs, (_positions(stored[0]), _positions(stored[1])))
 
 
-def _packed(plan: Plan, stored: Pair) -> Actions:
+def _packed(plan: Plan, stored: Stored) -> Actions:
     labelled, costs = plan.property.labelled, len(plan.inputs.costs)
-    _check(stored, np.uint8, (-(-state_start(plan.horizon, labelled) * bits_for(costs) // 8),))
-    return Packed(plan.horizon, labelled, costs, stored)
+    _check(stored, 2, np.uint8, (-(-state_start(plan.horizon, labelled) * bits_for(costs) // 8),))
+    return Packed(plan.horizon, labelled, costs, (stored[0], stored[1]))
 
 
-READ: Mapping[str, Callable[[Plan, Pair], Actions]] = {"thresholds": _thresholds, "packed": _packed}
+def _separate(plan: Plan, stored: Stored) -> Actions:
+    _check(stored, len(plan.inputs.groups), np.int8, (row_start(plan.horizon, labelled=False),))
+    return Separate(stored)
+
+
+def _greedy(plan: Plan, stored: Stored) -> Actions:
+    _check(stored, 0, np.uint8, ())
+    return Greedy(plan.property, plan.start, len(plan.inputs.costs))
+
+
+READ: Mapping[str, Callable[[Plan, Stored], Actions]] = {
+    "thresholds": _thresholds,
+    "packed": _packed,
+    "separate": _separate,
+    "greedy": _greedy,
+}
 """How a table of actions is read, by its form."""
 
 
-def _check(stored: Pair, kind: type[np.unsignedinteger], shape: tuple[int, ...]) -> None:
+def _check(stored: Stored, groups: int, kind: type[np.integer], shape: tuple[int, ...]) -> None:
+    if len(stored) != groups:
+        raise ValueError(f"it has tables for {len(stored)} groups, and its plan needs {groups}")
     for array in stored:
         if array.dtype != kind or array.shape != shape:
             raise ValueError(f"its table has the shape {array.shape}, and its plan needs {shape}")
@@ -131,6 +154,8 @@ def _check(stored: Pair, kind: type[np.unsignedinteger], shape: tuple[int, ...])
 
 def _number(given: Any, kinds: tuple[type, ...]) -> Any:
     """A number of a description; kinds are those that it may have, truth values not among them."""
+    if given is None and float in kinds:
+        return float("nan")
     if type(given) not in kinds or not isfinite(given) or given < 0:
         raise ValueError(f"{given!r} is not one of its numbers")
     return given

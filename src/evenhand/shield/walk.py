@@ -1,0 +1,193 @@
+"""Every run that a shield allows, walked at once: which states it reaches, how likely, and when it overrides.
+
+What can be reached does not depend on who is expected: any group may come, with any recommendation, cost and label.
+That every end is fair is therefore checked for all runs, independently of how the shield was synthesised. How likely
+the states are rests on the inputs of the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.shield.lookup import levels as levels_in
+from evenhand.shield.plan import Plan
+from evenhand.shield.policy import Policy, decide
+from evenhand.shield.tables import Packed, Thresholds, row_start, state_start
+from evenhand.shield.terminal import Band, Fair, WithinBounds
+from evenhand.shield.welfare import bounds_of
+
+Floats: TypeAlias = NDArray[np.float64]
+Levels: TypeAlias = NDArray[np.uint8]
+
+BINS = 33
+"""Of the difference between the groups: an odd number, so that no difference lies in the middle of one."""
+MOST = 2_000_000_000
+"""States that are walked, at most: these take some ten seconds."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found at a time when the bias is checked.
+
+    Attributes:
+        time: decisions made.
+        reached: states that some run gets to.
+        unfair: those of them that are unfair.
+        chance: that a run is in one of these, if who comes is as expected.
+    """
+
+    time: int
+    reached: int
+    unfair: int
+    chance: float
+
+
+@dataclass(frozen=True)
+class Walk:
+    """All runs of a shield over one horizon.
+
+    Attributes:
+        overrides: shape (horizon, bins, groups, 3): by time, by the difference between the groups so far and by group,
+            the probability that somebody of the group comes, and that they are accepted or rejected against the
+            recommendation.
+        limit: differences go from minus this to this; those beyond are in the outermost bins.
+        checks: what was found at the times that are checked.
+        reached: states that some run gets to, before the horizon.
+        overriding: those of them where decisions on the first group, on the second, on any are overridden.
+        expected_cost: of the overrides, if who comes is as expected.
+    """
+
+    overrides: Floats
+    limit: float
+    checks: tuple[Check, ...]
+    reached: int
+    overriding: tuple[int, int, int]
+    expected_cost: float
+
+    @property
+    def fair(self) -> bool:
+        """Whether every run is fair whenever it is checked."""
+        return not any(check.unfair for check in self.checks)
+
+
+def walkable(policy: Policy) -> bool:
+    """Whether a policy's states are stored, and not too many to be walked."""
+    plan = policy.plan
+    stored = isinstance(policy.actions, Thresholds | Packed)
+    return stored and state_start(plan.horizon, plan.property.labelled) <= MOST
+
+
+def walk(policy: Policy, *, progress: Callable[[int, int], None] | None = None) -> Walk:
+    """Walk through all runs of a policy over two groups that is ``walkable``.
+
+    Args:
+        progress: told (layers done, layers) after each.
+    """
+    from evenhand.shield.walk_kernel import advance
+
+    plan, kept = policy.plan, policy.plan.property
+    labelled, check = kept.labelled, checked(plan)
+    come = np.array(plan.inputs.rate)
+    label = np.array(plan.inputs.label) if labelled and plan.inputs.label is not None else np.ones(2)
+    effect = effects(plan)
+    start = np.array(check.start if isinstance(check, Fair) else (0, 0, 0, 0))
+    limit = min(1.0, max(4 * float(kept.kappa), 0.1))
+    overrides = np.zeros((plan.horizon, BINS, 2, 3))
+    ratio = kept.kind == "disparate_impact"
+    counts = np.zeros(4, dtype=np.int64)
+    found = []
+    layer, paid = np.ones(1), 0.0
+    for t in range(plan.horizon):
+        levels = layer_levels(policy, t)
+        following = np.full(_states(t + 1, labelled), -1.0)
+        chances = (come, label, *effect, start, ratio, limit)
+        paid += advance(t, labelled, layer, following, levels, *chances, overrides[t], counts)
+        layer = following
+        if t + 1 in plan.times:
+            found.append(_checked(check, layer, t + 1, labelled))
+        if progress is not None:
+            progress(t + 1, plan.horizon)
+    reached, first, second, either = (int(count) for count in counts)
+    return Walk(overrides, limit, tuple(found), reached, (first, second, either), paid)
+
+
+def checked(plan: Plan) -> Band:
+    """What is fair at the end of the first period of a plan."""
+    if plan.kind == "static-bw":
+        bounds = bounds_of(plan)
+        return WithinBounds(bounds.lower, bounds.upper, bounds.least)
+    return Fair(plan.property, (0, 0, 0, 0) if plan.kind == "static-fair" else plan.start)
+
+
+def effects(plan: Plan) -> tuple[Floats, Floats, Floats]:
+    """What the levels do to people of a group, if they come as expected.
+
+    Returns:
+        Probability that they are accepted, shape (2, levels); that they are accepted and that they are rejected against
+        the recommendation, (2, levels, 2); the expected cost, (2, levels).
+    """
+    costs = plan.inputs.costs
+    width = 2 * len(costs) + 1
+    accept, forced, paid = np.zeros((2, width)), np.zeros((2, width, 2)), np.zeros((2, width))
+    for group in (0, 1):
+        recommended = plan.inputs.accept[group]
+        for recommendation, share in ((0, 1 - recommended), (1, recommended)):
+            for cost, weight in zip(costs, plan.inputs.weights[group][recommendation], strict=True):
+                for i in range(width):
+                    decision = decide(i - len(costs), recommendation, cost, costs)
+                    accept[group, i] += share * weight * decision
+                    if decision != recommendation:
+                        forced[group, i, recommendation] += share * weight
+                        paid[group, i] += share * weight * cost
+    return accept, forced, paid
+
+
+def layer_levels(policy: Policy, t: int) -> Levels:
+    """Levels plus the number of costs in every state of a layer, shape (2, states), by (n_a, n_b, a, b)."""
+    from evenhand.shield.walk_kernel import levels_of
+
+    actions, labelled = policy.actions, policy.plan.property.labelled
+    levels = np.empty((2, _states(t, labelled)), dtype=np.uint8)
+    if isinstance(actions, Thresholds):
+        width = 2 * actions.costs
+        cut = slice(row_start(t, labelled) * width, row_start(t + 1, labelled) * width)
+        rows = [positions[cut].reshape(-1, width) for positions in actions.positions]
+        levels_of(rows[0], rows[1], t, labelled, actions.costs, levels)
+        return levels
+    n_a, a, n_b, b = layer_states(t, labelled)
+    for group in (0, 1):
+        which = np.full(len(n_a), group)
+        levels[group] = levels_in(actions, t, np.stack([n_a, n_b]), np.stack([a, b]), which) + policy.levels
+    return levels
+
+
+def layer_states(t: int, labelled: bool) -> tuple[NDArray[np.int64], ...]:
+    """The counters (n_a, a, n_b, b) of every state of a layer, each of shape (states,), by (n_a, n_b, a, b)."""
+    planes = [(n, m) for n in range(t + 1) for m in (range(t - n + 1) if labelled else (t - n,))]
+    sizes = [(n + 1) * (m + 1) for n, m in planes]
+    n_a, n_b = (np.repeat(np.array([plane[i] for plane in planes], dtype=np.int64), sizes) for i in (0, 1))
+    firsts = np.repeat(np.cumsum([0, *sizes[:-1]]), sizes)
+    a, b = np.divmod(np.arange(len(n_a)) - firsts, n_b + 1)
+    return n_a, a, n_b, b
+
+
+def _states(t: int, labelled: bool) -> int:
+    return state_start(t + 1, labelled) - state_start(t, labelled)
+
+
+def _checked(check: Band, layer: Floats, t: int, labelled: bool) -> Check:
+    from evenhand.shield.walk_kernel import start_of, unfair
+
+    reached, wrong, chance = 0, 0, 0.0
+    for n_a in range(t + 1):
+        accepted = np.arange(n_a + 1)
+        for n_b in range(t - n_a + 1) if labelled else (t - n_a,):
+            low, high = check.band(n_a, accepted, n_b)
+            more = unfair(layer, start_of(t, labelled, n_a, n_b), n_a, n_b, low, high)
+            reached, wrong, chance = reached + more[0], wrong + more[1], chance + more[2]
+    return Check(t, reached, wrong, chance)
