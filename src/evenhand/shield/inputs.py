@@ -6,6 +6,7 @@ Fairness never depends on it; only the expected cost does.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 

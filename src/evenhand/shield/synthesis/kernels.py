@@ -18,6 +18,8 @@ Bytes = NDArray[np.uint8]
 
 DEAD = 255
 """Instead of a level: no decision on this group keeps the property within reach."""
+ALL_DEAD = np.uint64(2**64 - 1)
+EVERY_BYTE = np.uint64(0x0101010101010101)
 
 
 class Mix(NamedTuple):
@@ -27,12 +29,14 @@ class Mix(NamedTuple):
         rises: (2 costs,), the gain in accepting above which the level is one more.
         accept, reject: (2 costs + 1,), probability that the group comes and the decision is this.
         cost: (2 costs + 1,), expected cost of the overrides.
+        single: the cost, if it is one.
     """
 
     rises: Floats
     accept: Floats
     reject: Floats
     cost: Floats
+    single: float
 
 
 class Out(NamedTuple):
@@ -50,76 +54,139 @@ class Out(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def single(rejected, accepted, mix, out, level, first):
-    """One cost: the step of one group along a row, added to ``out`` (or written, if first); its levels."""
-    above, below = mix.rises[1], mix.rises[0]
-    cost = mix.cost[2] / mix.reject[1]
-    one, zero = mix.accept[1], mix.reject[1]
-    for b in range(len(out)):
-        r, a = rejected[b], accepted[b]
-        flipped_r, flipped_a = cost + r, cost + a
-        value = one * (a if a < flipped_r else flipped_r) + zero * (r if r < flipped_a else flipped_a)
-        out[b] = value if first else out[b] + value
-        # Differences of two infinities compare as false: such a state is dead, whatever its level.
-        gain = r - a
-        risen = np.uint8(gain >= below) + np.uint8(gain > above)
-        level[b] = np.uint8(risen if (r if r < a else a) < np.inf else DEAD)
+def settled(rejected, accepted, one, zero, cost):
+    """One cost: the expected value of a step, ``one`` and ``zero`` being the probabilities of the recommendations."""
+    flipped_down, flipped_up = cost + rejected, cost + accepted
+    return one * (accepted if accepted < flipped_down else flipped_down) + zero * (
+        rejected if rejected < flipped_up else flipped_up
+    )
 
 
 @njit(cache=True, error_model="numpy")
-def several(rejected, accepted, mix, out, level, first):
-    """Several costs: as `single`; neighbours have near levels, so that the search for one starts at the last."""
+def risen(rejected, accepted, below, above):
+    """One cost: the level. A difference of infinities is no number and compares as false; such a state is dead."""
+    gain = rejected - accepted
+    level = np.uint8(np.uint8(gain >= below) + np.uint8(gain > above))
+    return level if (rejected if rejected < accepted else accepted) < np.inf else np.uint8(DEAD)
+
+
+@njit(cache=True, error_model="numpy")
+def mixed(rejected, accepted, mix, near):
+    """Several costs: the expected value of a step and its level, searched for from ``near`` on."""
     top = len(mix.rises)
-    j = top // 2
-    for b in range(len(out)):
-        r, a = rejected[b], accepted[b]
-        if r == np.inf:
-            value = mix.accept[top] * a + mix.cost[top]
-            j = top
-        elif a == np.inf:
-            value = mix.reject[0] * r + mix.cost[0]
-            j = 0
-        else:
-            gain = r - a
-            while j < top and gain > mix.rises[j]:
-                j += 1
-            while j > 0 and gain <= mix.rises[j - 1]:
-                j -= 1
-            value = mix.accept[j] * a + mix.reject[j] * r + mix.cost[j]
-        level[b] = DEAD if value == np.inf else j
-        out[b] = value if first else out[b] + value
+    if rejected == np.inf:
+        return mix.accept[top] * accepted + mix.cost[top], top
+    if accepted == np.inf:
+        return mix.reject[0] * rejected + mix.cost[0], 0
+    gain = rejected - accepted
+    while near < top and gain > mix.rises[near]:
+        near += 1
+    while near > 0 and gain <= mix.rises[near - 1]:
+        near -= 1
+    return mix.accept[near] * accepted + mix.reject[near] * rejected + mix.cost[near], near
 
 
 @njit(cache=True, error_model="numpy")
-def along(level, rises):
-    """Thresholds along a row; whether the level never falls on its live states."""
+def parity_single(up, own, a, columns, mix_a, mix_b, new, level_a, level_b):
+    """The values of a row and the levels on both groups; ``up`` has the values with one more of group a seen."""
+    cost = mix_a.single
+    one_a, zero_a, below_a, above_a = mix_a.accept[1], mix_a.reject[1], mix_a.rises[0], mix_a.rises[1]
+    one_b, zero_b, below_b, above_b = mix_b.accept[1], mix_b.reject[1], mix_b.rises[0], mix_b.rises[1]
+    for b in range(columns):
+        rejected, accepted = up[a, b], up[a + 1, b]
+        value = settled(rejected, accepted, one_a, zero_a, cost)
+        level_a[b] = risen(rejected, accepted, below_a, above_a)
+        rejected, accepted = own[a, b], own[a, b + 1]
+        new[b] = value + settled(rejected, accepted, one_b, zero_b, cost)
+        level_b[b] = risen(rejected, accepted, below_b, above_b)
+
+
+@njit(cache=True, error_model="numpy")
+def parity_several(up, own, a, columns, mix_a, mix_b, new, level_a, level_b):
+    """`parity_single` with several costs."""
+    near_a = near_b = len(mix_a.rises) // 2
+    for b in range(columns):
+        value_a, near_a = mixed(up[a, b], up[a + 1, b], mix_a, near_a)
+        value_b, near_b = mixed(own[a, b], own[a, b + 1], mix_b, near_b)
+        new[b] = value_a + value_b
+        level_a[b] = near_a if value_a < np.inf else DEAD
+        level_b[b] = near_b if value_b < np.inf else DEAD
+
+
+@njit(cache=True, error_model="numpy")
+def opportunity_single(up, right, own, a, columns, labels, mix_a, mix_b, new, level_a, level_b):
+    """As `parity_single`, where with label 0 the counters stay; ``right`` has one more of group b seen."""
+    cost = mix_a.single
+    one_a, zero_a, below_a, above_a = mix_a.accept[1], mix_a.reject[1], mix_a.rises[0], mix_a.rises[1]
+    one_b, zero_b, below_b, above_b = mix_b.accept[1], mix_b.reject[1], mix_b.rises[0], mix_b.rises[1]
+    not_a, yes_a, not_b, yes_b = labels[0, 0], labels[0, 1], labels[1, 0], labels[1, 1]
+    for b in range(columns):
+        stay = not_a * own[a, b]
+        rejected, accepted = yes_a * up[a, b] + stay, yes_a * up[a + 1, b] + stay
+        value = settled(rejected, accepted, one_a, zero_a, cost)
+        level_a[b] = risen(rejected, accepted, below_a, above_a)
+        stay = not_b * own[a, b]
+        rejected, accepted = yes_b * right[a, b] + stay, yes_b * right[a, b + 1] + stay
+        new[b] = value + settled(rejected, accepted, one_b, zero_b, cost)
+        level_b[b] = risen(rejected, accepted, below_b, above_b)
+
+
+@njit(cache=True, error_model="numpy")
+def opportunity_several(up, right, own, a, columns, labels, mix_a, mix_b, new, level_a, level_b):
+    """`opportunity_single` with several costs."""
+    not_a, yes_a, not_b, yes_b = labels[0, 0], labels[0, 1], labels[1, 0], labels[1, 1]
+    near_a = near_b = len(mix_a.rises) // 2
+    for b in range(columns):
+        stay = not_a * own[a, b]
+        value_a, near_a = mixed(yes_a * up[a, b] + stay, yes_a * up[a + 1, b] + stay, mix_a, near_a)
+        stay = not_b * own[a, b]
+        value_b, near_b = mixed(yes_b * right[a, b] + stay, yes_b * right[a, b + 1] + stay, mix_b, near_b)
+        new[b] = value_a + value_b
+        level_a[b] = near_a if value_a < np.inf else DEAD
+        level_b[b] = near_b if value_b < np.inf else DEAD
+
+
+@njit(cache=True, error_model="numpy")
+def along(level, words, columns, rises, i):
+    """Thresholds along a row into ``rises[i]``; whether the level never falls on its live states.
+
+    ``words`` are the same levels, eight in one: most of a row is the same level or dead, and is passed over so.
+    """
     reached = 0
-    for b in range(len(level)):
-        now = level[b]
-        if now in (reached, DEAD):
+    same = np.uint64(0)
+    for w in range((columns + 7) // 8):
+        if words[w] == same or words[w] == ALL_DEAD:
             continue
-        if now < reached:
-            return False
-        for j in range(reached, now):
-            rises[j] = b
-        reached = now
-    for j in range(reached, len(rises)):
-        rises[j] = len(level)
+        for b in range(8 * w, min(8 * w + 8, columns)):
+            now = level[b]
+            if now in (reached, DEAD):
+                continue
+            if now < reached:
+                return False
+            for j in range(reached, now):
+                rises[i, j] = b
+            reached = now
+        same = np.uint64(reached) * EVERY_BYTE
+    for j in range(reached, rises.shape[1]):
+        rises[i, j] = columns
     return True
 
 
 @njit(cache=True, error_model="numpy")
-def across(level, a, reached, rises, start, step):
-    """Thresholds of the other group, rows of which run across: those of its count b begin at ``start + b * step``."""
+def across(level, words, columns, a, reached, reached_words, rises, start, step):
+    """Thresholds of group b, whose rows run across: that of its count b is ``start + b * step``."""
     kept = True
-    for b in range(len(level)):
-        now = level[b]
-        if now != reached[b] and now != DEAD:
-            if now < reached[b]:
-                kept = False
-            for j in range(reached[b], now):
-                rises[start + b * step, j] = a
-            reached[b] = now
+    for w in range((columns + 7) // 8):
+        if words[w] == reached_words[w] or words[w] == ALL_DEAD:
+            continue
+        for b in range(8 * w, min(8 * w + 8, columns)):
+            now = level[b]
+            if now != reached[b] and now != DEAD:
+                if now < reached[b]:
+                    kept = False
+                for j in range(reached[b], now):
+                    rises[start + b * step, j] = a
+                reached[b] = now
     return kept
 
 
@@ -130,48 +197,38 @@ def parity(values, horizon, t, mix_a, mix_b, out):
     ``values`` holds (n_a, a, b) with b up to horizon - n_a.
     """
     new = np.empty(horizon + 1)
-    level = np.empty(horizon + 1, dtype=np.uint8)
-    reached = np.empty(horizon + 1, dtype=np.uint8)
-    one = len(mix_a.rises) == 2
-    compact = len(out.rows_a) > 0
+    words_a = np.zeros(horizon // 8 + 1, dtype=np.uint64)
+    words_b, reached_words = np.zeros_like(words_a), np.zeros_like(words_a)
+    level_a, level_b, reached = words_a.view(np.uint8), words_b.view(np.uint8), reached_words.view(np.uint8)
+    one, compact = len(mix_a.rises) == 2, len(out.rows_a) > 0
     kept = True
-    plane, cell = 0, 0
+    start, cell = 0, 0
     for n_a in range(t + 1):
         columns = t - n_a + 1
         stride = horizon - n_a + 1
-        after = plane + (n_a + 1) * stride
+        after = start + (n_a + 1) * stride
+        own = values[start:after].reshape((n_a + 1, stride))
+        up = values[after : after + (n_a + 2) * (stride - 1)].reshape((n_a + 2, stride - 1))
+        first_b = columns * (columns - 1) // 2
         if compact:
             # Rows of group b with n_b = t - n_a, its accepted running across.
-            first_b = columns * (columns - 1) // 2
             out.rows_b[first_b : first_b + columns, :] = n_a + 1
-            reached[:columns] = 0
+            reached_words[:] = 0
         for a in range(n_a + 1):
-            here = plane + a * stride
-            up = after + a * (stride - 1)
-            row, marks = new[:columns], level[:columns]
-            rejected = values[up : up + columns]
-            accepted = values[up + stride - 1 : up + stride - 1 + columns]
             if one:
-                single(rejected, accepted, mix_a, row, marks, True)
+                parity_single(up, own, a, columns, mix_a, mix_b, new, level_a, level_b)
             else:
-                several(rejected, accepted, mix_a, row, marks, True)
+                parity_several(up, own, a, columns, mix_a, mix_b, new, level_a, level_b)
             if compact:
-                kept &= along(marks, out.rows_a[n_a * (n_a + 1) // 2 + a])
+                kept &= along(level_a, words_a, columns, out.rows_a, n_a * (n_a + 1) // 2 + a)
+                kept &= across(level_b, words_b, columns, a, reached, reached_words, out.rows_b, first_b, 1)
             else:
-                out.cells_a[cell : cell + columns] = marks
-            rejected = values[here : here + columns]
-            accepted = values[here + 1 : here + 1 + columns]
-            if one:
-                single(rejected, accepted, mix_b, row, marks, False)
-            else:
-                several(rejected, accepted, mix_b, row, marks, False)
-            if compact:
-                kept &= across(marks, a, reached, out.rows_b, first_b, 1)
-            else:
-                out.cells_b[cell : cell + columns] = marks
-            values[here : here + columns] = row
-            cell += columns
-        plane = after
+                out.cells_a[cell : cell + columns] = level_a[:columns]
+                out.cells_b[cell : cell + columns] = level_b[:columns]
+                cell += columns
+            for b in range(columns):
+                own[a, b] = new[b]
+        start = after
     return kept
 
 
@@ -181,56 +238,40 @@ def opportunity(values, planes, t, mix_a, mix_b, labels, out):
 
     ``values`` holds (n_a, n_b, a, b), the plane of (n_a, n_b) beginning at ``planes[n_a, n_b]``.
     """
-    size = t + 2
-    new, rejected, accepted = np.empty(size), np.empty(size), np.empty(size)
-    level = np.empty(size, dtype=np.uint8)
-    reached = np.empty(size, dtype=np.uint8)
-    one = len(mix_a.rises) == 2
-    compact = len(out.rows_a) > 0
+    new = np.empty(t + 1)
+    words_a = np.zeros(t // 8 + 1, dtype=np.uint64)
+    words_b, reached_words = np.zeros_like(words_a), np.zeros_like(words_a)
+    level_a, level_b, reached = words_a.view(np.uint8), words_b.view(np.uint8), reached_words.view(np.uint8)
+    one, compact = len(mix_a.rises) == 2, len(out.rows_a) > 0
     kept = True
-    cell = 0
-    slab_a = 0
+    cell, slab_a = 0, 0
     for n_a in range(t + 1):
         for n_b in range(t - n_a + 1):
             columns = n_b + 1
-            plane, up, right = planes[n_a, n_b], planes[n_a + 1, n_b], planes[n_a, n_b + 1]
+            start, above, beside = planes[n_a, n_b], planes[n_a + 1, n_b], planes[n_a, n_b + 1]
+            own = values[start : start + (n_a + 1) * columns].reshape((n_a + 1, columns))
+            up = values[above : above + (n_a + 2) * columns].reshape((n_a + 2, columns))
+            right = values[beside : beside + (n_a + 1) * (columns + 1)].reshape((n_a + 1, columns + 1))
+            slab_b = (t + 2) * n_b * (n_b + 1) // 2 - n_b * (n_b + 1) * (2 * n_b + 1) // 6
+            first_b, step_b = slab_b + n_a, t - n_b + 1
             if compact:
-                slab_b = (t + 2) * n_b * (n_b + 1) // 2 - n_b * (n_b + 1) * (2 * n_b + 1) // 6
-                first_b, step_b = slab_b + n_a, t - n_b + 1
                 for b in range(columns):
                     out.rows_b[first_b + b * step_b, :] = n_a + 1
-                reached[:columns] = 0
+                reached_words[:] = 0
             for a in range(n_a + 1):
-                here = plane + a * columns
-                row, marks = new[:columns], level[:columns]
-                low, high = up + a * columns, up + (a + 1) * columns
-                for b in range(columns):
-                    same = labels[0, 0] * values[here + b]
-                    rejected[b] = labels[0, 1] * values[low + b] + same
-                    accepted[b] = labels[0, 1] * values[high + b] + same
                 if one:
-                    single(rejected, accepted, mix_a, row, marks, True)
+                    opportunity_single(up, right, own, a, columns, labels, mix_a, mix_b, new, level_a, level_b)
                 else:
-                    several(rejected, accepted, mix_a, row, marks, True)
+                    opportunity_several(up, right, own, a, columns, labels, mix_a, mix_b, new, level_a, level_b)
                 if compact:
-                    kept &= along(marks, out.rows_a[slab_a + a * (t - n_a + 1) + n_b])
+                    kept &= along(level_a, words_a, columns, out.rows_a, slab_a + a * (t - n_a + 1) + n_b)
+                    kept &= across(level_b, words_b, columns, a, reached, reached_words, out.rows_b, first_b, step_b)
                 else:
-                    out.cells_a[cell : cell + columns] = marks
-                low = right + a * (columns + 1)
+                    out.cells_a[cell : cell + columns] = level_a[:columns]
+                    out.cells_b[cell : cell + columns] = level_b[:columns]
+                    cell += columns
                 for b in range(columns):
-                    same = labels[1, 0] * values[here + b]
-                    rejected[b] = labels[1, 1] * values[low + b] + same
-                    accepted[b] = labels[1, 1] * values[low + b + 1] + same
-                if one:
-                    single(rejected, accepted, mix_b, row, marks, False)
-                else:
-                    several(rejected, accepted, mix_b, row, marks, False)
-                if compact:
-                    kept &= across(marks, a, reached, out.rows_b, first_b, step_b)
-                else:
-                    out.cells_b[cell : cell + columns] = marks
-                values[here : here + columns] = row
-                cell += columns
+                    own[a, b] = new[b]
         slab_a += (n_a + 1) * (t - n_a + 1)
     return kept
 

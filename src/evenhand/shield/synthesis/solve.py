@@ -88,7 +88,6 @@ def _position(horizon: int) -> type[np.uint8] | type[np.uint16]:
 def mix_of(inputs: Inputs, group: int, tolerance: float) -> Mix:
     """The piecewise linear mix of a group's step over its recommendations and costs, see `Mix`."""
     costs = np.array(inputs.costs)
-    count = len(costs)
     rejected, accepted = inputs.joint()[group]
     total = rejected.sum() + accepted.sum()
     # At level k the k cheapest of those recommended to be rejected are accepted, at level -k likewise.
@@ -106,6 +105,7 @@ def mix_of(inputs: Inputs, group: int, tolerance: float) -> Mix:
         accept=accept,
         reject=reject,
         cost=np.concatenate([down_cost[:0:-1], up_cost]),
+        single=float(costs[0]),
     )
 
 
