@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from json import dumps
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
+
+from evenhand.cli.options import JsonOption, QuietOption, check_places, emit_json
+from evenhand.errors import LimitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenhand.shield import Plan, Policy
 
 app = typer.Typer(
     name="shield",
@@ -11,6 +24,50 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+ConfigOption = Annotated[Path, typer.Option("--config", help="What the shield is to keep: a YAML or TOML file.")]
+PolicyArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Policy file, made by shield synthesize.")]
+
 
 @app.callback()
 def _shields() -> None: ...
+
+
+@app.command()
+def synthesize(
+    config: ConfigOption,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the policy file here.")] = None,
+    json: JsonOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Make the shield that a configuration asks for: the cheapest one that never fails."""
+    from evenhand import report
+    from evenhand.shield import Plan, file
+
+    check_places({"--out": out, "--json": None if json in (None, "-") else Path(str(json))})
+    plan = Plan.read(config)
+    with report.progress(quiet=quiet or json == "-") as progress:
+        policy = _synthesized(plan, lambda done, of: progress("synthesis", done / of))
+    written = None if out is None else file.save(policy, out)
+    made = {
+        "kind": "shield",
+        "expected_cost": None if isnan(policy.expected_cost) else policy.expected_cost,
+        "states": policy.states,
+        "bytes": policy.bytes,
+        "seconds": policy.seconds,
+    }
+    emit_json(dumps(made), json)
+    if not quiet and json != "-":
+        report.show_policy(policy, path=out, file_bytes=written)
+
+
+def _synthesized(plan: Plan, progress: Callable[[int, int], None]) -> Policy:
+    from evenhand.shield import synthesize as make
+
+    try:
+        return make(plan, progress=progress)
+    except MemoryError:
+        raise LimitError(
+            f"the table of a shield for {plan.horizon:,} decisions does not fit into memory",
+            where="horizon",
+            mend="a shorter horizon, or periods: kind static-bw or dynamic",
+        ) from None

@@ -3,6 +3,7 @@
 from evenhand.report.files import write, write_page
 from evenhand.report.html import render
 from evenhand.report.search import Subject, render_search, show_search
+from evenhand.report.shield import show_policy
 from evenhand.report.subgroups import render_subgroups, show_subgroups
 from evenhand.report.terminal import progress, show
 
@@ -13,6 +14,7 @@ __all__ = [
     "render_search",
     "render_subgroups",
     "show",
+    "show_policy",
     "show_search",
     "show_subgroups",
     "write",
