@@ -1,10 +1,10 @@
-"""The published recursion as it stands, for comparison: every layer of values is kept, the policy is read off them.
+"""The published recursion as it stands, for comparison: every layer of values and decisions is kept.
 
 Cano, Henzinger, Könighofer, Kueffner, Mallik: Fairness Shields, AAAI 2025, equations (3) and (4) and Theorem 1; for
 equal opportunity with the counters of their appendix D.1, the last decision whose label is not known yet among them.
-Twice: as a recursion over a dictionary in plain Python, and compiled over packed arrays of 4 bytes a value. The second
-one is told nothing of the first's state: it keeps values only, no table of actions, which takes less memory and time
-than the published program takes.
+Twice: as a recursion over a dictionary in plain Python, which keeps values only, and compiled over arrays without gaps,
+4 bytes a value and one byte a state and group for the policy (how many costs are overridden which way). That is less
+than the published program takes, which keeps a decision for every input.
 """
 
 from __future__ import annotations
@@ -81,12 +81,13 @@ def opportunity_by_dictionary(
 
 @njit(cache=True)
 def parity_by_arrays(ends, horizon, joint, costs):
-    """``ends``: the last layer's values, in the order n_a, a, b. The values of every layer, the first one first."""
+    """``ends``: the last layer's values, in the order n_a, a, b. Values and policy of all layers, first to last."""
     starts = np.zeros(horizon + 2, np.int64)
     for t in range(horizon + 1):
         starts[t + 1] = starts[t] + (t + 1) * (t + 2) * (t + 3) // 6
     values = np.empty(starts[horizon + 1], np.float32)
     values[starts[horizon] :] = ends
+    policy = np.empty((starts[horizon], 2), np.int8)
     for t in range(horizon - 1, -1, -1):
         here, there = starts[t], starts[t + 1]
         for n_a in range(t + 1):
@@ -104,12 +105,15 @@ def parity_by_arrays(ends, horizon, joint, costs):
                         else:
                             rejected = float(values[same + a * wide + b])
                             accepted = float(values[same + a * wide + b + 1])
+                        level = 0
                         for k in range(costs.size):
-                            total += joint[g, 0, k] * min(rejected, costs[k] + accepted)
-                            total += joint[g, 1, k] * min(accepted, costs[k] + rejected)
+                            up, down = costs[k] + accepted, costs[k] + rejected
+                            level += (up < rejected) - (down < accepted)
+                            total += joint[g, 0, k] * min(rejected, up) + joint[g, 1, k] * min(accepted, down)
+                        policy[here, g] = level
                     values[here] = total
                     here += 1
-    return values
+    return values, policy
 
 
 @njit(cache=True)
@@ -120,6 +124,7 @@ def opportunity_by_arrays(ends, horizon, joint, costs, labels):
         starts[t + 1] = starts[t] + (t + 1) * (t + 2) * (t + 3) * (t + 4) // 24
     values = np.empty(starts[horizon + 1], np.float32)
     pending = np.empty((starts[horizon], 4), np.float32)
+    policy = np.empty((starts[horizon], 2), np.int8)
     values[starts[horizon] :] = ends
     for t in range(horizon - 1, -1, -1):
         place = np.zeros((t + 3, t + 3), np.int64)
@@ -143,12 +148,15 @@ def opportunity_by_arrays(ends, horizon, joint, costs, labels):
                         total = 0.0
                         for g in range(2):
                             rejected, accepted = float(pending[here, 2 * g]), float(pending[here, 2 * g + 1])
+                            level = 0
                             for k in range(costs.size):
-                                total += joint[g, 0, k] * min(rejected, costs[k] + accepted)
-                                total += joint[g, 1, k] * min(accepted, costs[k] + rejected)
+                                up, down = costs[k] + accepted, costs[k] + rejected
+                                level += (up < rejected) - (down < accepted)
+                                total += joint[g, 0, k] * min(rejected, up) + joint[g, 1, k] * min(accepted, down)
+                            policy[here, g] = level
                         values[here] = total
                         here += 1
-    return values, pending
+    return values, pending, policy
 
 
 def parity_ends(fair: Any, horizon: int) -> NDArray[np.float32]:
