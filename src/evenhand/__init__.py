@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         models,
         population,
         report,
+        reproduce,
         schema,
         shield,
         stats,
@@ -39,7 +40,7 @@ __version__ = "0.1.0"
 # Parts are imported when first used: `import evenhand` must not pay for scikit-learn or pandas.
 _PARTS = frozenset(
     {"audit", "certify", "checker", "datasets", "errors", "groups", "individual", "models", "population", "report",
-     "schema", "shield", "stats", "subgroup", "texts"}
+     "reproduce", "schema", "shield", "stats", "subgroup", "texts"}
 )  # fmt: skip
 _NAMES = {
     "Attribute": "evenhand.schema",
@@ -64,6 +65,7 @@ __all__ = [
     "models",
     "population",
     "report",
+    "reproduce",
     "schema",
     "shield",
     "stats",

@@ -1,0 +1,126 @@
+"""What the paper states, each figure with its place in it; empty where the paper shows a picture only.
+
+Source: Cano, Henzinger, Könighofer, Kueffner, Mallik: Fairness Shields: Safeguarding against Biased Decision Makers,
+AAAI 2025, in its extended version arXiv:2412.11994. Figures are facts; nothing else is taken from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PAPER = "Cano, Henzinger, Könighofer, Kueffner, Mallik: Fairness Shields: Safeguarding against Biased Decision Makers"
+WHERE = "AAAI 2025; extended version arXiv:2412.11994"
+
+
+@dataclass(frozen=True)
+class Bias:
+    """The bias at the end of a run with a bounded horizon, divided by kappa, over all settings and five classifiers.
+
+    Attributes:
+        lower, median, upper: quartiles.
+        mean, deviation: over all runs.
+        above: share of runs above the threshold, in percent.
+    """
+
+    lower: float
+    median: float
+    upper: float
+    mean: float
+    deviation: float
+    above: float
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Shares of periodic runs, in percent.
+
+    Attributes:
+        assumption: all that the shield's guarantee rests on held in every period; None: it rests on nothing.
+        fairness: fair at the end of every period.
+    """
+
+    assumption: float | None
+    fairness: float
+
+
+@dataclass(frozen=True)
+class People:
+    """An environment, as the paper counts it.
+
+    Attributes:
+        people: rows.
+        label: percent with label 1.
+        group_a, group_b: percent in each group.
+        gap: difference of the groups' shares of label 1.
+    """
+
+    people: int
+    label: float
+    group_a: float
+    group_b: float
+    gap: float
+
+
+@dataclass(frozen=True)
+class Classified:
+    """A trained classifier on people it was not trained on: accuracy and gaps between the groups, in percent."""
+
+    accuracy: float
+    demographic_parity: float
+    equal_opportunity: float
+
+
+BIAS_PLACE = "Table 9"
+BIAS: dict[tuple[str, str], Bias] = {
+    ("demographic_parity", "none"): Bias(0.38, 0.83, 1.59, 1.22, 1.29, 42.46),
+    ("demographic_parity", "FinHzn"): Bias(0.18, 0.42, 0.74, 0.46, 0.31, 0.00),
+    ("equal_opportunity", "none"): Bias(0.67, 1.76, 3.62, 2.76, 3.01, 65.06),
+    ("equal_opportunity", "FinHzn"): Bias(0.00, 0.21, 0.50, 0.27, 0.28, 0.00),
+}
+"""By property and shield. Their table calls the shield Static-Fair, which in a single period is FinHzn."""
+
+RATES_PLACE = "Table 2, its figures as the authors' analysis notebook prints them"
+RATES: dict[tuple[str, str], Rates] = {
+    ("demographic_parity", "none"): Rates(None, 23.57),
+    ("demographic_parity", "Static-Fair"): Rates(0.00, 95.71),
+    ("demographic_parity", "Static-BW"): Rates(43.81, 83.10),
+    ("demographic_parity", "Dynamic"): Rates(100.00, 100.00),
+    ("equal_opportunity", "none"): Rates(None, 22.14),
+    ("equal_opportunity", "Static-Fair"): Rates(0.00, 100.00),
+    ("equal_opportunity", "Static-BW"): Rates(4.05, 56.43),
+    ("equal_opportunity", "Dynamic"): Rates(49.76, 100.00),
+}
+"""By property and shield; ERM alone."""
+
+PEOPLE_PLACE = "Table 4"
+PEOPLE: dict[tuple[str, str], People] = {
+    ("adult", "race"): People(43131, 24.90, 9.80, 90.20, 0.14),
+    ("adult", "sex"): People(45222, 24.78, 32.50, 67.50, 0.20),
+    ("bank", "age"): People(41188, 11.27, 2.59, 97.41, 0.13),
+    ("compas", "sex"): People(6172, 45.51, 19.04, 80.96, 0.13),
+    ("compas", "race"): People(6172, 45.51, 65.93, 34.07, 0.10),
+    ("german", "sex"): People(1000, 70.00, 31.00, 69.00, 0.07),
+    ("german", "age"): People(1000, 70.00, 19.00, 81.00, 0.15),
+}
+"""By data set and attribute."""
+
+CLASSIFIED_PLACE = "Tables 5 to 8, first row of each (most accurate or nearly so, which is taken to be ERM)"
+CLASSIFIED: dict[tuple[str, str], Classified] = {
+    ("adult", "race"): Classified(85.2, 10.9, 6.1),
+    ("adult", "sex"): Classified(85.2, 16.5, 9.6),
+    ("bank", "age"): Classified(91.3, 10.5, 3.7),
+    ("compas", "sex"): Classified(65.3, 16.5, 18.1),
+    ("compas", "race"): Classified(64.8, 14.3, 15.5),
+    ("german", "sex"): Classified(75.5, 5.3, 5.5),
+    ("german", "age"): Classified(74.7, 13.8, 14.7),
+}
+"""By data set and attribute."""
+
+UTILITY_LOSS_PLACE = "Table 3 is a picture: its figures cannot be read from the text"
+
+SYNTHESIS_PLACE = "Section 5.1, on a desktop processor of 2020"
+SYNTHESIS: dict[str, tuple[float, float]] = {
+    "demographic_parity": (1.0, 30.0),
+    "equal_opportunity": (1.5, 1300.0),
+}
+"""By property: about so many seconds and megabytes for the shield with a bounded horizon."""

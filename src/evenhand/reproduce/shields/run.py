@@ -1,0 +1,295 @@
+"""Run the paper's experiments: every environment, classifier, property, threshold, shield and cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import LimitError
+from evenhand.reproduce.shields import classifiers, environments, result
+from evenhand.reproduce.shields.result import Cell, Reproduction
+from evenhand.reproduce.shields.settings import (
+    DYNAMIC,
+    DYNAMIC_SOFT,
+    DYNAMIC_STRICT,
+    FINITE,
+    PERIODIC,
+    PUBLISHED_COSTS,
+    STATIC_BW,
+    STATIC_FAIR,
+    Costs,
+    PropertyName,
+    Settings,
+)
+from evenhand.shield.inputs import Inputs
+from evenhand.shield.plan import Plan, PlanKind, TerminalKind
+from evenhand.shield.properties import EmptyGroup, Property
+from evenhand.shield.simulate import complete_runs
+from evenhand.shield.streams import Source
+from evenhand.shield.welfare import WelfareBounds
+
+Progress = Callable[[str, float], None]
+
+KINDS: dict[str, tuple[PlanKind, TerminalKind]] = {
+    FINITE: ("finite", "strict"),
+    STATIC_FAIR: ("static-fair", "strict"),
+    STATIC_BW: ("static-bw", "strict"),
+    DYNAMIC: ("dynamic", "exempt"),
+    DYNAMIC_STRICT: ("dynamic", "strict"),
+    DYNAMIC_SOFT: ("dynamic", "soft"),
+}
+"""Name of a shield -> its kind, and what the ends of its periods are worth."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One cell to be."""
+
+    property: PropertyName
+    kappa: str
+    shield: str
+    costs: Costs
+    empty_group: str
+
+    def effort(self) -> float:
+        """About how long it takes, to show progress by: counters of labels are one more, dynamic shields many."""
+        base = 1.0 if self.property == "demographic_parity" else 10.0
+        return base * (1.0 if self.shield == FINITE else 40.0 if "Dynamic" in self.shield else 1.5)
+
+
+def run(
+    settings: Settings | None = None,
+    *,
+    only: Sequence[str] = (),
+    data_home: str | Path | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Reproduction:
+    """Train the classifiers, synthesise the shields, and let both decide on the people they were not trained on.
+
+    Shields of one environment, property and threshold decide on equal arrivals, so that they can be compared.
+
+    Args:
+        settings: what is run; by default all of the paper.
+        only: data sets (``adult``) or environments (``adult:race``); all unless given.
+        data_home: folder of data sets that are not bundled (COMPAS, Bank); they are fetched if they are not there.
+        seed: the same seed gives the same result.
+        progress: called with what is being done and the share that is done.
+
+    Raises:
+        OptionError: an option makes no sense.
+        FetchError: a data set is not there and cannot be fetched.
+        LimitError: interrupted before there was any result.
+
+    Example:
+        >>> import evenhand
+        >>> quick = evenhand.reproduce.shields.Settings.of(quick=True, runs=5)
+        >>> found = evenhand.reproduce.shields.run(quick, only=["german"])  # doctest: +SKIP
+    """
+    started = time.perf_counter()
+    settings = Settings() if settings is None else settings
+    chosen = environments.chosen(only)
+    pairs = [(one, name) for one in chosen for name in settings.classifiers]
+    todo = list(planned(settings))
+    total = len(pairs) * sum(setting.effort() for setting in todo)
+    trained: list[result.Trained] = []
+    cells: list[Cell] = []
+    done = 0.0
+    interrupted = False
+    advance = progress or _unwatched
+    try:
+        advance("reading the data sets", 0.0)
+        data = {name: environments.load(name, data_home=data_home) for name in {one.dataset for one in chosen}}
+        for environment, name in pairs:
+            advance(f"{environment.name}: training {name}", done / total)
+            began = time.perf_counter()
+            people = environments.sample(environment, data[environment.dataset], seed=seed)
+            classifier = classifiers.train(name, people, layers=settings.layers, seed=seed)
+            trained.append(_described(classifier, time.perf_counter() - began))
+            for setting in todo:
+                advance(f"{environment.name}: {setting.shield}, {setting.property}, {setting.kappa}", done / total)
+                cells.append(_cell(classifier, setting, settings, seed))
+                done += setting.effort()
+    except KeyboardInterrupt:
+        interrupted = True
+        if not cells:
+            raise LimitError("the reproduction was stopped before any setting was complete") from None
+    return Reproduction(
+        seed=seed,
+        seconds=time.perf_counter() - started,
+        settings=settings,
+        environments=tuple(one.name for one in chosen),
+        classifiers=tuple(trained),
+        cells=tuple(cells),
+        wanted=len(pairs) * len(todo),
+        interrupted=interrupted,
+    )
+
+
+def planned(settings: Settings) -> Iterator[Setting]:
+    """All settings of one classifier in one environment; periodic ones with the paper's costs alone."""
+    kept: list[PropertyName] = ["demographic_parity", "equal_opportunity"]
+    for name, kappa, empty_group in product(kept, settings.kappas, settings.empty_groups):
+        for costs in settings.costs:
+            yield Setting(name, kappa, FINITE, costs, empty_group)
+        for shield in PERIODIC:
+            yield Setting(name, kappa, shield, PUBLISHED_COSTS, empty_group)
+
+
+def _described(classifier: classifiers.Trained, seconds: float) -> result.Trained:
+    people = classifier.sample
+    rows = people.arriving
+    group, label, accepted = people.group[rows], people.label[rows], classifier.recommendation[rows]
+
+    def apart(among: NDArray[np.bool_]) -> float:
+        shares = [accepted[among & (group == g)].mean() if (among & (group == g)).any() else 0.0 for g in (0, 1)]
+        return float(abs(shares[0] - shares[1]))
+
+    return result.Trained(
+        dataset=people.environment.dataset,
+        attribute=people.environment.attribute,
+        classifier=classifier.name,
+        groups=people.environment.groups,
+        people=len(people.label),
+        arriving=len(rows),
+        label=float(people.label.mean()),
+        group_a=people.rates[0],
+        gap=float(abs(people.label[people.group == 0].mean() - people.label[people.group == 1].mean())),
+        accepted=(float(accepted[group == 0].mean()), float(accepted[group == 1].mean())),
+        accuracy=float((accepted == label).mean()),
+        demographic_parity=apart(np.ones(len(rows), bool)),
+        equal_opportunity=apart(label == 1),
+        seconds=seconds,
+        note=people.environment.note,
+    )
+
+
+def _cell(classifier: classifiers.Trained, setting: Setting, settings: Settings, seed: int) -> Cell:
+    """Synthesise one shield and run it."""
+    started = time.perf_counter()
+    bounded = setting.shield == FINITE
+    people = classifier.sample
+    plan = _plan(classifier, setting, settings)
+    drawn = np.random.SeedSequence(
+        [seed, environments.ENVIRONMENTS.index(people.environment), settings.classifiers.index(classifier.name),
+         int(setting.property == "equal_opportunity"), int(1000 * float(setting.kappa)), int(bounded)]
+    )  # fmt: skip
+    done = complete_runs(
+        plan,
+        _arrivals(classifier, setting.costs, settings.cost_bins),
+        runs=settings.runs if bounded else settings.periodic_runs,
+        periods=1 if bounded else settings.periods,
+        seed=int(drawn.generate_state(1)[0]),
+    )
+    if done.interrupted:
+        raise KeyboardInterrupt
+    runs = done.runs
+    ends = [done.moments.index(plan.horizon * (period + 1)) for period in range(done.periods)]
+    return Cell(
+        experiment="bounded" if bounded else "periodic",
+        dataset=people.environment.dataset,
+        attribute=people.environment.attribute,
+        classifier=classifier.name,
+        property=setting.property,
+        kappa=setting.kappa,
+        empty_group=setting.empty_group,
+        shield=setting.shield,
+        costs=setting.costs,
+        horizon=plan.horizon,
+        periods=done.periods,
+        bias=tuple(float(value) for value in np.round(runs.bias, 6)),
+        bias_unshielded=tuple(float(value) for value in np.round(runs.bias_unshielded, 6)),
+        fair=tuple(bool(value) for value in runs.fair),
+        fair_unshielded=tuple(bool(value) for value in runs.fair_unshielded),
+        assumed=tuple(bool(value) for value in runs.assumed),
+        interventions=tuple(int(value) for value in runs.interventions),
+        cost=tuple(float(value) for value in np.round(runs.cost, 6)),
+        right=tuple(int(value) for value in runs.right),
+        right_unshielded=tuple(int(value) for value in runs.right_unshielded),
+        fair_at=tuple(int(value) for value in runs.fair_at[0, ends]),
+        fair_at_unshielded=tuple(int(value) for value in runs.fair_at[1, ends]),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _plan(classifier: classifiers.Trained, setting: Setting, settings: Settings) -> Plan:
+    kind, terminal = KINDS[setting.shield]
+    kept = Property(setting.property, Fraction(setting.kappa), EmptyGroup.parse(setting.empty_group))
+    bounds = None
+    if kind == "static-bw":
+        around = WelfareBounds.gap(kept.kappa, round(float(classifier.sample.label.mean()), 3))
+        bounds = (around.lower, around.upper)
+    return Plan(
+        property=kept,
+        inputs=_inputs(classifier, setting, settings.cost_bins),
+        horizon=settings.horizons[setting.property] if kind == "finite" else settings.period,
+        kind=kind,
+        terminal=terminal,
+        bounds=bounds,
+    )
+
+
+def _inputs(classifier: classifiers.Trained, setting: Setting, bins: int) -> Inputs:
+    """Who is expected: with constant costs nothing but the groups' shares, else the classifier's answers to all.
+
+    Labels are expected as often as recommendations to accept, as in the authors' code.
+    """
+    people = classifier.sample
+    groups = people.environment.groups
+    if setting.costs == "constant":
+        return Inputs(groups=groups, rate=people.rates, accept=(0.5, 0.5), label=(0.5, 0.5))
+    decided = classifier.recommendation
+    place = _bin(classifier.scores, bins)
+    accept, weights = [], []
+    for g in (0, 1):
+        accept.append(float(decided[people.group == g].mean()))
+        rows = []
+        for r in (0, 1):
+            counts = np.bincount(place[(people.group == g) & (decided == r)], minlength=bins)
+            rows.append(tuple((counts / counts.sum() if counts.sum() else np.full(bins, 1 / bins)).tolist()))
+        weights.append((rows[0], rows[1]))
+    return Inputs(
+        groups=groups,
+        rate=people.rates,
+        accept=(accept[0], accept[1]),
+        label=(accept[0], accept[1]),
+        costs=tuple(_centres(bins).tolist()),
+        weights=tuple(weights),
+    )
+
+
+def _arrivals(classifier: classifiers.Trained, costs: Costs, bins: int) -> Source:
+    """The people the classifier was not trained on, drawn with replacement, with what it recommends."""
+    people = classifier.sample
+    rows = people.arriving
+    paid = np.ones(len(rows)) if costs == "constant" else _centres(bins)[_bin(classifier.scores[rows], bins)]
+    return Source(
+        name=people.environment.name,
+        groups=people.environment.groups,
+        group=people.group[rows],
+        recommendation=classifier.recommendation[rows],
+        cost=paid,
+        label=people.label[rows],
+        weight=None,
+        real=True,
+    )
+
+
+def _bin(scores: classifiers.Scores, bins: int) -> NDArray[np.int64]:
+    """The bin of the confidence, which is the distance of a score from a half."""
+    return np.minimum((np.abs(scores - 0.5) * 2 * bins).astype(np.int64), bins - 1)
+
+
+def _centres(bins: int) -> classifiers.Scores:
+    return (np.arange(bins) + 0.5) / (2 * bins)
+
+
+def _unwatched(what: str, share: float) -> None:
+    """Progress that nobody watches."""
