@@ -19,9 +19,9 @@ from evenhand.errors import OptionError
 from evenhand.shield.inputs import IMPOSSIBLE, Inputs
 from evenhand.shield.plan import Counters, Plan
 from evenhand.shield.policy import Policy
-from evenhand.shield.synthesis.kernels import Mix
 from evenhand.shield.synthesis.layer import Layer
-from evenhand.shield.synthesis.solve import TOLERANCE, Problem, mix_of, solve
+from evenhand.shield.synthesis.mixes import TOLERANCE, Mix, mix_of
+from evenhand.shield.synthesis.solve import Problem, solve
 from evenhand.shield.tables import Packed, bits_for, state_start
 from evenhand.shield.terminal import Fair, Floats, Ints, Terminal, terminal_of
 

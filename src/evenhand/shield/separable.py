@@ -24,7 +24,7 @@ from evenhand.errors import LimitError, OptionError
 from evenhand.shield.inputs import IMPOSSIBLE
 from evenhand.shield.plan import Plan
 from evenhand.shield.policy import Policy
-from evenhand.shield.synthesis.solve import TOLERANCE, mix_of
+from evenhand.shield.synthesis.mixes import TOLERANCE, mix_of
 from evenhand.shield.welfare import WelfareBounds, bounds_of
 
 MOST_BYTES = 2**31

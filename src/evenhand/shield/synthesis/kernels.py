@@ -22,23 +22,6 @@ ALL_DEAD = np.uint64(2**64 - 1)
 EVERY_BYTE = np.uint64(0x0101010101010101)
 
 
-class Mix(NamedTuple):
-    """The expected value of a group's step, by the level that is best: linear in the values after either decision.
-
-    Attributes:
-        rises: (2 costs,), the gain in accepting above which the level is one more.
-        accept, reject: (2 costs + 1,), probability that the group comes and the decision is this.
-        cost: (2 costs + 1,), expected cost of the overrides.
-        single: the cost, if it is one.
-    """
-
-    rises: Floats
-    accept: Floats
-    reject: Floats
-    cost: Floats
-    single: float
-
-
 class Out(NamedTuple):
     """Where the levels go: thresholds of either group, or every state's level (the other pair is empty).
 
@@ -200,7 +183,7 @@ def parity(values, horizon, t, mix_a, mix_b, out):
     words_a = np.zeros(horizon // 8 + 1, dtype=np.uint64)
     words_b, reached_words = np.zeros_like(words_a), np.zeros_like(words_a)
     level_a, level_b, reached = words_a.view(np.uint8), words_b.view(np.uint8), reached_words.view(np.uint8)
-    one, compact = len(mix_a.rises) == 2, len(out.rows_a) > 0
+    one, compact = mix_a.single >= 0, len(out.rows_a) > 0
     kept = True
     start, cell = 0, 0
     for n_a in range(t + 1):
@@ -242,7 +225,7 @@ def opportunity(values, planes, t, mix_a, mix_b, labels, out):
     words_a = np.zeros(t // 8 + 1, dtype=np.uint64)
     words_b, reached_words = np.zeros_like(words_a), np.zeros_like(words_a)
     level_a, level_b, reached = words_a.view(np.uint8), words_b.view(np.uint8), reached_words.view(np.uint8)
-    one, compact = len(mix_a.rises) == 2, len(out.rows_a) > 0
+    one, compact = mix_a.single >= 0, len(out.rows_a) > 0
     kept = True
     cell, slab_a = 0, 0
     for n_a in range(t + 1):

@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from evenhand.shield.inputs import Inputs
 from evenhand.shield.policy import Actions
-from evenhand.shield.synthesis.kernels import DEAD, Mix, Out, opportunity, parity
+from evenhand.shield.synthesis.kernels import DEAD, Out, opportunity, parity
 from evenhand.shield.synthesis.layer import Layer
+from evenhand.shield.synthesis.mixes import TOLERANCE, Mix, forced, mix_of
 from evenhand.shield.tables import Packed, Thresholds, bits_for, row_start, state_start
 from evenhand.shield.terminal import Terminal
-
-TOLERANCE = 1e-9
-"""Of the largest cost: a gain that exceeds a cost by less is a tie, and the recommendation is followed."""
 
 Progress = Callable[[int, int], None]
 """Is told how many of how many layers are done."""
@@ -32,12 +30,15 @@ class Problem:
         labelled: whether only individuals with label 1 are counted.
         inputs: who comes, at every time or at a given one; the costs are the same at all times.
         checks: times and what the states then are worth; a time after the last check is free.
+        forced_only: override only where the other decision cannot pass the checks, whatever that costs; what is
+            decided then does not depend on the inputs.
     """
 
     horizon: int
     labelled: bool
     inputs: Inputs | Callable[[int], Inputs]
     checks: Mapping[int, Terminal]
+    forced_only: bool = False
 
     def at(self, t: int) -> Inputs:
         """Who comes at time t."""
@@ -65,10 +66,9 @@ def solve(problem: Problem, *, progress: Progress | None = None) -> Solution:
     """The optimal shield, with its table in the smaller form that stores it exactly."""
     costs = len(problem.at(0).costs)
     form = "thresholds" if _threshold_bytes(problem, costs) <= _packed_bytes(problem, costs) else "packed"
-    return _sweep(problem, form, progress) or _required(_sweep(problem, "packed", progress))
-
-
-def _required(solution: Solution | None) -> Solution:
+    solution = _sweep(problem, form, progress)
+    if solution is None:
+        solution = _sweep(problem, "packed", progress)
     assert solution is not None  # Cells store any levels.
     return solution
 
@@ -85,46 +85,25 @@ def _position(horizon: int) -> type[np.uint8] | type[np.uint16]:
     return np.uint8 if horizon <= 255 else np.uint16
 
 
-def mix_of(inputs: Inputs, group: int, tolerance: float) -> Mix:
-    """The piecewise linear mix of a group's step over its recommendations and costs, see `Mix`."""
-    costs = np.array(inputs.costs)
-    rejected, accepted = inputs.joint()[group]
-    total = rejected.sum() + accepted.sum()
-    # At level k the k cheapest of those recommended to be rejected are accepted, at level -k likewise.
-    up = np.concatenate([[0.0], np.cumsum(rejected)])
-    up_cost = np.concatenate([[0.0], np.cumsum(rejected * costs)])
-    down = np.concatenate([[0.0], np.cumsum(accepted)])
-    down_cost = np.concatenate([[0.0], np.cumsum(accepted * costs)])
-    accept = np.concatenate([accepted.sum() - down[:0:-1], accepted.sum() + up])
-    accept[0], accept[-1] = 0.0, total
-    # Not as total - accept: what is improbable but possible must not be rounded to 0, see `IMPOSSIBLE`.
-    reject = np.concatenate([rejected.sum() + down[:0:-1], rejected.sum() - up])
-    reject[0], reject[-1] = total, 0.0
-    return Mix(
-        rises=np.concatenate([-costs[::-1] - tolerance, costs + tolerance]),
-        accept=accept,
-        reject=reject,
-        cost=np.concatenate([down_cost[:0:-1], up_cost]),
-        single=float(costs[0]),
-    )
-
-
 def _sweep(problem: Problem, form: str, progress: Progress | None) -> Solution | None:
     """None if thresholds do not store the levels."""
     horizon, labelled = problem.horizon, problem.labelled
     layer = Layer(horizon, labelled)
     values = np.zeros(layer.size)
-    layer.check(values, horizon, problem.checks[horizon]) if horizon in problem.checks else None
+    if horizon in problem.checks:
+        layer.check(values, horizon, problem.checks[horizon])
     costs = problem.at(0).costs
     tolerance = TOLERANCE * costs[-1] + 1e-13 * float(np.max(values, where=values < np.inf, initial=0.0))
     tables = _tables(horizon, labelled, len(costs), form)
     peak = values.nbytes + sum(table.nbytes for table in tables)
-    mixes, labels, last = None, None, None
+    mixes: list[Mix] = []
+    labels, last = None, None
     for t in reversed(range(horizon)):
         inputs = problem.at(t)
         if inputs is not last:
-            mixes, labels, last = (mix_of(inputs, 0, tolerance), mix_of(inputs, 1, tolerance)), inputs.labels(), inputs
-        assert mixes is not None
+            mixes, labels, last = [mix_of(inputs, group, tolerance) for group in (0, 1)], inputs.labels(), inputs
+            if problem.forced_only:
+                mixes = [forced(mix) for mix in mixes]
         out, cells = _out(tables, t, labelled, len(costs), form)
         if labelled:
             kept = opportunity(values, layer.planes, t, *mixes, labels, out)
