@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenhand.cli import shield_simulate
 from evenhand.cli.options import JsonOption, QuietOption, check_places, emit_json
 from evenhand.errors import LimitError
 
@@ -30,6 +31,9 @@ PolicyArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Policy fil
 
 @app.callback()
 def _shields() -> None: ...
+
+
+app.command("simulate")(shield_simulate.simulate)
 
 
 @app.command()

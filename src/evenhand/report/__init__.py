@@ -4,6 +4,7 @@ from evenhand.report.files import write, write_page
 from evenhand.report.html import render
 from evenhand.report.search import Subject, render_search, show_search
 from evenhand.report.shield import show_policy
+from evenhand.report.simulation import render_simulation, show_simulation
 from evenhand.report.subgroups import render_subgroups, show_subgroups
 from evenhand.report.terminal import progress, show
 
@@ -12,10 +13,12 @@ __all__ = [
     "progress",
     "render",
     "render_search",
+    "render_simulation",
     "render_subgroups",
     "show",
     "show_policy",
     "show_search",
+    "show_simulation",
     "show_subgroups",
     "write",
     "write_page",

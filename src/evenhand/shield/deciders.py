@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.shield.counts import bias, is_fair
-from evenhand.shield.greedy import Greedy
 from evenhand.shield.lookup import levels, overridden
 from evenhand.shield.periodic import Period, Periodic
 from evenhand.shield.plan import Plan
 from evenhand.shield.policy import Policy
+from evenhand.shield.properties import Property
 from evenhand.shield.synthesis import synthesize
 
 Integers = NDArray[np.int64]
@@ -79,17 +79,39 @@ class FromPolicy:
     def decide(
         self, t: int, seen: Integers, accepted: Integers, group: Integers, recommendation: Integers, cost: Floats
     ) -> Integers:
-        actions = self.policy.actions
-        if isinstance(actions, Greedy):
-            level = _greedy(actions, seen, accepted, group)
-        else:
-            level = levels(actions, t, seen.T, accepted.T, group)
+        level = levels(self.policy.actions, t, seen.T, accepted.T, group)
         return overridden(level, recommendation, cost, self.policy.plan.inputs.costs)
 
     def held(self, seen: Integers) -> Booleans:
         if self.period is None:
             return np.ones(len(seen), bool)
-        return self.period.held(seen[:, 0], seen[:, 1])
+        return self.period.held(*seen.T)
+
+
+@dataclass(frozen=True)
+class ByBias:
+    """``Greedy`` for arrays: the counters of everything before have shape (runs, groups)."""
+
+    property: Property
+    seen: Integers
+    accepted: Integers
+    guaranteed = False
+
+    def decide(
+        self, t: int, seen: Integers, accepted: Integers, group: Integers, recommendation: Integers, cost: Floats
+    ) -> Integers:
+        runs = np.arange(len(group))
+        n, rejecting = self.seen + seen, self.accepted + accepted
+        n[runs, group] += 1
+        accepting = rejecting.copy()
+        accepting[runs, group] += 1
+        harmless = is_fair(self.property, n, rejecting) & is_fair(self.property, n, accepting)
+        worse = bias(self.property, n, rejecting) - bias(self.property, n, accepting)
+        open_ = ~harmless & (np.abs(worse) > TIE)
+        return np.where(open_, (worse > 0).astype(np.int64), recommendation)
+
+    def held(self, seen: Integers) -> Booleans:
+        return np.zeros(len(seen), bool)
 
 
 @dataclass(frozen=True)
@@ -109,6 +131,7 @@ class Periods:
 
     def __init__(self, plan: Plan) -> None:
         self._shield = Periodic(plan)
+        self._plan = plan
         self._alike = plan.kind in ("static-fair", "static-bw")
         self.assumption = self._shield.assumption
         # Few at a time where every run has tables of its own, so that an interrupt leaves complete ones.
@@ -118,6 +141,9 @@ class Periods:
         if self._alike:
             period = self._shield.begin()
             yield np.arange(len(seen)), FromPolicy(period.policy, period)
+            return
+        if self._plan.kind == "greedy":
+            yield np.arange(len(seen)), ByBias(self._plan.property, seen.copy(), accepted.copy())
             return
         past = np.stack([seen, accepted], axis=2).reshape(len(seen), -1)
         different, which = np.unique(past, axis=0, return_inverse=True)
@@ -137,17 +163,3 @@ def decider_for(shield: Plan | Policy) -> Decider:
     if plan.kind in ("static-fair", "static-bw", "dynamic", "greedy"):
         return Periods(plan)
     return OneHorizon(synthesize(shield) if isinstance(shield, Plan) else shield)
-
-
-def _greedy(actions: Greedy, seen: Integers, accepted: Integers, group: Integers) -> Integers:
-    """``Greedy.level`` for arrays; ties between two biases are told from rounding."""
-    start = np.array(actions.start).reshape(-1, 2)
-    runs = np.arange(len(group))
-    n, rejecting = seen + start[:, 0], accepted + start[:, 1]
-    n[runs, group] += 1
-    accepting = rejecting.copy()
-    accepting[runs, group] += 1
-    kept = actions.property
-    harmless = is_fair(kept, n, rejecting) & is_fair(kept, n, accepting)
-    worse = bias(kept, n, rejecting) - bias(kept, n, accepting)
-    return np.where(harmless | (np.abs(worse) < TIE), 0, np.where(worse > 0, actions.costs, -actions.costs))

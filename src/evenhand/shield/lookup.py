@@ -25,7 +25,8 @@ def levels(actions: Actions, t: int, seen: Integers, accepted: Integers, group: 
         return _packed(actions, t, seen, accepted, group)
     if isinstance(actions, Separate):
         return actions.levels(t, seen, accepted, group)
-    states = np.stack([seen[0], accepted[0], seen[1], accepted[1], group], axis=1)
+    counters = np.stack([seen, accepted], axis=1).reshape(-1, len(group))
+    states = np.concatenate([counters, group[None]]).T
     different, inverse = np.unique(states, axis=0, return_inverse=True)
     found = [actions.level(t, *(int(count) for count in state)) for state in different]
     return np.array(found, dtype=np.int64)[inverse.reshape(-1)]

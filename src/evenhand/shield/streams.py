@@ -31,6 +31,18 @@ BOLDNESS = (1.0, 0.9, 0.6)
 """How often a greedy adversary does its worst; each run draws one, lest all runs be the same run."""
 
 
+def order_named(name: str) -> Order:
+    """One of ``ORDERS``.
+
+    Raises:
+        OptionError: there is none of that name.
+    """
+    for order in ORDERS:
+        if order == name:
+            return order
+    raise OptionError(f"there is no order {name!r}", where="order", mend=f"one of: {', '.join(ORDERS)}")
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """Everything that can arrive, and how likely it is.
@@ -194,8 +206,7 @@ class Stream:
     def __init__(
         self, source: Source, order: Order, *, runs: int, steps: int, horizon: int, rng: np.random.Generator
     ) -> None:
-        if order not in ORDERS:
-            raise OptionError(f"there is no order {order!r}", where="order", mend=f"one of: {', '.join(ORDERS)}")
+        order = order_named(order)
         self.source = source
         self._rng = rng
         drawn = source.draw((steps, runs), rng)
