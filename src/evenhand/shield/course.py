@@ -140,7 +140,7 @@ class FiniteCourse:
                 mend="begin a new shield, or use a periodic one",
             )
         if self._careful:
-            decision = self._amongoutcomes(group, recommendation, cost)
+            decision = self._among_outcomes(group, recommendation, cost)
         else:
             level = self._level(step, self.n_a, self.a, self.n_b, self.b, group)
             decision = decide(level, recommendation, cost, self.costs) if level else recommendation
@@ -194,7 +194,7 @@ class FiniteCourse:
             [n_a + rejected_a + accepted_a, a + accepted_a, n_b + rejected_b + accepted_b, b + accepted_b], axis=1
         )
 
-    def _amongoutcomes(self, group: int, recommendation: int, cost: float) -> int:
+    def _among_outcomes(self, group: int, recommendation: int, cost: float) -> int:
         """The decision while labels are open, or after the guarantee was lost."""
         if any(self.open):
             self.prompt = False

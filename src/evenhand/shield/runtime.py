@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn
 
 from evenhand.errors import DecisionError
 from evenhand.shield.certificate import Certificate
@@ -235,7 +235,7 @@ class Shield:
         self._ids = Ids((key, code) for key, code in ids)
         self._codes = self._ids.codes
         self._period = self._course.period
-        self.interventions, self.cost = cast(int, counted), float(spent)
+        self.interventions, self.cost = counted, float(spent)
 
     @classmethod
     def restore(cls, policy: Policy | Periodic | Course, state: Mapping[str, Any]) -> Shield:
