@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from deciders import SCHEMA, people
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from naive import rules_of
 
@@ -48,6 +48,8 @@ def test_few_whole_numbers_are_cells_of_their_own():
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60), st.integers(2, 12))
+@example([0.0, 2.225073858507e-311], 2)
+@example([1e6, 1e6 + 2e-10], 2)
 def test_every_number_lies_in_the_rule_of_its_cell(numbers, bins):
     found, codes = cut_entries(SHARE, np.array(numbers), bins)
     assert len(found.names) <= bins + 1

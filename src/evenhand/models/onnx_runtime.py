@@ -165,6 +165,8 @@ def from_onnx_file(source: Path | bytes, schema: Schema, *, name: str | None = N
             enable_fallback=0,  # which would print
         )
         reads = read_outputs(_graph(source), session, name)
+        rows = _fixed_rows(session)
+        check_inputs(session, schema, name)
     except EvenhandError:
         raise
     except Exception as error:
@@ -173,8 +175,6 @@ def from_onnx_file(source: Path | bytes, schema: Schema, *, name: str | None = N
             where=name,
             mend="the file may be truncated, or newer than onnxruntime: export it again, with an older opset",
         ) from error
-    rows = _fixed_rows(session)
-    check_inputs(session, schema, name)
     if reads.names is not None:
         classes, favourable = match_labels(schema, reads.names, where=name)
     else:

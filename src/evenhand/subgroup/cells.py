@@ -128,7 +128,8 @@ def _ends(numbers: NDArray[np.float64], bins: int, *, whole: bool) -> NDArray[np
     lowest, highest = float(numbers.min()), float(numbers.max())
     if whole and highest - lowest < bins:
         return np.arange(lowest, highest + 2)
-    if lowest == highest:
+    # Numbers so close together that no round number fits between them are one number for a reader.
+    if highest - lowest <= max(1e-12 * max(abs(lowest), abs(highest)), 1e-300):
         return np.array([lowest, highest + 1.0])
     width = (highest - lowest) / bins
     power = math.floor(math.log10(width))
