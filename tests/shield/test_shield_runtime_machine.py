@@ -28,6 +28,7 @@ POLICIES = [
     {"horizon": 5, "kind": "equal_opportunity"},
     {"horizon": 5, "kind": "equal_opportunity", "empty": "min_count=1", "kappa": "0.4"},
     {"horizon": 4, "kind": "equal_opportunity", "empty": "vacuous", "costs": (0.25, 1.0)},
+    {"horizon": 6, "kind": "equal_opportunity", "empty": "min_count=2", "kappa": "0.5"},
 ]
 MISTAKES = [
     (("c", 1, None), "group"),
@@ -169,5 +170,5 @@ class Machine(RuleBasedStateMachine):
             assert shielded <= kept.kappa
 
 
-Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None, derandomize=True)
+Machine.TestCase.settings = settings(max_examples=120, stateful_step_count=25, deadline=None, derandomize=True)
 TestMachine = Machine.TestCase
