@@ -21,6 +21,9 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
+NOTHING = "nothing is assumed"
+"""What a shield up to one horizon rests on."""
+
 TIE = 1e-12
 """Two biases closer than this are the same fraction: counters are far too small for different ones to be."""
 
@@ -119,7 +122,7 @@ class OneHorizon:
     """A shield that ends at its horizon."""
 
     policy: Policy
-    assumption = "nothing is assumed"
+    assumption = NOTHING
     most_runs = 2**20
 
     def begin(self, seen: Integers, accepted: Integers) -> Iterator[tuple[Integers, Act]]:

@@ -175,12 +175,20 @@ class SimulationResult(Result):
 
 
 class Answer(NamedTuple):
-    """A question with its number, in words."""
+    """A question with its number: of what it is, what kind of number, on what it rests."""
 
     question: str
     number: str
-    rests_on: str
+    of: str
+    basis: str
     quantity: Quantity
+
+    @property
+    def rests_on(self) -> str:
+        """All that stands beside the number."""
+        if isinstance(self.quantity, Unknown):
+            return self.of
+        return f"{self.of} ({' '.join(filter(None, [self.quantity.kind, self.basis]))})"
 
 
 def _share(question: str, quantity: Quantity, of: str) -> Answer:
@@ -193,12 +201,12 @@ def _plain(question: str, quantity: Quantity, of: str) -> Answer:
 
 def _answer(question: str, quantity: Quantity, of: str, written: Callable[[float], str]) -> Answer:
     if isinstance(quantity, Unknown):
-        return Answer(question, "unknown", quantity.reason, quantity)
-    rests = f"{quantity.kind}"
+        return Answer(question, "unknown", quantity.reason, "", quantity)
+    basis = ""
     if isinstance(quantity, Estimated):
         low, high = written(quantity.low), written(quantity.high)
-        rests = f"{quantity.kind} on {quantity.n:,} runs, {100 * quantity.confidence:g} % interval {low} to {high}"
-    return Answer(question, written(quantity.value), f"{of} ({rests})", quantity)
+        basis = f"on {quantity.n:,} runs, {100 * quantity.confidence:g} % interval {low} to {high}"
+    return Answer(question, written(quantity.value), of, basis, quantity)
 
 
 def percent(share: float) -> str:

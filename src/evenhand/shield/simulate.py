@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import LimitError, OptionError
+from evenhand.shield.config import written
 from evenhand.shield.counts import Counts, bias, is_fair
-from evenhand.shield.deciders import Act, Decider, decider_for
+from evenhand.shield.deciders import NOTHING, Act, Decider, decider_for
 from evenhand.shield.plan import Plan
 from evenhand.shield.policy import Policy
 from evenhand.shield.properties import Property
 from evenhand.shield.result import LEVELS, Histogram, Moment, SimulationResult
 from evenhand.shield.streams import Order, Source, Stream, synthetic
-from evenhand.stats import Estimated, Quantity, Unknown, estimated_rate, observed_means
+from evenhand.stats import Estimated, Proved, Quantity, Unknown, estimated_rate, observed_means
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -334,11 +335,15 @@ def _result(done: Completed, seed: int) -> SimulationResult:
     else:
         accuracy = accuracy_alone = lost = Unknown(reason="there are no true labels of real people")
     guaranteed = decider.assumption is not None
+    assumed: Quantity = Unknown(reason="this shield guarantees nothing")
+    if guaranteed:
+        nothing = decider.assumption == NOTHING
+        assumed = Proved(value=1.0, how="there is nothing to hold") if nothing else rate(runs.assumed)
     return SimulationResult(
         seed=seed,
         seconds=done.seconds,
         property=plan.property.kind,
-        kappa=str(plan.property.kappa),
+        kappa=written(plan.property.kappa),
         shield=plan.kind,
         terminal=plan.terminal if plan.kind == "dynamic" else None,
         horizon=plan.horizon,
@@ -353,7 +358,7 @@ def _result(done: Completed, seed: int) -> SimulationResult:
         assumption=decider.assumption or "this shield guarantees nothing",
         fair=rate(runs.fair),
         fair_unshielded=rate(runs.fair_unshielded),
-        assumed=rate(runs.assumed) if guaranteed else Unknown(reason="this shield guarantees nothing"),
+        assumed=assumed,
         fair_when_assumed=(
             rate(runs.fair & runs.assumed, int(runs.assumed.sum()), "the assumption held in no run")
             if guaranteed
