@@ -87,6 +87,19 @@ def test_separate_tables_of_several_groups_come_back():
     same(from_bytes(to_bytes(policy)), policy)
 
 
+def test_listed_states_of_three_groups_come_back():
+    groups = {name: {"rate": 1 / 3, "accept": accept} for name, accept in zip("abc", (0.3, 0.5, 0.7), strict=True)}
+    policy = synthesize(plan(horizon=6, kappa="0.4", groups=groups))
+    assert policy.actions.form == "listed"
+    found = from_bytes(to_bytes(policy))
+    same(found, policy)
+    assert found.actions.level(3, 1, 1, 1, 0, 1, 0, 2) == policy.actions.level(3, 1, 1, 1, 0, 1, 0, 2)
+    head, arrays = unpack(to_bytes(policy), where="p")
+    for wrong in ({"1": arrays["1"] * 0}, {"0": arrays["0"][1:]}, {"3": arrays["3"].astype(np.int16)}):
+        with pytest.raises(DataError, match="contradicts itself"):
+            from_bytes(pack(head, {**arrays, **wrong}))
+
+
 def test_greedy_shields_have_no_table_and_no_expected_cost():
     policy = synthesize(plan(kind="greedy", start={"a": [2, 1]}))
     found = from_bytes(to_bytes(policy))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from json import dumps
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -62,6 +62,33 @@ def synthesize(
     emit_json(dumps(made), json)
     if not quiet and json != "-":
         report.show_policy(policy, path=out, file_bytes=written)
+
+
+@app.command()
+def inspect(
+    policy: PolicyArgument,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a page to read.")] = None,
+    json: JsonOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Look at a shield: what it guarantees, whether its table keeps that in every run, and when it overrides."""
+    from evenhand import report
+    from evenhand.shield import file
+    from evenhand.shield.inspection import inspect as looked_at
+
+    check_places({"--html": html, "--json": None if json in (None, "-") else Path(str(json))})
+    read = file.load(policy)
+    with report.progress(quiet=quiet or json == "-") as progress:
+        found = looked_at(
+            read,
+            file_bytes=policy.stat().st_size,
+            progress=lambda done, of: progress("walking through all runs", done / of),
+        )
+    if html is not None:
+        report.write_page(report.render_inspection(found, policy.name), html)
+    emit_json(found.to_json(indent=None), json)
+    if not quiet and json != "-":
+        report.show_inspection(found, policy.name, written=[] if html is None else [html])
 
 
 def _synthesized(plan: Plan, progress: Callable[[int, int], None]) -> Policy:

@@ -18,6 +18,7 @@ from evenhand.shield.greedy import Greedy
 from evenhand.shield.plan import Plan
 from evenhand.shield.policy import Actions, Policy
 from evenhand.shield.separable import Separate
+from evenhand.shield.synthesis.general import Listed
 from evenhand.shield.tables import Packed, Thresholds, bits_for, row_start, state_start
 
 Numbers: TypeAlias = NDArray[Any]
@@ -65,7 +66,7 @@ def to_bytes(policy: Policy) -> bytes:
         **{name: None if isnan(number) else number for name, number in numbers.items()},
         "form": actions.form,
     }
-    return pack(head, {f"{group}": array for group, array in enumerate(_stored(actions))})
+    return pack(head, {f"{number}": array for number, array in enumerate(_stored(actions))})
 
 
 def from_bytes(data: bytes, *, where: str = "policy") -> Policy:
@@ -89,7 +90,7 @@ def from_bytes(data: bytes, *, where: str = "policy") -> Policy:
 
 
 def _stored(actions: Actions) -> Stored:
-    """The arrays that store a table of actions, one per group."""
+    """The arrays that store a table of actions."""
     if isinstance(actions, Thresholds):
         return tuple(_steps(positions, actions.costs) for positions in actions.positions)
     if isinstance(actions, Packed):
@@ -98,6 +99,10 @@ def _stored(actions: Actions) -> Stored:
         return actions.tables
     if isinstance(actions, Greedy):
         return ()
+    if isinstance(actions, Listed):
+        sizes = np.array([len(states) for states in actions.states], dtype=np.int64)
+        states = np.diff(np.concatenate(actions.states), prepend=0)
+        return np.array(actions.strides, dtype=np.int64), sizes, states, np.concatenate(actions.levels, axis=1)
     raise TypeError(f"a table of actions in the form {actions.form!r} has no file")
 
 
@@ -135,11 +140,32 @@ def _greedy(plan: Plan, stored: Stored) -> Actions:
     return Greedy(plan.property, plan.start, len(plan.inputs.costs))
 
 
+def _listed(plan: Plan, stored: Stored) -> Actions:
+    groups = len(plan.inputs.groups)
+    if [array.dtype.str for array in stored] != ["<i8", "<i8", "<i8", "|i1"]:
+        raise ValueError("its lists of states are not those of its plan")
+    strides, sizes, steps, levels = stored
+    total = int(sizes.sum())
+    _check((strides,), 1, np.int64, (2 * groups,))
+    _check((sizes,), 1, np.int64, (plan.horizon,))
+    _check((steps,), 1, np.int64, (total,))
+    _check((levels,), 1, np.int8, (groups, total))
+    if sizes.min() < 1:
+        raise ValueError("at some time it has no states")
+    ends = np.cumsum(sizes)[:-1]
+    return Listed(
+        tuple(strides.tolist()),
+        tuple(np.ascontiguousarray(part) for part in np.split(np.cumsum(steps), ends)),
+        tuple(np.ascontiguousarray(part) for part in np.split(levels, ends, axis=1)),
+    )
+
+
 READ: Mapping[str, Callable[[Plan, Stored], Actions]] = {
     "thresholds": _thresholds,
     "packed": _packed,
     "separate": _separate,
     "greedy": _greedy,
+    "listed": _listed,
 }
 """How a table of actions is read, by its form."""
 

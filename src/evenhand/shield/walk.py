@@ -7,7 +7,7 @@ the states are rests on the inputs of the plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -60,6 +60,7 @@ class Walk:
         reached: states that some run gets to, before the horizon.
         overriding: those of them where decisions on the first group, on the second, on any are overridden.
         expected_cost: of the overrides, if who comes is as expected.
+        planes: by time, which states (accepted of either group) some run gets to, for the numbers seen that were asked.
     """
 
     overrides: Floats
@@ -68,6 +69,7 @@ class Walk:
     reached: int
     overriding: tuple[int, int, int]
     expected_cost: float
+    planes: Mapping[int, NDArray[np.bool_]]
 
     @property
     def fair(self) -> bool:
@@ -82,13 +84,19 @@ def walkable(policy: Policy) -> bool:
     return stored and state_start(plan.horizon, plan.property.labelled) <= MOST
 
 
-def walk(policy: Policy, *, progress: Callable[[int, int], None] | None = None) -> Walk:
+def walk(
+    policy: Policy,
+    *,
+    planes: Mapping[int, tuple[int, int]] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Walk:
     """Walk through all runs of a policy over two groups that is ``walkable``.
 
     Args:
+        planes: by time, the numbers seen of either group for which it is told which states are reached.
         progress: told (layers done, layers) after each.
     """
-    from evenhand.shield.walk_kernel import advance
+    from evenhand.shield.walk_kernel import advance, start_of
 
     plan, kept = policy.plan, policy.plan.property
     labelled, check = kept.labelled, checked(plan)
@@ -102,7 +110,12 @@ def walk(policy: Policy, *, progress: Callable[[int, int], None] | None = None) 
     counts = np.zeros(4, dtype=np.int64)
     found = []
     layer, paid = np.ones(1), 0.0
+    kept_planes = {}
     for t in range(plan.horizon):
+        if planes is not None and t in planes:
+            n_a, n_b = planes[t]
+            first = start_of(t, labelled, n_a, n_b)
+            kept_planes[t] = layer[first : first + (n_a + 1) * (n_b + 1)].reshape(n_a + 1, n_b + 1) >= 0
         levels = layer_levels(policy, t)
         following = np.full(_states(t + 1, labelled), -1.0)
         chances = (come, label, *effect, start, ratio, limit)
@@ -113,7 +126,7 @@ def walk(policy: Policy, *, progress: Callable[[int, int], None] | None = None) 
         if progress is not None:
             progress(t + 1, plan.horizon)
     reached, first, second, either = (int(count) for count in counts)
-    return Walk(overrides, limit, tuple(found), reached, (first, second, either), paid)
+    return Walk(overrides, limit, tuple(found), reached, (first, second, either), paid, kept_planes)
 
 
 def checked(plan: Plan) -> Band:
