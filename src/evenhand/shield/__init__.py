@@ -2,13 +2,14 @@
 
 from evenhand.shield.certificate import Certificate
 from evenhand.shield.course import Course, FiniteCourse
+from evenhand.shield.estimate import inputs_from, inputs_from_data
 from evenhand.shield.inputs import Inputs
 from evenhand.shield.log import Difference, Replay, read_log, replay
 from evenhand.shield.plan import Counters, Plan
 from evenhand.shield.policy import ACCEPT, FOLLOW, REJECT, Policy, decide
 from evenhand.shield.properties import EmptyGroup, Property, Ratios
 from evenhand.shield.runtime import Decision, Reason, Shield
-from evenhand.shield.synthesis import Problem, Solution, solve, synthesize
+from evenhand.shield.synthesis import Problem, Solution, general, solve, synthesize
 
 __all__ = [
     "ACCEPT",
@@ -32,6 +33,9 @@ __all__ = [
     "Shield",
     "Solution",
     "decide",
+    "general",
+    "inputs_from",
+    "inputs_from_data",
     "read_log",
     "replay",
     "solve",

@@ -66,9 +66,9 @@ def solve(problem: Problem, *, progress: Progress | None = None) -> Solution:
     """The optimal shield, with its table in the smaller form that stores it exactly."""
     costs = len(problem.at(0).costs)
     form = "thresholds" if _threshold_bytes(problem, costs) <= _packed_bytes(problem, costs) else "packed"
-    solution = _sweep(problem, form, progress)
+    solution = sweep(problem, form, progress)
     if solution is None:
-        solution = _sweep(problem, "packed", progress)
+        solution = sweep(problem, "packed", progress)
     assert solution is not None  # Cells store any levels.
     return solution
 
@@ -85,8 +85,8 @@ def _position(horizon: int) -> type[np.uint8] | type[np.uint16]:
     return np.uint8 if horizon <= 255 else np.uint16
 
 
-def _sweep(problem: Problem, form: str, progress: Progress | None) -> Solution | None:
-    """None if thresholds do not store the levels."""
+def sweep(problem: Problem, form: str, progress: Progress | None) -> Solution | None:
+    """The solution with its table as thresholds or packed; None if thresholds do not store the levels exactly."""
     horizon, labelled = problem.horizon, problem.labelled
     layer = Layer(horizon, labelled)
     values = np.zeros(layer.size)
