@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import LimitError, OptionError
+from evenhand.errors import LimitError
 from evenhand.shield.inputs import IMPOSSIBLE
 from evenhand.shield.plan import Plan
 from evenhand.shield.policy import Policy
@@ -103,36 +103,36 @@ def separable(plan: Plan, bounds: WelfareBounds | None = None) -> Policy:
     return Policy(plan, Separate(tuple(tables)), cost, groups * size, peak, time.perf_counter() - started)
 
 
-def cheapest_bounds(plan: Plan, *, steps: int = 24) -> WelfareBounds:
+def cheapest_bounds(plan: Plan) -> WelfareBounds:
     """Bounds as wide as kappa allows that cost least in expectation, found by search along a line.
 
-    The cost is no convex function of where the bounds lie (fractions round differently everywhere), so a grid of
-    ``steps`` positions is searched, and a finer one around the best.
+    Bounds are best where one of them is a fraction that a small group can have: moving them on from there loses it, and
+    up to there loses nothing. The cost is not convex in between, so all fractions up to a twelfth are tried, then those
+    up to a fortieth near the best. That need not be the best of all.
+
+    Raises:
+        OptionError: kappa is 0, which leaves bounds no width.
     """
-    kept = plan.property
-    make = WelfareBounds.ratio if kept.kind == "disparate_impact" else WelfareBounds.gap
-    centres = [Fraction(2 * i + 1, 2 * steps) for i in range(steps)] + [Fraction(str(value)) for value in _rates(plan)]
-    best: tuple[float, WelfareBounds] | None = None
-    for width in (Fraction(0), Fraction(1, 2 * steps)):
-        if width and best is not None:
-            middle = (best[1].lower + best[1].upper) / 2
-            centres = [middle + width * Fraction(i, 6) for i in range(-6, 7) if i]
-        for centre in centres:
-            if not 0 < centre < 1:
-                continue
-            bounds = make(kept.kappa, float(centre))
-            cost = _swept(plan, bounds, None)
-            if best is None or cost < best[0]:
-                best = (cost, bounds)
-    if best is None:
-        raise OptionError("no position for welfare bounds was tried", where="steps", mend="steps of 1 or more")
-    return best[1]
+    usual = bounds_of(replace(plan, bounds=None))
+    tried = {usual: _swept(plan, usual, None)}
+    for finest, reach in ((12, Fraction(1)), (40, Fraction(1, 24))):
+        best = min(tried, key=lambda bounds: tried[bounds])
+        for fraction in sorted({Fraction(a, n) for n in range(1, finest + 1) for a in range(n + 1)}):
+            for bounds in _ending_at(plan, fraction):
+                if abs(bounds.lower - best.lower) <= reach and bounds not in tried:
+                    tried[bounds] = _swept(plan, bounds, None)
+    return min(tried, key=lambda bounds: tried[bounds])
 
 
-def _rates(plan: Plan) -> list[float]:
-    """Where bounds are likely to be cheap: the mean acceptance rate, and every group's own."""
-    inputs = plan.inputs
-    return [sum(r * a for r, a in zip(inputs.rate, inputs.accept, strict=True)), *inputs.accept]
+def _ending_at(plan: Plan, fraction: Fraction) -> list[WelfareBounds]:
+    """The widest bounds that begin there, and those that end there."""
+    kappa = plan.property.kappa
+    if plan.property.kind == "disparate_impact":
+        upper, lower = fraction / (1 - kappa) if kappa < 1 else Fraction(1), (1 - kappa) * fraction
+    else:
+        upper, lower = fraction + kappa, fraction - kappa
+    pairs = [(fraction, min(Fraction(1), upper)), (max(Fraction(0), lower), fraction)]
+    return [WelfareBounds(low, high) for low, high in pairs if low < high]
 
 
 def _swept(plan: Plan, bounds: WelfareBounds, tables: list[Levels] | None) -> float:
