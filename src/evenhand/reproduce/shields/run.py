@@ -117,7 +117,7 @@ def run(
                 advance(f"{environment.name}: {setting.shield}, {setting.property}, {setting.kappa}", done / total)
                 cells.append(_cell(classifier, setting, settings, seed))
                 done += setting.effort()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, LimitError):  # the latter from a simulation that was interrupted
         interrupted = True
         if not cells:
             raise LimitError("the reproduction was stopped before any setting was complete") from None
