@@ -91,6 +91,33 @@ def inspect(
         report.show_inspection(found, policy.name, written=[] if html is None else [html])
 
 
+@app.command()
+def replay(
+    policy: PolicyArgument,
+    log: Annotated[Path, typer.Argument(help="Decisions that were made, first to last: JSON lines, or .csv.")],
+    advisory: Annotated[bool, typer.Option("--advisory", help="The shield did not decide, it advised.")] = False,
+    json: JsonOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Make the decisions of a log again: the same ones (exit code 0), or the first that differs (1)."""
+    from evenhand import report
+    from evenhand.shield import Shield, file
+    from evenhand.shield import replay as made_again
+    from evenhand.shield.log_file import entries
+
+    check_places({"--json": None if json in (None, "-") else Path(str(json))})
+    read = file.load(policy)
+    labelled = read.plan.property.labelled
+    # Labels are often logged whether the property needs them or not.
+    found = made_again(Shield(read, advisory=advisory), (one for one in entries(log) if labelled or "label" not in one))
+    result = report.replayed(found)
+    emit_json(dumps(result), json)
+    if not quiet and json != "-":
+        report.show_replay(found, log)
+    if found.difference is not None:
+        raise typer.Exit(1)
+
+
 def _synthesized(plan: Plan, progress: Callable[[int, int], None]) -> Policy:
     from evenhand.shield import synthesize as make
 

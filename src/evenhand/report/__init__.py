@@ -3,7 +3,7 @@
 from evenhand.report.files import write, write_page
 from evenhand.report.html import render
 from evenhand.report.search import Subject, render_search, show_search
-from evenhand.report.shield import render_inspection, show_inspection, show_policy
+from evenhand.report.shield import render_inspection, replayed, show_inspection, show_policy, show_replay
 from evenhand.report.simulation import render_simulation, show_simulation
 from evenhand.report.subgroups import render_subgroups, show_subgroups
 from evenhand.report.terminal import progress, show
@@ -16,9 +16,11 @@ __all__ = [
     "render_search",
     "render_simulation",
     "render_subgroups",
+    "replayed",
     "show",
     "show_inspection",
     "show_policy",
+    "show_replay",
     "show_search",
     "show_simulation",
     "show_subgroups",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evenhand import charts
 from evenhand.report import words
@@ -18,7 +18,7 @@ from evenhand.shield.promises import convention, promises
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evenhand.shield import Policy
+    from evenhand.shield import Policy, Replay
     from evenhand.shield.inspection import Inspection
 
 
@@ -114,6 +114,38 @@ def render_inspection(result: Inspection, name: str) -> str:
         "chart_styles": charts.stylesheet(),
     }
     return str(environment().get_template("shield.html").render(context))
+
+
+def replayed(found: Replay) -> dict[str, Any]:
+    """What came of a replay, for JSON."""
+    differs = found.difference
+    return {
+        "kind": "shield-replay",
+        "same": differs is None,
+        "decisions": found.decisions,
+        "labels": found.labels,
+        "difference": None if differs is None else asdict(differs),
+        "interventions": found.shield.interventions,
+        "cost": found.shield.cost,
+        "certificate": found.shield.certificate().to_dict(),
+    }
+
+
+def show_replay(found: Replay, log: Path, *, console: Console | None = None) -> None:
+    """Print what came of a replay, and what the shield did until then."""
+    from rich.console import Console
+
+    screen = Screen(console or Console())
+    screen.line(f"Replay of {log.name}", style="bold")
+    if found.difference is not None:
+        screen.line(f"NOT THE SAME. {found.difference}. The {found.decisions:,} decisions before agree.")
+    else:
+        screen.line(f"The same: {words.count(found.decisions, 'decision', 'decisions')}, "
+                    f"{words.count(found.labels, 'label', 'labels')}.")  # fmt: skip
+    shield = found.shield
+    screen.line(f"{words.count(shield.interventions, 'override', 'overrides')}, of cost {words.decimal(shield.cost)}")
+    for line in shield.certificate().summary().splitlines():
+        screen.line(line)
 
 
 @dataclass(frozen=True)

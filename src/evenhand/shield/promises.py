@@ -2,68 +2,79 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from evenhand.shield.plan import Plan
 from evenhand.shield.welfare import bounds_of
+
+EVERY_RUN = "in every run, whoever comes, in whatever order, and whatever is recommended"
+GREEDY = (
+    "Nothing is guaranteed: it overrides a decision that would leave the groups unfair at once, and may find at the "
+    "end that it is too late."
+)
+FEASIBLE = (
+    "A decision is overridden only where nothing else leads to a fair end for sure; what that costs and who is "
+    "expected plays no part."
+)
+BALANCED = (
+    "Over several periods together it holds if both groups are counted equally often in every period, half of the "
+    "decisions each; otherwise it need not."
+)
+LATER = "Later periods count everything before them and are synthesised when they begin."
+HARD_ENDS = {
+    "strict": "They end fair wherever some shield can make sure of it.",
+    "exempt": "Nothing is asked of an end at which too few of a group were counted for a fair one to be sure.",
+    "soft": "Where a fair end cannot be made sure of, they end as close to it as its price is worth.",
+}
+"""By the terminal of a dynamic shield: what holds where a fair end may be impossible."""
 
 
 def promises(plan: Plan) -> tuple[str, ...]:
     """What the shield of a plan guarantees: one sentence each, the main one first."""
-    keeps = plan.property.words()
+    keeps, always = plan.property.words(), f"{EVERY_RUN}{_labels(plan)}"
     if plan.kind == "greedy":
-        return (
-            "Nothing is guaranteed: it overrides a decision that would leave the groups unfair at once, and may find at "
-            "the end that it is too late.",
-        )
+        return (GREEDY,)
     if plan.kind == "static-fair":
-        return (
-            f"{_when(plan)} of every period of {plan.horizon:,} decisions, {keeps}, counted within that period alone: "
-            f"{EVERY_RUN}{_labels(plan)}.",
-            "Over several periods together this holds if both groups are counted equally often in every period, half of "
-            "the decisions each; else it need not.",
-        )
+        return f"{_when(plan)} of every period, {keeps}, counted within it alone: {always}.", BALANCED
     if plan.kind == "static-bw":
         bounds = bounds_of(plan)
+        between = f"between {float(bounds.lower):g} and {float(bounds.upper):g}"
         return (
             f"In every period of {plan.horizon:,} decisions that counts at least {bounds.least} of each group, every "
-            f"group's acceptance rate ends between {float(bounds.lower):g} and {float(bounds.upper):g}: "
-            f"{EVERY_RUN}{_labels(plan)}.",
+            f"group's acceptance rate ends {between}: {always}.",
             f"So it does over all such periods together, and then {keeps}.",
         )
     if plan.kind == "dynamic":
-        return (f"At the end of the first period of {plan.horizon:,} decisions, {keeps}: {EVERY_RUN}{_labels(plan)}.",
-                _later(plan))  # fmt: skip
-    found = [f"{_when(plan)}, {keeps}: {EVERY_RUN}{_labels(plan)}."]
-    if plan.kind == "feasible":
-        found.append("A decision is overridden only where no other way would lead to a fair end; what that costs and who "
-                     "is expected plays no part.")  # fmt: skip
-    return tuple(found)
-
-
-EVERY_RUN = "in every run, whoever comes, in whatever order, and whatever is recommended"
+        return f"{_when(plan)} of the first period, {keeps}: {always}.", _later(plan)
+    found = f"{_when(plan)}, {keeps}: {always}."
+    return (found, FEASIBLE) if plan.kind == "feasible" else (found,)
 
 
 def convention(plan: Plan) -> str:
     """What holds while a group is empty or small, in words."""
-    rule, kappa = plan.property.empty_group, float(plan.property.kappa)
-    whom = "anybody with label 1" if plan.property.labelled else "anybody"
+    kept = plan.property
+    counted = " with label 1" if kept.labelled else ""
     if plan.kind == "static-bw":
-        return f"While a group has fewer than {bounds_of(plan).least}, nothing is asked."
-    if rule.rule == "zero":
-        ratio = plan.property.kind == "disparate_impact"
-        then = "so nobody of the others may be accepted" if ratio else f"so the others' must be at most {kappa:g}"
-        return f"A group without {whom} counts as one with rate 0, {then} until somebody comes."
-    fewer = f"has fewer than {rule.at_least}" if rule.rule == "min_count" else "is without"
-    counted = " with label 1" if plan.property.labelled and rule.rule == "min_count" else ""
-    return f"While a group {fewer}{counted if rule.rule == 'min_count' else f' {whom}'}, nothing is asked."
+        return f"Of a period that counts fewer than {bounds_of(plan).least} of a group{counted} nothing is asked."
+    if kept.empty_group.rule == "zero":
+        ratio = kept.kind == "disparate_impact"
+        then = (
+            "so nobody of the others may be accepted"
+            if ratio
+            else f"so the others' must be at most {float(kept.kappa):g}"
+        )
+        return f"A group of which nobody{counted} has come counts as one with rate 0, {then}."
+    if kept.empty_group.rule == "vacuous":
+        return f"While nobody{counted} of a group has come, nothing is asked."
+    return f"While fewer than {kept.empty_group.at_least} of a group{counted} have come, nothing is asked."
 
 
 def _when(plan: Plan) -> str:
     if plan.checks == "anytime":
-        return "After every decision" if plan.kind != "static-fair" else "After every decision"
-    if len(plan.times) == 1:
-        return "At the end" if plan.kind == "static-fair" else f"After {plan.horizon:,} decisions"
+        return "After every decision"
     times = [f"{t:,}" for t in plan.times]
-    return f"After {', '.join(times[:-1])} and {times[-1]} decisions"
+    listed = f"{', '.join(times[:-1])} and {times[-1]}" if len(times) > 1 else times[0]
+    return f"After {listed} decisions" if plan.horizon > 1 else "After 1 decision"
 
 
 def _labels(plan: Plan) -> str:
@@ -71,14 +82,8 @@ def _labels(plan: Plan) -> str:
 
 
 def _later(plan: Plan) -> str:
-    known = "Later periods count everything before them, and are synthesised when they begin. "
-    if plan.property.kind != "disparate_impact":
-        enough = -(-2 * plan.property.kappa.denominator // max(plan.property.kappa.numerator, 1))
-        always = f" Once {enough:,} of each group were counted, every period ends fair." if plan.property.kappa else ""
-    else:
-        always = ""
-    return known + {
-        "strict": "They end fair whenever some shield can make sure of it.",
-        "exempt": "Nothing is asked of an end where too few of a group were counted for a fair one to be sure.",
-        "soft": "Where a fair end cannot be made sure of, they end as close to it as is worth its price.",
-    }[plan.terminal] + always
+    kept = plan.property
+    settled = ""
+    if kept.kind != "disparate_impact" and kept.kappa:
+        settled = f" Once {ceil(2 / kept.kappa):,} of each group were counted, every period ends fair."
+    return f"{LATER} {HARD_ENDS[plan.terminal]}{settled}"

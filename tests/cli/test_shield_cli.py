@@ -1,0 +1,238 @@
+"""Shields on the command line: made, looked at, replayed; bad input is refused and nothing is written."""
+
+import csv
+import json
+import random
+
+import pytest
+from test_bad_input import refused
+
+from evenhand.shield import Shield, file
+
+CONFIG = """\
+{property: demographic_parity, kappa: "0.2", horizon: 20, kind: finite, empty_group: zero, cost: 1.0,
+ groups: {a: {rate: 0.3, accept: 0.35, label: 0.4}, b: {rate: 0.7, accept: 0.6, label: 0.6}}}
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / "shield.yaml").write_text(CONFIG)
+    return tmp_path / "shield.yaml"
+
+
+@pytest.fixture
+def policy(evenhand, config, tmp_path):
+    assert evenhand("shield", "synthesize", "--config", config, "--out", tmp_path / "p.shield", "--quiet").code == 0
+    return tmp_path / "p.shield"
+
+
+def test_the_json_of_synthesis(evenhand, config, tmp_path):
+    ran = evenhand("shield", "synthesize", "--config", config, "--out", tmp_path / "p.shield", "--json", "-")
+    assert ran.code == 0
+    assert list(ran.json) == ["kind", "expected_cost", "states", "bytes", "seconds"]
+    policy = file.load(tmp_path / "p.shield")
+    assert ran.json["kind"] == "shield"
+    assert ran.json["expected_cost"] == policy.expected_cost > 0
+    assert ran.json["states"] == policy.states > 1000
+    assert ran.json["bytes"] == policy.bytes > 0
+    assert ran.json["seconds"] == policy.seconds > 0
+
+
+def test_the_screen_of_synthesis(evenhand, config, tmp_path):
+    ran = evenhand("shield", "synthesize", "--config", config, "--out", tmp_path / "p.shield")
+    assert ran.code == 0
+    text = " ".join(ran.out.split())
+    assert "After 20 decisions, the acceptance rates of the groups differ by at most 0.2: in every run" in text
+    assert "counts as one with rate 0, so the others' must be at most 0.2" in text
+    assert f"{file.load(tmp_path / 'p.shield').states:,}" in text
+    assert str(tmp_path / "p.shield") in ran.out
+    assert ran.err == ""
+
+
+def test_synthesis_without_a_file(evenhand, config, tmp_path):
+    ran = evenhand("shield", "synthesize", "--config", config, "--json", tmp_path / "made.json", "--quiet")
+    assert (ran.code, ran.out) == (0, "")
+    assert json.loads((tmp_path / "made.json").read_text())["kind"] == "shield"
+    assert {path.name for path in tmp_path.iterdir()} == {"shield.yaml", "made.json"}
+
+
+@pytest.mark.parametrize("kind", ["static-fair", "static-bw", "dynamic", "feasible", "greedy"])
+def test_every_kind_is_made_and_looked_at(evenhand, config, tmp_path, kind):
+    config.write_text(CONFIG.replace("finite", kind))
+    out = tmp_path / "p.shield"
+    made = evenhand("shield", "synthesize", "--config", config, "--out", out, "--json", "-")
+    assert made.code == 0
+    assert (made.json["expected_cost"] is None) == (kind == "greedy")
+    seen = evenhand("shield", "inspect", out)
+    assert seen.code == 0
+    assert f"kind {kind}" in " ".join(seen.out.split())
+    assert ("Nothing is guaranteed" in seen.out) == (kind == "greedy")
+
+
+@pytest.mark.parametrize(
+    ("change", "complaints"),
+    [
+        (('"0.2"', '"0,2"'), ["shield.yaml, kappa: kappa '0,2' is no number"]),
+        (("horizon: 20", "horizon: 0"), ["shield.yaml, horizon: 0 is less than 1"]),
+        (("rate: 0.3", "rate: 0.5"), ["add up to 1.2"]),
+        (("kind: finite", "kind: infinite"), ["no kind 'infinite'", "static-bw"]),
+        (("kind: finite", "checks: anytime, empty_grp: zero"), ["no entry 'empty_grp'", "did you mean 'empty_group'?"]),
+        (("kind: finite", "start: {a: [9, 9], b: [9, 0]}"), ["no shield can keep"]),
+    ],
+)
+def test_bad_configurations(evenhand, config, tmp_path, change, complaints):
+    config.write_text(CONFIG.replace(*change))
+    out = tmp_path / "p.shield"
+    refused(evenhand("shield", "synthesize", "--config", config, "--out", out, "--json", "-"), *complaints)
+    assert not out.exists()
+
+
+def test_places_that_cannot_be_written(evenhand, config, policy, tmp_path):
+    nowhere = tmp_path / "no" / "p"
+    refused(evenhand("shield", "synthesize", "--config", config, "--out", nowhere), "--out: there is no folder")
+    refused(
+        evenhand("shield", "synthesize", "--config", config, "--out", tmp_path / "q.shield", "--json", nowhere),
+        "--json: there is no folder",
+    )
+    assert not (tmp_path / "q.shield").exists()
+    refused(evenhand("shield", "inspect", policy, "--html", nowhere), "--html: there is no folder")
+    refused(evenhand("shield", "synthesize", "--config", tmp_path / "absent.yaml"), "cannot be read")
+
+
+def test_looking_at_a_shield(evenhand, policy, tmp_path):
+    ran = evenhand("shield", "inspect", policy, "--html", tmp_path / "p.html")
+    assert ran.code == 0
+    text = " ".join(ran.out.split())
+    assert "every run fair yes proved: all" in text
+    assert f"{file.load(policy).expected_cost:.2f} proved: of all overrides in 20 decisions" in text
+    assert "accepted rejected in states" in text
+    page = (tmp_path / "p.html").read_text("utf-8")
+    assert page.count("<svg") == 4
+    assert "<script" not in page
+    assert "http" not in page.replace('xmlns="http://www.w3.org/2000/svg"', "")
+
+
+def test_the_json_of_an_inspection(evenhand, policy):
+    from evenhand.shield.inspection import Inspection
+
+    ran = evenhand("shield", "inspect", policy, "--json", "-")
+    found = Inspection.from_json(ran.out)
+    assert found.verified is True
+    assert found.file_bytes == policy.stat().st_size
+    assert [end.time for end in found.ends] == [20]
+    assert [group.name for group in found.groups] == ["a", "b"]
+    assert found.overrides == pytest.approx(found.expected_cost)
+    assert sum(group.accepted + group.rejected for group in found.groups) == pytest.approx(found.overrides)
+    counted = sum(cell.comes * (cell.accepted + cell.rejected) for cell in found.cells)
+    assert counted == pytest.approx(found.overrides, abs=1e-3)
+    assert Inspection.from_json(found.to_json()) == found
+
+
+def test_a_file_that_is_not_whole_is_not_looked_at(evenhand, policy, tmp_path):
+    whole = policy.read_bytes()
+    page = tmp_path / "p.html"
+    for data, complaint in (
+        (whole[:-1], "it was cut short"),
+        (whole[:900] + bytes([whole[900] ^ 1]) + whole[901:], "it was altered"),
+        (b"EVENHAND shield 9\n", "format 9"),
+        (b"kappa: 0.1", "no policy file"),
+    ):
+        policy.write_bytes(data)
+        refused(evenhand("shield", "inspect", policy, "--html", page), str(policy), complaint)
+        refused(evenhand("shield", "replay", policy, policy), str(policy), complaint)
+    assert not page.exists()
+    refused(evenhand("shield", "inspect", tmp_path / "nothing.shield"), "cannot be read", "shield synthesize")
+
+
+def logged(policy, n=20, seed=0):
+    shield, rng, rows = Shield(file.load(policy)), random.Random(seed), []
+    for i in range(n):
+        group = rng.choice("ab")
+        recommendation = int(rng.random() < (0.2 if group == "a" else 0.8))
+        decision = shield.decide(group, recommendation, id=f"{i}").decision
+        rows.append({"id": f"{i}", "group": group, "recommendation": recommendation, "decision": decision})
+    assert shield.interventions > 0
+    return rows
+
+
+def in_lines(rows, path):
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    return path
+
+
+def in_a_table(rows, path):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.mark.parametrize(("write", "name"), [(in_lines, "log.jsonl"), (in_a_table, "log.csv")])
+def test_a_log_is_replayed(evenhand, policy, tmp_path, write, name):
+    rows = logged(policy)
+    ran = evenhand("shield", "replay", policy, write(rows, tmp_path / name))
+    assert ran.code == 0
+    assert "The same: 20 decisions, 0 labels" in ran.out
+    found = evenhand("shield", "replay", policy, tmp_path / name, "--json", "-")
+    assert (found.code, found.json["same"], found.json["difference"]) == (0, True, None)
+    assert found.json["interventions"] > 0
+    assert found.json["certificate"]["bias"] <= 0.2
+
+    rows[7]["decision"] ^= 1
+    ran = evenhand("shield", "replay", policy, write(rows, tmp_path / name), "--json", "-")
+    assert ran.code == 1
+    assert (ran.json["same"], ran.json["decisions"], ran.json["difference"]["entry"]) == (False, 7, 8)
+    assert "NOT THE SAME. entry 8" in evenhand("shield", "replay", policy, tmp_path / name).out
+
+
+def test_advice_is_replayed_as_advice(evenhand, policy, tmp_path):
+    rows = [row | {"decision": row["recommendation"]} for row in logged(policy)]
+    assert evenhand("shield", "replay", policy, in_lines(rows, tmp_path / "log"), "--quiet").code == 1
+    ran = evenhand("shield", "replay", policy, tmp_path / "log", "--advisory", "--quiet")
+    assert (ran.code, ran.out) == (0, "")
+
+
+@pytest.mark.parametrize(("write", "name"), [(in_lines, "log.jsonl"), (in_a_table, "log.csv")])
+def test_labels_beside_decisions_or_later(evenhand, config, tmp_path, write, name):
+    config.write_text(CONFIG.replace("demographic_parity", "equal_opportunity").replace("horizon: 20", "horizon: 8"))
+    policy = tmp_path / "p.shield"
+    assert evenhand("shield", "synthesize", "--config", config, "--out", policy, "--quiet").code == 0
+    shield, rng, beside = Shield(file.load(policy)), random.Random(3), []
+    for i in range(8):
+        recommendation, label = rng.randint(0, 1), rng.randint(0, 1)
+        decision = shield.decide("ab"[i % 2], recommendation, id=f"x{i}").decision
+        shield.observe(f"x{i}", label)
+        row = {"id": f"x{i}", "group": "ab"[i % 2], "recommendation": recommendation, "decision": decision}
+        beside.append(row | {"label": label})
+    apart = [part for row in beside for part in (
+        {key: value for key, value in row.items() if key != "label"},
+        {"id": row["id"], "label": row["label"]},
+    )]  # fmt: skip
+    for rows in (beside, apart):
+        ran = evenhand("shield", "replay", policy, write(rows, tmp_path / name), "--json", "-")
+        assert ran.code == 0, ran.out
+        assert (ran.json["decisions"], ran.json["labels"]) == (8, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaints"),
+    [
+        ("log.csv", "group,recommendation,decision\na,1\n", ["line 2", "another number of values"]),
+        ("log.csv", "group,recommendation,decision\na,maybe,1\n", ["line 2", "recommendation 'maybe' is no number"]),
+        ("log.csv", "name,age\nx,1\n", ["columns", "name, age"]),
+        ("log.csv", "", ["columns", "none"]),
+        ("log.csv", "group,recommendation,decision\na,,1\n", ["entry 1", "no 'recommendation'"]),
+        ("log.jsonl", "{", ["line 1", "not JSON"]),
+        ("log.jsonl", '{"group": "a", "decision": 1}', ["entry 1", "no 'recommendation'"]),
+    ],
+)
+def test_logs_that_are_none(evenhand, policy, tmp_path, name, text, complaints):
+    (tmp_path / name).write_text(text)
+    refused(evenhand("shield", "replay", policy, tmp_path / name), *complaints)
+
+
+def test_a_log_that_is_not_there(evenhand, policy, tmp_path):
+    refused(evenhand("shield", "replay", policy, tmp_path / "log.csv"), "log cannot be read")
+    refused(evenhand("shield", "replay", policy, tmp_path / "log.jsonl"), "log cannot be read")
