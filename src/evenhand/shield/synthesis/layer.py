@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb
@@ -15,6 +17,9 @@ from evenhand.shield.terminal import Band, Terminal
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+BLOCK = 8192
+"""Rows that are checked at once, about: much less than a layer in memory, much more than a call of NumPy costs."""
 
 
 @dataclass(frozen=True)
@@ -51,23 +56,30 @@ class Layer:
 
     def check(self, values: Floats, t: int, terminal: Terminal) -> None:
         """Add what the states at time t are worth by themselves."""
-        for n_a in range(t + 1):
-            a = np.arange(n_a + 1)
-            if isinstance(terminal, Band):
-                start, n_b = self._rows(t, n_a)
-                low, high = terminal.band(n_a, np.tile(a, len(n_b)), np.repeat(n_b, n_a + 1))
-                forbid(values, start, np.repeat(n_b + 1, n_a + 1), low, high)
-            else:
-                for other in range(t - n_a + 1) if self.labelled else (t - n_a,):
-                    plane = self.plane(values, n_a, other)
-                    plane += terminal.values(n_a, other)
+        if isinstance(terminal, Band):
+            for n_a, a, n_b in self._rows(t):
+                if self.labelled:
+                    start = self.planes[n_a, n_b] + a * (n_b + 1)
+                else:
+                    start = self.slabs[n_a] + a * (self.horizon - n_a + 1)
+                low, high = terminal.band(n_a, a, n_b)
+                forbid(values, start, n_b + 1, low, high)
+            return
+        for n in range(t + 1):
+            for m in range(t - n + 1) if self.labelled else (t - n,):
+                plane = self.plane(values, n, m)
+                plane += terminal.values(n, m)
 
-    def _rows(self, t: int, n_a: int) -> tuple[Ints, Ints]:
-        a = np.arange(n_a + 1)
-        if not self.labelled:
-            return self.slabs[n_a] + a * (self.horizon - n_a + 1), np.array([t - n_a])
-        n_b = np.arange(t - n_a + 1)
-        return (self.planes[n_a, : t - n_a + 1, None] + a * (n_b[:, None] + 1)).ravel(), n_b
+    def _rows(self, t: int) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """All (n_a, a, n_b) at time t, some thousands at a time."""
+        n = np.arange(t + 1)
+        others = t - n + 1 if self.labelled else np.ones_like(n)
+        block = np.cumsum((n + 1) * others) // BLOCK
+        for part in np.split(n, np.flatnonzero(np.diff(block)) + 1):
+            # First the pairs (n_a, n_b), then each with all its a.
+            n_a = np.repeat(part, others[part])
+            n_b = _counted(others[part]) if self.labelled else t - n_a
+            yield np.repeat(n_a, n_a + 1), _counted(n_a + 1), np.repeat(n_b, n_a + 1)
 
     def plane(self, values: Floats, n_a: int, n_b: int) -> NDArray[Any]:
         """The values of (n_a, n_b) by accepted of each, a view of shape (n_a + 1, n_b + 1)."""
@@ -76,3 +88,9 @@ class Layer:
         else:
             start, stride = int(self.slabs[n_a]), self.horizon - n_a + 1
         return values[start : start + (n_a + 1) * stride].reshape(n_a + 1, stride)[:, : n_b + 1]
+
+
+def _counted(sizes: Ints) -> Ints:
+    """0, 1, ... up to each size, one after the other."""
+    ends = np.cumsum(sizes)
+    return np.arange(ends[-1]) - np.repeat(ends - sizes, sizes)
