@@ -204,6 +204,12 @@ def _checked(plan: Plan, source: Source, runs: int, periods: int | None) -> int:
             where="groups",
             mend="name the groups alike, in the same order",
         )
+    if source.cost.max() > plan.inputs.costs[-1]:
+        raise OptionError(
+            f"overriding some arrivals costs {source.cost.max():.4g}, more than the {plan.inputs.costs[-1]:g} expected",
+            where="costs",
+            mend="name a largest cost that no arrival exceeds",
+        )
     if plan.property.labelled and source.label is None:
         raise OptionError(
             "equal opportunity counts those whose true label is favourable, and these arrivals have no labels",
