@@ -11,10 +11,10 @@ import pytest
 from evenhand import datasets
 from evenhand.errors import LimitError, OptionError
 from evenhand.reproduce import shields
-from evenhand.reproduce.shields import environments, published, tables
+from evenhand.reproduce.shields import classifiers, environments, published, tables
 from evenhand.reproduce.shields.classifiers import CLASSIFIERS
 from evenhand.reproduce.shields.page import render
-from evenhand.reproduce.shields.settings import FINITE, PERIODIC
+from evenhand.reproduce.shields.settings import FINITE, PERIODIC, STATIC_BW
 from support import shared
 
 running = sys.modules["evenhand.reproduce.shields.run"]
@@ -353,6 +353,57 @@ def test_the_published_figures_are_spelled_as_in_the_paper():
     for one in published.CLASSIFIED.values():
         figures = (one.accuracy, one.demographic_parity, one.equal_opportunity)
         assert tuple(f"{figure:.1f}" for figure in figures) in measured
+
+
+@pytest.fixture(scope="module")
+def confident():
+    """Scores written by hand for the people of one environment."""
+    people = environments.sample(shields.ENVIRONMENTS[-2], datasets.load("german"), seed=0)
+    scores = np.random.default_rng(0).beta(2 + people.label, 2, len(people.label))
+    return classifiers.Trained("by hand", people, scores)
+
+
+def setting(shield, costs="constant", kept="demographic_parity"):
+    return running.Setting(kept, "0.1", shield, costs, "zero")
+
+
+def test_constant_costs_expect_any_recommendation_equally(confident):
+    plan = running._plan(confident, setting(FINITE), SMALL)
+    women = float((confident.sample.group == 0).mean())
+    # theta(g, r) = p_g / 2, as published.
+    assert plan.inputs.joint()[:, :, 0] == pytest.approx(np.array([[women, women], [1 - women, 1 - women]]) / 2)
+    assert plan.inputs.costs == (1.0,)
+    assert (plan.horizon, plan.kind) == (30, "finite")
+    source = running._arrivals(confident, "constant", 10)
+    assert set(source.cost) == {1.0}
+    assert len(source.group) == len(confident.sample.arriving)
+
+
+def test_paired_costs_expect_what_the_classifier_says(confident):
+    inputs = running._plan(confident, setting(FINITE, "paired"), SMALL).inputs
+    joint = inputs.joint()
+    assert inputs.costs == pytest.approx([0.025 + 0.05 * i for i in range(10)])
+    for g in (0, 1):
+        for r in (0, 1):
+            for i, cost in enumerate(inputs.costs):
+                here = [
+                    abs(abs(score - 0.5) - cost) <= 0.025 and (score > 0.5) == r and group == g
+                    for score, group in zip(confident.scores, confident.sample.group, strict=True)
+                ]
+                assert joint[g, r, i] == pytest.approx(np.mean(here), abs=1e-9)
+    source = running._arrivals(confident, "paired", 10)
+    scores = confident.scores[confident.sample.arriving]
+    assert np.abs(source.cost - np.abs(scores - 0.5)).max() <= 0.025 + 1e-12
+    assert np.array_equal(source.recommendation, scores > 0.5)
+    assert np.array_equal(source.label, confident.sample.label[confident.sample.arriving])
+
+
+def test_welfare_bounds_lie_around_the_labels(confident):
+    plan = running._plan(confident, setting(STATIC_BW), SMALL)
+    assert plan.bounds == (Fraction("0.65"), Fraction("0.75"))  # 700 of 1,000 are good risks
+    assert (plan.horizon, plan.kind) == (SMALL.period, "static-bw")
+    ends = {name: running._plan(confident, setting(name), SMALL).terminal for name in PERIODIC if "Dynamic" in name}
+    assert list(ends.values()) == ["exempt", "strict", "soft"]
 
 
 def test_the_classifier_learns():

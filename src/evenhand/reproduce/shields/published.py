@@ -116,7 +116,7 @@ CLASSIFIED: dict[tuple[str, str], Classified] = {
 }
 """By data set and attribute."""
 
-UTILITY_LOSS_PLACE = "Table 3 is a picture: its figures cannot be read from the text"
+UTILITY_LOSS_PLACE = "The paper shows its own as a picture (Table 3), so there are no figures to set beside ours"
 
 SYNTHESIS_PLACE = "Section 5.1, on a desktop processor of 2020"
 SYNTHESIS: dict[str, tuple[float, float]] = {

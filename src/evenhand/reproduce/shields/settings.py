@@ -15,8 +15,8 @@ FINITE = "FinHzn"
 STATIC_FAIR = "Static-Fair"
 STATIC_BW = "Static-BW"
 DYNAMIC = "Dynamic"
-DYNAMIC_STRICT = "Dynamic, strict"
-DYNAMIC_SOFT = "Dynamic, soft"
+DYNAMIC_STRICT = "Dynamic (strict)"
+DYNAMIC_SOFT = "Dynamic (soft)"
 PUBLISHED_PERIODIC = (STATIC_FAIR, STATIC_BW, DYNAMIC)
 PERIODIC = (*PUBLISHED_PERIODIC, DYNAMIC_STRICT, DYNAMIC_SOFT)
 """The shields by their names in the paper; strict and soft ends of a dynamic shield's periods are ours."""

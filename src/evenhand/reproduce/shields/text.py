@@ -28,7 +28,7 @@ def summary(found: Reproduction) -> str:
     settings = found.settings
     lines = [
         f"Fairness Shields ({published.WHERE}), run again",
-        f"{', '.join(found.environments)}; classifiers: {', '.join(settings.classifiers)}; thresholds "
+        f"{'; '.join(found.environments)}; classifiers: {', '.join(settings.classifiers)}; thresholds "
         f"{', '.join(settings.kappas)}",
         f"{len(found.cells)} of {found.wanted} settings, {sum(cell.runs() for cell in found.cells):,} runs, "
         f"{found.seconds:.0f} s, seed {found.seed}; all figures are estimated by simulation",
