@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
 from math import comb
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.errors import LimitError
 from evenhand.shield.inputs import Inputs
 from evenhand.shield.policy import Actions
+from evenhand.shield.properties import Property
 from evenhand.shield.synthesis.kernels import DEAD, Out, opportunity, parity
 from evenhand.shield.synthesis.layer import Layer
 from evenhand.shield.synthesis.mixes import TOLERANCE, Mix, forced, mix_of
 from evenhand.shield.tables import Packed, Thresholds, bits_for, row_start, state_start
-from evenhand.shield.terminal import Terminal
+from evenhand.shield.terminal import Fair, Terminal
+
+Bytes: TypeAlias = NDArray[Any]
+
+MOST_BYTES = 2**34
+"""Of a layer of values and the table together."""
 
 Progress = Callable[[int, int], None]
 """Is told how many of how many layers are done."""
@@ -63,14 +73,46 @@ class Solution:
 
 
 def solve(problem: Problem, *, progress: Progress | None = None) -> Solution:
-    """The optimal shield, with its table in the smaller form that stores it exactly."""
+    """The optimal shield, with its table in the smaller form that stores it exactly.
+
+    Raises:
+        LimitError: layer and table would take more than ``MOST_BYTES``.
+    """
     costs = len(problem.at(0).costs)
-    form = "thresholds" if _threshold_bytes(problem, costs) <= _packed_bytes(problem, costs) else "packed"
+    thresholds, packed = _threshold_bytes(problem, costs), _packed_bytes(problem, costs)
+    needed = 8 * Layer(problem.horizon, problem.labelled).size + min(thresholds, packed)
+    if needed > MOST_BYTES:
+        raise LimitError(
+            f"a shield over {problem.horizon} decisions takes {needed / 2**30:.0f} GiB to synthesise",
+            where="horizon",
+            mend="a shorter horizon, or welfare bounds kept in every period (static-bw)",
+        )
+    form = "thresholds" if thresholds <= packed else "packed"
     solution = sweep(problem, form, progress)
     if solution is None:
         solution = sweep(problem, "packed", progress)
     assert solution is not None  # Cells store any levels.
     return solution
+
+
+@cache
+def prepare(labelled: bool, wide: bool) -> None:
+    """Compile the kernels, which takes seconds once per machine; afterwards they come from a cache.
+
+    Args:
+        labelled: which of them.
+        wide: whether for thresholds of two bytes, as needed beyond 255 decisions.
+    """
+    layer = Layer(1, labelled)
+    values = np.zeros(layer.size)
+    inputs = Inputs(("a", "b"), (0.5, 0.5), (0.5, 0.5))
+    mixes = [mix_of(inputs, group, 0.0) for group in (0, 1)]
+    out, _ = _out(_tables(1, labelled, 1, "thresholds", _position(256 if wide else 1)), 0, labelled, 1, "thresholds")
+    layer.check(values, 1, Fair(Property("demographic_parity", Fraction(1))))
+    if labelled:
+        opportunity(values, layer.planes, 0, *mixes, inputs.labels(), out)
+    else:
+        parity(values, 1, 0, *mixes, out)
 
 
 def _threshold_bytes(problem: Problem, costs: int) -> int:
@@ -94,7 +136,7 @@ def sweep(problem: Problem, form: str, progress: Progress | None) -> Solution | 
         layer.check(values, horizon, problem.checks[horizon])
     costs = problem.at(0).costs
     tolerance = TOLERANCE * costs[-1] + 1e-13 * float(np.max(values, where=values < np.inf, initial=0.0))
-    tables = _tables(horizon, labelled, len(costs), form)
+    tables = _tables(horizon, labelled, len(costs), form, _position(horizon))
     peak = values.nbytes + sum(table.nbytes for table in tables)
     mixes: list[Mix] = []
     labels, last = None, None
@@ -124,17 +166,15 @@ def sweep(problem: Problem, form: str, progress: Progress | None) -> Solution | 
     return Solution(float(values[0]), kind(horizon, labelled, len(costs), tables), states, peak)
 
 
-def _tables(horizon: int, labelled: bool, costs: int, form: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def _tables(horizon: int, labelled: bool, costs: int, form: str, kind: type[Any]) -> tuple[Bytes, Bytes]:
     if form == "thresholds":
-        size, kind = row_start(horizon, labelled) * 2 * costs, _position(horizon)
+        size = row_start(horizon, labelled) * 2 * costs
     else:
         size, kind = -(-state_start(horizon, labelled) * bits_for(costs) // 8), np.uint8
     return np.zeros(size, dtype=kind), np.zeros(size, dtype=kind)
 
 
-def _out(
-    tables: tuple[NDArray[np.uint8], NDArray[np.uint8]], t: int, labelled: bool, costs: int, form: str
-) -> tuple[Out, int]:
+def _out(tables: tuple[Bytes, Bytes], t: int, labelled: bool, costs: int, form: str) -> tuple[Out, int]:
     if form == "thresholds":
         start, end = row_start(t, labelled) * 2 * costs, row_start(t + 1, labelled) * 2 * costs
         rows = [table[start:end].reshape(-1, 2 * costs) for table in tables]

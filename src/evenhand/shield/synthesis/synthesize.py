@@ -8,7 +8,7 @@ from evenhand.errors import OptionError
 from evenhand.shield.plan import PERIODIC, Plan
 from evenhand.shield.policy import Policy
 from evenhand.shield.synthesis.general import synthesize_general
-from evenhand.shield.synthesis.solve import Problem, Progress, solve
+from evenhand.shield.synthesis.solve import Problem, Progress, prepare, solve
 from evenhand.shield.terminal import terminal_of
 
 
@@ -21,8 +21,11 @@ def synthesize(plan: Plan, *, progress: Progress | None = None) -> Policy:
 
     Raises:
         OptionError: no shield passes the plan's checks from its start.
-        LimitError: there are too many states, see ``general`` for three or more groups.
+        LimitError: it would take too much memory; of three or more groups, there are too many states.
     """
+    if len(plan.inputs.groups) == 2:
+        # Not counted in the seconds: it happens once per machine.
+        prepare(plan.property.labelled, plan.horizon > 255)
     if plan.kind in PERIODIC:
         # Periods are built on `solve`, and this is built on them.
         from evenhand.shield.periodic import Periodic
