@@ -135,6 +135,9 @@ def svg(spec: Spec, *, name: str) -> str:
 
     drawn = str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
     head, body = drawn.split(">", 1)
+    # Vega counts clipped areas over all drawings of a process; the same chart must give the same text.
+    counted = {found: f"clip{i}" for i, found in enumerate(dict.fromkeys(re.findall(r'id="(clip\d+)"', body)))}
+    body = re.sub(r"\bclip\d+\b", lambda match: counted.get(match[0], match[0]), body)
     width, height = re.findall(r'(?:width|height)="(\d+(?:\.\d+)?)"', head)[:2]
     body = re.sub(r'\sid="([^"]*)"', rf' id="{name}-\1"', body)
     body = re.sub(r'="url\(#([^"]*)\)"', rf'="url(#{name}-\1)"', body)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evenhand import charts
 from evenhand.report import words
 from evenhand.report.html import NARROW, WIDE, Figure, environment
-from evenhand.report.terminal import Screen, list_entries
+from evenhand.report.terminal import LONGEST, Screen, list_entries
 from evenhand.shield.result import LEVELS
 from evenhand.shield.simulation_plot import draw_normalised, draw_over_time
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from evenhand.shield.result import SimulationResult
+
+BESIDE = 72
+"""Columns from which explanations stand beside their numbers; below, they stand under them."""
 
 KEPT = {
     "demographic_parity": "the acceptance rates of any two groups differ by at most {0:g}",
@@ -46,7 +49,8 @@ def show_simulation(result: SimulationResult, *, written: Sequence[Path] = (), c
     """
     from rich.console import Console
 
-    screen = Screen(console or Console())
+    console = console or Console()
+    screen = Screen(console)
     screen.line(title(result), style="bold")
     screen.line(
         f"{words.count(result.runs, 'run', 'runs')} of {result.periods * result.horizon:,} decisions: "
@@ -59,10 +63,15 @@ def show_simulation(result: SimulationResult, *, written: Sequence[Path] = (), c
     answers = result.answers()
     question = max(len(answer.question) for answer in answers)
     number = max(len(answer.number) for answer in answers)
+    beside = min(console.width, LONGEST) >= BESIDE
     for answer in answers:
         lead = f"  {answer.question:<{question}}  {answer.number:>{number}}  "
-        screen.line(answer.rests_on, lead=lead, lead_style="bold")
-    screen.line(next_step(result), lead=" " * (6 + question + number) + "next: ", style="italic")
+        if beside:
+            screen.line(answer.rests_on, lead=lead, lead_style="bold")
+        else:
+            screen.line(lead=lead.rstrip(), lead_style="bold")
+            screen.line(answer.rests_on, lead="    ")
+    screen.line(next_step(result), lead=" " * (6 + question + number if beside else 4) + "next: ", style="italic")
     list_entries(screen, "written", [str(path) for path in written], whole=True)
 
 

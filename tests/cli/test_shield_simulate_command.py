@@ -1,0 +1,123 @@
+"""`evenhand shield simulate` as a user runs it."""
+
+import json
+
+import pytest
+
+from evenhand.shield.result import SimulationResult
+
+CONFIG = """
+property: {property}
+kappa: "0.1"
+horizon: {horizon}
+kind: {kind}
+groups:
+  f: {{rate: 0.5, accept: 0.4, label: 0.5}}
+  m: {{rate: 0.5, accept: 0.6, label: 0.5}}
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(kept="demographic_parity", horizon=20, kind="finite", more=""):
+        path = tmp_path / "shield.yaml"
+        path.write_text(CONFIG.format(property=kept, horizon=horizon, kind=kind) + more)
+        return path
+
+    return write
+
+
+def test_json_is_what_scripts_read(evenhand, config):
+    ran = evenhand("shield", "simulate", "--config", config(), "--runs", "200", "--json", "-")
+    assert ran.code == 0, ran.err
+    assert ran.err == ""
+    found = ran.json
+    assert (found["kind"], found["runs"], found["fair_share"], found["assumption_share"]) == (
+        "shield-simulation", 200, 1.0, 1.0
+    )  # fmt: skip
+    assert found["fair_share_unshielded"] < 0.8
+    assert found["interventions_mean"] == found["cost_mean"] > 0
+    assert found["kappa"] == "0.1"
+    assert SimulationResult.from_json(ran.out).runs == 200
+    again = evenhand("shield", "simulate", "--config", config(), "--runs", "200", "--json", "-").json
+    assert again | {"seconds": 0} == found | {"seconds": 0}
+
+
+def test_people_and_a_model(evenhand, config, case, tmp_path):
+    page, file = tmp_path / "page.html", tmp_path / "out.json"
+    ran = evenhand(
+        "shield", "simulate", *case.arguments, "--config", config(), "--group", "sex", "--runs", "300", "--seed", "3",
+        "--html", page, "--json", file,
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    for said in ("Simulation of a shield (finite) on model.npz and people.csv", "fair with the shield   100 %",
+                 "fair without", "accuracy lost", "next: ", str(page)):  # fmt: skip
+        assert said in ran.out
+    found = json.loads(file.read_text())
+    assert found["seed"] == 3
+    assert found["groups"] == ["f", "m"]
+    assert found["utility_loss"]["kind"] == "estimated"
+    assert found["accuracy_unshielded"]["value"] - found["accuracy"]["value"] == pytest.approx(
+        found["utility_loss"]["value"]
+    )
+    assert "<h1>Simulation of a shield (finite) on model.npz and people.csv</h1>" in page.read_text()
+
+
+def test_confidence_is_the_cost_where_several_are_expected(evenhand, config, case):
+    each = "{rate: 0.5, accept: 0.4, costs_if_rejected: [0.5, 0.5], costs_if_accepted: [0.5, 0.5]}"
+    path = config()
+    path.write_text(
+        f'property: demographic_parity\nkappa: "0.1"\nhorizon: 20\ncosts: [0.2, 0.5]\n'
+        f"groups:\n  f: {each}\n  m: {each}\n"
+    )
+    ran = evenhand(
+        "shield", "simulate", *case.arguments, "--config", path, "--group", "sex", "--runs", 200, "--json", "-"
+    )
+    assert ran.code == 0, ran.err
+    assert ran.json["fair_share"] == 1
+    assert 0 < ran.json["cost_mean"] < 0.5 * ran.json["interventions_mean"]
+
+
+def test_periods_and_adversaries(evenhand, config):
+    path = config(kind="static-bw", horizon=30)
+    found = evenhand("shield", "simulate", "--config", path, "--runs", 50, "--periods", 4, "--json", "-").json
+    assert (found["periods"], found["horizon"]) == (4, 30)
+    assert "at least 10 of each group" in found["assumption"]
+    ran = evenhand("shield", "simulate", "--config", config(), "--order", "greedy", "--runs", 50)
+    assert "an adversary that sees the counters" in ran.out
+    assert "fair with the shield   100 %" in ran.out
+    ran = evenhand("shield", "simulate", "--config", config("equal_opportunity"), "--runs", 50, "--quiet")
+    assert (ran.code, ran.out) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["model.npz"], "a model needs people"),
+        (["MODEL", "DATA"], "MODEL DATA --group NAME go together"),
+        (["--group", "sex"], "MODEL DATA --group NAME go together"),
+        (["--order", "sideways"], "there is no order 'sideways'"),
+        (["--periods", "3"], "ends at its horizon"),
+        (["--html", "no/where.html"], "there is no folder"),
+        (["MODEL", "DATA", "--group", "region"], "'region' has no value 'f'"),
+        (["MODEL", "DATA", "--group", "grade"], "grade"),
+        (["MODEL", "DATA", "--group", "sexx"], "sexx"),
+    ],
+)
+def test_bad_input_is_one_message_and_code_2(evenhand, config, case, tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    given = [{"MODEL": case.model, "DATA": case.data}.get(one, one) for one in arguments]
+    if "MODEL" in arguments:
+        given += ["--schema", case.schema]
+    before = sorted(tmp_path.iterdir())
+    ran = evenhand("shield", "simulate", "--config", config(), *given)
+    assert ran.code == 2
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+    assert [path for path in sorted(tmp_path.iterdir()) if path.name != "shield.yaml"] == before
+
+
+def test_a_configuration_that_is_none(evenhand, tmp_path):
+    ran = evenhand("shield", "simulate", "--config", tmp_path / "none.yaml")
+    assert ran.code == 2
+    assert "none.yaml" in ran.err
