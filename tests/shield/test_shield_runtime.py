@@ -12,6 +12,7 @@ from naive_shield import plan, policy
 from evenhand.errors import DecisionError, OptionError
 from evenhand.shield import Decision, Reason, Shield
 from evenhand.shield.course import FiniteCourse
+from evenhand.shield.file import load, save
 from evenhand.shield.periodic import Periodic
 from evenhand.shield.runtime import _checksum
 
@@ -114,6 +115,19 @@ def test_contents_that_are_refused_with_a_right_checksum(kind, change):
         shield.load(state)
     assert caught.value.code == "state"
     assert shield.state() == good
+
+
+@pytest.mark.parametrize("kind", ["demographic_parity", "equal_opportunity"])
+def test_a_state_goes_on_with_the_policy_of_a_file(kind, tmp_path):
+    made = policy(kind, horizon=12)
+    shield, rng = Shield(made), random.Random(2)
+    save(made, tmp_path / "policy.shield")
+    for number in range(12):
+        group, recommendation, label = person(rng)
+        other = Shield.restore(load(tmp_path / "policy.shield"), shield.state())
+        assert other.decide(group, recommendation, id=number) == shield.decide(group, recommendation, id=number)
+        if kind == "equal_opportunity":
+            shield.observe(number, label)
 
 
 def test_three_groups_are_not_two():
@@ -259,6 +273,34 @@ class TestPeriods:
         ]
         assert shield.certificate().shielded == made.plan.property.bias(*counters)
         assert shield.certificate().held is False
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("late", [1, 2, 7])
+    def test_what_an_end_with_open_labels_promises_comes_true(self, kind, late):
+        asked = plan("equal_opportunity", horizon=6, kappa="0.5", plan_kind=kind, empty="min_count=1")
+        made, kept = Periodic(asked), asked.property
+        rng = random.Random(late)
+        promised = 0
+        for _ in range(30):
+            shield, happened, waiting, ends = Shield(made), [], [], []
+            for number in range(24):
+                group, recommendation, label = person(rng, groups=rng.random())
+                decided = shield.decide(group, recommendation, id=number)
+                happened.append((group, decided.decision, label))
+                if shield.step == 6:
+                    ends.append((number + 1, shield.certificate().bound, decided.guaranteed))
+                waiting.append((number, label))
+                while len(waiting) > late:
+                    shield.observe(*waiting.pop(0))
+            for number, bound, guaranteed in ends:
+                counted = [(group, decision) for group, decision, label in happened[:number] if label]
+                of_a, of_b = ([decision for group, decision in counted if group == name] for name in "ab")
+                bias = kept.bias(len(of_a), sum(of_a), len(of_b), sum(of_b))
+                assert bias <= bound
+                assert not guaranteed or bound <= kept.kappa
+                promised += guaranteed
+        # Static shields promise the first period alone, a greedy one nothing.
+        assert (promised > 0) == (kind != "greedy" and kind != "static-bw")
 
     def test_states_of_the_past_that_are_refused(self):
         made = Periodic(plan(horizon=3, plan_kind="static-fair"))

@@ -134,11 +134,7 @@ class FiniteCourse:
         """See `Course.decide`."""
         step = self.step
         if step >= self.horizon:
-            raise DecisionError(
-                f"all {self.horizon} decisions of the horizon are made",
-                code="horizon",
-                mend="begin a new shield, or use a periodic one",
-            )
+            raise past_horizon(self.horizon)
         if self._careful:
             decision = self._among_outcomes(group, recommendation, cost)
         else:
@@ -320,6 +316,15 @@ class FiniteCourse:
 
 
 PROMPT = "every label comes before the next decision"
+
+
+def past_horizon(horizon: int) -> DecisionError:
+    """One decision more than there are."""
+    return DecisionError(
+        f"all {horizon} decisions of the horizon are made",
+        code="horizon",
+        mend="begin a new shield, or use a periodic one",
+    )
 
 
 def listed(state: Mapping[str, Any], name: str, length: int) -> list[Any]:

@@ -15,6 +15,7 @@ from evenhand.shield.ids import LABELLED, Id, Ids
 from evenhand.shield.periodic import Periodic
 from evenhand.shield.periodic_course import PeriodicCourse
 from evenhand.shield.policy import Policy
+from evenhand.shield.several_course import SeveralCourse
 
 VERSION = 1
 """Of the layout of a state."""
@@ -77,6 +78,8 @@ def _decisions(advisory: bool, guaranteed: bool) -> tuple[Decision, ...]:
 def course_of(policy: Policy | Periodic | Course) -> Course:
     """A course at its beginning: of one horizon, or of periods if the plan is for those."""
     if isinstance(policy, Policy):
+        if len(policy.plan.inputs.groups) > 2 or policy.actions.form == "separate":
+            return SeveralCourse(policy)
         if policy.plan.kind in ("finite", "feasible"):
             return FiniteCourse(policy)
         return PeriodicCourse(Periodic(policy.plan))

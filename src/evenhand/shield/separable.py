@@ -88,7 +88,9 @@ def separable(plan: Plan, bounds: WelfareBounds | None = None) -> Policy:
         LimitError: the tables would not fit.
     """
     started = time.perf_counter()
-    bounds = bounds_of(plan) if bounds is None else bounds_of(replace(plan, bounds=(bounds.lower, bounds.upper)))
+    if bounds is not None:
+        plan = replace(plan, bounds=(bounds.lower, bounds.upper))
+    bounds = bounds_of(plan)
     size = comb(plan.horizon + 2, 3)
     groups = len(plan.inputs.groups)
     if size * groups > MOST_BYTES:
