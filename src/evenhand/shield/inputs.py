@@ -14,6 +14,9 @@ from evenhand.errors import OptionError
 
 Weights = tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]
 
+MOST_COSTS = 127
+"""Twice as many levels and one fit into a byte, beside the mark of a dead state."""
+
 IMPOSSIBLE = 1e-300
 """Stands for probability 0: an unfair end stays forbidden (0 times infinity would not be infinite)."""
 
@@ -57,6 +60,12 @@ class Inputs:
             raise OptionError(f"the rates of the groups add up to {sum(self.rate):g}, not to 1", where="rate")
         if not self.costs or any(not 0 <= cost < float("inf") for cost in self.costs):
             raise OptionError("costs are finite numbers of 0 or more", where="costs")
+        if len(self.costs) > MOST_COSTS:
+            raise OptionError(
+                f"{len(self.costs)} different costs, and a table of actions tells {MOST_COSTS} apart",
+                where="costs",
+                mend="sort them into bins; with 20 of them little is lost",
+            )
         if any(later <= earlier for earlier, later in zip(self.costs, self.costs[1:], strict=False)):
             raise OptionError("the costs are not ascending", where="costs")
         shaped = len(self.weights) == len(self.groups) and all(
