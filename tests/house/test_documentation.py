@@ -11,6 +11,7 @@ import typer
 from evenhand import audit as auditing
 from evenhand.cli.main import app
 from evenhand.schema import read_yaml
+from evenhand.shield import Plan
 from support import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -69,6 +70,15 @@ SCHEMAS = [(page, text) for page in PAGES for text in blocks(page, "yaml") if te
 def test_schemas_are_read(page, text, tmp_path):
     (tmp_path / "schema.yaml").write_text(text, "utf-8")
     assert read_yaml(tmp_path / "schema.yaml").attributes
+
+
+SHIELDS = [(page, text) for page in PAGES for text in blocks(page, "yaml") if text.startswith("property:")]
+
+
+@pytest.mark.parametrize(("page", "text"), SHIELDS, ids=[name(page) for page, _ in SHIELDS])
+def test_configurations_of_shields_are_read(page, text, tmp_path):
+    (tmp_path / "shield.yaml").write_text(text, "utf-8")
+    assert Plan.read(tmp_path / "shield.yaml").horizon
 
 
 def flat(commands, before=""):

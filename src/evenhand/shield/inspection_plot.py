@@ -136,7 +136,7 @@ def _heat(result: Inspection, cells: list[Cell], name: str, width: int, *, first
             detail={"field": "line", "type": "nominal"},
         ),
     ]
-    heading = {"text": f"somebody of {name} comes", "offset": 6}
+    heading = {"text": f"next person: {name}", "offset": 6}
     return {"layer": marks, "width": width, "height": 260, "title": heading}
 
 
@@ -172,7 +172,7 @@ def _map(stretches: list[Stretch], t: int, names: list[str], width: int, *, who:
         ),
         "width": width,
         "height": width,
-        "title": {"text": f"{who} comes, {t} made", "offset": 4},
+        "title": {"text": f"next: {who}, after {t}", "offset": 4},
     }
 
 
