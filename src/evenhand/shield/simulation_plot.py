@@ -56,7 +56,7 @@ def draw_over_time(result: SimulationResult, *, width: int = WIDE) -> Spec:
     legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "symbolOpacity": 1, "title": None}
     color = {"field": "name", "type": "nominal", "scale": roles, "legend": legend}
     dashes = {"domain": list(NAMES), "range": [list(DASH[name]) for name in NAMES]}
-    band = [{"from": 0, "to": last, "low": 0, "high": kappa, "decisions": last, "said": f"fair: at most {kappa:g}"}]
+    band = [{"from": 0, "to": last, "low": 0, "high": kappa}]
     filled = [row for row in rows if row["name"] == SHIELDED]
     edges = [
         {"name": row["name"], "decisions": row["decisions"], "edge": edge, "bias": row[edge]}
@@ -111,18 +111,12 @@ def draw_over_time(result: SimulationResult, *, width: int = WIDE) -> Spec:
             y=y("middle"),
             color=color,
         ),
-        charts.marks(
-            band,
-            {"type": "text", "align": "right", "dx": -6, "baseline": "bottom", "dy": -4},
-            x=x,
-            y=y("low"),
-            text={"field": "said", "type": "nominal"},
-        ),
     ]
-    title = {
-        "text": "Bias over time",
-        "subtitle": f"thick: median; thin: nine of ten runs lie between; {result.watched:,} runs",
-    }
+    said = [
+        f"thick: median of {result.watched:,} runs; thin: nine of ten lie between",
+        f"black: at most {kappa:g} is fair; dots: when it is checked",
+    ]
+    title = {"text": "Bias over time", "subtitle": said}
     spec = {"layer": layers, "width": width - 76, "height": 230, "title": title}
     ends = "; ".join(f"{name} {_said(_three(result.over_time[-1], name))}" for name in NAMES)
     return charts.finished(
@@ -209,6 +203,6 @@ def _said(three: tuple[float, float, float]) -> str:
 
 def _top(result: SimulationResult, kappa: float) -> float:
     """The upper end of the scale: the first decisions, whose bias is anything, do not count."""
-    settled = [moment for moment in result.over_time if 4 * moment.decisions >= result.horizon]
+    settled = [moment for moment in result.over_time if 2 * moment.decisions >= result.horizon]
     highest = max(max(moment.shielded[-1], moment.unshielded[-1]) for moment in settled)
     return min(1.0, max(1.1 * highest, 1.6 * kappa, 0.02))
