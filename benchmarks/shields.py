@@ -6,7 +6,7 @@
 
 Four tables. Synthesis: the median of some runs after a first one that compiles or loads what is compiled, each shield
 in a process of its own; memory is what the process needs beyond what it held before, at its peak, in millions of bytes.
-The reference is the recursion as published (``shield_reference.py``), compiled as well, all layers kept; where it would
+The reference is the recursion as published (``shield_published.py``), compiled as well, all layers kept; where it would
 take more than ``--reference`` states its figures are those of the longest measured horizon times the ratio of states,
 and marked so. Decisions: nanoseconds of single calls of a running shield. Periods: what a dynamic shield plans anew at
 the start of each. Compilation: what only the first use on a machine pays.
@@ -86,7 +86,9 @@ CASES = (
     Case("disparate_impact", 100),
     *(Case("equal_opportunity", horizon) for horizon in (50, 75, 100)),
     *(Case("equal_opportunity", horizon, costs=10) for horizon in (50, 75)),
-    *(Case("demographic_parity", horizon, variant="any time") for horizon in (100,)),
+    Case("demographic_parity", 100, variant="any time"),
+    *(Case("demographic_parity", horizon, variant="feasible") for horizon in (100, 200, 400)),
+    *(Case("demographic_parity", horizon, variant="robust") for horizon in (100, 200)),
     *(Case("demographic_parity", horizon, variant="separable", groups=4) for horizon in (100, 1000)),
 )
 
@@ -118,6 +120,11 @@ def synthesis(case: Case, horizon: int) -> Callable[[], Policy]:
 
         asked = plan(case, horizon, kind="static-bw")
         return lambda: separable(asked)
+    if case.variant == "robust":
+        from evenhand.shield.robust import Ranges, robust
+
+        asked = plan(case, horizon)
+        return lambda: robust(asked, Ranges.around(asked.inputs, rate=0.05, accept=0.05))
     options = {"feasible": {"kind": "feasible"}, "any time": {"checks": "anytime"}, "finite": {}}[case.variant]
     asked = plan(case, horizon, **options)
     return lambda: synthesize(asked)
@@ -125,7 +132,7 @@ def synthesis(case: Case, horizon: int) -> Callable[[], Policy]:
 
 def by_reference(case: Case, horizon: int) -> Callable[[], float]:
     """The published recursion for the same problem; its value is the expected cost."""
-    import shield_reference as reference
+    import shield_published as reference
 
     fair = reference.test_of(case.kept, KAPPA.numerator, KAPPA.denominator)
     expected = inputs(case)
@@ -141,7 +148,7 @@ def by_reference(case: Case, horizon: int) -> Callable[[], float]:
 
 def by_dictionary(case: Case, horizon: int) -> Callable[[], float]:
     """The same in plain Python."""
-    import shield_reference as reference
+    import shield_published as reference
 
     fair = reference.test_of(case.kept, KAPPA.numerator, KAPPA.denominator)
     expected = inputs(case)

@@ -101,3 +101,15 @@ def test_every_check_on_the_way_holds(kind: str, checks: str | tuple[int, ...]) 
         cost, ends = followed(bound, world, made, checked=times)
         assert close(cost, expected), (bound, world)
         assert all(fair(bound, end) for end in ends), (bound, world)
+
+
+@pytest.mark.parametrize("empty", EMPTY[::2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_shield_that_knows_nobody_overrides_what_must_be_and_ends_fair(kind: str, empty: str) -> None:
+    for bound, world in itertools.product(bounds(kind, empty)[1::2], (ONE_COST[0], ONE_COST[3], TWO_COSTS[1])):
+        made = policy(bound, world, LONGEST[kind] - 1, kind="feasible")
+        cost, ends = followed(bound, world, made)
+        assert all(fair(bound, end) for end in ends), (bound, world)
+        least = least_cost(bound, world, LONGEST[kind] - 1)
+        assert cost >= least - 1e-9, (bound, world)
+        assert least > 0 or bound.kappa < 1 or cost == 0, "nothing must be overridden"
