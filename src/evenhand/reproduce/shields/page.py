@@ -59,6 +59,7 @@ def _context(found: Reproduction) -> dict[str, Any]:
         "short": text.SHORT,
         "shield": text.shield,
         "number": text.number,
+        "held": text.held,
         "chart_styles": charts.stylesheet(),
     }
 

@@ -19,8 +19,19 @@ def shield(name: str) -> str:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number in a table; nothing where there is none."""
-    return "" if value is None else f"{value:.{digits}f}"
+    """A number in a table; nothing where there is none, no sign before a zero.
+
+    >>> number(1.234), number(None), number(-0.001)
+    ('1.23', '', '0.00')
+    """
+    return "" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def held(row: tables.RateRow) -> str:
+    """How many of the runs in which the assumption held were fair."""
+    if row.assumed is None:
+        return ""
+    return f"{row.fair_when_assumed:,} of {row.assumed:,}" if row.assumed else "never held"
 
 
 def summary(found: Reproduction) -> str:
@@ -89,7 +100,7 @@ def summary(found: Reproduction) -> str:
                     else f"{100 * rate.assumed / rate.runs:.1f} %"
                     + _beside(known_rate.assumption if known_rate else None),
                     f"{100 * rate.fair / rate.runs:.1f} %{_beside(known_rate.fairness if known_rate else None)}",
-                    "" if rate.assumed is None else f"{rate.fair_when_assumed} of {rate.assumed}",
+                    held(rate),
                     f"{rate.runs:,}",
                 ]
             )
