@@ -55,6 +55,14 @@ class PeriodicCourse:
     def _begin(self, past: Counters) -> None:
         self._now: Period = self.periodic.begin(past)
         self._course = FiniteCourse(self._now.policy, self._now.end)
+        self._whoever_comes: tuple[Counters, Fraction] | None = None
+
+    def _bound(self) -> Fraction:
+        """What the end of this period cannot exceed whoever comes; the same until the past changes."""
+        if self._whoever_comes is None or self._whoever_comes[0] != self.past:
+            found = period_bound(self._now, self.periodic.plan.property, self.past, self.horizon)
+            self._whoever_comes = (self.past, found)
+        return self._whoever_comes[1]
 
     @cached_property
     def digest(self) -> str:
@@ -178,7 +186,7 @@ class PeriodicCourse:
         elif any(self.past_open) or (course.sound and not course.guaranteed):
             bound, how = None, "labels came too late"
         else:
-            bound, how = period_bound(self._now, kept, self.past, self.horizon), "whoever comes in this period"
+            bound, how = self._bound(), "whoever comes in this period"
         if exact and bound is not None and not done and (course.guaranteed or not self.labelled):
             outcomes: NDArray[np.int64] = course.outcomes()
             bound, _ = worst_of(kept, ends(course.policy, course.step, outcomes) + np.array(self.past))
