@@ -40,10 +40,7 @@ class Band(Terminal, Protocol):
 class _Banded:
     """Values of a terminal that is a band."""
 
-    def band(self, n_a: Any, a: Any, n_b: Any) -> tuple[Ints, Ints]:
-        raise NotImplementedError
-
-    def values(self, n_a: int, n_b: int) -> Floats:
+    def values(self: Band, n_a: int, n_b: int) -> Floats:
         low, high = self.band(n_a, np.arange(n_a + 1), n_b)
         b = np.arange(n_b + 1)
         return np.where((low[:, None] <= b) & (b <= high[:, None]), 0.0, np.inf)
