@@ -116,15 +116,15 @@ def plan(case: Case, horizon: int | None = None, **options: Any) -> Plan:
 def synthesis(case: Case, horizon: int) -> Callable[[], Policy]:
     """What is timed; building the plan is not."""
     if case.variant == "separable":
-        from evenhand.shield.separable import separable
+        from evenhand.shield.separable import synthesize_separable
 
         asked = plan(case, horizon, kind="static-bw")
-        return lambda: separable(asked)
+        return lambda: synthesize_separable(asked)
     if case.variant == "robust":
-        from evenhand.shield.robust import Ranges, robust
+        from evenhand.shield.robust import Ranges, synthesize_robust
 
         asked = plan(case, horizon)
-        return lambda: robust(asked, Ranges.around(asked.inputs, rate=0.05, accept=0.05))
+        return lambda: synthesize_robust(asked, Ranges.around(asked.inputs, rate=0.05, accept=0.05))
     options = {"feasible": {"kind": "feasible"}, "any time": {"checks": "anytime"}, "finite": {}}[case.variant]
     asked = plan(case, horizon, **options)
     return lambda: synthesize(asked)

@@ -11,7 +11,7 @@ import pytest
 from evenhand.errors import OptionError
 from evenhand.shield import EmptyGroup, Inputs, Plan, Property, synthesize
 from evenhand.shield.inputs import MOST_COSTS
-from evenhand.shield.robust import Ranges, robust
+from evenhand.shield.robust import Ranges, synthesize_robust
 
 KEPT = Property("demographic_parity", Fraction(1, 5), EmptyGroup("min_count", 2))
 
@@ -55,7 +55,7 @@ def test_any_number_of_costs_is_taken_exactly(count: int) -> None:
     expected = exact_cost(plan)
     assert expected > 0
     assert synthesize(plan).expected_cost == pytest.approx(expected, abs=1e-9)
-    assert robust(plan, Ranges.around(plan.inputs)).expected_cost == pytest.approx(expected, abs=1e-9)
+    assert synthesize_robust(plan, Ranges.around(plan.inputs)).expected_cost == pytest.approx(expected, abs=1e-9)
 
 
 def test_with_most_costs_every_end_is_fair() -> None:

@@ -13,7 +13,7 @@ from evenhand.shield import Plan, synthesize
 from evenhand.shield.container import pack, unpack
 from evenhand.shield.file import from_bytes, load, save, to_bytes
 from evenhand.shield.policy import Policy
-from evenhand.shield.separable import separable
+from evenhand.shield.separable import synthesize_separable
 from evenhand.shield.tables import Packed, state_start
 
 
@@ -82,7 +82,7 @@ def test_the_same_policy_gives_the_same_bytes(policy):
 
 def test_separate_tables_of_several_groups_come_back():
     groups = {name: {"rate": 0.25, "accept": accept} for name, accept in zip("abcd", (0.3, 0.4, 0.5, 0.6), strict=True)}
-    policy = separable(plan(kind="static-bw", kappa="0.2", groups=groups))
+    policy = synthesize_separable(plan(kind="static-bw", kappa="0.2", groups=groups))
     assert len(policy.actions.tables) == 4
     same(from_bytes(to_bytes(policy)), policy)
 

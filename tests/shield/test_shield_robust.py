@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from evenhand.errors import OptionError
 from evenhand.shield import EmptyGroup, Inputs, Plan, Policy, Property, synthesize
 from evenhand.shield.periodic import Periodic
-from evenhand.shield.robust import Estimator, Ranges, resumed, robust
+from evenhand.shield.robust import Estimator, Ranges, resumed, synthesize_robust
 
 Counters = tuple[int, int, int, int]
 
@@ -115,9 +115,9 @@ def test_the_worst_case_is_that_of_all_corners(case: tuple[Plan, Ranges]) -> Non
     expected = worst_cost(plan, ranges)
     if expected == np.inf:
         with pytest.raises(OptionError, match="no shield can keep"):
-            robust(plan, ranges)
+            synthesize_robust(plan, ranges)
         return
-    assert robust(plan, ranges).expected_cost == pytest.approx(expected, abs=1e-9)
+    assert synthesize_robust(plan, ranges).expected_cost == pytest.approx(expected, abs=1e-9)
 
 
 @settings(max_examples=30, deadline=None)
@@ -127,7 +127,7 @@ def test_no_drift_within_the_ranges_costs_more(case: tuple[Plan, Ranges], seed: 
     rng = np.random.default_rng(seed)
     corners = ranges.corners()
     try:
-        policy = robust(plan, ranges)
+        policy = synthesize_robust(plan, ranges)
     except OptionError:
         return
     drift = rng.integers(len(corners), size=plan.horizon)
@@ -138,7 +138,7 @@ def test_one_point_is_no_range() -> None:
     for kind in ("demographic_parity", "equal_opportunity"):
         inputs = Inputs(("a", "b"), (0.3, 0.7), (0.35, 0.6), (0.4, 0.6), (0.2, 1.0), (((0.5, 0.5), (0.1, 0.9)),) * 2)
         plan = Plan(Property(kind, Fraction(1, 10)), inputs, 15)
-        policy = robust(plan, Ranges.around(inputs))
+        policy = synthesize_robust(plan, Ranges.around(inputs))
         assert policy.expected_cost == pytest.approx(synthesize(plan).expected_cost, abs=1e-9)
         assert policy.plan.inputs == inputs
 
@@ -151,7 +151,7 @@ def test_ranges_that_make_no_sense_are_refused() -> None:
         Ranges(inputs, (0.1, 0.5), ((0.1, 0.2), (0.1, 0.2)), ((0.1, 0.2), (0.1, 0.2)))
     other = Ranges.around(Inputs(("x", "y"), (0.3, 0.7), (0.35, 0.6)))
     with pytest.raises(OptionError, match="other groups"):
-        robust(Plan(Property("demographic_parity", Fraction(1, 10)), inputs, 5), other)
+        synthesize_robust(Plan(Property("demographic_parity", Fraction(1, 10)), inputs, 5), other)
 
 
 WRONG = Inputs(("a", "b"), (0.9, 0.1), (0.1, 0.95), (0.2, 0.9))

@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.errors import DecisionError
 from evenhand.shield import EmptyGroup, Inputs, Plan, Property, Shield, synthesize
-from evenhand.shield.separable import separable
+from evenhand.shield.separable import synthesize_separable
 
 NAMES = ("a", "b", "c")
 
@@ -23,7 +23,7 @@ def made(kind, horizon, kappa="0.5", plan_kind="finite", names=NAMES, empty="vac
         label=(0.5,) * number if kind == "equal_opportunity" else None,
     )
     plan = Plan(Property(kind, Fraction(kappa), EmptyGroup.parse(empty)), inputs, horizon, plan_kind)
-    return separable(plan) if plan_kind == "static-bw" else synthesize(plan)
+    return synthesize_separable(plan) if plan_kind == "static-bw" else synthesize(plan)
 
 
 def bias(kept, happened, which):

@@ -15,7 +15,7 @@ from evenhand.errors import LimitError, OptionError
 from evenhand.shield import Inputs, Plan, Property, synthesize
 from evenhand.shield.lookup import levels
 from evenhand.shield.periodic import Periodic
-from evenhand.shield.separable import cheapest_bounds, separable
+from evenhand.shield.separable import cheapest_bounds, synthesize_separable
 from evenhand.shield.welfare import WelfareBounds, bounds_of
 
 Counters = tuple[int, ...]
@@ -89,13 +89,13 @@ def plans(draw: st.DrawFn, groups: int, longest: int) -> tuple[Plan, WelfareBoun
 @settings(max_examples=60, deadline=None)
 @given(plans(2, 6))
 def test_the_sum_over_two_groups_is_the_cost_of_the_whole(case: tuple[Plan, WelfareBounds]) -> None:
-    assert separable(*case).expected_cost == pytest.approx(whole_cost(*case), abs=1e-9)
+    assert synthesize_separable(*case).expected_cost == pytest.approx(whole_cost(*case), abs=1e-9)
 
 
 @settings(max_examples=25, deadline=None)
 @given(plans(3, 5))
 def test_the_sum_over_three_groups_is_the_cost_of_the_whole(case: tuple[Plan, WelfareBounds]) -> None:
-    assert separable(*case).expected_cost == pytest.approx(whole_cost(*case), abs=1e-9)
+    assert synthesize_separable(*case).expected_cost == pytest.approx(whole_cost(*case), abs=1e-9)
 
 
 def three(horizon: int = 20, kappa: str = "0.2", kind: str = "demographic_parity") -> Plan:
@@ -107,7 +107,7 @@ def three(horizon: int = 20, kappa: str = "0.2", kind: str = "demographic_parity
 def test_every_group_ends_within_the_bounds_whatever_comes(kind: str) -> None:
     # All states that the table allows to be reached, group by group, with any recommendation and any label.
     plan = three(kind=kind)
-    policy, bounds = separable(plan), bounds_of(plan)
+    policy, bounds = synthesize_separable(plan), bounds_of(plan)
     for g in range(3):
         states = {(0, 0)}
         for t in range(plan.horizon):
@@ -125,7 +125,7 @@ def test_every_group_ends_within_the_bounds_whatever_comes(kind: str) -> None:
 
 
 def test_many_runs_are_looked_up_as_one_is() -> None:
-    policy = separable(three())
+    policy = synthesize_separable(three())
     rng = np.random.default_rng(0)
     t, runs = 12, 50
     seen = rng.multinomial(t, (0.5, 0.3, 0.2), size=runs).T
@@ -141,7 +141,7 @@ def test_beyond_two_groups_static_bw_is_separable() -> None:
     plan = three(kappa="0.5")
     shield = Periodic(plan)
     period = shield.begin((9, 4, 6, 3, 5, 3))
-    assert synthesize(plan).expected_cost == period.policy.expected_cost == separable(plan).expected_cost
+    assert synthesize(plan).expected_cost == period.policy.expected_cost == synthesize_separable(plan).expected_cost
     assert shield.bounds is not None
     assert shield.bounds.least == 2
     assert period.held([5, 1], [6, 9], [9, 10]).tolist() == [True, False]
@@ -152,25 +152,25 @@ def test_one_condition_for_each_costs_at_least_one_for_both() -> None:
     # The exact shield for two groups exempts both when one is small; each of them alone does not.
     inputs = Inputs(("a", "b"), (0.2, 0.8), (0.3, 0.7))
     plan = Plan(Property("demographic_parity", Fraction(1, 5)), inputs, 20, "static-bw")
-    assert separable(plan).expected_cost > synthesize(plan).expected_cost > 0
+    assert synthesize_separable(plan).expected_cost > synthesize(plan).expected_cost > 0
 
 
 def test_the_cheapest_bounds_are_no_worse_than_others() -> None:
     plan = three(horizon=30, kappa="0.1")
     best = cheapest_bounds(plan)
-    cost = separable(plan, best).expected_cost
-    others = [separable(plan, WelfareBounds.gap(Fraction(1, 10), middle)).expected_cost
+    cost = synthesize_separable(plan, best).expected_cost
+    others = [synthesize_separable(plan, WelfareBounds.gap(Fraction(1, 10), middle)).expected_cost
               for middle in np.linspace(0.05, 0.95, 19)]  # fmt: skip
     assert cost <= min(others) + 1e-9
-    assert cost < separable(plan).expected_cost
+    assert cost < synthesize_separable(plan).expected_cost
     assert best.upper - best.lower == Fraction(1, 10)
 
 
 def test_a_table_that_would_not_fit_is_refused() -> None:
     with pytest.raises(LimitError, match="GiB"):
-        separable(three(horizon=3000))
+        synthesize_separable(three(horizon=3000))
 
 
 def test_bounds_wider_than_kappa_are_refused() -> None:
     with pytest.raises(OptionError, match="at most kappa apart"):
-        separable(three(kappa="0.1"), WelfareBounds(Fraction(1, 5), Fraction(2, 5)))
+        synthesize_separable(three(kappa="0.1"), WelfareBounds(Fraction(1, 5), Fraction(2, 5)))

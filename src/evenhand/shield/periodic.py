@@ -23,7 +23,7 @@ from evenhand.shield.greedy import Greedy
 from evenhand.shield.period_ends import Owed, Priced
 from evenhand.shield.plan import PERIODIC, Counters, Plan
 from evenhand.shield.policy import Policy
-from evenhand.shield.separable import separable
+from evenhand.shield.separable import synthesize_separable
 from evenhand.shield.synthesis.solve import Problem, Progress, solve
 from evenhand.shield.terminal import Fair, Terminal, WithinBounds
 from evenhand.shield.welfare import WelfareBounds, bounds_of
@@ -121,7 +121,7 @@ class Periodic:
     def _static(self, past: Counters) -> Period:
         alone = replace(self.plan, start=())
         if len(alone.inputs.groups) > 2 and self.bounds is not None:
-            self._same = self._same or separable(self.plan, self.bounds)
+            self._same = self._same or synthesize_separable(self.plan, self.bounds)
             return Period(self._same, past, None, False, self.bounds)
         end: Terminal = Fair(alone.property, alone.start)
         if self.bounds is not None:

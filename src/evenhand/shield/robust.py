@@ -77,7 +77,7 @@ class Ranges:
         return found
 
 
-def robust(plan: Plan, ranges: Ranges) -> Policy:
+def synthesize_robust(plan: Plan, ranges: Ranges) -> Policy:
     """The shield with the least expected cost in the worst case, when probabilities are anywhere in their ranges.
 
     The worst case is chosen at every step, knowing the counters (the ranges are rectangular), so that the expected cost

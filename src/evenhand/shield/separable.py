@@ -73,7 +73,7 @@ class Separate:
         return found
 
 
-def separable(plan: Plan, bounds: WelfareBounds | None = None) -> Policy:
+def synthesize_separable(plan: Plan, bounds: WelfareBounds | None = None) -> Policy:
     """The shield that keeps every group within welfare bounds at least expected cost.
 
     Args:
