@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
 from evenhand.shield import EmptyGroup, Inputs, Plan, Property
-from evenhand.shield.config import described, plan_from, read_plan, written
+from evenhand.shield.config import described, plan_from, read_plan, read_with_ranges, written
 
 CONTRACT = """\
 {property: demographic_parity, kappa: "0.1", horizon: 100, kind: finite, empty_group: min_count=5, cost: 1.0,
@@ -90,6 +90,39 @@ def test_who_comes_need_not_be_said_where_nothing_depends_on_it(tmp_path):
         read(tmp_path, text.replace("feasible", "finite"))
     with pytest.raises(OptionError, match="`accept` is missing"):
         read(tmp_path, text.replace("a: {}", "a: {accept: 0.2}"))
+
+
+UNKNOWN = CONTRACT.replace("rate: 0.3", "rate: [0.2, 0.4]").replace("rate: 0.7", "rate: [0.6, 0.8]")
+
+
+def test_ranges_of_what_is_not_known(tmp_path):
+    (tmp_path / "shield.yaml").write_text(UNKNOWN.replace("accept: 0.35", "accept: [0.25, 0.5]"))
+    plan, ranges = read_with_ranges(tmp_path / "shield.yaml")
+    assert plan.inputs.rate == pytest.approx((0.3, 0.7))
+    assert plan.inputs.accept == (0.375, 0.6)
+    assert ranges.inputs == plan.inputs
+    assert ranges.rate == (0.2, 0.4)
+    assert ranges.accept == ((0.25, 0.5), (0.6, 0.6))
+    assert ranges.label == ((0.4, 0.4), (0.6, 0.6))
+    assert read_with_ranges(described(plan)) == (plan, None)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "complaint"),
+    [
+        ("[0.6, 0.8]", "[0.55, 0.85]", "ranges of the rates do not add up to 1"),
+        ("[0.6, 0.8]", "0.7", "ranges of the rates do not add up to 1"),
+        ("[0.2, 0.4]", "[0.4, 0.2]", "begins above its end"),
+        ("[0.2, 0.4]", "[0.2]", "a range has two ends, and 1 are given"),
+        ("[0.2, 0.4]", "[0.2, 1.4]", "1.4 is more than 1"),
+        ("[0.2, 0.4]", "[0.2, x]", "'x' is no number"),
+        ("kind: finite", "kind: dynamic", "ranges are for two groups and kind finite"),
+    ],
+)
+def test_ranges_that_make_no_sense(tmp_path, right, wrong, complaint):
+    assert right in UNKNOWN
+    with pytest.raises(OptionError, match=complaint):
+        read(tmp_path, UNKNOWN.replace(right, wrong))
 
 
 FAULTS = [

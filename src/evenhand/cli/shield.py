@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evenhand.shield import Plan, Policy
+    from evenhand.shield.robust import Ranges
 
 app = typer.Typer(
     name="shield",
@@ -45,12 +46,13 @@ def synthesize(
 ) -> None:
     """Make the shield that a configuration asks for: the cheapest one that never fails."""
     from evenhand import report
-    from evenhand.shield import Plan, file
+    from evenhand.shield import file
+    from evenhand.shield.config import read_with_ranges
 
     check_places({"--out": out, "--json": None if json in (None, "-") else Path(str(json))})
-    plan = Plan.read(config)
+    plan, ranges = read_with_ranges(config)
     with report.progress(quiet=quiet or json == "-") as progress:
-        policy = _synthesized(plan, lambda done, of: progress("synthesis", done / of))
+        policy = _synthesized(plan, ranges, lambda done, of: progress("synthesis", done / of))
     written = None if out is None else file.save(policy, out)
     made = {
         "kind": "shield",
@@ -61,7 +63,7 @@ def synthesize(
     }
     emit_json(dumps(made), json)
     if not quiet and json != "-":
-        report.show_policy(policy, path=out, file_bytes=written)
+        report.show_policy(policy, path=out, file_bytes=written, worst_case=ranges is not None)
 
 
 @app.command()
@@ -118,10 +120,14 @@ def replay(
         raise typer.Exit(1)
 
 
-def _synthesized(plan: Plan, progress: Callable[[int, int], None]) -> Policy:
+def _synthesized(plan: Plan, ranges: Ranges | None, progress: Callable[[int, int], None]) -> Policy:
     from evenhand.shield import synthesize as make
 
     try:
+        if ranges is not None:
+            from evenhand.shield.robust import synthesize_robust
+
+            return synthesize_robust(plan, ranges)
         return make(plan, progress=progress)
     except MemoryError:
         raise LimitError(

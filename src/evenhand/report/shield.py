@@ -23,12 +23,18 @@ if TYPE_CHECKING:
 
 
 def show_policy(
-    policy: Policy, *, path: Path | None = None, file_bytes: int | None = None, console: Console | None = None
+    policy: Policy,
+    *,
+    path: Path | None = None,
+    file_bytes: int | None = None,
+    worst_case: bool = False,
+    console: Console | None = None,
 ) -> None:
     """Print a shield that was synthesised: what it guarantees, what that costs, how large it is.
 
     Args:
         path: the file that was written, of ``file_bytes``.
+        worst_case: whether the cost is the largest that is expected when people come as anywhere in given ranges.
         console: where to print; by default standard output, without colours when that is no terminal.
     """
     from rich.console import Console
@@ -40,7 +46,10 @@ def show_policy(
         screen.line(sentence)
     screen.line()
     cost = "unknown" if isnan(policy.expected_cost) else words.decimal(policy.expected_cost)
-    rests = f"of all overrides in {plan.horizon:,} decisions, if people come as the configuration says"
+    expected = (
+        "however people come within the given ranges" if worst_case else "if people come as the configuration says"
+    )
+    rests = f"{'at most, ' if worst_case else ''}of all overrides in {plan.horizon:,} decisions, {expected}"
     screen.line(rests, lead=f"  {'expected cost':<15}{cost:>10}  ", lead_style="bold")
     screen.line(
         f"in {words.duration(policy.seconds)}", lead=f"  {'states':<15}{policy.states:>10,}  ", lead_style="bold"
@@ -171,6 +180,9 @@ def answers(result: Inspection) -> list[Answer]:
     if result.expected_cost is not None:
         about = f"of all overrides in {result.horizon:,} decisions, {expected}"
         found.append(Answer("expected cost", words.decimal(result.expected_cost), "proved", about))
+    if result.worst_cost is not None:
+        about = "at most, however people come within the ranges that it was made for"
+        found.append(Answer("in the worst case", words.decimal(result.worst_cost), "proved", about))
     if result.overrides is not None:
         share = charts.percent(result.overrides / result.horizon)
         about = f"of {result.horizon:,} decisions ({share}), {expected}"

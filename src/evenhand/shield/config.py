@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -17,6 +17,9 @@ from evenhand.errors import OptionError
 from evenhand.shield.inputs import Inputs
 from evenhand.shield.plan import Plan, PlanKind, TerminalKind
 from evenhand.shield.properties import EmptyGroup, Property, PropertyKind, kappa_from
+
+if TYPE_CHECKING:
+    from evenhand.shield.robust import Ranges
 
 EXAMPLE = "{rate: 0.3, accept: 0.35}"
 """What the description of a group looks like."""
@@ -54,8 +57,24 @@ def _said(make: Callable[[], object]) -> object:
         raise ValueError(error.what) from None
 
 
+def _ends(given: object) -> object:
+    """The ends of a range of probabilities; a number is both of them."""
+    ends = tuple(given) if isinstance(given, list | tuple) else (given, given)
+    if len(ends) != 2:
+        raise ValueError(f"a range has two ends, and {len(ends)} are given")
+    for end in ends:
+        number = float(str(_number(end)))
+        if not 0 <= number <= 1:
+            raise ValueError(f"{end!r} is {'less than 0' if number < 0 else 'more than 1'}")
+    low, high = (float(str(end)) for end in ends)
+    if low > high:
+        raise ValueError(f"the range {low:g} to {high:g} begins above its end")
+    return low, high
+
+
 Number: TypeAlias = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
 Share: TypeAlias = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)]
+Likely: TypeAlias = Annotated[tuple[float, float], BeforeValidator(_ends)]
 Exact: TypeAlias = Annotated[Fraction, BeforeValidator(_exact), Field(strict=False)]
 Whole: TypeAlias = Annotated[int, BeforeValidator(_whole)]
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
@@ -73,11 +92,13 @@ class GroupEntry(_Part):
         accept: share of the group that the classifier recommends to accept.
         label: share of the group whose label is 1, for equal opportunity.
         costs_if_rejected, costs_if_accepted: with several costs, how likely each one is given the recommendation.
+
+    What is not known is a range, a list of its two ends.
     """
 
-    rate: Share | None = None
-    accept: Share | None = None
-    label: Share | None = None
+    rate: Likely | None = None
+    accept: Likely | None = None
+    label: Likely | None = None
     costs_if_rejected: list[Share] | None = None
     costs_if_accepted: list[Share] | None = None
 
@@ -136,7 +157,7 @@ class ShieldFile(_Part):
             groups=tuple(self.groups),
             rate=tuple(self._share(name, "rate", 1 / len(self.groups)) for name in self.groups),
             accept=tuple(self._share(name, "accept", 0.5) for name in self.groups),
-            label=tuple(group.label for group in self.groups.values() if group.label is not None) or None,
+            label=tuple(middle(group.label) for group in self.groups.values() if group.label is not None) or None,
             costs=costs,
             weights=tuple(
                 (
@@ -149,15 +170,49 @@ class ShieldFile(_Part):
 
     def _share(self, name: str, entry: str, otherwise: float) -> float:
         """An entry of a group, which may be left out only where nothing is expected."""
-        given: float | None = getattr(self.groups[name], entry)
+        given: tuple[float, float] | None = getattr(self.groups[name], entry)
         others = [getattr(group, entry) for group in self.groups.values()]
         if given is None and (self.kind != "feasible" or any(other is not None for other in others)):
             raise OptionError(f"`{entry}` is missing", where=f"groups.{name}", mend=f"write {name}: {EXAMPLE}")
-        return otherwise if given is None else given
+        return otherwise if given is None else middle(given)
+
+    def ranges(self, inputs: Inputs) -> Ranges | None:
+        """What is only known within ranges, if anything is; ``inputs`` are their middles.
+
+        Raises:
+            OptionError: ranges are of no use for this kind or number of groups, or do not fit together.
+        """
+        groups = list(self.groups.values())
+        likely = [[group.rate, group.accept, group.label] for group in groups]
+        if all(ends is None or ends[0] == ends[1] for group in likely for ends in group):
+            return None
+        if len(groups) != 2 or self.kind != "finite":
+            raise OptionError("ranges are for two groups and kind finite", where="groups", mend="write numbers")
+        (rate, accept, label), (other, other_accept, other_label) = likely
+        assert rate is not None
+        assert other is not None
+        assert accept is not None
+        assert other_accept is not None
+        if abs(rate[0] + other[1] - 1) > 1e-6 or abs(rate[1] + other[0] - 1) > 1e-6:
+            raise OptionError(
+                "the ranges of the rates do not add up to 1",
+                where=f"groups.{inputs.groups[1]}.rate",
+                mend=f"write rate: [{1 - rate[1]:.6g}, {1 - rate[0]:.6g}]",
+            )
+        labels = None if label is None or other_label is None else (label, other_label)
+
+        from evenhand.shield.robust import Ranges  # which builds on synthesis
+
+        return Ranges(inputs, rate, (accept, other_accept), labels)
+
+
+def middle(ends: tuple[float, float]) -> float:
+    """What is taken for likely of a range."""
+    return ends[0] if ends[0] == ends[1] else (ends[0] + ends[1]) / 2
 
 
 def read_plan(source: Mapping[str, Any] | str | Path) -> Plan:
-    """The plan that a mapping or a file describes.
+    """The plan that a mapping or a file describes; of ranges their middles.
 
     Args:
         source: a mapping, or a file in YAML (JSON too) or, named ``.toml``, in TOML.
@@ -165,16 +220,27 @@ def read_plan(source: Mapping[str, Any] | str | Path) -> Plan:
     Raises:
         OptionError: the file cannot be read, or an entry is missing, unknown, or makes no sense.
     """
+    return read_with_ranges(source)[0]
+
+
+def read_with_ranges(source: Mapping[str, Any] | str | Path) -> tuple[Plan, Ranges | None]:
+    """The plan as from ``read_plan``, and the ranges of what is not known; None if all is."""
     if isinstance(source, Mapping):
-        return plan_from(source, where=None)
+        return _read(source, where=None)
     path = Path(source)
-    return plan_from(_loaded(path), where=str(path))
+    return _read(_loaded(path), where=str(path))
 
 
 def plan_from(described: Mapping[str, Any], *, where: str | None) -> Plan:
     """The plan that a mapping describes; ``where`` it comes from begins what a complaint says about the place."""
+    return _read(described, where=where)[0]
+
+
+def _read(described: Mapping[str, Any], *, where: str | None) -> tuple[Plan, Ranges | None]:
     try:
-        return ShieldFile.model_validate(described).plan()
+        read = ShieldFile.model_validate(described)
+        plan = read.plan()
+        return plan, read.ranges(plan.inputs)
     except ValidationError as error:
         fault = _fault(error)
     except OptionError as error:

@@ -122,6 +122,7 @@ class Inspection(Result):
         promises: what is guaranteed, one sentence each; convention: what holds while a group is empty or small.
         groups: what is expected of them, and how often they are overridden.
         expected_cost: of the overrides in one horizon, if people come as expected; None if that is unknown.
+        worst_cost: the largest that is expected within the ranges that the shield was made for; None without ranges.
         overrides: expected number of them.
         states: how many the table decides in; reached: how many of them some run gets to.
         overriding: share of those reached where some decision is overridden.
@@ -144,6 +145,7 @@ class Inspection(Result):
     convention: str
     groups: tuple[Group, ...]
     expected_cost: float | None
+    worst_cost: float | None = None
     overrides: float | None = None
     states: int
     reached: int | None = None
@@ -208,7 +210,12 @@ def inspect(
         "form": policy.actions.form,
     }
     if walked is not None:
+        # A shield for ranges carries the bound of the worst case; in the middle of the ranges it costs less.
+        beyond = policy.expected_cost - walked.expected_cost > 1e-6 * max(1.0, policy.expected_cost)
+        exact = not (plan.kind == "finite" and beyond)
         described |= {
+            "expected_cost": policy.expected_cost if exact else walked.expected_cost,
+            "worst_cost": None if exact else policy.expected_cost,
             "overrides": float(walked.overrides[..., 1:].sum()),
             "reached": walked.reached,
             "overriding": walked.overriding[2] / walked.reached,
