@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
+from collections.abc import Callable
 
 import pytest
 from guarantee_cases import (
@@ -33,10 +35,24 @@ def horizons(costs: int) -> list[tuple[str, int]]:
     return found
 
 
-def check(bound: Bound, world: World, horizon: int) -> None:
+@pytest.fixture
+def as_thresholds(monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
+    """Store shields as thresholds, as if they were long ones: short tables are smaller when packed."""
+    # The package's own `solve` is a function of the same name.
+    module = importlib.import_module("evenhand.shield.synthesis.solve")
+
+    def change() -> str:
+        monkeypatch.setattr(module, "_packed_bytes", lambda problem, costs: 2**60)
+        return "thresholds"
+
+    return change
+
+
+def check(bound: Bound, world: World, horizon: int, form: str) -> None:
     """The cost is the least there is, the decisions have it, and every end that they allow is fair."""
     made = policy(bound, world, horizon)
     expected = least_cost(bound, world, horizon)
+    assert made.actions.form == form
     instance = (bound, world, horizon)
     assert close(made.expected_cost, expected), (instance, made.expected_cost, expected)
     cost, ends = followed(bound, world, made)
@@ -46,16 +62,35 @@ def check(bound: Bound, world: World, horizon: int) -> None:
 
 @pytest.mark.parametrize("empty", EMPTY)
 @pytest.mark.parametrize(("kind", "horizon"), horizons(1))
-def test_every_instance_with_one_cost(kind: str, horizon: int, empty: str) -> None:
+def test_every_instance_with_one_cost(kind: str, horizon: int, empty: str, as_thresholds: Callable[[], str]) -> None:
+    form = "packed"
+    if empty in EMPTY[::2]:
+        form = as_thresholds()
     for bound, world in itertools.product(bounds(kind, empty), ONE_COST):
-        check(bound, world, horizon)
+        check(bound, world, horizon, form)
 
 
 @pytest.mark.parametrize("empty", EMPTY)
 @pytest.mark.parametrize(("kind", "horizon"), horizons(2))
-def test_every_instance_with_two_costs(kind: str, horizon: int, empty: str) -> None:
+def test_every_instance_with_two_costs(kind: str, horizon: int, empty: str, as_thresholds: Callable[[], str]) -> None:
+    form = "packed"
+    if empty in EMPTY[1::2]:
+        form = as_thresholds()
     for bound, world in itertools.product(bounds(kind, empty), TWO_COSTS):
-        check(bound, world, horizon)
+        check(bound, world, horizon, form)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("empty", EMPTY)
+@pytest.mark.parametrize(("kind", "horizon"), [(kind, t) for kind in KINDS for t in range(1, LONGEST[kind] + 1)])
+def test_every_instance_in_the_other_form(
+    kind: str, horizon: int, empty: str, as_thresholds: Callable[[], str]
+) -> None:
+    form = "packed"
+    if empty in EMPTY[1::2]:
+        form = as_thresholds()
+    for bound, world in itertools.product(bounds(kind, empty), ONE_COST):
+        check(bound, world, horizon, form)
 
 
 @pytest.mark.parametrize("empty", EMPTY)
