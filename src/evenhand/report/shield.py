@@ -218,7 +218,9 @@ def described(result: Inspection) -> str:
 
 def few(number: float | None) -> str:
     """An expected number of people: two digits after the point, more where it is small."""
-    return "" if number is None else words.decimal(number)
+    if number is None:
+        return ""
+    return words.decimal(number) if number >= 0.0001 or number == 0 else "< 0.0001"
 
 
 def _figure(name: str, draw: Callable[..., charts.Spec], result: Inspection) -> Figure:
