@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import shield_reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import Bound, World, least_cost
 
-import shield_reference
 from evenhand.errors import OptionError
 from evenhand.shield import (
     ACCEPT,
@@ -182,6 +182,30 @@ def test_terminals_of_any_shape_and_inputs_that_change(labelled: bool, costs: tu
 
 
 # Tables
+
+
+class Crossed:
+    """After one of each group, more accepted of the one make it worth less to accept the other."""
+
+    def __init__(self, of_a: bool) -> None:
+        worth = np.array([[1.5, 0.0], [1.0, 0.5]])
+        self.worth = worth.T if of_a else worth
+
+    def values(self, n_a: int, n_b: int) -> np.ndarray:
+        return self.worth if n_a == n_b == 1 else np.zeros((n_a + 1, n_b + 1))
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("of_a", [False, True])
+def test_a_level_that_falls_is_not_stored_as_thresholds(labelled: bool, of_a: bool) -> None:
+    # Accepting gains 1.5, more than its cost of 1, and after an acceptance of the other group 0.5. The other group's
+    # gains are 0.5 and -0.5: followed both times, so that only one group's levels fall.
+    problem = Problem(2, labelled, replace(EVEN, label=(1.0, 1.0)), {2: Crossed(of_a)})
+    assert sweep(problem, "thresholds", None) is None
+    policy = solve(problem).actions
+    one, other = ((0, 0, 1, 0), (0, 0, 1, 1)) if of_a else ((1, 0, 0, 0), (1, 1, 0, 0))
+    group = 0 if of_a else 1
+    assert (policy.level(1, *one, group), policy.level(1, *other, group)) == (ACCEPT, FOLLOW)
 
 
 def live(kind: str, kept: Fair, horizon: int) -> list[dict[tuple[int, int, int, int], tuple[bool, bool]]]:
