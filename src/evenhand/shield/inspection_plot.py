@@ -156,7 +156,8 @@ def _map(stretches: list[Stretch], t: int, names: list[str], width: int, *, who:
 
     def axis(title: str, most: int) -> Spec:
         scale = {"domain": [-0.5, most + 0.5], "nice": False}
-        ticks = {"title": title, "grid": False, "tickCount": 4, "format": "d"}
+        whole = list(range(0, most + 1, max(1, -(-most // 4))))
+        ticks = {"title": title, "grid": False, "values": whole, "format": "d"}
         return {"type": "quantitative", "scale": scale, "axis": ticks}
 
     return {
