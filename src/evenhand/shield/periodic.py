@@ -40,7 +40,8 @@ class Period:
     """One period of a shield.
 
     Attributes:
-        policy: what it does; its counters are those of this period alone, from 0.
+        policy: what it does; its counters are those of this period alone, from 0. Where unfair ends have a price, its
+            expected cost has that in it.
         start: counters of everything before, seen and accepted of each group.
         end: what the ends of the period are worth; None: nothing is asked of them, or every group has its own table.
         guaranteed: whether the period, with everything before, ends fair whatever comes.
