@@ -1,5 +1,6 @@
 """Simulated shields: the running shield decides the same, every run of a finite one is fair, and unfair ones show."""
 
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -290,7 +291,7 @@ def test_runs_that_were_complete_before_an_interrupt_are_kept(monkeypatch):
         if share > 0.6:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("evenhand.shield.simulate.CELLS", 20 * 100)
+    monkeypatch.setattr(sys.modules["evenhand.shield.simulate"], "CELLS", 20 * 100)
     found = simulate(asked, runs=300, progress=stop)
     assert found.interrupted
     assert found.runs == 100

@@ -9,15 +9,19 @@ from evenhand.shield.periodic import Period, Periodic, settled
 from evenhand.shield.plan import Counters, Plan
 from evenhand.shield.policy import ACCEPT, FOLLOW, REJECT, Policy, decide
 from evenhand.shield.properties import EmptyGroup, Property, Ratios
+from evenhand.shield.result import SimulationResult
 from evenhand.shield.robust import Estimator, Ranges, resumed, synthesize_robust
 from evenhand.shield.runtime import Decision, Reason, Shield
 from evenhand.shield.separable import cheapest_bounds, synthesize_separable
+from evenhand.shield.simulate import simulate
+from evenhand.shield.streams import ORDERS, Source, real_people, synthetic
 from evenhand.shield.synthesis import Problem, Solution, general, solve, synthesize
 from evenhand.shield.welfare import WelfareBounds, bounds_of
 
 __all__ = [
     "ACCEPT",
     "FOLLOW",
+    "ORDERS",
     "REJECT",
     "Certificate",
     "Counters",
@@ -39,7 +43,9 @@ __all__ = [
     "Reason",
     "Replay",
     "Shield",
+    "SimulationResult",
     "Solution",
+    "Source",
     "WelfareBounds",
     "bounds_of",
     "cheapest_bounds",
@@ -48,11 +54,14 @@ __all__ = [
     "inputs_from",
     "inputs_from_data",
     "read_log",
+    "real_people",
     "replay",
     "resumed",
     "settled",
+    "simulate",
     "solve",
     "synthesize",
     "synthesize_robust",
     "synthesize_separable",
+    "synthetic",
 ]
