@@ -58,9 +58,10 @@ def shields(
             seed=seed,
             progress=progress,
         )
+    # First what took so long, then what can be drawn from it again.
+    emit_result(found, json)
     if html is not None:
         report.write_page(render(found), html)
-    emit_result(found, json)
     if not quiet and json != "-":
         typer.echo(found.summary())
         if html is not None:
