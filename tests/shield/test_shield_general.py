@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
 import shield_reference
+
 from evenhand.errors import LimitError, OptionError
 from evenhand.shield import EmptyGroup, Inputs, Plan, Property, Ratios, general, synthesize
 from evenhand.shield.properties import kappa_from
