@@ -119,8 +119,12 @@ def test_nothing_recognised():
     result = assess([one], repeated=2)
     group = result.sequences[0].groups[0]
     assert (group.items, group.difference.kind, group.bound_here.kind) == ((), "unknown", "unknown")
-    assert [value.verdict for value in result.sequences[0].verdicts] == ["violated", "unknown"]
+    assert [value.verdict for value in result.sequences[0].verdicts] == ["unknown", "unknown"]
+    assert [value.why for value in result.sequences[0].verdicts] == ["no item is recognised"] * 2
     assert "unknown" in result.summary()
+    two = Recorded("s", {"g": (None, "a"), "h": ("b", None)}, {"g": ("a", "b"), "h": ("a", "b")})
+    pair = assess([two]).sequences[0].verdicts[-1]
+    assert (pair.kind, pair.verdict, pair.at_fault) == ("paired", "unknown", ())
 
 
 # Against the definitions

@@ -68,6 +68,8 @@ def missed(appearances: Sequence[int], length: int, beta: int) -> tuple[int, ...
 
 def verdict(appearances: Sequence[Sequence[int]], length: int, beta: Sequence[int] | None) -> Found:
     """Whether values with these appearances come, or come again and again within beta."""
+    if length == 0:
+        return "unknown"
     if beta is None:
         return "holds" if all(appearances) else "violated"
     if any(missed(own, length, limit) for own, limit in zip(appearances, beta, strict=True)):
@@ -270,17 +272,20 @@ def _bounded(values: int, beta: int | None, length: int | None) -> Quantity:
         return Unknown(reason="a value never appears, or the sequence is too short for it")
     if length is None:
         return Proved(
-            value=bound(values, beta), how=f"1 - {values}/{beta}, while every value comes within {beta} items"
+            value=bound(values, beta), how=f"as 1 - {values}/{beta}, while every value comes within {beta} items"
         )
     share = bound_here(values, beta, length)
-    return Proved(value=share, how=f"each value comes at least {length // beta:,} times in {length:,} items")
+    return Proved(value=share, how=f"since each value comes at least {length // beta:,} times in {length:,} items")
 
 
 def _verdict(group: GroupFinding, beta: tuple[int, ...] | None) -> Verdict:
     length = len(group.items)
     found = verdict([value.appearances for value in group.values], length, beta)
     kind: Kind = ("eventual" if beta is None else "repeated") if len(group.groups) == 1 else _kind(len(group.groups))
-    if beta is None:
+    fault: tuple[str, ...] = ()
+    if length == 0:
+        why = "no item is recognised"
+    elif beta is None:
         fault = tuple(value.value for value in group.values if not value.appearances)
         why = f"never: {_listed(fault)}" if fault else f"{len(group.values)} values in {length:,} items"
     else:
@@ -305,15 +310,16 @@ def _combined(recorded: Recorded, covered: CoverageFinding, judged: Sequence[tup
         if choice in judged:
             continue
         total = math.prod(len(recorded.values[group]) for group in choice)
-        fault = tuple(missing.get(choice, ()))
+        known = any(recorded.column(choice))
+        fault = tuple(missing.get(choice, ())) if known else ()
         found.append(
             Verdict(
                 groups=choice,
                 kind=_kind(len(choice)),
                 beta=None,
-                verdict="violated" if fault else "holds",
+                verdict="violated" if fault else "holds" if known else "unknown",
                 at_fault=fault,
-                why=f"{total - len(fault):,} of {total:,} combinations appear",
+                why=f"{total - len(fault):,} of {total:,} combinations appear" if known else "no item is recognised",
             )
         )
     return found

@@ -83,7 +83,8 @@ class Verdict(BaseModel):
         groups: of which groups.
         kind: eventual and repeated are about one group, paired about two, k-way about more.
         beta: within how many items each value must come, and come again; None: it only has to appear.
-        verdict: unknown: nothing was missed, but the sequence is not longer than every beta, so it shows nothing.
+        verdict: unknown: nothing was missed, but the sequence is not longer than every beta, so it shows nothing; or no
+            item is recognised.
         at_fault: values that never appeared, or missed a deadline.
         why: one sentence.
     """
