@@ -43,7 +43,7 @@ def _several(given: object) -> object:
 
 def _repeated(given: object) -> object:
     """One deadline, one for every value in their order, or by name."""
-    if given is None or isinstance(given, int) or isinstance(given, tuple | list | Mapping):
+    if given is None or isinstance(given, int | tuple | list | Mapping):
         parts = given.values() if isinstance(given, Mapping) else given if isinstance(given, tuple | list) else [given]
         for part in parts:
             if part is not None and (isinstance(part, bool) or not isinstance(part, int)):
