@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.genai.simulation import Order
 from evenhand.genai.stream import Item
 
 
@@ -26,8 +26,8 @@ class Delivered:
         self._values = {group: tuple(names) for group, names in values.items()}
         self._shown = {group: np.zeros(requests, np.int32) for group in values}
         self._conditions: list[frozenset[str]] = []
-        self.deliveries: list[int] = []
-        """Requests in the order in which they were answered."""
+        self._decided: list[int] = []
+        self._answered = np.zeros(requests, bool)
 
     @property
     def asked(self) -> int:
@@ -39,28 +39,36 @@ class Delivered:
         self._conditions.append(conditions)
         return len(self._conditions) - 1
 
+    def decide(self, request: int) -> None:
+        """The first item of a request is there, and its place in the sequence of decisions is fixed."""
+        self._decided.append(request)
+
     def deliver(self, request: int, item: Item) -> None:
         """A request is answered."""
         for group, positions in self._positions.items():
             self._shown[group][request] = positions[item[group]]
-        self.deliveries.append(request)
+        self._answered[request] = True
 
     def unrecognised(self) -> int:
         """Answered requests in whose item some value could not be told."""
-        answered = np.asarray(self.deliveries, np.int64)
-        unknown = np.zeros(len(answered), bool)
+        unknown = np.zeros(len(self._answered), bool)
         for shown in self._shown.values():
-            unknown |= shown[answered] == 0
-        return int(unknown.sum())
+            unknown |= shown == 0
+        return int((unknown & self._answered).sum())
+
+    def answered(self) -> int:
+        """Requests that were answered."""
+        return int(self._answered.sum())
 
     def sequence(
-        self, condition: str, groups: Sequence[tuple[str, Sequence[str]]], *, order: Literal["requests", "deliveries"]
+        self, condition: str, groups: Sequence[tuple[str, Sequence[str]]], *, order: Order
     ) -> NDArray[np.int64]:
         """The values of items that were made for a condition, from 1; of several groups, combinations of them.
 
         Combinations count with the last group fastest. 0 where some value is not known.
         """
-        answered = np.asarray(self.deliveries, np.int64)
+        answered = np.asarray(self._decided, np.int64)
+        answered = answered[self._answered[answered]]
         if order == "requests":
             answered = np.sort(answered)
         holds = np.fromiter((condition in self._conditions[one] for one in answered), bool, len(answered))

@@ -52,7 +52,7 @@ class Play:
         self._everybody = tuple(range(len(deadlines)))
         self._single = len(component.groups) == 1
         self._one = len(deadlines) == 1
-        self._hall = self._one and self._regions[slack].method == "hall"
+        self._hall = self._one and self._single and self._regions[slack].method == "hall"
         self._starts = component.game.starts
 
     def concerned(self, conditions: Collection[str], fixed: Collection[str]) -> tuple[int, ...]:

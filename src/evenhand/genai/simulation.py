@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Policy: TypeAlias = Literal["free", "published", "before", "after"]
 
+Order: TypeAlias = Literal["requests", "decisions"]
+
 POLICIES: tuple[Policy, ...] = ("free", "published", "before", "after")
 
 WORDS: dict[Policy, str] = {
@@ -54,8 +56,8 @@ class SimulationResult(Result):
     Attributes:
         policy: how it intervened: ``free``, ``published``, ``before`` or ``after``.
         requests: answered, one item each; in_flight: how many were under way at once.
-        order: in which the sequence of items is judged: that of the ``requests``, or that of the ``deliveries``, which
-            is the one that a policy can keep if it decides then.
+        order: in which the sequence of items is judged: that of the ``requests``, or that of the ``decisions``, when
+            first items of requests are there. It is the order that a policy can keep if it decides then.
         violations: deadlines missed, counted in the sequence that was delivered and by the definition alone.
         reported: violations that the policy itself knew of; None for one that keeps no account.
         interventions: requests whose prompt was changed, at least once.
@@ -70,7 +72,7 @@ class SimulationResult(Result):
     policy: Policy
     requests: int
     in_flight: int
-    order: Literal["requests", "deliveries"]
+    order: Order
     violations: int
     reported: int | None
     interventions: int
@@ -132,7 +134,7 @@ def _opening(one: SimulationResult) -> str:
 
 def _lines(simulations: list[SimulationResult] | tuple[SimulationResult, ...]) -> list[str]:
     """Two small tables: what policies missed and cost, and the longest gap of every value."""
-    rows = [("policy", "violations", "interventions", "calls", "")]
+    rows: list[tuple[str, ...]] = [("policy", "violations", "interventions", "calls", "")]
     for one in simulations:
         each = (f"{one.interventions / one.requests:.3f}", f"{one.generator_calls / one.requests:.3f}")
         rows.append((one.policy, f"{one.violations:,}", *each, f"per request; {WORDS[one.policy]}"))

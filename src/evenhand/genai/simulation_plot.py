@@ -98,8 +98,8 @@ def draw_costs(simulations: Sequence[SimulationResult], *, width: int = WIDE) ->
     """Violations, interventions and items made, per request, a panel each and a bar for each policy."""
     policies = [one.policy for one in simulations]
     panels = []
-    questions = [
-        ("deadlines missed", [one.violations for one in simulations], ",d"),
+    questions: list[tuple[str, list[float], str]] = [
+        ("deadlines missed", [one.violations for one in simulations], ","),
         ("prompts changed, of requests", [one.interventions / one.requests for one in simulations], ".1%"),
         ("items made per request", [one.generator_calls / one.requests for one in simulations], ".3f"),
     ]
@@ -107,7 +107,7 @@ def draw_costs(simulations: Sequence[SimulationResult], *, width: int = WIDE) ->
     each = (width - LABELS - 60) // 3 if beside else width - LABELS - 10
     for i, (question, numbers, form) in enumerate(questions):
         rows = [
-            {"policy": policy, "number": number, "written": format(number, form.replace("d", "")), "color": LIGHT[role]}
+            {"policy": policy, "number": number, "written": format(number, form), "color": LIGHT[role]}
             for policy, number in zip(policies, numbers, strict=True)
             for role in [ROLES[policy]]
         ]
