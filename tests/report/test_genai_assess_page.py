@@ -10,7 +10,7 @@ from rich.console import Console
 
 from evenhand import charts
 from evenhand.genai.assess import assess
-from evenhand.genai.assessment_plot import LANES, draw_coverage, draw_timeline
+from evenhand.genai.assessment_plot import ITEMS, LANES, draw_coverage, draw_timeline
 from evenhand.genai.sequence import Recorded
 from evenhand.report import assessment
 from evenhand.report.assessment import render_assessment, show_assessment
@@ -105,6 +105,24 @@ def test_the_charts_say_in_words_what_they_show():
         for width in (880, 330):
             assert "<svg" in charts.svg(draw(what, width=width), name="x")
     assert "75.0 % of the pairs of values appear (3 of 4)" in draw_coverage(RESULT)["description"]
+
+
+def test_of_a_long_sequence_the_last_items_are_drawn():
+    column = ("m", "f") + ("m",) * (2 * ITEMS) + ("f",)
+    long = assess([Recorded("s", {"g": column, "h": column}, {"g": ("f", "m"), "h": ("f", "m")})], repeated=ITEMS)
+    spec = draw_timeline(long.sequences[0].groups[0])
+    assert spec["title"]["text"] == f"g: when each value appeared, the last {ITEMS} items"
+    _, waits, overdue, ticks, _, _ = (layer["data"]["values"] for layer in spec["layer"])
+    assert {row["item"] for row in ticks} == set(range(ITEMS + 4, 2 * ITEMS + 4))
+    assert [(row["from"], row["to"]) for row in waits] == [(ITEMS + 3, 2 * ITEMS + 3)]
+    assert overdue == []  # it was due before
+    (line,) = draw_coverage(long)["layer"]
+    assert [(row["item"], row["share"]) for row in line["data"]["values"]] == [
+        (0, 0),
+        (1, 1 / 4),
+        (2, 2 / 4),
+        (2 * ITEMS + 3, 2 / 4),
+    ]
 
 
 def test_many_values_and_many_sequences_are_drawn_in_part(monkeypatch):

@@ -20,6 +20,9 @@ LANE = 46
 LANES = 24
 """Values drawn at most."""
 
+ITEMS = 400
+"""Items of a timeline drawn at most: the last ones. More ticks than these run into each other."""
+
 LINES = len(SERIES)
 """Sequences whose coverage is drawn at most."""
 
@@ -35,25 +38,30 @@ def plot(result: GenaiAssessment) -> alt.TopLevelMixin:
 def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
     """One lane per value. Ticks: items that show it. Grey: its longest wait. Orange with a cross: overdue."""
     length = len(group.items)
+    start = max(0, length - ITEMS)
     shown = group.values[:LANES]
     rows = [{"row": f"{k:04d}", "words": _words(value, width), "end": length + 1} for k, value in enumerate(shown)]
-    ticks = [{"row": f"{k:04d}", "item": item} for k, value in enumerate(shown) for item in value.appearances]
+    ticks = [
+        {"row": f"{k:04d}", "item": item} for k, value in enumerate(shown) for item in value.appearances if item > start
+    ]
     waits = [{"row": f"{k:04d}"} | _longest(value, length) for k, value in enumerate(shown)]
+    waits = [wait | {"from": max(start, wait["from"])} for wait in waits if wait["to"] > start]
     overdue = [
         {"row": f"{k:04d}", "from": due, "to": min((item for item in value.appearances if item > due), default=length)}
         for k, value in enumerate(shown)
         for due in value.missed
+        if due > start
     ]
     y: Spec = {"field": "row", "type": "nominal", "axis": None, "sort": None}
     axis = {"title": "recognised items, in the order of the requests", "tickCount": 8, "grid": False, "offset": 4}
 
     def x(field: str) -> Spec:
-        scale = {"domain": [0, length + 1], "nice": False}
+        scale = {"domain": [start, length + 1], "nice": False}
         return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
 
     layers = [
         charts.marks(
-            [row | {"start": 0} for row in rows],
+            [row | {"start": start} for row in rows],
             {"type": "rule", "color": LIGHT["grid"], "yOffset": 8},
             y=y,
             x=x("start"),
@@ -102,7 +110,8 @@ def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
         ),
     ]
     more = f"; {len(group.values) - LANES:,} more values" if len(group.values) > LANES else ""
-    title = {"text": f"{group.name}: when each value appeared{more}"}
+    last = f", the last {ITEMS:,} items" if start else ""
+    title = {"text": f"{group.name}: when each value appeared{last}{more}"}
     said = "; ".join(
         f"{value.value} in {len(value.appearances):,} of {length:,} items, {_least(value)}"
         + (f", overdue at {', '.join(map(str, value.missed[:12]))}" if value.missed else "")
@@ -119,7 +128,7 @@ def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
     rows = [
         {"name": name, "item": number, "share": share}
         for name, coverage in known
-        for number, share in enumerate((0.0, *coverage.curve))
+        for number, share in _steps(coverage.curve)
     ]
     names = [name for name, _ in known]
     legend = None
@@ -155,6 +164,12 @@ def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
     said = "; ".join(f"{name}: {coverage_said(coverage)}" for name, coverage in known)
     spec = {"layer": [line], "width": width - 62, "height": 220, "title": title}
     return charts.finished(spec, f"{title['text']}, item by item. At the end: {said}.")
+
+
+def _steps(curve: tuple[float, ...]) -> list[tuple[int, float]]:
+    """Numbers of items where a curve rises, with the share then, and its end."""
+    rises = [(i, after) for i, (before, after) in enumerate(pairwise((0.0, *curve)), start=1) if after > before]
+    return list(dict([(0, 0.0), *rises, (len(curve), curve[-1])]).items())
 
 
 def _longest(value: ValueFinding, length: int) -> Spec:
