@@ -44,7 +44,7 @@ def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
     ticks = [
         {"row": f"{k:04d}", "item": item} for k, value in enumerate(shown) for item in value.appearances if item > start
     ]
-    waits = [{"row": f"{k:04d}"} | _longest(value, length) for k, value in enumerate(shown)]
+    waits: list[Spec] = [{"row": f"{k:04d}"} | _longest(value, length) for k, value in enumerate(shown)]
     waits = [wait | {"from": max(start, wait["from"])} for wait in waits if wait["to"] > start]
     overdue = [
         {"row": f"{k:04d}", "from": due, "to": min((item for item in value.appearances if item > due), default=length)}
