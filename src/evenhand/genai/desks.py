@@ -117,5 +117,5 @@ def desk_for(policy: Policy, configuration: Configuration, *, in_flight: int, se
         return Published(configuration, seed=seed)
     retries = configuration.simulation.retries
     if policy == "after":
-        retries = max(1, retries)  # to make an item again is how it intervenes at all
+        retries += 1  # the first item was not told anything: to make it again is no retry of an instruction
     return Kept(Enforcer(configuration, mode=policy, seed=seed, retries=retries, in_flight=in_flight))
