@@ -45,7 +45,6 @@ class Admission:
         must: for concept groups that the prompt must ask for, the values, any of which will do; empty: leave it alone.
         allowed: the values there were to choose ``must`` from.
         attempt: 0 for the first, then 1 for every time that the item was made again.
-        reason: why something must be asked for.
     """
 
     counts: tuple[str, ...]
@@ -53,7 +52,13 @@ class Admission:
     must: Must
     allowed: Must
     attempt: int
-    reason: str
+
+    @property
+    def reason(self) -> str:
+        """Why something must be asked for; empty if nothing must."""
+        several = (f"{group}: only {', '.join(values)} now lets every deadline be kept" for group, values in
+                   self.allowed.items())  # fmt: skip
+        return "; ".join(several)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -75,7 +80,6 @@ class Admission:
             {group: tuple(values) for group, values in found["must"].items()},
             {group: tuple(values) for group, values in found["allowed"].items()},
             int(found["attempt"]),
-            str(found["reason"]),
         )
 
 
@@ -238,15 +242,14 @@ class Enforcer:
         slots: dict[str, int] = {}
         must: dict[str, tuple[str, ...]] = {}
         allowed: dict[str, tuple[str, ...]] = {}
-        reasons: list[str] = []
         for play, rows in self._plays:
             mine = play.concerned(conditions, fixed)
             if not mine:
                 continue
             counts.extend(rows[i].name for i in mine)
             if before:
-                self._take(play, rows, mine, prefer, slots, must, allowed, reasons)
-        return Admission(tuple(counts), slots, must, allowed, 0, "; ".join(reasons))
+                self._take(play, rows, mine, prefer, slots, must, allowed)
+        return Admission(tuple(counts), slots, must, allowed, 0)
 
     def complete(self, admission: Admission, values: Mapping[str, str | None]) -> Outcome:
         """The item of an admission is known.
@@ -307,7 +310,7 @@ class Enforcer:
                 for i in mine:
                     rows[i].counts["asked"] += 1
             why = _why(wrong, failed)
-            return Outcome("retry", replace(admission, attempt=admission.attempt + 1, reason=why), why)
+            return Outcome("retry", replace(admission, attempt=admission.attempt + 1), why)
         taken: dict[str, int] = {}
         blamed = {rows[i].name for _play, rows, mine, _kinds in wrong for i in mine}
         for _play, rows, mine, kinds in concerned:
@@ -338,10 +341,9 @@ class Enforcer:
             slots: dict[str, int] = {}
             must: dict[str, tuple[str, ...]] = {}
             allowed: dict[str, tuple[str, ...]] = {}
-            reasons: list[str] = []
             for play, rows, mine, _kinds in concerned:
-                self._take(play, rows, mine, None, slots, must, allowed, reasons)
-            again = Admission(admission.counts, slots, must, allowed, 1, "; ".join(reasons))
+                self._take(play, rows, mine, None, slots, must, allowed)
+            again = Admission(admission.counts, slots, must, allowed, 1)
             return Outcome("retry", again, _why(wrong, failed=False))
         taken: dict[str, int] = {}
         for _play, rows, mine, kinds in wrong:
@@ -365,7 +367,6 @@ class Enforcer:
         slots: dict[str, int],
         must: dict[str, tuple[str, ...]],
         allowed: dict[str, tuple[str, ...]],
-        reasons: list[str],
     ) -> None:
         """Take the next slots for an item, and say what it must show."""
         crowded = self._alone and any(rows[i].deadlines.pending for i in mine)
@@ -383,7 +384,6 @@ class Enforcer:
             for group, values in choice.allowed.items():
                 allowed[group] = values
                 must[group] = values if any_will_do else (choice.asked[group],)
-            reasons.append(choice.reason)
 
     def _slot(self, admission: Admission, row: _Row) -> int:
         slot = admission.slots.get(row.name)

@@ -21,13 +21,11 @@ class Choice:
         promises: for every requirement what its item will show; ``OPEN`` where that is left open.
         asked: for every concept group concerned the value chosen.
         allowed: for every concept group concerned the values there were to choose from.
-        reason: why.
     """
 
     promises: tuple[int, ...]
     asked: Mapping[str, str]
     allowed: Mapping[str, tuple[str, ...]]
-    reason: str
 
 
 class Play:
@@ -57,7 +55,10 @@ class Play:
 
     def concerned(self, conditions: Collection[str], fixed: Collection[str]) -> tuple[int, ...]:
         """The requirements that an item counts for."""
-        found = tuple(i for i in self._everybody if self._conditions[i] in conditions)
+        if self._one:
+            found = self._everybody if self._conditions[0] in conditions else ()
+        else:
+            found = tuple(i for i in self._everybody if self._conditions[i] in conditions)
         if found and fixed:
             requirements = self._component.requirements
             found = tuple(i for i in found if not any(group in fixed for group in requirements[i].groups))
@@ -117,7 +118,7 @@ class Play:
         else:
             # Already too late for the slack: the earliest deadline wins back most.
             values = [k for k, d in enumerate(due) if d == ordered[0]]
-        return self._of_values((0,), values, prefer, f"{len(values)} due within {place - start}")
+        return self._of_values((0,), values, prefer)
 
     def _safe(self, ordered: Sequence[int], start: int) -> bool:
         return all(d >= start + i for i, d in enumerate(ordered, start=1))
@@ -134,24 +135,29 @@ class Play:
             values = [k for k in values if self._urgency(mine, k) == earliest]
         elif any_will_do and len(values) == n:
             return None
-        return self._of_values(mine, values, prefer, "otherwise a deadline would be missed")
+        return self._of_values(mine, values, prefer)
 
     def _urgency(self, mine: tuple[int, ...], k: int) -> int:
         """How many items are left until a value must have appeared."""
         return min(self._deadlines[i].due[k] - self._deadlines[i].items for i in mine)
 
     def _of_values(
-        self, mine: tuple[int, ...], values: list[int], prefer: Mapping[str, Sequence[str]] | None, reason: str
+        self, mine: tuple[int, ...], values: list[int], prefer: Mapping[str, Sequence[str]] | None
     ) -> Choice:
         group, names = self._component.groups[0], self._component.values[0]
-        liked = next((k for name in (prefer or {}).get(group, ()) for k in values if names[k] == name), None)
+        liked = None
+        if prefer is not None:
+            liked = next((k for name in prefer.get(group, ()) for k in values if names[k] == name), None)
+        if liked is None and len(values) == 1:
+            liked = values[0]
         if liked is None:
-            urgent = [self._urgency(mine, k) for k in values]
-            equal = [k for k, one in zip(values, urgent, strict=True) if one == min(urgent)]
-            liked = equal[0] if len(equal) == 1 else self._random.choice(equal)
-        promises = tuple(liked if i in mine else OPEN for i in self._everybody)
-        allowed = tuple(names[k] for k in values)
-        return Choice(promises, {group: names[liked]}, {group: allowed}, f"{group}: {reason}: {', '.join(allowed)}")
+            due = self._deadlines[0].due
+            urgent = [due[k] for k in values] if self._one else [self._urgency(mine, k) for k in values]
+            first = min(urgent)
+            equal = [k for k, one in zip(values, urgent, strict=True) if one == first]
+            liked = equal[0] if len(equal) == 1 else equal[int(self._random.random() * len(equal))]
+        promises = (liked,) if self._one else tuple(liked if i in mine else OPEN for i in self._everybody)
+        return Choice(promises, {group: names[liked]}, {group: tuple([names[k] for k in values])})
 
     def _choose_several(self, mine: tuple[int, ...]) -> Choice:
         """Values of several groups at once: the earliest deadlines that fit together, as few as are enough."""
@@ -192,9 +198,7 @@ class Play:
         kinds = dict(zip(mine, self._kinds(mine, fixed), strict=True))
         asked = {group: values[group][k] for group, k in fixed.items()}
         promises = tuple(kinds[i] if kinds.get(i, VOID) != VOID else OPEN for i in self._everybody)
-        about = ", ".join(f"{group} {value}" for group, value in asked.items())
-        return Choice(promises, asked, {group: (value,) for group, value in asked.items()},
-                      f"otherwise a deadline would be missed: {about}")  # fmt: skip
+        return Choice(promises, asked, {group: (value,) for group, value in asked.items()})
 
     def _left(self, mine: tuple[int, ...], kinds: Sequence[int] | None) -> list[int]:
         """The state after one more item that counts for ``mine``; it shows ``kinds``, or nothing."""

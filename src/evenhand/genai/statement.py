@@ -40,7 +40,8 @@ def statement(enforcer: Enforcer) -> str:
     lines.append("Assumed:")
     lines.append(f"  an item that must show something does within {tries} attempt{'s' if tries > 1 else ''}")
     if enforcer.slack:
-        lines.append(f"  except for {enforcer.slack} at a time, which the slack bears")
+        late = f"{enforcer.slack} slot{'s' if enforcer.slack > 1 else ''}"
+        lines.append(f"  or its failure, and what was admitted before it was known, takes at most {late}: the slack")
     lines.append("  the labels of items are right, and so is which requests the conditions hold for")
     if enforcer.mode == "before":
         lines.append("  every request that is admitted is completed; the order is that of the requests")
