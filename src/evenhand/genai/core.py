@@ -44,7 +44,7 @@ class Admission:
         slots: the slot of its item, by specification; empty in mode ``after`` until the item was looked at.
         must: for concept groups that the prompt must ask for, the values, any of which will do; empty: leave it alone.
         allowed: the values there were to choose ``must`` from.
-        attempt: 0 for the first, then 1 for every time that the item was made again.
+        attempt: how often the item was made again after it did not show what its prompt had asked for.
     """
 
     counts: tuple[str, ...]
@@ -167,7 +167,8 @@ class Enforcer:
         configuration: a ``Configuration``, or what ``Configuration.read`` takes.
         mode: ``before``: ask in the prompt where it must be; ``after``: look at items first, redo what cannot be kept.
         seed: of the choice among values that are equally urgent.
-        retries: how often an item is made again that does not show what it must; by default as configured.
+        retries: how often an item is made again whose prompt asked for something that it does not show; by default as
+            configured.
         slack: deadlines are kept so many items early, which leaves room for as many useless ones; by default as
             configured.
         in_flight: 1 if an item is always complete before the next request is admitted, which allows any value of a
@@ -336,27 +337,21 @@ class Enforcer:
             seen = tuple(i for i, kind in zip(mine, kinds, strict=True) if kind != VOID)
             if seen and not play.accepts(seen, [kind for kind in kinds if kind != VOID]):
                 wrong.append((play, rows, mine, kinds))
-        if wrong and self.retries:
+        slots: dict[str, int] = {}
+        if wrong:
             # The slots are taken now, with a promise: items accepted meanwhile cannot make the next one useless.
-            slots: dict[str, int] = {}
             must: dict[str, tuple[str, ...]] = {}
             allowed: dict[str, tuple[str, ...]] = {}
             for play, rows, mine, _kinds in concerned:
                 self._take(play, rows, mine, None, slots, must, allowed)
-            again = Admission(admission.counts, slots, must, allowed, 1)
+            again = Admission(admission.counts, slots, must, allowed, 0)
             return Outcome("retry", again, _why(wrong, failed=False))
-        taken: dict[str, int] = {}
-        for _play, rows, mine, kinds in wrong:
-            for i, kind in zip(mine, kinds, strict=True):
-                if kind != VOID:
-                    row = rows[i]
-                    row.broke("disobeyed", _broken(row, row.deadlines.slots + 1, OPEN, kind, 0, failed=False))
         for _play, rows, mine, kinds in concerned:
             for i, kind in zip(mine, kinds, strict=True):
                 if kind != VOID:
-                    taken[rows[i].name] = slot = rows[i].deadlines.admit()
+                    slots[rows[i].name] = slot = rows[i].deadlines.admit()
                     rows[i].complete(slot, kind)
-        return Outcome("violation" if wrong else "ok", None, _why(wrong, failed=False) if wrong else "", taken)
+        return Outcome("ok", slots=slots)
 
     def _take(
         self,

@@ -115,7 +115,4 @@ def desk_for(policy: Policy, configuration: Configuration, *, in_flight: int, se
         return Free()
     if policy == "published":
         return Published(configuration, seed=seed)
-    retries = configuration.simulation.retries
-    if policy == "after":
-        retries += 1  # the first item was not told anything: to make it again is no retry of an instruction
-    return Kept(Enforcer(configuration, mode=policy, seed=seed, retries=retries, in_flight=in_flight))
+    return Kept(Enforcer(configuration, mode=policy, seed=seed, in_flight=in_flight))
