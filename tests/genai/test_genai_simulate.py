@@ -205,3 +205,21 @@ def test_requests_and_the_order_in_which_they_end():
         flight.add(request)
     ended = [flight.end() for _ in range(50)]
     assert sorted(ended) == list(range(50)) != ended
+
+
+def test_stopping_keeps_what_was_answered():
+    calls = []
+
+    def progress(what, share):
+        calls.append((what, share))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    found = compare(
+        configured((5, 6, 6, 9)), requests=10_000, in_flight=9, policies=["free", "after"], progress=progress
+    )
+    assert calls == [("simulating free", 0.2), ("simulating free", 0.4)]
+    assert [one.policy for one in found.simulations] == ["free"]
+    assert found.interrupted
+    assert found.simulations[0].requests == 4000
+    assert "INTERRUPTED" in found.summary()
