@@ -134,8 +134,16 @@ def solve(game: Game) -> Region:
         return Region("exact", feasible=False, decided=True)
     if 2 ** len(deadlines) > MOST_STATES:
         return Region("exact", feasible=False, decided=False)
-    caps, cut = _caps(deadlines)
-    table = _single(caps) if len(game.deadlines) == 1 and len(game.actions) == len(caps) else _joint(game, caps)
+    if len(game.deadlines) > 1 or len(game.actions) < len(deadlines):
+        caps, cut = _caps(deadlines)
+        table = _joint(game, caps)
+    else:
+        fewer = sorted(deadlines)[:-1]
+        if fewer and not solve(Game.single(fewer)).feasible:
+            return Region("exact", feasible=False, decided=True)
+        enough = _enough(deadlines)
+        caps, cut = _caps(enough)
+        table = _single(caps)
     feasible = bool(table[(-1,) * table.ndim])
     return Region("exact", feasible=feasible, decided=feasible or not cut, table=table)
 
@@ -157,6 +165,18 @@ def _caps(deadlines: Sequence[int]) -> tuple[tuple[int, ...], bool]:
     return caps, caps != tuple(deadlines)
 
 
+def _enough(deadlines: Sequence[int]) -> tuple[int, ...]:
+    """Deadlines of one specification, cut down where that loses nothing.
+
+    A value that can be shown at all, without harm to the others, can be shown before the others' deadlines come to the
+    same state twice: a wait longer than the number of those states is never needed.
+    """
+    found = list(deadlines)
+    for k in sorted(range(len(found)), key=found.__getitem__, reverse=True):
+        found[k] = min(found[k], _product(found[:k] + found[k + 1 :]))
+    return tuple(found)
+
+
 def _product(numbers: Sequence[int]) -> int:
     found = 1
     for number in numbers:
@@ -167,51 +187,25 @@ def _product(numbers: Sequence[int]) -> int:
 def _single(caps: tuple[int, ...]) -> NDArray[np.bool_]:
     """The region of one specification.
 
-    After an item some value has its full deadline. So the game is solved on those faces alone, one per value, which are
-    far smaller than the whole; the whole follows in one step.
+    The region is upward closed. So for every state of the other values it is enough to know how many items must at
+    least be left for the value with the longest deadline; that number grows until it need not grow any more.
     """
-    n = len(caps)
-    faces = [np.ones((*caps[:k], 1, *caps[k + 1 :]), np.bool_) for k in range(n)]
-    while True:
-        changed = False
-        for k in range(n):
-            after = np.zeros_like(faces[k])
-            for j in range(n):
-                _serve(after, faces[j], j, top=k, caps=caps)
-            after &= faces[k]
-            if not np.array_equal(after, faces[k]):
-                faces[k] = after
-                changed = True
-        if not all(bool(face[(-1,) * n]) for face in faces):
-            return np.zeros(caps, np.bool_)  # the best state of all is lost
-        if not changed:
-            break
-    whole = np.zeros(caps, np.bool_)
-    for j in range(n):
-        _serve(whole, faces[j], j, top=None, caps=caps)
-    return whole
-
-
-def _serve(into: NDArray[np.bool_], face: NDArray[np.bool_], j: int, *, top: int | None, caps: tuple[int, ...]) -> None:
-    """Mark the states in ``into`` from which showing ``j`` leads into the face of ``j``.
-
-    With ``top``, ``into`` is itself a face: the values there have that one at its full deadline.
-    """
-    target: list[slice] = []
-    source: list[slice] = []
-    for axis in range(len(caps)):
-        if axis == j:
-            target.append(slice(None))
-            source.append(slice(None))
-        elif axis == top:
-            if caps[axis] < 2:
-                return
-            target.append(slice(None))
-            source.append(slice(caps[axis] - 2, caps[axis] - 1))
-        else:
-            target.append(slice(1, None))
-            source.append(slice(0, -1))
-    into[tuple(target)] |= face[tuple(source)]
+    n, longest = len(caps), max(range(len(caps)), key=caps.__getitem__)
+    others = caps[:longest] + caps[longest + 1 :]
+    most = caps[longest]
+    need = np.ones(others, np.int32)
+    fewer, full = (slice(1, None),) * (n - 1), (slice(0, -1),) * (n - 1)
+    while need[(-1,) * (n - 1)] <= most:
+        after = np.full(others, most + 1, np.int32)
+        for shown in range(n - 1):
+            target = (*fewer[:shown], slice(None), *fewer[shown + 1 :])
+            source = (*full[:shown], slice(-1, None), *full[shown + 1 :])
+            np.minimum(after[target], need[source] + 1, out=after[target])
+        after[fewer][need[full] <= most] = 1
+        if np.array_equal(after, need):
+            return np.ascontiguousarray(np.moveaxis(need[..., None] <= np.arange(1, most + 1), -1, longest))
+        need = after
+    return np.zeros(caps, np.bool_)  # the best state of all is lost
 
 
 def _joint(game: Game, caps: tuple[int, ...]) -> NDArray[np.bool_]:
