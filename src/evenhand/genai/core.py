@@ -321,7 +321,7 @@ class Enforcer:
                 promised = row.deadlines.promise(slot)
                 if promised != OPEN:
                     if row.name not in blamed:
-                        row.counts["obeyed"] += 1
+                        row.counts["obeyed"] += kind != VOID
                     elif kind != promised:
                         what = "failed" if failed else "unrecognised" if kind == VOID else "disobeyed"
                         row.broke(what, _broken(row, slot, promised, kind, admission.attempt, failed))

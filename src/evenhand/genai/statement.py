@@ -32,6 +32,10 @@ def statement(enforcer: Enforcer) -> str:
         )
         lines.append(f"{one.name}: {by}, again and again")
         found = counts[one.name]
+        if found["asked"]:
+            lines.append(
+                f"  {found['obeyed']} of {found['asked']} items that had to show something did, at once or again"
+            )
         broken = [f"{found[what]} {said}" for what, said in BROKEN.items() if found[what]]
         lines.append(
             f"  {'; '.join(broken)}" if broken else "  all assumptions held so far, and no deadline was missed"
