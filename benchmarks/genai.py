@@ -27,6 +27,7 @@ from rich.table import Table
 from evenhand.genai import Configuration, Enforcer
 from evenhand.genai.game import Game, solve
 from evenhand.genai.simulate import simulate
+from evenhand.genai.simulation import POLICIES
 
 ROOT = Path(__file__).resolve().parent.parent
 BARS = {"admission": 50e-6, "game": 2.0, "missed": 0}
@@ -46,7 +47,6 @@ GAMES = (
     (12, 5, 7, 8, 9, 14, 9),
 )
 UNIFORM, SKEWED = (0.2,) * 5, (0.7, 0.2, 0.06, 0.04)
-POLICIES = ("free", "published", "before", "after")
 SETTINGS: tuple[tuple[str, tuple[tuple[int, ...], ...], tuple[float, ...], int], ...] = (
     ("equal", ((10,) * 5,), UNIFORM, 1),
     ("equal", ((10,) * 5,), UNIFORM, 16),

@@ -99,6 +99,15 @@ def test_the_region_is_that_of_exhaustive_search():
     assert compared > 25_000
 
 
+@pytest.mark.parametrize("beta", [(2, 3, 60), (2, 4, 90), (60, 2, 5), (2, 5, 9, 40), (3, 40, 4, 12), (2, 4, 8, 24)])
+def test_deadlines_that_are_longer_than_any_wait_needs_to_be(beta):
+    region = solve(Game.single(beta))
+    assert region.decided
+    assert region.feasible == feasible(beta)
+    for state in product(*(range(1, most + 1) for most in beta)):
+        assert region.holds(state) == (state in winning(beta)), state
+
+
 def test_the_joint_region_is_that_of_exhaustive_search():
     for betas in (((3, 3), (3, 3)), ((2, 3), (3, 3)), ((2, 2), (2, 2)), ((3, 3), (2, 5)), ((4, 4, 4), (4, 4, 4)),
                   ((2, 4, 4), (5, 5, 5)), ((3, 3), (3, 3), (3, 3))):  # fmt: skip
@@ -210,7 +219,7 @@ def test_conditions_on_one_group_are_kept_least_restrictively():
             continue
         enforcer = Enforcer(several(betas), in_flight=1)
         state = betas
-        for _ in range(150):
+        for _ in range(80):
             met = rng.choice(list(subsets(len(betas))))
             right = jointly_allowed(state, betas, met, safe)
             admission = enforcer.admit({f"c{i}" for i in met})
@@ -270,6 +279,36 @@ def test_equal_deadlines_never_cost_more_than_the_published_rule(n, beta):
         ours.shown(shown)
     assert redone <= mine <= theirs
     assert theirs > 0
+
+
+# ---- failures that the slack bears
+
+
+@pytest.mark.parametrize("beta", [(6, 8, 10, 12, 16), (3, 7, 20, 50), (5, 5, 5)])
+def test_slack_bears_as_many_useless_items(beta):
+    """One request at a time, no retries: so many items that ignore what they had to show cost no deadline."""
+    missed = Counter()
+    for slack, seed in product((0, 1, 2), range(25)):
+        if not solve(Game.single(tuple(most - slack for most in beta))).feasible:
+            continue
+        rng = Random(seed)
+        enforcer = Enforcer(one(beta), in_flight=1, retries=0, slack=slack, seed=seed)
+        useless, items = max(1, slack), []
+        for _ in range(80):
+            admission = enforcer.admit({"asked"})
+            must = admission.must.get("g", ())
+            others = [value for value in NAMES[: len(beta)] if value not in must]
+            if must and useless and others and rng.random() < 0.3:
+                useless -= 1
+                shown = rng.choice(others)
+            else:
+                shown = rng.choice(must or NAMES[: len(beta)])
+            enforcer.complete(admission, {"g": shown})
+            items.append(NAMES.index(shown) + 1)
+        missed[slack] += len(misses(items, beta))
+        assert enforcer.counts["asked: g"]["missed"] == len(misses(items, beta))
+    assert missed[0] > 0
+    assert missed[1] == missed[2] == 0
 
 
 # ---- whatever happens
@@ -444,7 +483,7 @@ class Broken(Life):
 
 
 QUICK = settings(
-    max_examples=100,
+    max_examples=80,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
