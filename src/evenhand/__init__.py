@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         checker,
         datasets,
         errors,
+        genai,
         groups,
         individual,
         models,
@@ -39,8 +40,8 @@ __version__ = "0.1.0"
 
 # Parts are imported when first used: `import evenhand` must not pay for scikit-learn or pandas.
 _PARTS = frozenset(
-    {"audit", "certify", "checker", "datasets", "errors", "groups", "individual", "models", "population", "report",
-     "reproduce", "schema", "shield", "stats", "subgroup", "texts"}
+    {"audit", "certify", "checker", "datasets", "errors", "genai", "groups", "individual", "models", "population",
+     "report", "reproduce", "schema", "shield", "stats", "subgroup", "texts"}
 )  # fmt: skip
 _NAMES = {
     "Attribute": "evenhand.schema",
@@ -60,6 +61,7 @@ __all__ = [
     "checker",
     "datasets",
     "errors",
+    "genai",
     "groups",
     "individual",
     "models",

@@ -112,7 +112,7 @@ def stack(specs: Sequence[Spec], description: str) -> Spec:
     """Several finished charts above each other, as one finished chart."""
     of_the_whole = ("description", "background", "padding", "config")
     parts = [{key: value for key, value in spec.items() if key not in of_the_whole} for spec in specs]
-    apart = {"color": "independent", "strokeDash": "independent"}
+    apart = {"color": "independent", "strokeDash": "independent", "shape": "independent"}
     return finished({"vconcat": parts, "spacing": 28, "resolve": {"scale": apart}}, description)
 
 

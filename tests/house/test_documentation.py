@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from evenhand import audit as auditing
+from evenhand import genai
 from evenhand.cli.main import app
 from evenhand.schema import read_yaml
 from evenhand.shield import Plan
@@ -79,6 +80,15 @@ SHIELDS = [(page, text) for page in PAGES for text in blocks(page, "yaml") if te
 def test_configurations_of_shields_are_read(page, text, tmp_path):
     (tmp_path / "shield.yaml").write_text(text, "utf-8")
     assert Plan.read(tmp_path / "shield.yaml").horizon
+
+
+GENERATORS = [(page, text) for page in PAGES for text in blocks(page, "yaml") if text.startswith("conditions:")]
+
+
+@pytest.mark.parametrize(("page", "text"), GENERATORS, ids=[name(page) for page, _ in GENERATORS])
+def test_configurations_of_generators_can_be_kept(page, text, tmp_path):
+    (tmp_path / "genai.yaml").write_text(text, "utf-8")
+    assert genai.feasible(genai.Configuration.read(tmp_path / "genai.yaml")).feasible
 
 
 def flat(commands, before=""):

@@ -15,7 +15,18 @@ from typing import Annotated
 import typer
 
 from evenhand import __version__
-from evenhand.cli import audit, certify, check_certificate, datasets, reproduce, schema, search, shield, subgroups
+from evenhand.cli import (
+    audit,
+    certify,
+    check_certificate,
+    datasets,
+    genai,
+    reproduce,
+    schema,
+    search,
+    shield,
+    subgroups,
+)
 from evenhand.errors import EvenhandError
 
 INTERRUPTED = 130
@@ -51,6 +62,7 @@ app.command("check-certificate")(check_certificate.check_certificate)
 app.command("search")(search.search)
 app.command("subgroups")(subgroups.subgroups)
 app.add_typer(shield.app)
+app.add_typer(genai.app)
 app.add_typer(reproduce.app)
 app.command("schema")(schema.schema)
 app.command("datasets")(datasets.datasets)

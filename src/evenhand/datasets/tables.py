@@ -24,12 +24,16 @@ COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
 SNIFFED_ROWS = 50
 
 
-def read_frame(path: str | Path) -> pd.DataFrame:
+def read_frame(path: str | Path, *, words: bool = False) -> pd.DataFrame:
     """Read a table: ``.csv``, ``.tsv`` and the like (also ``.gz``, ``.xz``, ``.bz2``, ``.zst``), or ``.parquet``.
 
     A text table is UTF-8 with one line of column names; its values are separated by a comma, semicolon,
     tab or bar, whichever fits. Columns of numbers become numbers, ``True``/``False`` booleans, everything
     else words. The words in ``MISSING`` are read as missing.
+
+    Args:
+        path: the file.
+        words: leave the values of a text table as they are written, numbers too.
 
     Raises:
         DataError: the file is absent, empty, damaged or no table; the message names file and line.
@@ -39,7 +43,7 @@ def read_frame(path: str | Path) -> pd.DataFrame:
     where = str(path)
     if _suffixes(path)[-1:] in ([".parquet"], [".pq"]):
         return _parquet(path)
-    return parse(decompressed(path), where=where)
+    return parse(decompressed(path), where=where, words=words)
 
 
 def decompressed(path: Path) -> bytes:
@@ -77,8 +81,10 @@ def expanded(data: bytes, suffix: str, *, where: str) -> bytes:
         ) from None
 
 
-def parse(data: bytes, *, where: str, names: Sequence[str] | None = None) -> pd.DataFrame:
+def parse(data: bytes, *, where: str, names: Sequence[str] | None = None, words: bool = False) -> pd.DataFrame:
     """Read a text table from bytes; ``names`` are the columns of a table without a line of names.
+
+    With ``words`` no value becomes a number or a boolean.
 
     Raises:
         DataError: the bytes are no text table; the message names the line.
@@ -99,6 +105,7 @@ def parse(data: bytes, *, where: str, names: Sequence[str] | None = None) -> pd.
             na_values=list(MISSING),
             skipinitialspace=True,
             low_memory=False,
+            dtype=str if words else None,
         )
     except (ValueError, OverflowError) as error:
         raise DataError(f"the table cannot be read: {error}", where=where) from None

@@ -1,6 +1,7 @@
 """What people see of an audit: the first screen in a terminal, a report in one HTML file, progress."""
 
 from evenhand.report.files import write, write_page
+from evenhand.report.genai import render_generation, show_feasibility, show_generation
 from evenhand.report.html import render
 from evenhand.report.search import Subject, render_search, show_search
 from evenhand.report.shield import render_inspection, replayed, show_inspection, show_policy, show_replay
@@ -12,12 +13,15 @@ __all__ = [
     "Subject",
     "progress",
     "render",
+    "render_generation",
     "render_inspection",
     "render_search",
     "render_simulation",
     "render_subgroups",
     "replayed",
     "show",
+    "show_feasibility",
+    "show_generation",
     "show_inspection",
     "show_policy",
     "show_replay",

@@ -1,0 +1,160 @@
+"""What a generator answered, in the order of the requests: a recorded sequence of items with their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenhand.errors import DataError, OptionError
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The items of one condition, in the order of their requests.
+
+    Attributes:
+        name: which sequence it is.
+        labels: group -> one label per item; None where the item is unrelated to the group or not recognisable.
+        values: group -> the values that are to appear. A label outside them counts as not recognised.
+        files: where the picture of each item lies; empty if nobody said.
+    """
+
+    name: str
+    labels: Mapping[str, tuple[str | None, ...]]
+    values: Mapping[str, tuple[str, ...]]
+    files: tuple[str | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        lengths = {len(labels) for labels in self.labels.values()} | ({len(self.files)} if self.files else set())
+        if len(lengths) != 1:
+            raise DataError("the groups of a sequence need one label per item each", where=self.name)
+        for group in self.labels:
+            values = self.values.get(group, ())
+            if len(set(values)) != len(values) or len(values) < 2:
+                raise OptionError(
+                    f"group {group!r} has the values {', '.join(values) or '(none)'}",
+                    where=self.name,
+                    mend="a group needs at least two values, all different",
+                )
+
+    def __len__(self) -> int:
+        return len(next(iter(self.labels.values())))
+
+    def column(self, groups: Sequence[str]) -> list[tuple[str, ...] | None]:
+        """Each item's values of several groups taken together; None unless all of them are recognised."""
+        known = [set(self.values[group]) for group in groups]
+        return [
+            tuple(label for label in row if label is not None)
+            if all(label in own for label, own in zip(row, known, strict=True))
+            else None
+            for row in zip(*(self.labels[group] for group in groups), strict=True)
+        ]
+
+
+def read_sequences(
+    source: str | Path | IntoDataFrame,
+    groups: Sequence[str],
+    *,
+    conditions: Mapping[str, str] | None = None,
+    values: Mapping[str, Sequence[str]] | None = None,
+    sequence_column: str | None = None,
+    sequence: str | None = None,
+    image_column: str | None = None,
+) -> list[Recorded]:
+    """Read recorded items: one row per item, in the order of the requests. An empty label means not recognised.
+
+    Args:
+        source: a CSV or Parquet file, or any data frame that narwhals knows.
+        groups: columns of labels.
+        conditions: column -> value; only the rows that have all of these are read.
+        values: group -> its values; of the other groups, all that occur anywhere in the table, sorted.
+        sequence_column: its values name sequences, which are read apart; without it the table is one sequence.
+        sequence: only the sequence of that name.
+        image_column: paths of pictures.
+
+    Returns:
+        The sequences, in the order of their first items.
+
+    Raises:
+        DataError: the file cannot be read, a column is not there, or no row meets the condition.
+        OptionError: a group has fewer than two values.
+    """
+    table, where = _table(source)
+    names = [*groups, *(conditions or {}), *filter(None, (sequence_column, image_column))]
+    columns = {name: _column(table, name, where) for name in dict.fromkeys(names)}
+    if not groups:
+        raise OptionError("no group is named", mend="name a column of labels")
+    for name in values or {}:
+        if name not in groups:
+            raise OptionError(f"values are given of {name!r}, which is no group", mend=f"groups: {', '.join(groups)}")
+    domains = {
+        group: tuple((values or {}).get(group) or sorted({label for label in columns[group] if label is not None}))
+        for group in groups
+    }
+    kept = [
+        i
+        for i in range(len(columns[groups[0]]))
+        if all(columns[name][i] == value for name, value in (conditions or {}).items())
+    ]
+    if not kept:
+        said = " and ".join(f"{name} = {value}" for name, value in (conditions or {}).items())
+        seen = "; ".join(f"{name}: {', '.join(_some(columns[name]))}" for name in conditions or {})
+        raise DataError(f"no item has {said}" if said else "there are no items", where=where, mend=f"there are {seen}")
+    names_of = columns[sequence_column] if sequence_column else [where] * len(columns[groups[0]])
+    parts: dict[str, list[int]] = {}
+    for i in kept:
+        parts.setdefault(names_of[i] or "(no name)", []).append(i)
+    if sequence is not None:
+        if sequence not in parts:
+            raise DataError(
+                f"there is no sequence {sequence!r}", where=where, mend=f"there are {', '.join(_some(list(parts)))}"
+            )
+        parts = {sequence: parts[sequence]}
+    return [
+        Recorded(
+            name,
+            {group: tuple(columns[group][i] for i in rows) for group in groups},
+            domains,
+            tuple(columns[image_column][i] for i in rows) if image_column else (),
+        )
+        for name, rows in parts.items()
+    ]
+
+
+def _table(source: Any) -> tuple[Any, str]:
+    """The table and how it is called."""
+    import narwhals as nw
+
+    if isinstance(source, str | Path):
+        from evenhand.datasets.tables import read_frame
+
+        return nw.from_native(read_frame(source, words=True), eager_only=True), Path(source).name
+    try:
+        return nw.from_native(source, eager_only=True), "the data frame"
+    except TypeError:
+        raise DataError(f"a {type(source).__name__} is no data frame", mend="pandas, polars, pyarrow, ...") from None
+
+
+def _column(table: Any, name: str, where: str) -> list[str | None]:
+    """A column as words; what is missing or empty is None."""
+    if name not in table.columns:
+        raise DataError(f"there is no column {name!r}", where=where, mend=f"there are {', '.join(table.columns)}")
+    return [_word(value) for value in table[name].to_list()]
+
+
+def _word(value: object) -> str | None:
+    if value is None or value != value:  # NaN is the one value that differs from itself
+        return None
+    text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
+    return text or None
+
+
+def _some(column: Sequence[str | None]) -> list[str]:
+    """A few of the values of a column."""
+    found = sorted({value for value in column if value is not None})
+    return [*found[:8], *(["..."] if len(found) > 8 else [])] or ["none"]

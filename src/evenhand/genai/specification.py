@@ -1,0 +1,357 @@
+"""What is asked of a generator: conditions, groups of concepts, and which of their values must appear, how often.
+
+The smallest configuration, in YAML::
+
+    conditions: [{name: leader}]
+    specifications:
+      - {condition: leader, group: age, values: [child, adult, elderly, other], repeated: [5, 6, 6, 9]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from evenhand.errors import OptionError
+from evenhand.genai.reading import fault_of, load
+
+Kind: TypeAlias = Literal["repeated", "eventual"]
+
+
+def _number(given: object) -> object:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise ValueError(f"{given!r} is no number")
+    return given
+
+
+def _whole(given: object) -> object:
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise ValueError(f"{given!r} is no whole number")
+    return given
+
+
+def _several(given: object) -> object:
+    """A list as the tuple that is kept."""
+    return tuple(given) if isinstance(given, list) else given
+
+
+def _repeated(given: object) -> object:
+    """One deadline, one for every value in their order, or by name."""
+    if given is None or isinstance(given, int | tuple | list | Mapping):
+        parts = given.values() if isinstance(given, Mapping) else given if isinstance(given, tuple | list) else [given]
+        for part in parts:
+            if part is not None and (isinstance(part, bool) or not isinstance(part, int)):
+                raise ValueError(f"{part!r} is no whole number")
+            if part is not None and part < 1:
+                raise ValueError(f"a deadline of {part} items cannot be met")
+        return _several(given)
+    raise ValueError(f"{given!r} is no deadline")
+
+
+Share: TypeAlias = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)]
+Whole: TypeAlias = Annotated[int, BeforeValidator(_whole)]
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
+Names: TypeAlias = Annotated[tuple[Name, ...], BeforeValidator(_several)]
+Deadlines: TypeAlias = Annotated[Any, BeforeValidator(_repeated)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Condition(_Part):
+    """What is asked for, which decides whether a request counts.
+
+    Attributes:
+        name: of the condition.
+        share: of the requests that ask for it, in simulations.
+        keywords: words that tell that a prompt asks for it.
+        judge: the question for a language model that tells whether a prompt asks for it.
+    """
+
+    name: Name
+    share: Share = 1.0
+    keywords: Names = ()
+    judge: Name | None = None
+
+
+class Specification(_Part):
+    """What must appear among the items whose condition holds.
+
+    Attributes:
+        condition: its name.
+        group: the concept group, such as ``age``; or ``paired``: several of them.
+        values: of the group; needed once for every group, here or under ``groups``.
+        repeated: every value appears within so many items, again and again: one number, one for every value in their
+            order, or by name.
+        eventual: every value appears; a sequence can be assessed for that, but no item can be too late.
+        paired: groups whose values are wanted in all combinations of ``ways`` of them.
+        ways: 2 for pairs.
+        name: for results; made from the others if left out.
+    """
+
+    condition: Name
+    group: Name | None = None
+    values: Names | None = None
+    repeated: Deadlines = None
+    eventual: bool = False
+    paired: Names | None = None
+    ways: Annotated[Whole, Field(ge=2)] = 2
+    name: Name | None = None
+
+
+class Simulation(_Part):
+    """How a simulated generator behaves, and how its disobedience is met.
+
+    Attributes:
+        generator: for every group the probability of every value, left alone.
+        obeys: how often it does what it is told to.
+        unrecognised: share of items in which no value can be recognised.
+        retries: how often an item is made again when it does not show what it must.
+        slack: how many items in a row may be of no use before a deadline is missed.
+        in_flight: requests at the same time.
+    """
+
+    generator: dict[Name, Annotated[tuple[Share, ...], BeforeValidator(_several)]] = Field(default_factory=dict)
+    obeys: Share = 1.0
+    unrecognised: Share = 0.0
+    retries: Annotated[Whole, Field(ge=0)] = 2
+    slack: Annotated[Whole, Field(ge=0)] = 0
+    in_flight: Annotated[Whole, Field(ge=1)] = 1
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One thing that must appear: a specification on one group, or one of the combinations of a paired one.
+
+    Attributes:
+        name: unique in its configuration.
+        condition: whose items count.
+        groups: one, or those combined.
+        values: of each group.
+        combinations: every value (one position per group), in the order of ``labels``.
+        repeated: the deadline of every combination in items; None: eventual only.
+    """
+
+    name: str
+    condition: str
+    groups: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    repeated: tuple[int, ...] | None
+
+    @cached_property
+    def combinations(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(product(*(range(len(values)) for values in self.values)))
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The values by name; of combinations with `` + `` between them."""
+        return tuple(
+            " + ".join(self.values[g][position] for g, position in enumerate(positions))
+            for positions in self.combinations
+        )
+
+
+class Configuration(_Part):
+    """Conditions, what must appear under each, and how to simulate a generator.
+
+    Attributes:
+        conditions: in the order of the file.
+        specifications: in the order of the file.
+        groups: values of concept groups that are not listed with a specification.
+        simulation: of a generator.
+    """
+
+    conditions: Annotated[tuple[Condition, ...], BeforeValidator(_several), Field(min_length=1)]
+    specifications: Annotated[tuple[Specification, ...], BeforeValidator(_several), Field(min_length=1)]
+    groups: dict[Name, Names] = Field(default_factory=dict)
+    simulation: Simulation = Field(default_factory=Simulation)
+
+    @classmethod
+    def read(cls, source: Mapping[str, Any] | str | Path) -> Configuration:
+        """The configuration that a mapping or a file describes.
+
+        Args:
+            source: a mapping, or a file in YAML (JSON too) or, named ``.toml``, in TOML.
+
+        Raises:
+            OptionError: the file cannot be read, or an entry is missing, unknown, or makes no sense.
+        """
+        place = None if isinstance(source, Mapping) else str(source)
+        described = source if isinstance(source, Mapping) else load(Path(source))
+        try:
+            read = cls.model_validate(described)
+            read.check()
+            return read
+        except ValidationError as error:
+            fault = fault_of(error, described, ENTRIES)
+        except OptionError as error:
+            fault = error
+        where = ", ".join(part for part in (place, fault.where) if part)
+        raise OptionError(fault.what, where=where or None, mend=fault.mend)
+
+    def check(self) -> None:
+        """Raises an OptionError where entries that are right alone do not fit together."""
+        _unique([condition.name for condition in self.conditions], "conditions", "condition")
+        known = [condition.name for condition in self.conditions]
+        for i, specification in enumerate(self.specifications):
+            where = f"specifications.{i}"
+            if specification.condition not in known:
+                raise OptionError(
+                    f"there is no condition {specification.condition!r}",
+                    where=f"{where}.condition",
+                    mend=f"one of: {', '.join(known)}",
+                )
+            if (specification.group is None) == (specification.paired is None):
+                raise OptionError(
+                    "a specification is about one group or about several paired ones",
+                    where=where,
+                    mend="write group: age, or paired: [age, gender]",
+                )
+            if specification.repeated is None and not specification.eventual:
+                raise OptionError("nothing is asked for", where=where, mend="write repeated: 10, or eventual: true")
+            _check_groups(specification, where)
+        for name, values in self.values.items():
+            _check_values(name, values)
+        self._check_simulation()
+        _unique([requirement.name for requirement in self.requirements], "specifications", "specification")
+
+    def _check_simulation(self) -> None:
+        for group, shares in self.simulation.generator.items():
+            where = f"simulation.generator.{group}"
+            if group not in self.values:
+                known = ", ".join(self.values)
+                raise OptionError(f"there is no group {group!r}", where=where, mend=f"one of: {known}")
+            if len(shares) != len(self.values[group]):
+                raise OptionError(
+                    f"{len(self.values[group])} values need as many probabilities, and there are {len(shares)}",
+                    where=where,
+                )
+            if abs(sum(shares) - 1) > 1e-6:
+                raise OptionError(
+                    f"the probabilities add up to {sum(shares):g}", where=where, mend="they must add up to 1"
+                )
+
+    @cached_property
+    def values(self) -> dict[str, tuple[str, ...]]:
+        """The values of every group.
+
+        Raises:
+            OptionError: a group has none, or different ones in two places.
+        """
+        found = dict(self.groups)
+        for i, specification in enumerate(self.specifications):
+            if specification.group is not None and specification.values is not None:
+                before = found.setdefault(specification.group, specification.values)
+                if before != specification.values:
+                    raise OptionError(
+                        f"the group {specification.group!r} has other values elsewhere: {', '.join(before)}",
+                        where=f"specifications.{i}.values",
+                        mend="write them once, or the same",
+                    )
+        for i, specification in enumerate(self.specifications):
+            for group in specification.paired or (specification.group or "",):
+                if group not in found:
+                    raise OptionError(
+                        f"the values of the group {group!r} are missing",
+                        where=f"specifications.{i}",
+                        mend=f"write groups: {{{group}: [first, second]}}, or values: with its specification",
+                    )
+        return found
+
+    @cached_property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """What must appear, one by one: paired specifications taken apart into their combinations of groups."""
+        found = []
+        for i, specification in enumerate(self.specifications):
+            several = (
+                [(specification.group,)]
+                if specification.group is not None
+                else list(combinations(specification.paired or (), specification.ways))
+            )
+            for groups in several:
+                about = " + ".join(groups)
+                plain = f"{specification.condition}: {about}"
+                given = specification.name
+                name = plain if given is None else given if len(several) == 1 else f"{given}: {about}"
+                requirement = Requirement(name, specification.condition, groups,
+                                          tuple(self.values[group] for group in groups), None)  # fmt: skip
+                deadlines = _deadlines(specification.repeated, requirement, f"specifications.{i}.repeated")
+                found.append(Requirement(name, specification.condition, groups, requirement.values, deadlines))
+        return tuple(found)
+
+
+def _deadlines(given: Any, requirement: Requirement, where: str) -> tuple[int, ...] | None:
+    labels = requirement.labels
+    if given is None:
+        return None
+    if isinstance(given, int):
+        return (given,) * len(labels)
+    if isinstance(given, Mapping):
+        for name in given:
+            if name not in labels:
+                raise OptionError(
+                    f"there is no value {name!r}", where=f"{where}.{name}", mend=f"one of: {', '.join(labels)}"
+                )
+        missing = [label for label in labels if label not in given]
+        if missing:
+            raise OptionError(
+                f"the value {missing[0]!r} has no deadline", where=where, mend=f"write {missing[0]}: {len(labels) * 2}"
+            )
+        return tuple(given[label] for label in labels)
+    if len(given) != len(labels):
+        raise OptionError(
+            f"{len(labels)} values need as many deadlines, and there are {len(given)}",
+            where=where,
+            mend=f"in this order: {', '.join(labels)}",
+        )
+    return tuple(given)
+
+
+def _check_groups(specification: Specification, where: str) -> None:
+    paired = specification.paired
+    if paired is None:
+        if "ways" in specification.model_fields_set:
+            raise OptionError("`ways` is for paired groups", where=f"{where}.ways", mend="write paired: [age, gender]")
+        return
+    if specification.values is not None:
+        raise OptionError(
+            "paired groups have their values elsewhere", where=f"{where}.values", mend="write them under groups:"
+        )
+    _unique(list(paired), f"{where}.paired", "group")
+    if len(paired) < specification.ways:
+        raise OptionError(
+            f"{specification.ways} groups are combined, and {len(paired)} named",
+            where=f"{where}.paired",
+            mend="name more groups, or write smaller ways:",
+        )
+
+
+def _check_values(group: str, values: tuple[str, ...]) -> None:
+    where = f"values of {group}"
+    if len(values) < 2:
+        raise OptionError(f"a group has two or more values, and {group!r} has {len(values)}", where=where)
+    _unique(list(values), where, "value")
+
+
+def _unique(names: list[str], where: str, what: str) -> None:
+    seen = set()
+    for name in names:
+        if name in seen:
+            raise OptionError(f"the {what} {name!r} is there twice", where=where, mend="give each its own name")
+        seen.add(name)
+
+
+ENTRIES: dict[str, list[str]] = {
+    "": list(Configuration.model_fields),
+    "conditions": list(Condition.model_fields),
+    "specifications": list(Specification.model_fields),
+    "simulation": list(Simulation.model_fields),
+}
+"""The entries known at every place of a configuration."""

@@ -1,0 +1,127 @@
+"""What people see of an assessed generator: a screen in the terminal, and a page of its own."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenhand import charts
+from evenhand.genai.assessment import coverage_said, frequency_said
+from evenhand.genai.assessment_plot import LINES, draw_coverage, draw_timeline
+from evenhand.report import words
+from evenhand.report.html import NARROW, WIDE, Figure, environment
+from evenhand.report.terminal import Screen, list_entries
+from evenhand.report.thumbnails import thumbnails
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.console import Console
+
+    from evenhand.genai.assessment import GenaiAssessment, SequenceFinding
+
+SHOWN = 12
+"""Values and combinations listed in the terminal, and missing ones named in the page."""
+
+DRAWN = 12
+"""Sequences whose timelines and pictures the page has; its tables have all."""
+
+PICTURES = 240
+"""Pictures per sequence."""
+
+
+def show_assessment(result: GenaiAssessment, *, written: Sequence[Path] = (), console: Console | None = None) -> None:
+    """Print an assessment: verdicts, then per value the least beta and the frequency, then coverage.
+
+    Args:
+        result: the assessment.
+        written: files that were written.
+        console: where to print; by default standard output, without colours when that is no terminal.
+    """
+    from rich.console import Console
+
+    screen = Screen(console or Console())
+    screen.line(f"{result.source}: {result.condition()}", style="bold")
+    for sequence in result.sequences:
+        screen.line()
+        screen.line(f"{sequence.name}, {words.count(sequence.items, 'item', 'items')}", style="bold")
+        for verdict in sequence.verdicts:
+            screen.line(f"{verdict.specification}: {verdict.why}", lead=f"  {verdict.verdict:<8}  ")
+        for group in sequence.groups:
+            wide = max(len(value.value) for value in group.values[:SHOWN])
+            unknown = f" ({group.unrecognised:,} not recognised)" if group.unrecognised else ""
+            screen.line(f"{group.name}{unknown}", lead="  ")
+            for value in group.values[:SHOWN]:
+                least = "never appears" if not value.appearances else "too few items"
+                if value.least_beta is not None:
+                    least = f"least beta {value.least_beta}"
+                screen.line(f"{least:<14} {frequency_said(value.frequency)}", lead=f"    {value.value:<{wide}}  ")
+            if len(group.values) > SHOWN:
+                screen.line(f"and {len(group.values) - SHOWN:,} more values", lead="    ")
+        if sequence.coverage is not None:
+            screen.line(coverage_said(sequence.coverage), lead="  coverage  ")
+    list_entries(screen, "written", [str(path) for path in written], whole=True)
+
+
+def render_assessment(result: GenaiAssessment, *, folder: Path | None = None) -> str:
+    """An assessment as text of one HTML file, without script or network.
+
+    Args:
+        result: the assessment.
+        folder: what the paths of pictures are relative to; without it no pictures are shown.
+    """
+    sequences = [_section(one, i, folder) for i, one in enumerate(result.sequences)]
+    context = {
+        "result": result,
+        "sequences": sequences,
+        "coverage": _figure("coverage", partial(draw_coverage, result)) if _covered(result) else None,
+        "lines": LINES,
+        "shown": SHOWN,
+        "pictures": PICTURES,
+        "chart_styles": charts.stylesheet(),
+    }
+    return str(environment().get_template("assessment.html").render(context))
+
+
+def _covered(result: GenaiAssessment) -> bool:
+    return any(one.coverage is not None for one in result.sequences)
+
+
+def _section(sequence: SequenceFinding, i: int, folder: Path | None) -> dict[str, Any]:
+    figures = [
+        _figure(f"timeline-{i}-{k}", partial(draw_timeline, group)) if i < DRAWN else None
+        for k, group in enumerate(sequence.groups)
+    ]
+    return {
+        "it": sequence,
+        "id": f"sequence-{i + 1}",
+        "groups": list(zip(sequence.groups, figures, strict=True)),
+        "coverage": None if sequence.coverage is None else coverage_said(sequence.coverage),
+        "pictures": [] if folder is None or i >= DRAWN else _pictures(sequence, folder),
+    }
+
+
+def _pictures(sequence: SequenceFinding, folder: Path) -> list[dict[str, Any]]:
+    """Every picture with what is known of it; only those that could be read."""
+    shown: dict[int, list[str]] = {}
+    late: dict[int, list[str]] = {}
+    for group in (one for one in sequence.groups if len(one.groups) == 1):
+        for value in group.values:
+            for number in value.appearances:
+                shown.setdefault(group.items[number - 1], []).append(value.value)
+            for number in value.missed:
+                late.setdefault(group.items[number - 1], []).append(value.value)
+    images = thumbnails(sequence.files[:PICTURES], folder)
+    return [
+        {"number": i, "image": image, "values": shown.get(i, []), "late": late.get(i, [])}
+        for i, image in enumerate(images, start=1)
+        if image is not None
+    ]
+
+
+def _figure(name: str, draw: Callable[..., charts.Spec]) -> Figure:
+    return Figure(
+        wide=charts.svg(draw(width=WIDE), name=f"{name}-wide"),
+        narrow=charts.svg(draw(width=NARROW), name=f"{name}-narrow"),
+    )

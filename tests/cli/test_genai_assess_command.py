@@ -1,0 +1,114 @@
+"""``evenhand genai assess``: what a recorded sequence shows, as a screen, JSON and a page."""
+
+import pytest
+
+from support import shared
+
+TABLE = """run,asked,sex,age,file
+1,leader,m,o,a.png
+1,leader,f,y,b.png
+2,leader,f,o,
+1,poor,m,child,
+1,leader,,y,
+1,leader,m,o,
+1,leader,m,o,
+1,leader,m,y,
+"""
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_text(TABLE, "utf-8")
+    return path
+
+
+def test_json_alone_on_standard_output(evenhand, table):
+    ran = evenhand(
+        *("genai", "assess", table, "--condition-column", "asked=leader", "--group-column", "sex"),
+        *("--sequence-column", "run=1", "--repeated", 3, "--json", "-"),
+    )
+    assert ran.code == 0, ran.err
+    assert ran.err == ""
+    assert ran.json["kind"] == "genai-assessment"
+    assert ran.json["conditions"] == {"asked": "leader"}
+    (sequence,) = ran.json["sequences"]
+    assert (sequence["name"], sequence["items"], sequence["coverage"]) == ("1", 6, None)
+    female, male = sequence["groups"][0]["values"]
+    assert (female["value"], female["appearances"], female["least_beta"], female["missed"]) == ("f", [2], 4, [5])
+    assert (male["least_beta"], male["frequency"]["value"]) == (2, 0.8)
+    assert [(one["kind"], one["verdict"]) for one in sequence["verdicts"]] == [
+        ("eventual", "holds"),
+        ("repeated", "violated"),
+    ]
+
+
+def test_screen_page_and_every_sequence(evenhand, table, tmp_path):
+    page = tmp_path / "page.html"
+    ran = evenhand(
+        *("genai", "assess", table, "--group-column", "sex", "--group-column", "age", "--sequence-column", "run"),
+        *("--condition-column", "asked=leader", "--values", "age=y,o", "--repeated", "age=4,3"),
+        *("--repeated", "sex+age=9", "--html", page, "--json", tmp_path / "s.json"),
+    )
+    assert ran.code == 0, ran.err
+    assert "1, 6 items" in ran.out
+    assert "2, 1 item" in ran.out
+    assert "every value of age appears within 4, 3 items, again and again" in " ".join(ran.out.split())
+    assert "75.0 % of the pairs of values appear (3 of 4)" in ran.out
+    assert str(page) in ran.out
+    assert "<h1>asked = leader</h1>" in page.read_text("utf-8")
+    assert (tmp_path / "s.json").read_text("utf-8").startswith("{")
+    quiet = evenhand("genai", "assess", table, "--group-column", "sex", "--quiet")
+    assert (quiet.code, quiet.out) == (0, "")
+
+
+def test_three_groups(evenhand, table):
+    given = ["--group-column", "sex", "--group-column", "age", "--group-column", "run", "--ways", 3]
+    ran = evenhand("genai", "assess", table, *given, "--json", "-")
+    assert ran.json["sequences"][0]["coverage"]["total"] == 2 * 3 * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--group-column NAME"),
+        (["--group-column", "sexx"], "there is no column 'sexx'"),
+        (["--group-column", "sex", "--condition-column", "asked"], "NAME=VALUE"),
+        (["--group-column", "sex", "--condition-column", "asked=rich"], "no item has asked = rich"),
+        (["--group-column", "sex", "--repeated", "soon"], "'soon' is no number of items"),
+        (["--group-column", "sex", "--repeated", "0"], "beta 0 for sex"),
+        (["--group-column", "sex", "--repeated", "3,4,5"], "3 betas for the 2 values of sex"),
+        (["--group-column", "sex", "--repeated", "age=3"], "there is no group 'age'"),
+        (["--group-column", "sex", "--values", "sex=m"], "at least two values"),
+        (["--group-column", "sex", "--sequence-column", "run=7"], "there is no sequence '7'"),
+        (["--group-column", "sex", "--ways", "2"], "combinations of 2 groups among 1"),
+        (["--group-column", "sex", "--confidence", "2"], "confidence must lie between"),
+        (["--group-column", "sex", "--html", "no/where.html"], "there is no folder"),
+    ],
+)
+def test_bad_input_is_one_message_and_code_2(evenhand, table, arguments, said):
+    ran = evenhand("genai", "assess", table, *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_file_that_is_none(evenhand, tmp_path):
+    ran = evenhand("genai", "assess", tmp_path / "none.csv", "--group-column", "sex")
+    assert ran.code == 2
+    assert "none.csv" in ran.err
+
+
+def test_real_images(evenhand, tmp_path):
+    """The poor of one real sequence: in 44 pictures, women within 13 items and no sooner."""
+    page = tmp_path / "page.html"
+    ran = evenhand(
+        *("genai", "assess", shared("data", "genai", "sequences.csv"), "--condition-column", "condition=poor"),
+        *("--sequence-column", "sequence=openai_poor_seq2", "--group-column", "notebook_gender", "--repeated", 13),
+        *("--image-column", "file", "--html", page, "--json", "-"),
+    )
+    assert ran.code == 0, ran.err
+    (sequence,) = ran.json["sequences"]
+    assert sequence["groups"][0]["least_beta"] == 13
+    assert [one["verdict"] for one in sequence["verdicts"]] == ["holds", "holds"]
+    assert page.read_text("utf-8").count("data:image/webp;base64,") == 44

@@ -1,0 +1,148 @@
+"""`evenhand genai check` and `evenhand genai simulate` as a user runs them."""
+
+import json
+
+import pytest
+from test_bad_input import refused
+
+from evenhand.genai.simulation import ComparisonResult, SimulationResult
+
+SMALLEST = """\
+{conditions: [{name: leader, share: 0.8}],
+ specifications: [{condition: leader, group: age, values: [child, adult, elderly, other], repeated: [5, 6, 6, 9]}],
+ simulation: {generator: {age: [0.05, 0.85, 0.05, 0.05]}, obeys: 0.95, unrecognised: 0.02, retries: 2, slack: 1}}
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(*changes, name="genai.yaml"):
+        text = SMALLEST
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / name).write_text(text)
+        return tmp_path / name
+
+    return write
+
+
+def test_a_configuration_that_can_be_kept(evenhand, config):
+    ran = evenhand("genai", "check", "--config", config(), "--json", "-")
+    assert (ran.code, ran.err) == (0, "")
+    assert list(ran.json) == ["kind", "feasible", "reason", "mend", "specifications"]
+    assert ran.json["kind"] == "genai-check"
+    assert ran.json["feasible"] is True
+    (one,) = ran.json["specifications"]
+    assert one["name"] == "leader: age"
+    assert one["feasible"] is True
+
+
+@pytest.mark.parametrize("deadlines", ["[3, 3, 3, 3]", "[2, 3, 100, 100]", "3"])
+def test_one_that_cannot(evenhand, config, deadlines):
+    ran = evenhand("genai", "check", "--config", config(("[5, 6, 6, 9]", deadlines)), "--json", "-")
+    assert (ran.code, ran.err) == (1, "")
+    assert ran.json["feasible"] is False
+    assert "child" in ran.json["reason"]
+    assert [one["feasible"] for one in ran.json["specifications"]] == [False]
+
+
+def test_the_screen_of_a_check(evenhand, config, tmp_path):
+    ran = evenhand("genai", "check", "--config", config())
+    assert ran.code == 0
+    assert "can be kept" in ran.out
+    assert "leader: age" in ran.out
+    ran = evenhand("genai", "check", "--config", config(("[5, 6, 6, 9]", "3")), "--json", tmp_path / "check.json")
+    assert ran.code == 1
+    assert "cannot be kept" in ran.out
+    assert json.loads((tmp_path / "check.json").read_text())["feasible"] is False
+    assert evenhand("genai", "check", "--config", config(), "--quiet").out == ""
+
+
+@pytest.mark.parametrize("policy", ["free", "published", "before", "after"])
+def test_json_is_what_scripts_read(evenhand, config, policy):
+    given = ("genai", "simulate", "--config", config(), "--requests", 3000, "--in-flight", 4, "--policy", policy)
+    ran = evenhand(*given, "--json", "-")
+    assert (ran.code, ran.err) == (0, "")
+    found = ran.json
+    assert (found["kind"], found["policy"], found["requests"], found["in_flight"]) == (
+        "genai-simulation", policy, 3000, 4
+    )  # fmt: skip
+    assert set(found["longest_gap"]) == {"child", "adult", "elderly", "other"}
+    assert (found["interventions"] == 0) == (policy == "free")
+    assert found["generator_calls"] >= 3000
+    if policy in ("free", "published"):
+        assert found["violations"] > 10
+    assert SimulationResult.from_json(ran.out).requests == 3000
+    again = evenhand(*given, "--json", "-").json
+    assert again | {"seconds": 0} == found | {"seconds": 0}
+
+
+def test_an_obedient_generator_misses_nothing(evenhand, config):
+    path = config(("obeys: 0.95, unrecognised: 0.02", "obeys: 1.0"))
+    for policy in ("before", "after"):
+        ran = evenhand("genai", "simulate", "--config", path, "--requests", 3000, "--policy", policy, "--json", "-")
+        assert ran.json["violations"] == 0
+        gaps = ran.json["longest_gap"]
+        assert all(gaps[value] <= by for value, by in {"child": 5, "adult": 6, "elderly": 6, "other": 9}.items())
+
+
+def test_all_policies_with_a_page(evenhand, config, tmp_path):
+    page, file = tmp_path / "page.html", tmp_path / "out.json"
+    ran = evenhand(
+        "genai", "simulate", "--config", config(), "--requests", 800, "--seed", 3, "--html", page, "--json", file
+    )
+    assert (ran.code, ran.err) == (0, "")
+    for said in ("800 requests, 1 in flight, seed 3", "published", "longest gap", str(page)):
+        assert said in ran.out
+    found = ComparisonResult.from_json(file.read_text())
+    assert [one.policy for one in found.simulations] == ["free", "published", "before", "after"]
+    text = page.read_text()
+    assert "<h1>Simulated generator: genai.yaml</h1>" in text
+    assert text.count("<svg") == 4
+    assert f"{found.simulations[0].violations:,}" in text
+
+
+def test_some_policies(evenhand, config):
+    ran = evenhand(
+        "genai", "simulate", "--config", config(), "--requests", 300, "--policy", "free", "--policy", "after",
+        "--policy", "free", "--json", "-",
+    )  # fmt: skip
+    assert ran.json["kind"] == "genai-comparison"
+    assert [one["policy"] for one in ran.json["simulations"]] == ["free", "after"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ([("condition: leader", "condition: lender")], "there is no condition 'lender'"),
+        ([("[5, 6, 6, 9]", "[5, 6, 6]")], "4 values need as many deadlines, and there are 3"),
+        ([("[5, 6, 6, 9]", "[5, 6, 6, soon]")], "'soon' is no whole number"),
+        ([("obeys: 0.95", "obeys: 1.95")], "1.95 is more than 1"),
+        ([("0.85", "0.95")], "the probabilities add up to 1.1"),
+        ([("obeys", "obey")], "there is no entry 'obey'"),
+        ([("conditions: [", "conditions: ")], "this is not valid YAML"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "simulate"])
+def test_bad_configurations_are_refused(evenhand, config, command, changes, complaint):
+    refused(evenhand("genai", command, "--config", config(*changes), "--json", "-"), "genai.yaml", complaint)
+
+
+def test_other_bad_input_is_refused(evenhand, config, tmp_path):
+    refused(evenhand("genai", "check", "--config", tmp_path / "none.yaml"), "the configuration cannot be read")
+    path = config()
+    refused(evenhand("genai", "simulate", "--config", path, "--policy", "always"), "there is no policy 'always'")
+    refused(evenhand("genai", "simulate", "--config", path, "--html", tmp_path / "no" / "page.html"), "--html")
+    refused(evenhand("genai", "check", "--config", path, "--json", tmp_path / "no" / "page.json"), "--json")
+    bare = config((SMALLEST[SMALLEST.index(",\n simulation") :], "}"))
+    refused(evenhand("genai", "simulate", "--config", bare), "nothing says how likely the values of 'age' are")
+    assert evenhand("genai", "simulate", "--config", path, "--requests", 0).code == 2
+
+
+@pytest.mark.parametrize("policy", ["before", "after"])
+def test_what_cannot_be_kept_is_not_simulated(evenhand, config, policy):
+    path = config(("[5, 6, 6, 9]", "3"))
+    refused(evenhand("genai", "simulate", "--config", path, "--policy", policy), "child")
+    free = evenhand("genai", "simulate", "--config", path, "--policy", "free", "--requests", 100, "--json", "-")
+    assert free.code == 0

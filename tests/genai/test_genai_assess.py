@@ -1,0 +1,331 @@
+"""Recorded sequences are judged as the definitions say: by hand, against the definitions themselves, on real data."""
+
+import itertools
+import json
+
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.errors import DataError, LimitError, OptionError
+from evenhand.genai.assess import assess, bound, bound_here, least_beta, longest_wait, missed, verdict
+from evenhand.genai.assessment import GenaiAssessment
+from evenhand.genai.coverage import coverage
+from evenhand.genai.sequence import Recorded, read_sequences
+from support import shared
+
+
+def recorded(**labels):
+    values = {group: tuple(sorted({one for one in column if one})) for group, column in labels.items()}
+    return Recorded("s", {group: tuple(one or None for one in column) for group, column in labels.items()}, values)
+
+
+def words(text):
+    """``"m.f"``: one letter per item, a point where it is not recognised."""
+    return [None if letter == "." else letter for letter in text]
+
+
+def at(column, value):
+    shown = [one for one in column if one is not None]
+    return [number for number, one in enumerate(shown, start=1) if one == value]
+
+
+# By hand
+
+
+def test_a_sequence_by_hand():
+    # Without the two that are not recognised: m f m m m f m m, 8 items.
+    result = assess([recorded(sex=words("mf.mmm.fmm"))], repeated=4)
+    (group,) = result.sequences[0].groups
+    assert (group.unrecognised, group.items) == (2, (1, 2, 4, 5, 6, 8, 9, 10))
+    female, male = group.values
+    assert (female.appearances, female.longest_wait, female.least_beta) == ((2, 6), 4, 4)
+    assert (male.appearances, male.longest_wait, male.least_beta) == ((1, 3, 4, 5, 7, 8), 2, 2)
+    assert group.least_beta == 4
+    assert (female.frequency.value, female.frequency.n) == (2 / 8, 8)
+    assert group.difference.value == 4 / 8
+    assert group.bound.value == 1 - 2 / 4
+    assert group.bound_here.value == 1 - 2 * 2 / 8
+    eventual, repeated = result.sequences[0].verdicts
+    assert (eventual.kind, eventual.verdict) == ("eventual", "holds")
+    assert (repeated.kind, repeated.beta, repeated.verdict, repeated.at_fault) == ("repeated", (4, 4), "holds", ())
+    assert result.sequences[0].coverage is None
+
+
+def test_a_missed_deadline_is_named_once_per_wait():
+    result = assess([recorded(sex=words("mmmmmfmmmmm"))], repeated={"sex": (2, 6)})
+    female, male = result.sequences[0].groups[0].values
+    assert female.missed == (2, 8)
+    assert male.missed == ()
+    repeated = result.sequences[0].verdicts[1]
+    assert (repeated.verdict, repeated.at_fault) == ("violated", ("f",))
+    assert repeated.why == "2 deadlines missed by f"
+
+
+def test_a_deadline_after_the_end_violates_nothing_but_a_short_sequence_shows_nothing():
+    assert verdict([[1], [2]], 2, (3, 3)) == "unknown"
+    assert verdict([[1, 3], [2]], 3, (2, 2)) == "holds"
+    assert verdict([[1, 2, 3, 4], []], 4, (4, 4)) == "violated"  # the fourth item was the last chance
+    assert verdict([[1, 2, 3, 4], []], 4, (5, 5)) == "unknown"
+    assert least_beta([1], 4) is None  # 4 would do, but four items are not more than 4
+    assert longest_wait([1], 4) == 4
+    assert longest_wait([], 4) == 5
+
+
+def test_a_value_that_never_appears():
+    one = Recorded("s", {"age": ("old", "old", "old")}, {"age": ("old", "young")})
+    result = assess([one], repeated=2)
+    eventual, repeated = result.sequences[0].verdicts
+    assert (eventual.verdict, eventual.at_fault, eventual.why) == ("violated", ("young",), "never: young")
+    assert repeated.verdict == "violated"
+    group = result.sequences[0].groups[0]
+    assert group.values[1].least_beta is None
+    assert (group.values[1].frequency.value, group.values[1].frequency.low) == (0, 0)
+    assert group.least_beta is None
+    assert group.bound.kind == "unknown"
+
+
+def test_groups_together_and_their_coverage():
+    one = recorded(sex=words("mmff."), age=words("oyo.y"))
+    result = assess([one], repeated={("sex", "age"): 3})
+    sequence = result.sequences[0]
+    pair = sequence.groups[-1]
+    assert pair.items == (1, 2, 3)
+    assert [value.value for value in pair.values] == ["f + o", "f + y", "m + o", "m + y"]
+    assert [value.missed for value in pair.values] == [(), (3,), (), ()]
+    assert {(one.kind, one.verdict, one.at_fault) for one in sequence.verdicts if len(one.groups) == 2} == {
+        ("paired", "violated", ("f + y",))
+    }
+    assert sequence.coverage.curve == (1 / 4, 2 / 4, 3 / 4, 3 / 4, 3 / 4)
+    assert [(one.groups, one.values) for one in sequence.coverage.missing] == [(("sex", "age"), ("f", "y"))]
+    alone = assess([one]).sequences[0].verdicts
+    assert [(v.kind, v.at_fault) for v in alone if v.verdict == "violated"] == [("paired", ("f + y",))]
+
+
+def test_three_ways():
+    rows = list(itertools.product("ab", "cd", "ef"))
+    one = recorded(**dict(zip("xyz", map(list, zip(*rows[:-1], strict=True)), strict=True)))
+    result = assess([one], ways=3).sequences[0]
+    assert (result.coverage.total, result.coverage.share) == (8, 7 / 8)
+    assert [(v.kind, v.verdict, v.at_fault) for v in result.verdicts if len(v.groups) == 3] == [
+        ("k-way", "violated", ("b + d + f",))
+    ]
+
+
+def test_nothing_recognised():
+    one = Recorded("s", {"g": (None, None)}, {"g": ("a", "b")})
+    result = assess([one], repeated=2)
+    group = result.sequences[0].groups[0]
+    assert (group.items, group.difference.kind, group.bound_here.kind) == ((), "unknown", "unknown")
+    assert [value.verdict for value in result.sequences[0].verdicts] == ["unknown", "unknown"]
+    assert [value.why for value in result.sequences[0].verdicts] == ["no item is recognised"] * 2
+    assert "unknown" in result.summary()
+    two = Recorded("s", {"g": (None, "a"), "h": ("b", None)}, {"g": ("a", "b"), "h": ("a", "b")})
+    pair = assess([two]).sequences[0].verdicts[-1]
+    assert (pair.kind, pair.verdict, pair.at_fault) == ("paired", "unknown", ())
+
+
+# Against the definitions
+
+COLUMNS = st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=16)
+
+
+def fair(column, value, beta):
+    """Definition 10 of Cheng et al., word by word."""
+    shown = [one for one in column if one is not None]
+    length = len(shown)
+    has = {m for m in range(1, length + 1) if shown[m - 1] == value}
+    first = any(m in has for m in range(1, beta + 1))
+    again = all(any(m2 in has for m2 in range(m1 + 1, m1 + beta + 1)) or m1 + beta > length for m1 in has)
+    return length > beta and first and again
+
+
+@given(COLUMNS)
+def test_least_beta_is_the_least_with_which_the_definition_holds(column):
+    length = sum(one is not None for one in column)
+    for value in "abc":
+        satisfied = [beta for beta in range(1, 20) if fair(column, value, beta)]
+        assert least_beta(at(column, value), length) == min(satisfied, default=None)
+
+
+@given(COLUMNS, st.tuples(*[st.integers(1, 10)] * 3))
+def test_the_verdict_is_the_definition(column, beta):
+    length = sum(one is not None for one in column)
+    appearances = [at(column, value) for value in "abc"]
+    expected = all(fair(column, value, limit) for value, limit in zip("abc", beta, strict=True))
+    found = verdict(appearances, length, beta)
+    assert (found == "holds") == (expected and length > max(beta))
+    if found == "violated":
+        # However the sequence goes on, it stays so.
+        for more in itertools.product("abc", repeat=3):
+            longer = [*column, *more]
+            again = [at(longer, value) for value in "abc"]
+            assert verdict(again, length + 3, beta) == "violated"
+    if found == "unknown":
+        assert length <= max(beta)
+    assert missed(at(column, "a"), length, beta[0]) == tuple(
+        m + beta[0]
+        for m in [0, *at(column, "a")]
+        if m + beta[0] <= length and not any(m < n <= m + beta[0] for n in at(column, "a"))
+    )
+
+
+@given(st.lists(st.integers(0, 2), min_size=4, max_size=60))
+def test_the_bounds_hold_of_fair_sequences(numbers):
+    """Any sequence over three values that is fair with its least equal beta, short or long, and repeated for ever."""
+    column = ["abc"[number] for number in numbers]
+    length = len(column)
+    betas = [least_beta(at(column, value), length) for value in "abc"]
+    if None in betas:
+        assert assess([Recorded("s", {"g": tuple(column)}, {"g": tuple("abc")})]).sequences[0].groups[0].bound.kind == (
+            "unknown"
+        )
+        return
+    group = assess([Recorded("s", {"g": tuple(column)}, {"g": tuple("abc")})]).sequences[0].groups[0]
+    counts = [column.count(value) for value in "abc"]
+    difference = (max(counts) - min(counts)) / length
+    assert group.difference.value == pytest.approx(difference)
+    assert group.difference.low <= difference <= group.difference.high
+    assert group.bound_here.value == bound_here(3, max(betas), length)
+    assert difference <= group.bound_here.value + 1e-12
+    # Endless: round and round. What is fair then has the frequencies of one round.
+    rounds = column * 3
+    beta = max(longest_wait(at(rounds, value), len(rounds)) for value in "abc")
+    assert difference <= bound(3, beta) + 1e-12
+
+
+@given(st.lists(st.tuples(*[st.sampled_from(["a", "b", None])] * 3), min_size=1, max_size=8), st.integers(2, 3))
+def test_coverage_is_the_share_of_combinations_seen(rows, ways):
+    columns = dict(zip("xyz", map(tuple, zip(*rows, strict=True)), strict=True))
+    found = coverage(Recorded("s", columns, dict.fromkeys("xyz", ("a", "b"))), ways=ways)
+    choices = list(itertools.combinations(range(3), ways))
+    every = {(choice, values) for choice in choices for values in itertools.product("ab", repeat=ways)}
+    for n in range(1, len(rows) + 1):
+        seen = {(choice, tuple(row[i] for i in choice)) for row in rows[:n] for choice in choices} & every
+        assert found.seen[n - 1] == len(seen)
+    assert found.total == len(every)
+    named = {(tuple("xyz".index(group) for group in groups), values) for groups, values in found.missing}
+    assert named == every - seen
+
+
+# Reading
+
+TABLE = pd.DataFrame(
+    {
+        "asked": ["leader", "leader", "poor", "leader", "leader"],
+        "run": ["1", "2", "1", "1", "2"],
+        "sex": ["m", "f", "x", "", None],
+        "grade": [1.0, 2.0, float("nan"), 2.0, 1.0],
+        "file": ["a.png", None, "b.png", "c.png", "d.png"],
+    }
+)
+
+
+@pytest.mark.parametrize("table", [TABLE, pl.from_pandas(TABLE)], ids=["pandas", "polars"])
+def test_reading_a_data_frame(table):
+    one, two = read_sequences(
+        table, ["sex", "grade"], conditions={"asked": "leader"}, sequence_column="run", image_column="file"
+    )
+    assert (one.name, one.labels, one.files) == ("1", {"sex": ("m", None), "grade": ("1", "2")}, ("a.png", "c.png"))
+    assert two.labels == {"sex": ("f", None), "grade": ("2", "1")}
+    assert one.values == {"sex": ("f", "m", "x"), "grade": ("1", "2")}
+    (again,) = read_sequences(table, ["sex"], values={"sex": ["m", "f"]}, sequence_column="run", sequence="1")
+    assert again.labels == {"sex": ("m", "x", None)}
+    assert again.column(["sex"]) == [("m",), None, None]
+
+
+def test_reading_a_file_leaves_words_as_they_are(tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_text("id,code\n007,01\n007,1\n7,True\n", "utf-8")
+    (one,) = read_sequences(path, ["code"], conditions={"id": "007"})
+    assert one.labels == {"code": ("01", "1")}
+    assert one.values == {"code": ("01", "1", "True")}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"groups": ["sexx"]}, "there is no column 'sexx'"),
+        ({"groups": []}, "no group is named"),
+        ({"groups": ["sex"], "conditions": {"asked": "rich"}}, "no item has asked = rich"),
+        ({"groups": ["sex"], "conditions": {"nobody": "rich"}}, "there is no column 'nobody'"),
+        ({"groups": ["sex"], "values": {"age": ["a", "b"]}}, "values are given of 'age'"),
+        ({"groups": ["sex"], "values": {"sex": ["m"]}}, "at least two values"),
+        ({"groups": ["sex"], "values": {"sex": ["m", "m"]}}, "all different"),
+        ({"groups": ["sex"], "sequence_column": "run", "sequence": "3"}, "there is no sequence '3'"),
+    ],
+)
+def test_bad_tables_are_refused(given, said):
+    with pytest.raises((DataError, OptionError)) as error:
+        read_sequences(TABLE, **given)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"repeated": 0}, "beta 0 for sex"),
+        ({"repeated": (3, 3, 3)}, "3 betas for the 2 values of sex"),
+        ({"repeated": {"age": 3}}, "there is no group 'age'"),
+        ({"repeated": {("sex", "sex"): 3}}, "named twice"),
+        ({"ways": 2}, "combinations of 2 groups among 1"),
+        ({"confidence": 1}, "confidence must lie between"),
+    ],
+)
+def test_bad_questions_are_refused(given, said):
+    with pytest.raises(OptionError, match=said):
+        assess([recorded(sex=words("mfm"))], **given)
+
+
+def test_too_many_combinations_are_refused():
+    values = tuple(str(i) for i in range(2000))
+    one = Recorded("s", {"a": ("1",), "b": ("2",)}, {"a": values, "b": values})
+    with pytest.raises(LimitError, match="4,000,000 combinations"):
+        assess([one])
+
+
+def test_the_result_travels_and_is_a_table():
+    result = assess([recorded(sex=words("mfmmf"), age=words("oyyo."))], repeated={"sex": 3}, source="by hand")
+    assert GenaiAssessment.from_json(result.to_json()) == result
+    assert result.plain()["kind"] == "genai-assessment"
+    table = result.to_frame()
+    assert list(table["value"]) == ["f", "m", "o", "y"]
+    assert list(table["least_beta"]) == [3, 2, 3, 2]
+    assert result.plot().to_dict()["vconcat"]
+
+
+# Real sequences
+
+
+def test_least_betas_of_the_published_gender_sequences():
+    known = json.loads(shared("data", "genai", "figures.json").read_text("utf-8"))["min_beta_gender"]
+    sequences = json.loads(shared("data", "genai", "notebook_gender_sequences.json").read_text("utf-8"))
+    both = ("male", "female")
+    found = assess([Recorded(name, {"g": tuple(labels)}, {"g": both}) for name, labels in sequences.items()])
+    betas = {one.name: one.groups[0] for one in found.sequences}
+    assert [betas[f"openai_leader_seq{i}"].least_beta for i in (1, 2)] == [4, 6]
+    assert [betas[f"openai_poor_seq{i}"].least_beta for i in (1, 2, 3, 4)] == [14, 13, 27, 20]
+    for name, figures in known.items():
+        assert {value.value: value.least_beta for value in betas[name].values} == figures["per_value"]
+        assert len(betas[name].items) == figures["length"]
+
+
+def test_all_pairs_coverage_of_the_real_images():
+    known = json.loads(shared("data", "genai", "figures.json").read_text("utf-8"))
+    values = {f"authors_{name}": own for name, own in known["all_pairs_domain"].items()}
+    sequences = read_sequences(
+        shared("data", "genai", "sequences.csv"),
+        list(values),
+        conditions={"condition": "leader", "provider": "zhipu"},
+        values=values,
+        sequence_column="sequence",
+    )
+    found = {one.name: one.coverage for one in assess(sequences).sequences}
+    shares = [round(found[f"zhipu_leader_seq{i}"].share, 3) for i in (1, 3, 4, 5, 7)]
+    assert shares == [0.106, 0.261, 0.211, 0.246, 0.331]
+    for name, figures in known["all_pairs_coverage"].items():
+        assert found[name].total == known["all_pairs_total"] == 142
+        assert [round(share, 4) for share in found[name].curve] == pytest.approx(figures["curve"], abs=1.01e-4)
+        assert len(found[name].missing) == 142 - figures["final_pairs"]

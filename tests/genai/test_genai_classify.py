@@ -1,0 +1,134 @@
+"""Classifiers: the studio's pixels against what was asked for, words, functions, and labels matched exactly."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from evenhand.errors import DataError, ModelError, OptionError
+from evenhand.genai import Configuration, Enforcer, png
+from evenhand.genai.backends import GROUPS, Item, Studio, instruct
+from evenhand.genai.classify import ClassifierFunction, Lexicon, StudioPixels, exact_label
+
+
+def test_every_kind_of_person_that_the_studio_draws_is_recognised_from_the_pixels() -> None:
+    studio, classifier = Studio(seed=11), StudioPixels()
+    for _ in range(5):
+        for values in product(*GROUPS.values()):
+            asked = dict(zip(GROUPS, values, strict=True))
+            picture = studio.generate(instruct("a person", {group: (value,) for group, value in asked.items()}))
+            assert classifier.classify(picture) == asked
+
+
+def test_where_nobody_was_drawn_nothing_is_recognised() -> None:
+    studio, classifier = Studio(seed=12, unrecognised=1.0), StudioPixels()
+    for _ in range(50):
+        assert set(classifier.classify(studio.generate("a person")).values()) == {None}
+
+
+def test_it_is_the_pixels_that_are_read() -> None:
+    pixels = png.read(Studio(seed=13).generate("showing: age adult, gender man, skin light").data)
+    face = np.linalg.norm(pixels - np.array([238.0, 196, 164]), axis=-1) < 20
+    pixels[face] = (104, 64, 44)
+    painted = Item("image", png.write(pixels), "image/png")
+    assert StudioPixels().classify(painted) == {"age": "adult", "gender": "man", "skin": "dark"}
+    pixels[face] = (255, 0, 255)
+    hidden = Item("image", png.write(pixels), "image/png")
+    assert set(StudioPixels().classify(hidden).values()) == {None}
+
+
+def test_signs_that_disagree_are_not_decided() -> None:
+    woman = png.read(Studio(seed=14).generate("showing: age adult, gender woman, skin light").data)
+    hair = (woman[:, :, 1] < 60) & (woman[:, :, 2] < 60)
+    chin = np.flatnonzero((np.linalg.norm(woman - np.array([238.0, 196, 164]), axis=-1) < 20).sum(axis=1) > 1)[-1]
+    below = np.arange(len(woman))[:, None] > chin
+    woman[hair & below] = woman[0, 0]
+    found = StudioPixels().classify(Item("image", png.write(woman), "image/png"))
+    assert found["gender"] is None
+    assert found["skin"] == "light"
+
+
+def test_an_item_that_cannot_be_looked_at_is_an_error_and_not_a_value() -> None:
+    with pytest.raises(DataError, match="is no PNG"):
+        StudioPixels().classify(Studio(media="svg").generate("a person"))
+    with pytest.raises(DataError, match="no PNG"):
+        StudioPixels().classify(Item("image", b"nothing", "image/png"))
+    with pytest.raises(DataError, match="is no text"):
+        Lexicon({"age": {"old": ["old"]}}).classify(Studio().generate("a person"))
+
+
+def test_words_of_one_value_decide_and_those_of_several_do_not() -> None:
+    lexicon = Lexicon({"origin": {"asian": ["asian", "from East Asia"], "caucasian": ["caucasian"]}})
+    for text, value in {
+        "A Caucasian chief executive.": "caucasian",
+        "An engineer from  east\nAsia": "asian",
+        "Asians": None,
+        "asian and caucasian": None,
+        "": None,
+    }.items():
+        assert lexicon.classify(Item.of_text(text)) == {"origin": value}
+    with pytest.raises(OptionError, match="no words"):
+        Lexicon({"origin": {"asian": []}})
+    with pytest.raises(OptionError, match="at least one concept group"):
+        Lexicon({})
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        ("asian", "asian"),
+        (" Caucasian.\n", "caucasian"),
+        ("**Middle  eastern**", "middle eastern"),
+        ("caucasian or asian", None),
+        ("not asian", None),
+        ("asi", None),
+        ("cannot tell", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_labels_are_matched_exactly(answer: str | None, value: str | None) -> None:
+    assert exact_label(answer, ["asian", "caucasian", "middle eastern"]) == value
+
+
+def test_a_function_is_a_classifier_whose_answers_are_checked() -> None:
+    item = Item.of_text("x")
+    groups = {"age": ["child", "adult"], "gender": ["woman", "man"]}
+    assert ClassifierFunction(lambda _: {"age": "Adult.", "hat": "yes"}, groups).classify(item) == {
+        "age": "adult",
+        "gender": None,
+    }
+    with pytest.raises(ModelError, match="mapping of concept group"):
+        ClassifierFunction(lambda _: "adult", groups).classify(item)  # type: ignore[arg-type, return-value]
+    with pytest.raises(ModelError, match="answered 3 for 'age'"):
+        ClassifierFunction(lambda _: {"age": 3}, groups).classify(item)  # type: ignore[dict-item]
+
+
+def test_deadlines_are_kept_from_prompt_to_pixels() -> None:
+    labels, repeated = ["child", "adult", "elderly"], [7, 4, 9]
+    configuration = Configuration.read(
+        {
+            "conditions": [{"name": "leader"}],
+            "specifications": [{"condition": "leader", "group": "age", "values": labels, "repeated": repeated}],
+        }
+    )
+    enforcer, classifier = Enforcer(configuration, seed=1), StudioPixels()
+    studio = Studio({"age": {"adult": 1}}, unrecognised=0.05, seed=2)
+    shown, instructed = [], 0
+    for _ in range(200):
+        admission = enforcer.admit({"leader"})
+        while True:
+            instructed += bool(admission.must)
+            found = classifier.classify(studio.generate(instruct("a business leader", admission.must)))
+            outcome = enforcer.complete(admission, {"age": found["age"]})
+            if outcome.status != "retry" or outcome.admission is None:
+                break
+            admission = outcome.admission
+        shown.append(found["age"])
+    recognised = [value for value in shown if value is not None]
+    for value, most in zip(labels, repeated, strict=True):
+        places = [0, *(k for k, one in enumerate(recognised, 1) if one == value)]
+        assert max(np.diff([*places, len(recognised) + 1])) <= most
+    assert 0 < instructed < 200

@@ -1,0 +1,381 @@
+"""The enforcer by hand: slots, promises, voids, retries, slack, both modes, several specifications, the baseline."""
+
+import json
+import random
+from collections import defaultdict
+
+import pytest
+
+from evenhand.errors import DecisionError, OptionError
+from evenhand.genai import Admission, Configuration, Enforcer, PublishedRule
+
+AGES = ("1", "2", "3", "4")
+
+
+def configuration(repeated=(5, 6, 6, 9), **more):
+    values = [str(k) for k in range(1, len(repeated) + 1)]
+    return Configuration.read(
+        {
+            "conditions": [{"name": "leader"}],
+            "specifications": [{"condition": "leader", "group": "age", "values": values, "repeated": list(repeated)}],
+        }
+        | more
+    )
+
+
+def enforcer(repeated=(5, 6, 6, 9), **options):
+    return Enforcer(configuration(repeated), **options)
+
+
+def show(keeper, value):
+    """One request after another: admit it and show a value, or what is asked for if there is None."""
+    admission = keeper.admit({"leader"})
+    outcome = keeper.complete(admission, {"age": value or admission.must["age"][0]})
+    assert outcome.ok
+    return admission
+
+
+def left(keeper):
+    return tuple(keeper.remaining()["leader: age"].values())
+
+
+def test_the_published_rule_misses_deadlines_that_differ():
+    rule = PublishedRule((5, 6, 6, 9))
+    for _ in range(4):
+        assert rule.asks() is None
+        rule.shown(3)
+    assert rule.counters == [1, 2, 2, 9]
+    for _ in range(3):
+        asked = rule.asks()
+        rule.shown(asked)
+    assert min(rule.counters) <= 0
+
+
+def test_the_same_generator_is_stopped_in_time():
+    keeper = enforcer()
+    asked = [show(keeper, None if keeper_asks else "4").must for keeper_asks in (False, False, False)]
+    assert asked == [{}, {}, {}]
+    assert left(keeper) == (2, 3, 3, 9)
+    # Three values are due within three items, so one of them must be next, any of them; the earliest is chosen.
+    admission = keeper.admit({"leader"})
+    assert admission.allowed == {"age": ("1", "2", "3")}
+    assert admission.must == {"age": ("1",)}
+    assert "1, 2, 3" in admission.reason
+    assert keeper.complete(admission, {"age": "1"}).ok
+    assert {show(keeper, None).must["age"][0] for _ in range(2)} == {"2", "3"}
+    assert keeper.broken == ()
+
+
+def test_what_changes_the_prompt_least_is_preferred():
+    keeper = enforcer()
+    for _ in range(3):
+        show(keeper, "4")
+    admission = keeper.admit({"leader"}, prefer={"age": ["4", "3"]})
+    assert admission.must == {"age": ("3",)}
+
+
+def test_one_at_a_time_any_allowed_value_will_do():
+    keeper = enforcer(in_flight=1)
+    for _ in range(3):
+        show(keeper, "4")
+    admission = keeper.admit({"leader"})
+    assert admission.must == {"age": ("1", "2", "3")}
+    assert keeper.complete(admission, {"age": "3"}).ok
+    # When every value is allowed nothing is asked for, even with no time to lose.
+    round_robin = enforcer((3, 3, 3), in_flight=1)
+    assert show(round_robin, "2").must == {}
+    assert show(round_robin, "3").must == {"age": ("1", "3")}
+    assert show(round_robin, "1").must == {"age": ("1",)}
+
+
+def test_more_in_flight_than_was_said_is_recorded():
+    keeper = enforcer((3, 3, 3), in_flight=1)
+    keeper.admit({"leader"})
+    keeper.admit({"leader"})
+    assert [one.what for one in keeper.broken] == ["in-flight"]
+    assert "against what was said" in keeper.guarantee()
+
+
+def test_slots_are_fixed_at_admission_and_come_back_in_any_order():
+    keeper = enforcer((4, 4, 4))
+    admissions = [keeper.admit({"leader"}) for _ in range(6)]
+    assert [one.slots["leader: age"] for one in admissions] == [1, 2, 3, 4, 5, 6]
+    # The first shows nothing in the worst case; then all three are due, one by one.
+    assert admissions[0].must == {}
+    assert {one.must["age"][0] for one in admissions[1:4]} == {"1", "2", "3"}
+    for admission in reversed(admissions):
+        assert keeper.complete(admission, {"age": admission.must.get("age", ("2",))[0]}).ok
+    assert keeper.broken == ()
+    assert keeper.state()["leader: age"]["window"] == []
+
+
+def test_an_early_appearance_out_of_order_counts_for_its_own_slot():
+    keeper = enforcer((9, 9, 9))
+    first, second = keeper.admit({"leader"}), keeper.admit({"leader"})
+    keeper.complete(second, {"age": "1"})
+    keeper.complete(first, {"age": "1"})
+    assert left(keeper) == (9, 7, 7)
+
+
+def test_an_unrecognised_item_counts_for_nothing():
+    keeper = enforcer((9, 9, 9))
+    show(keeper, "1")
+    before = left(keeper)
+    void = keeper.admit({"leader"})
+    assert left(keeper) == tuple(d - 1 for d in before)
+    assert keeper.complete(void, {"age": None}).slots == {}
+    assert left(keeper) == before
+    missing = keeper.admit({"leader"})
+    assert keeper.fail(missing).ok
+    assert left(keeper) == before
+
+
+def test_a_promise_on_which_others_rely_is_not_given_up_though_the_value_comes_again():
+    # "1" is promised every other time. Without one of them, the next would come too late; the first is not needed.
+    keeper = enforcer((2, 4, 4), retries=1)
+    admissions = [keeper.admit({"leader"}) for _ in range(6)]
+    promised = [one.must["age"][0] for one in admissions]
+    first, second, third = (slot for slot, value in enumerate(promised) if value == "1")
+    assert (second - first, third - second) == (2, 2)
+    outcome = keeper.complete(admissions[second], {"age": None})
+    assert outcome.status == "retry"
+    assert outcome.must == {"age": ("1",)}
+    assert keeper.complete(outcome.admission, {"age": "1"}).ok
+    assert keeper.complete(admissions[first], {"age": None}).ok
+
+
+def test_a_broken_promise_is_retried_and_then_recorded():
+    keeper = enforcer(retries=2)
+    for _ in range(3):
+        show(keeper, "4")
+    admission = keeper.admit({"leader"})
+    for attempt in (1, 2):
+        outcome = keeper.complete(admission, {"age": "4"})
+        assert (outcome.status, outcome.admission.attempt) == ("retry", attempt)
+        assert outcome.must == admission.must
+        admission = outcome.admission
+    outcome = keeper.complete(admission, {"age": "4"})
+    assert outcome.status == "violation"
+    assert [(one.what, one.specification) for one in keeper.broken] == [("disobeyed", "leader: age")]
+    assert "slot 4 did not show '1' in 3 attempts, but '4'" in keeper.broken[0].reason
+    # Now three values are due within two items. The rest is done in the best order, and what is missed is known.
+    for _ in range(3):
+        show(keeper, None)
+    assert keeper.counts["leader: age"]["missed"] == 1
+    said = keeper.guarantee()
+    assert "1 deadlines were missed" in said
+    assert "3 of 6 items that had to show something did" in said
+
+
+def test_slack_bears_a_useless_item():
+    keeper = enforcer((6, 7, 7, 10), retries=0, slack=1)
+    for _ in range(3):
+        show(keeper, "4")
+    assert keeper.complete(keeper.admit({"leader"}), {"age": "4"}).status == "violation"
+    for _ in range(200):
+        admission = keeper.admit({"leader"})
+        keeper.complete(admission, {"age": admission.must.get("age", ("4",))[0]})
+    counts = keeper.counts["leader: age"]
+    assert (counts["disobeyed"], counts["missed"]) == (1, 0)
+
+
+def test_looking_at_items_first_redoes_only_what_cannot_be_accepted():
+    keeper = enforcer(mode="after")
+    for _ in range(4):
+        if left(keeper) == (2, 3, 3, 9):
+            break
+        assert show(keeper, "4").must == {}
+    lucky = keeper.admit({"leader"})
+    assert lucky.must == {}
+    assert lucky.slots == {}
+    outcome = keeper.complete(lucky, {"age": "4"})
+    assert outcome.status == "retry"
+    assert outcome.must == {"age": ("1",)}
+    # The next item is looked at meanwhile; what was promised is relied upon.
+    assert keeper.complete(keeper.admit({"leader"}), {"age": "2"}).ok
+    assert keeper.complete(outcome.admission, {"age": "1"}).slots == {"leader: age": 4}
+    assert left(keeper)[:2] == (4, 6)
+
+
+def test_items_are_not_counted_where_nothing_holds_or_the_prompt_fixes_the_value():
+    keeper = enforcer()
+    before = keeper.state()
+    assert keeper.admit(()).counts == ()
+    fixed = keeper.admit({"leader"}, fixed={"age"})
+    assert fixed.counts == ()
+    assert keeper.complete(fixed, {"age": "2"}).ok
+    assert keeper.state() == before
+
+
+def test_the_state_is_json_and_goes_on_elsewhere():
+    keeper = enforcer((6, 7, 7, 10), retries=0, slack=1)
+    under_way = [keeper.admit({"leader"}) for _ in range(7)]
+    keeper.complete(under_way[3], {"age": "4"})
+    keeper.complete(under_way[5], {"age": None})
+    row = json.dumps(keeper.state())
+    assert len(row) < 600
+    other = enforcer((6, 7, 7, 10), retries=0, slack=1)
+    other.restore(json.loads(row))
+    assert other.state() == keeper.state()
+    assert other.remaining() == keeper.remaining()
+    for i in (0, 1, 2, 4, 6):
+        again = Admission.from_dict(json.loads(json.dumps(under_way[i].to_dict())))
+        value = under_way[i].must.get("age", ("4",))[0]
+        assert other.complete(again, {"age": value}) == keeper.complete(under_way[i], {"age": value})
+    assert other.state() == keeper.state()
+
+
+def test_what_cannot_be_taken_leaves_the_state_as_it_is():
+    keeper = enforcer()
+    admission = keeper.admit({"leader"})
+    before = keeper.state()
+    with pytest.raises(DecisionError, match="no value 'old'") as caught:
+        keeper.complete(admission, {"age": "old"})
+    assert caught.value.code == "label"
+    with pytest.raises(DecisionError, match="no group 'gender'"):
+        keeper.complete(admission, {"gender": "male"})
+    with pytest.raises(OptionError, match="no condition 'boss'"):
+        keeper.admit({"boss"})
+    with pytest.raises(OptionError, match="no group 'gender'"):
+        keeper.admit({"leader"}, fixed={"gender"})
+    assert keeper.state() == before
+    keeper.complete(admission, {"age": "1"})
+    with pytest.raises(DecisionError, match="not under way"):
+        keeper.complete(admission, {"age": "1"})
+    with pytest.raises(DecisionError, match="belongs to another"):
+        enforcer((3, 3, 3)).restore(keeper.state())
+    with pytest.raises(DecisionError, match="no state"):
+        keeper.restore({"leader: age": {}})
+    with pytest.raises(DecisionError, match="no specification 'x'"):
+        keeper.restore({"x": {}})
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"mode": "during"}, "no mode 'during'"),
+        ({"retries": -1}, "retries must be 0 or more"),
+        ({"slack": 2}, "slack of 2"),
+    ],
+)
+def test_options_that_make_no_sense(options, what):
+    with pytest.raises(OptionError, match=what):
+        enforcer((5, 5, 5, 5), **options)
+
+
+def test_what_cannot_be_kept_is_refused():
+    with pytest.raises(OptionError, match="1 within 2, 2 within 3, 3 within 50"):
+        enforcer((2, 3, 50))
+
+
+SEVERAL = {
+    "two conditions, exact": [("leader", ["age"], 5), ("poor", ["age"], 5)],
+    "two conditions, hall": [("leader", ["age"], 7), ("poor", ["age"], 8)],
+    "two groups": [("leader", ["age"], 4), ("poor", ["gender"], 3), ("leader", ["gender"], 4)],
+    "pairs and one of them": [("leader", ["age", "gender"], 9), ("poor", ["gender"], 8)],
+    "pairs, exact": [("leader", ["gender", "body"], [4, 5, 9, 9]), ("leader", ["gender"], 3)],
+}
+
+
+def several(parts):
+    return Configuration.read(
+        {
+            "conditions": [{"name": "leader"}, {"name": "poor"}],
+            "groups": {"age": ["young", "middle", "old"], "gender": ["f", "m"], "body": ["thin", "stout"]},
+            "specifications": [
+                {"condition": condition, "repeated": repeated}
+                | ({"group": groups[0]} if len(groups) == 1 else {"paired": groups})
+                for condition, groups, repeated in parts
+            ],
+        }
+    )
+
+
+def played(read, *, mode, in_flight, requests, seed, useless=0.05, obeys=1.0, retries=30):
+    """The items of every specification in the order of slots, from a biased generator that obeys or shows nothing."""
+    draw = random.Random(seed)
+    keeper = Enforcer(read, mode=mode, retries=retries, seed=seed)
+    under_way, items, left_over = [], defaultdict(dict), requests
+    while left_over or under_way:
+        if left_over and len(under_way) < in_flight:
+            conditions = {one.name for one in read.conditions if draw.random() < 0.6}
+            under_way.append(keeper.admit(conditions, fixed={g for g in read.values if draw.random() < 0.05}))
+            left_over -= 1
+            continue
+        admission = under_way.pop(draw.randrange(len(under_way)))
+        values = {}
+        for group, names in read.values.items():
+            biased = draw.choices(names, [8, *[1] * (len(names) - 1)])[0]
+            told = group in admission.must and draw.random() < obeys
+            values[group] = draw.choice(admission.must[group]) if told else biased
+            if draw.random() < useless:
+                values[group] = None
+        outcome = keeper.fail(admission) if draw.random() < useless else keeper.complete(admission, values)
+        if outcome.status == "retry":
+            under_way.append(outcome.admission)
+        for requirement in read.requirements:
+            if requirement.name in outcome.slots:
+                label = " + ".join(values[group] for group in requirement.groups)
+                items[requirement.name][outcome.slots[requirement.name]] = label
+    return keeper, {name: [shown[slot] for slot in sorted(shown)] for name, shown in items.items()}
+
+
+def missed(sequence, labels, repeated):
+    last, found = dict.fromkeys(labels, 0), 0
+    for place, value in enumerate(sequence, 1):
+        found += sum(
+            label != value and place - last[label] == within for label, within in zip(labels, repeated, strict=True)
+        )
+        last[value] = place
+    return found
+
+
+@pytest.mark.parametrize("mode", ["before", "after"])
+@pytest.mark.parametrize("in_flight", [1, 7])
+@pytest.mark.parametrize("parts", SEVERAL.values(), ids=SEVERAL)
+def test_several_specifications_are_kept_together(parts, in_flight, mode):
+    read = several(parts)
+    keeper, items = played(read, mode=mode, in_flight=in_flight, requests=600, seed=3)
+    assert keeper.broken == ()
+    for requirement in read.requirements:
+        sequence = items[requirement.name]
+        assert len(sequence) > 200
+        assert missed(sequence, requirement.labels, requirement.repeated) == 0
+
+
+@pytest.mark.parametrize("in_flight", [1, 5])
+@pytest.mark.parametrize("mode", ["before", "after"])
+def test_the_enforcer_knows_every_deadline_that_is_missed(mode, in_flight):
+    read = configuration((4, 5, 5, 5))
+    keeper, items = played(
+        read, mode=mode, in_flight=in_flight, requests=800, seed=1, useless=0.2, obeys=0.7, retries=1
+    )
+    (requirement,) = read.requirements
+    found = missed(items["leader: age"], requirement.labels, requirement.repeated)
+    counts = keeper.counts["leader: age"]
+    assert found > 0
+    assert counts["missed"] == found
+    assert counts["disobeyed"] > 0
+    assert counts["obeyed"] < counts["asked"]
+
+
+@pytest.mark.parametrize("repeated", [(6,) * 4, (10,) * 5])
+def test_equal_deadlines_need_no_more_interventions_than_the_published_rule(repeated):
+    draw = random.Random(5)
+    stream = [draw.choices(range(len(repeated)), [8, *[1] * (len(repeated) - 1)])[0] for _ in range(3000)]
+    rule, keeper = PublishedRule(repeated, seed=1), enforcer(repeated, in_flight=1)
+    counted = kept = 0
+    for value in stream:
+        asked = rule.asks()
+        counted += asked is not None
+        rule.shown(value if asked is None else asked)
+        kept += bool(show(keeper, None if keeper_asks(keeper) else str(value + 1)).must)
+    assert min(rule.counters) > 0
+    assert 0 < kept <= counted * 1.02
+
+
+def keeper_asks(keeper):
+    """Whether the next prompt would be changed, found on a copy."""
+    copy = Enforcer(keeper.configuration, in_flight=1)
+    copy.restore(keeper.state())
+    return bool(copy.admit({"leader"}).must)

@@ -1,0 +1,161 @@
+"""The states from which deadlines can be kept, against a plain solution of the game."""
+
+from functools import lru_cache
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.genai.game import MOST_STATES, Game, culprits, solve
+
+
+def winning(deadlines, actions, moves):
+    """The winning states by the definition: drop those from which some move has no good answer, until none is left."""
+    sizes = [len(one) for one in deadlines]
+    states = set(product(*(range(1, d + 1) for one in deadlines for d in one)))
+
+    def after(state, move, action):
+        found, at = [], 0
+        for i, size in enumerate(sizes):
+            for k in range(size):
+                left = state[at + k]
+                found.append(left if i not in move else deadlines[i][k] if action[i] == k else left - 1)
+            at += size
+        return tuple(found)
+
+    while True:
+        kept = {
+            state
+            for state in states
+            if all(any(after(state, move, one) in states for one in actions) for move in moves)
+        }
+        if kept == states:
+            return states
+        states = kept
+
+
+@lru_cache(maxsize=256)
+def winning_alone(deadlines):
+    return winning((deadlines,), [(k,) for k in range(len(deadlines))], [(0,)])
+
+
+def all_states(deadlines):
+    return product(*(range(1, d + 1) for d in deadlines))
+
+
+def same_as_brute_force(deadlines):
+    region = solve(Game.single(deadlines))
+    expected = winning_alone(tuple(deadlines))
+    assert region.decided
+    assert region.feasible == bool(expected)
+    for state in all_states(deadlines):
+        assert region.holds(state) == (state in expected), state
+    return region
+
+
+def small_deadlines():
+    """Few values and deadlines, so that plain solutions take no time."""
+    return st.integers(2, 4).flatmap(lambda n: st.lists(st.integers(1, {2: 9, 3: 7, 4: 5}[n]), min_size=n, max_size=n))
+
+
+@settings(max_examples=40, deadline=None)
+@given(deadlines=small_deadlines())
+def test_the_region_is_that_of_the_game(deadlines):
+    region = same_as_brute_force(deadlines)
+    assert region.method == ("hall" if min(deadlines) >= len(deadlines) else "exact")
+
+
+@pytest.mark.parametrize("deadlines", [(2, 4, 4), (2, 5, 5), (3, 4, 6, 7), (2, 6, 6, 6), (3, 3, 7, 7), (2, 4, 8, 8)])
+def test_small_deadlines_that_can_be_kept(deadlines):
+    region = same_as_brute_force(deadlines)
+    assert region.method == "exact"
+    expected = winning_alone(deadlines)
+    least = {
+        state
+        for state in expected
+        if not any(tuple(d - (j == i) for j, d in enumerate(state)) in expected for i in range(len(state)))
+    }
+    assert set(region.minimal()) == least
+
+
+@pytest.mark.parametrize("longest", [3, 7, 50, 400])
+def test_two_and_three_leave_no_room_for_a_third_value(longest):
+    # 1/2 + 1/3 + 1/x is less than 1, and yet no order of items keeps all three.
+    region = solve(Game.single((2, 3, longest)))
+    assert not region.feasible
+    assert region.decided
+    assert not region.holds((2, 3, longest))
+    assert region.minimal() == ()
+    assert culprits((2, 3, longest)) == (0, 1, 2)
+
+
+def test_the_counterexample_to_counting_is_inside_and_then_outside():
+    region = solve(Game.single((5, 6, 6, 9)))
+    assert region.method == "hall"
+    assert region.holds((5, 6, 6, 9))
+    assert region.holds((2, 3, 3, 9))
+    # Three values due within two items: lost, though each alone has time.
+    assert not region.holds((1, 2, 2, 9))
+
+
+def test_large_games_are_solved_exactly_or_with_shorter_deadlines():
+    large = solve(Game.single((4, 4, 40, 90, 90)))
+    assert large.method == "exact"
+    assert large.feasible
+    assert 4_000_000 < large.states <= MOST_STATES
+    cut = solve(Game.single((2, 4, 10, 61, 1000)))
+    assert cut.feasible
+    assert cut.decided
+    assert cut.states <= MOST_STATES
+    assert cut.holds((2, 4, 10, 61, 1000))
+
+
+def test_many_values_with_short_deadlines_are_not_decided():
+    # 25 values, all but one of which would have time: more states than can be looked at, even with the least deadlines.
+    region = solve(Game.single((24, *[200] * 24)))
+    assert not region.feasible
+    assert not region.decided
+
+
+def test_values_at_fault():
+    assert culprits((5, 6, 6, 9)) == ()
+    assert culprits((9, 9, 1, 7)) == (0, 2)
+    assert culprits((9, 2, 3, 50)) == (0, 1, 2)
+    assert culprits((2, 2, 2)) == (0, 1, 2)
+
+
+def joint(conditions, values, deadline):
+    """The game of several conditions on one group, any of which may hold for an item."""
+    return Game(
+        ((deadline,) * values,) * conditions,
+        tuple((k,) * conditions for k in range(values)),
+        tuple(move for size in range(1, conditions + 1) for move in combinations(range(conditions), size)),
+    )
+
+
+@pytest.mark.parametrize(("conditions", "values", "least"), [(2, 2, 3), (2, 3, 5), (3, 2, 4)])
+def test_several_conditions_on_one_group_need_longer_deadlines(conditions, values, least):
+    assert not solve(joint(conditions, values, least - 1)).feasible
+    assert solve(joint(conditions, values, least)).feasible
+    # Alone, each of them could be kept with deadlines of as many items as there are values.
+    assert solve(Game.single((values,) * values)).feasible
+
+
+@pytest.mark.parametrize("deadline", [2, 3])
+def test_the_joint_region_is_that_of_the_game(deadline):
+    game = joint(2, 2, deadline)
+    expected = winning(game.deadlines, game.actions, game.moves)
+    region = solve(game)
+    for state in all_states(game.flat):
+        assert region.holds(state) == (state in expected), state
+
+
+def test_hall_is_sound_for_several_conditions():
+    game = joint(2, 2, 4)
+    region = solve(game)
+    assert region.method == "hall"
+    expected = winning(game.deadlines, game.actions, game.moves)
+    inside = [state for state in all_states(game.flat) if region.holds(state)]
+    assert inside
+    assert set(inside) <= expected

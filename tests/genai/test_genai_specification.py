@@ -1,0 +1,162 @@
+"""Configurations: what is read, and what every fault says."""
+
+import pytest
+
+from evenhand.errors import OptionError
+from evenhand.genai import Configuration, feasible
+
+SMALLEST = (
+    "{conditions: [{name: leader, share: 0.8}], "
+    "specifications: "
+    "[{condition: leader, group: age, values: [child, adult, elderly, other], repeated: [5, 6, 6, 9]}], "
+    "simulation: {generator: {age: [0.05, 0.85, 0.05, 0.05]}, obeys: 0.95, unrecognised: 0.02, retries: 2, slack: 1}}"
+)
+
+
+def described(**changes):
+    """A configuration whose only specification is changed."""
+    specification = {
+        "condition": "leader",
+        "group": "age",
+        "values": ["child", "adult", "old"],
+        "repeated": 6,
+    } | changes
+    return {
+        "conditions": [{"name": "leader"}],
+        "specifications": [{name: entry for name, entry in specification.items() if entry is not None}],
+    }
+
+
+def test_the_smallest_configuration(tmp_path):
+    path = tmp_path / "genai.yaml"
+    path.write_text(SMALLEST, encoding="utf-8")
+    read = Configuration.read(path)
+    (requirement,) = read.requirements
+    assert requirement.name == "leader: age"
+    assert requirement.labels == ("child", "adult", "elderly", "other")
+    assert requirement.repeated == (5, 6, 6, 9)
+    assert read.conditions[0].share == 0.8
+    assert read.simulation.generator == {"age": (0.05, 0.85, 0.05, 0.05)}
+    assert (read.simulation.obeys, read.simulation.unrecognised) == (0.95, 0.02)
+    assert (read.simulation.retries, read.simulation.slack, read.simulation.in_flight) == (2, 1, 1)
+    assert feasible(read).feasible
+
+
+def test_toml_says_the_same(tmp_path):
+    path = tmp_path / "genai.toml"
+    path.write_text(
+        '[[conditions]]\nname = "leader"\n'
+        '[[specifications]]\ncondition = "leader"\ngroup = "age"\nvalues = ["child", "adult", "old"]\nrepeated = 6\n',
+        encoding="utf-8",
+    )
+    assert Configuration.read(path) == Configuration.read(described())
+
+
+def test_deadlines_by_name():
+    (requirement,) = Configuration.read(described(repeated={"old": 9, "child": 5, "adult": 6})).requirements
+    assert requirement.repeated == (5, 6, 9)
+
+
+def test_paired_groups_are_taken_apart():
+    read = Configuration.read(
+        {
+            "conditions": [{"name": "leader"}],
+            "groups": {"age": ["young", "old"], "gender": ["female", "male"], "body": ["thin", "stout", "other"]},
+            "specifications": [{"condition": "leader", "paired": ["age", "gender", "body"], "eventual": True}],
+        }
+    )
+    assert [one.groups for one in read.requirements] == [("age", "gender"), ("age", "body"), ("gender", "body")]
+    assert sum(len(one.labels) for one in read.requirements) == 4 + 6 + 6
+    assert read.requirements[0].labels == ("young + female", "young + male", "old + female", "old + male")
+    assert all(one.repeated is None for one in read.requirements)
+    assert feasible(read).feasible
+    triple = read.model_copy(update={"specifications": (read.specifications[0].model_copy(update={"ways": 3}),)})
+    (three,) = Configuration.read(triple.model_dump(exclude_defaults=True)).requirements
+    assert len(three.labels) == 12
+
+
+FAULTS = [
+    (described(conditon="leader", condition=None), "no entry 'conditon'|`condition` is missing", "condition"),
+    (described(condition="boss"), "no condition 'boss'", "leader"),
+    (described(values=["child"]), "two or more values", None),
+    (described(values=["child", "child"]), "'child' is there twice", None),
+    (described(values=["child", 3]), "3 is no text", "values"),
+    (described(values=None), "values of the group 'age' are missing", "groups"),
+    (described(repeated=None), "nothing is asked for", "repeated"),
+    (described(repeated=0), "a deadline of 0 items", "repeated"),
+    (described(repeated=True), "True is no whole number", "repeated"),
+    (described(repeated="often"), "'often' is no deadline", "repeated"),
+    (described(repeated=[5, 6]), "3 values need as many deadlines", "child, adult, old"),
+    (described(repeated={"child": 5, "adult": 6}), "'old' has no deadline", None),
+    (described(repeated={"child": 5, "adult": 6, "elder": 7}), "no value 'elder'", "child"),
+    (described(group=None), "one group or about several", "paired"),
+    (described(ways=2), "for paired groups", "paired"),
+    (described(group=None, values=None, paired=["age"]), "2 groups are combined, and 1 named", None),
+    (described() | {"conditions": []}, "there is nothing in it", "conditions"),
+    (described() | {"conditions": [{"name": "leader", "share": 1.5}]}, "1.5 is more than 1", "share"),
+    (described() | {"conditions": [{"name": "leader"}, {"name": "leader"}]}, "'leader' is there twice", None),
+    (described() | {"simulation": {"generator": {"sex": [0.5, 0.5]}}}, "no group 'sex'", "age"),
+    (described() | {"simulation": {"generator": {"age": [0.5, 0.5]}}}, "3 values need as many probabilities", None),
+    (described() | {"simulation": {"generator": {"age": [0.5, 0.4, 0.3]}}}, "add up to 1.2", "add up to 1"),
+    (described() | {"simulation": {"slack": -1}}, "-1 is less than 0", "slack|0 or more"),
+    (described() | {"specifications": [described()["specifications"][0]] * 2}, "'leader: age' is there twice", None),
+    ({"conditions": [{"name": "leader"}]}, "`specifications` is missing", "specifications"),
+]
+
+
+@pytest.mark.parametrize(("bad", "what", "mend"), FAULTS)
+def test_a_fault_is_one_clear_error(bad, what, mend):
+    with pytest.raises(OptionError, match=what) as caught:
+        Configuration.read(bad)
+    assert caught.value.where or "missing" in caught.value.what
+    if mend is not None:
+        assert any(word in (caught.value.mend or "") for word in mend.split("|"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("a.yaml", "conditions: [", "not valid YAML"),
+        ("a.yaml", "conditions: []\nconditions: []", "there twice"),
+        ("a.yaml", "- 1", "entries with names"),
+        ("a.toml", "conditions = ", "not valid TOML"),
+        ("a.yaml", None, "cannot be read"),
+    ],
+)
+def test_a_file_that_cannot_be_read(tmp_path, name, text, what):
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(OptionError, match=what) as caught:
+        Configuration.read(path)
+    assert name in str(caught.value)
+
+
+def test_what_cannot_be_kept_names_the_values_at_fault():
+    found = feasible(Configuration.read(described(values=["child", "adult", "old", "other"], repeated=[2, 9, 3, 50])))
+    assert not found.feasible
+    assert found.specifications[0].faults == ("child", "adult", "old")
+    assert "child within 2, adult within 9, old within 3" in found.reason
+    assert found.specifications[0].method == "exact"
+
+
+def test_slack_must_be_kept_too():
+    tight = Configuration.read(described(repeated=3))
+    assert feasible(tight).feasible
+    found = feasible(tight, slack=1)
+    assert not found.feasible
+    assert "slack of 1" in found.reason
+
+
+def test_two_conditions_on_one_group_are_judged_together():
+    two = described()["specifications"][0]
+    both = {"conditions": [{"name": "leader"}, {"name": "poor"}]}
+
+    def at(deadline):
+        several = [two | {"condition": name, "repeated": deadline} for name in ("leader", "poor")]
+        return feasible(Configuration.read(both | {"specifications": several}))
+
+    assert not at(4).feasible
+    assert "together" in at(4).reason
+    assert at(5).feasible
+    assert [one.method for one in at(6).specifications] == ["hall", "hall"]

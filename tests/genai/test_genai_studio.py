@@ -1,0 +1,108 @@
+"""The studio draws what its bias and its prompts say; recorded items come back in their order."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenhand.errors import DataError, OptionError
+from evenhand.genai import png
+from evenhand.genai.backends import GROUPS, Item, Playback, Studio, instruct, wanted
+
+
+def test_the_same_seed_draws_the_same_pictures_and_another_does_not() -> None:
+    first, again, other = (Studio(seed=seed) for seed in (1, 1, 2))
+    pictures = [first.generate("a person").data for _ in range(5)]
+    assert pictures == [again.generate("a person").data for _ in range(5)]
+    assert pictures != [other.generate("a person").data for _ in range(5)]
+    assert len(set(pictures)) == 5
+
+
+def test_a_picture_is_a_png_of_the_promised_size_and_nothing_in_its_file_names_a_value() -> None:
+    item = Studio(seed=3).generate("a person")
+    assert (item.kind, item.media_type) == ("image", "image/png")
+    assert png.read(item.data).shape == (144, 96, 3)
+    assert not any(value.encode() in item.data for values in GROUPS.values() for value in values)
+
+
+def test_an_svg_is_well_formed_and_shows_the_colour_of_the_skin_that_was_asked_for() -> None:
+    item = Studio(seed=3, media="svg").generate("showing: skin dark")
+    assert item.media_type == "image/svg+xml"
+    fills = [part.get("fill") for part in ET.fromstring(item.data)]
+    assert fills[-1] == "#68402c"
+
+
+def test_the_bias_is_drawn() -> None:
+    studio = Studio({"skin": {"light": 9, "dark": 1}}, seed=5, media="svg")
+    faces = Counter(ET.fromstring(studio.generate("a person").data)[-1].get("fill") for _ in range(1000))
+    assert set(faces) == {"#eec4a4", "#68402c"}
+    assert 70 < faces["#68402c"] < 130
+
+
+def test_instructions_are_obeyed_as_often_as_said() -> None:
+    studio = Studio({"skin": {"light": 1}}, obeys=0.8, seed=6, media="svg")
+    prompt = instruct("a business leader", {"skin": ("dark",)})
+    faces = Counter(ET.fromstring(studio.generate(prompt).data)[-1].get("fill") for _ in range(1000))
+    assert 760 < faces["#68402c"] < 840
+    assert faces["#eec4a4"] == 1000 - faces["#68402c"]
+
+
+def test_what_a_prompt_asks_for_is_read_as_a_clause_or_as_whole_words() -> None:
+    assert wanted("a leader (showing: age elderly, gender woman or man)", GROUPS) == {
+        "age": ("elderly",),
+        "gender": ("woman", "man"),
+    }
+    assert wanted("Please show an ELDERLY woman.", GROUPS) == {"age": ("elderly",), "gender": ("woman",)}
+    assert wanted("a woman, showing: gender man", GROUPS) == {"gender": ("man",)}
+    assert wanted("adulthood in childish, darkened womanly human terms", GROUPS) == {}
+    assert instruct("a leader", {}) == "a leader"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"bias": {"hat": {"yes": 1}}}, "draws no hat"),
+        ({"bias": {"age": {"old": 1}}}, "draws no age old"),
+        ({"bias": {"age": {"child": -1, "adult": 2}}}, "no weights for age"),
+        ({"bias": {"age": {}}}, "no weights for age"),
+        ({"obeys": 1.2}, "obeys is 1.2"),
+        ({"unrecognised": float("nan")}, "unrecognised is nan"),
+        ({"media": "gif"}, "cannot draw 'gif'"),
+    ],
+)
+def test_what_the_studio_cannot_draw_is_refused(given: dict[str, object], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        Studio(**given)  # type: ignore[arg-type]
+
+
+def test_recorded_items_come_back_in_order_until_there_are_none(tmp_path: Path) -> None:
+    (tmp_path / "1.txt").write_text("a story")
+    picture = Studio().generate("a person")
+    (tmp_path / "2.PNG").write_bytes(picture.data)
+    playback = Playback.of_files([tmp_path / "1.txt", tmp_path / "2.PNG"])
+    assert len(playback) == 2
+    first, second = playback.generate("x"), playback.generate("y")
+    assert first == Item.of_text("a story")
+    assert first.text == "a story"
+    assert second == picture
+    with pytest.raises(DataError, match="all 2 recorded items"):
+        playback.generate("z")
+    with pytest.raises(DataError, match="is no text"):
+        _ = second.text
+    with pytest.raises(DataError, match="cannot be read"):
+        Playback.of_files([tmp_path / "3.png"])
+    with pytest.raises(DataError, match="neither a picture nor a text"):
+        Playback.of_files([tmp_path / "3.exe"])
+
+
+def test_pixels_survive_a_png_and_damage_is_said() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (7, 5, 3), dtype=np.uint8)
+    data = png.write(pixels)
+    assert np.array_equal(png.read(data), pixels)
+    for broken in (b"", data[:40], data[:50] + bytes([data[50] ^ 1]) + data[51:], data[:-30], b"GIF89a" + data):
+        with pytest.raises(DataError, match="PNG"):
+            png.read(broken)
