@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from evenhand.errors import OptionError
+from evenhand.schema.configuration import read_configuration
 
 MENDS = {
     "conditions": "write what is asked for, such as conditions: [{name: leader}]",
@@ -40,60 +41,7 @@ def load(path: Path) -> Mapping[str, Any]:
     Raises:
         OptionError: it cannot be read, or is no mapping.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise OptionError("this is no text", where=str(path), mend="write it in YAML or TOML, as UTF-8") from None
-    except OSError as error:
-        raise OptionError(
-            f"the configuration cannot be read: {error.strerror or error}",
-            where=str(path),
-            mend="name a configuration, such as genai.yaml",
-        ) from None
-    found = _toml(text, path) if path.suffix.lower() == ".toml" else _yaml(text, path)
-    if not isinstance(found, Mapping):
-        raise OptionError(
-            "a configuration has entries with names",
-            where=str(path),
-            mend="write conditions: and specifications:",
-        )
-    return found
-
-
-def _toml(text: str, path: Path) -> Any:
-    import tomllib
-
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise OptionError(f"this is not valid TOML: {error}", where=str(path)) from None
-
-
-def _yaml(text: str, path: Path) -> Any:
-    import yaml
-
-    from evenhand.schema.files import yaml_loader
-
-    class Loader(yaml_loader()):  # type: ignore[misc]  # a class made by a function
-        """Refuses what YAML leaves open: an entry that is there twice."""
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            seen = set()
-            for key, _ in node.value:
-                name = str(key.value)
-                if name in seen:
-                    problem = f"the entry {name!r} is there twice"
-                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-                seen.add(name)
-            return super().construct_mapping(node, deep)
-
-    try:
-        return yaml.load(text, Loader=Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        line = getattr(error, "problem_mark", None)
-        place = f"{path}, line {line.line + 1}" if line is not None else str(path)
-        said = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise OptionError(f"this is not valid YAML: {said}", where=place) from None
+    return read_configuration(path, example="genai.yaml", entries="conditions: and specifications:")
 
 
 def fault_of(error: ValidationError, described: Mapping[str, Any], entries: Mapping[str, list[str]]) -> OptionError:

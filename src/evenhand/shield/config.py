@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from evenhand.errors import OptionError
+from evenhand.schema.configuration import read_configuration
 from evenhand.shield.inputs import Inputs
 from evenhand.shield.plan import Plan, PlanKind, TerminalKind
 from evenhand.shield.properties import EmptyGroup, Property, PropertyKind, kappa_from
@@ -228,7 +229,8 @@ def read_with_ranges(source: Mapping[str, Any] | str | Path) -> tuple[Plan, Rang
     if isinstance(source, Mapping):
         return _read(source, where=None)
     path = Path(source)
-    return _read(_loaded(path), where=str(path))
+    described = read_configuration(path, example="shield.yaml", entries="property:, kappa:, horizon: and groups:")
+    return _read(described, where=str(path))
 
 
 def plan_from(described: Mapping[str, Any], *, where: str | None) -> Plan:
@@ -300,63 +302,6 @@ def _weights(given: list[float] | None, name: str, entry: str, costs: int) -> tu
             mend=f"write {entry}: [{', '.join([f'{1 / costs:.2g}'] * costs)}], adding up to 1",
         )
     return tuple(given)
-
-
-def _loaded(path: Path) -> Mapping[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise OptionError("this is no text", where=str(path), mend="write it in YAML or TOML, as UTF-8") from None
-    except OSError as error:
-        raise OptionError(
-            f"the configuration cannot be read: {error.strerror or error}",
-            where=str(path),
-            mend="name a shield's configuration, such as shield.yaml",
-        ) from None
-    found = _toml(text, path) if path.suffix.lower() == ".toml" else _yaml(text, path)
-    if not isinstance(found, Mapping):
-        raise OptionError(
-            "a shield's configuration has entries with names",
-            where=str(path),
-            mend="write property:, kappa:, horizon: and groups:",
-        )
-    return found
-
-
-def _toml(text: str, path: Path) -> Any:
-    import tomllib
-
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise OptionError(f"this is not valid TOML: {error}", where=str(path)) from None
-
-
-def _yaml(text: str, path: Path) -> Any:
-    import yaml
-
-    from evenhand.schema.files import yaml_loader
-
-    class Loader(yaml_loader()):  # type: ignore[misc]  # a class made by a function
-        """Refuses what YAML leaves open: an entry that is there twice."""
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            seen = set()
-            for key, _ in node.value:
-                name = str(key.value)
-                if name in seen:
-                    problem = f"the entry {name!r} is there twice"
-                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-                seen.add(name)
-            return super().construct_mapping(node, deep)
-
-    try:
-        return yaml.load(text, Loader=Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        line = getattr(error, "problem_mark", None)
-        place = f"{path}, line {line.line + 1}" if line is not None else str(path)
-        said = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise OptionError(f"this is not valid YAML: {said}", where=place) from None
 
 
 MENDS = {
