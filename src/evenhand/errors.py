@@ -9,6 +9,7 @@ EvenhandError                 root: what went wrong, where, how to mend it (exit
 ├── DecisionError (ValueError)     a decision, a label or a state that a running shield cannot take
 ├── TrustError (PermissionError)   loading the file could run code, and nobody said that it may
 ├── MissingExtraError (ImportError) an optional part is not installed
+├── StoreError (OSError)           where the service keeps its state cannot be read or written
 ├── FetchError (OSError)           something that must come over the network did not come
 └── LimitError (RuntimeError)      a limit stopped the work before there was any result (exit code 3)
 """
@@ -77,6 +78,10 @@ class TrustError(EvenhandError, PermissionError):
 
 class FetchError(EvenhandError, OSError):
     """Something that must come over the network did not come."""
+
+
+class StoreError(EvenhandError, OSError):
+    """Where the service keeps its state and its log cannot be read or written."""
 
 
 class LimitError(EvenhandError, RuntimeError):

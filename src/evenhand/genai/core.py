@@ -202,13 +202,13 @@ class Enforcer:
         if not found.feasible:
             raise OptionError(f"this cannot be kept: {found.reason}", where="specifications", mend=found.mend)
         self._alone = in_flight == 1
-        random = Random(seed)
+        self._random = Random(seed)
         self._rows: dict[str, _Row] = {}
         self._plays: list[tuple[Play, tuple[_Row, ...]]] = []
         for component in components(read):
             rows = tuple(_Row(one.name, one.labels, one.repeated or ()) for one in component.requirements)
             self._rows |= {row.name: row for row in rows}
-            self._plays.append((Play(component, [row.deadlines for row in rows], self.slack, random), rows))
+            self._plays.append((Play(component, [row.deadlines for row in rows], self.slack, self._random), rows))
         self._positions = {group: {name: k for k, name in enumerate(names)} for group, names in read.values.items()}
         self._known = frozenset(condition.name for condition in read.conditions)
 
@@ -385,6 +385,10 @@ class Enforcer:
         if slot is None:
             raise DecisionError("this admission is of another mode", code="unknown-id", where=row.name)
         return slot
+
+    def reseed(self, seed: int) -> None:
+        """Make the next choices among equally urgent values depend on this alone, so that they can be made again."""
+        self._random.seed(seed)
 
     # ---- what it knows
 

@@ -198,6 +198,20 @@ class Shield:
         """Which period this is, from 0."""
         return self._period
 
+    @property
+    def digest(self) -> str:
+        """Of the policy."""
+        return self._course.digest
+
+    @property
+    def needs_ids(self) -> bool:
+        """Whether labels follow the decisions, so that each needs an id."""
+        return self._needs_id
+
+    def counters(self) -> dict[str, Any]:
+        """Where the run stands, for a log: the state without ids."""
+        return self._course.state()
+
     def state(self) -> dict[str, Any]:
         """Everything that changes, for JSON: the same shield goes on from it elsewhere, or later."""
         state = {

@@ -1,0 +1,7 @@
+"""Texts, in the shape of OpenAI's interface."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+router = APIRouter(tags=["chat"])

@@ -1,0 +1,7 @@
+"""The dashboard's pages."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+router = APIRouter(tags=["pages"])

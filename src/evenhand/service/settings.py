@@ -1,0 +1,99 @@
+"""The service's file: where it keeps its state, which shields and generators it serves, and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evenhand.errors import OptionError
+from evenhand.schema.configuration import read_configuration
+
+Down: TypeAlias = Literal["refuse", "pass"]
+"""What a route does when it cannot guard: refuse, or pass and say so."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ServiceEntry(_Part):
+    """Where it listens, and where it keeps its state."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    database: str = "sqlite:///evenhand.db"
+    keys: bool = True
+
+
+class Limits(_Part):
+    """What one caller may ask for."""
+
+    body_bytes: Annotated[int, Field(ge=1)] = 10_000_000
+    requests_per_second: Annotated[float, Field(gt=0)] | None = None
+    in_flight: Annotated[int, Field(ge=1)] = 64
+    upstream_seconds: Annotated[float, Field(gt=0)] = 120.0
+
+
+class Retention(_Part):
+    """How long what is no part of the state is kept, in days; None: for ever."""
+
+    log_days: Annotated[float, Field(gt=0)] | None = None
+    picture_days: Annotated[float, Field(gt=0)] | None = 30.0
+
+
+class ShieldEntry(_Part):
+    """A shield: a policy file, or the plan of one that is made at the start."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
+    policy: str | None = None
+    plan: dict[str, Any] | None = None
+    advisory: bool = False
+    when_down: Down = "refuse"
+
+
+class GuardEntry(_Part):
+    """A guarded generator: its configuration of conditions, deadlines, generator, classifier and judge."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
+    config: str | dict[str, Any]
+    models: tuple[str, ...] = ()
+    when_down: Down = "refuse"
+
+
+class Settings(_Part):
+    """The whole file.
+
+    Attributes:
+        service, limits, retention, shields, guards: its parts.
+        folder: that relative paths in it start from.
+    """
+
+    service: ServiceEntry = ServiceEntry()
+    limits: Limits = Limits()
+    retention: Retention = Retention()
+    shields: tuple[ShieldEntry, ...] = ()
+    guards: tuple[GuardEntry, ...] = ()
+    folder: Path = Path()
+
+    @classmethod
+    def read(cls, source: Mapping[str, Any] | str | Path) -> Settings:
+        """The settings that a TOML file or a mapping describes.
+
+        Raises:
+            OptionError: the file cannot be read, or an entry is missing, unknown or makes no sense.
+        """
+        if isinstance(source, Mapping):
+            described, folder, place = source, Path(), None
+        else:
+            path = Path(source)
+            described = read_configuration(path, example="evenhand.toml", entries="service, shields, guards")
+            folder, place = path.absolute().parent, str(path)
+        try:
+            return cls.model_validate({**described, "folder": folder})
+        except ValidationError as error:
+            fault = error.errors()[0]
+            entry = ".".join(map(str, fault["loc"]))
+            raise OptionError(fault["msg"], where=", ".join(filter(None, (place, entry)))) from None

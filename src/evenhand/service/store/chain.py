@@ -1,0 +1,42 @@
+"""The chain of hashes that makes a log append-only: every entry's hash covers the one before it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+BEGINNING = "0" * 64
+"""What the first entry of a log is chained to."""
+
+
+def canonical(body: Any) -> str:
+    """The one JSON text of a value: keys sorted, no spaces, no NaN."""
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def link(previous: str, stream: str, number: int, at: float, body: str) -> str:
+    """The hash of an entry.
+
+    Args:
+        previous: the hash of the entry before it.
+        stream: whose log it is.
+        number: of the entry, from 0.
+        at: seconds since 1970, as it was logged; nothing but the reader depends on it.
+        body: the canonical text of what happened.
+    """
+    text = canonical([previous, stream, number, at, body])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def entry(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry as it is exported, a line of JSON each."""
+    return {
+        "stream": row["stream"],
+        "number": row["number"],
+        "at": row["at"],
+        "body": json.loads(row["body"]),
+        "previous": row["previous"],
+        "hash": row["hash"],
+    }
