@@ -16,6 +16,7 @@ import importlib.metadata
 import json
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -258,6 +259,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--requests", type=int, default=1_000_000, metavar="N", help="per policy (default 1000000)")
     parser.add_argument("--admissions", type=int, default=20_000, metavar="N", help="that are timed (default 20000)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that simulate (default 1)")
     parser.add_argument("--only", metavar="TEXT", help="only settings whose name contains this")
     parser.add_argument(
         "--json",
@@ -270,14 +272,15 @@ def main() -> None:
         "versions": {name: importlib.metadata.version(name) for name in ("evenhand", "numpy")},
         "admissions": [admissions(n, mode, options.admissions) for n in (1, 10) for mode in ("before", "after")],
         "games": [game(deadlines) for deadlines in GAMES],
-        "policies": [
-            row
-            for setting in SETTINGS
-            if (options.only or "") in setting.name
-            for in_flight in setting.in_flight
-            for row in policies(setting, in_flight, options.requests)
-        ],
     }
+    tasks = [
+        (setting, in_flight, options.requests)
+        for setting in SETTINGS
+        if (options.only or "") in setting.name
+        for in_flight in setting.in_flight
+    ]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        figures["policies"] = [row for rows in pool.map(policies, *zip(*tasks, strict=True)) for row in rows]
     figures["bars"] = bars(figures) if (options.only or "") in "equal" else []
     if options.json == "-":
         print(json.dumps(figures, indent=1))
