@@ -11,12 +11,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, Literal, Protocol, TypeAlias
+from urllib.parse import quote
 
+from evenhand.errors import DecisionError, EvenhandError, ModelError, OptionError
 from evenhand.genai.backends import Generator, Item, instruct
 from evenhand.genai.classify import Classifier
 from evenhand.genai.core import Admission, Enforcer, Must, Outcome
 from evenhand.genai.equipment import WhenUnsure
 from evenhand.genai.judge import Judge
+from evenhand.models.questions import first_line
 
 AnswerStatus: TypeAlias = Literal["ok", "violation", "unguarded", "refused"]
 Values: TypeAlias = Mapping[str, str | None]
@@ -135,12 +138,33 @@ class Answer:
 
     @property
     def disclosure(self) -> str:
-        """What was done to the request, in one line of ASCII that a header can hold."""
-        raise NotImplementedError
+        """What was done to the request, in one line of ASCII that a header can hold; other letters percent-encoded."""
+        parts = {"status": self.status, "changed": "yes" if self.changed else "no"}
+        if self.must:
+            parts["asked"] = ", ".join(
+                f"{_plain(group)} {' or '.join(map(_plain, values))}" for group, values in self.must.items()
+            )
+        if self.slots:
+            parts["slots"] = ", ".join(f"{_plain(name)} {slot}" for name, slot in self.slots.items())
+        parts["attempts"] = str(len(self.attempts))
+        return "; ".join(f"{name}={said}" for name, said in parts.items())
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it, without the item's bytes."""
-        raise NotImplementedError
+        return {
+            "item": None if self.item is None else {"kind": self.item.kind, "media_type": self.item.media_type,
+                                                    "bytes": len(self.item.data)},
+            "status": self.status,
+            "prompt": self.prompt,
+            "changed": self.changed,
+            "conditions": sorted(self.conditions),
+            "fixed": sorted(self.fixed),
+            "must": {group: list(values) for group, values in self.must.items()},
+            "slots": dict(self.slots),
+            "values": dict(self.values),
+            "attempts": [attempt.to_dict() for attempt in self.attempts],
+            "reason": self.reason,
+        }  # fmt: skip
 
 
 class Guard:
@@ -189,5 +213,137 @@ class Guard:
             prompt: as the user wrote it.
             generator: for this prompt alone.
             prefer: for a concept group the values that change the prompt least, best first.
+
+        Raises:
+            EvenhandError: the keeper could not decide; no item is made or delivered then. Failures of the judge, the
+                generator and the classifier are told in the answer instead.
         """
-        raise NotImplementedError
+        making = self._generator if generator is None else generator
+        try:
+            conditions = frozenset(self._judge.conditions(prompt))
+            # What a prompt fixes is of no account where it counts for nothing.
+            fixed = frozenset(self._judge.fixed(prompt)) if conditions else frozenset()
+        except Exception as error:
+            return self._unjudged(prompt, making, _said("the judge", error))
+        try:
+            admission = self.keeper.admit(conditions, fixed=fixed, prefer=prefer)
+        except OptionError as error:
+            return self._unjudged(prompt, making, _said("the judge", error))
+        return self._made(prompt, making, conditions, fixed, admission)
+
+    def _unjudged(self, prompt: str, generator: Generator, reason: str) -> Answer:
+        """Nobody knows what a prompt counts for."""
+        if self._when_unsure == "refuse":
+            return Answer(None, "refused", prompt, reason=reason)
+        item, attempt = self._attempt(prompt, generator, look=False)
+        reasons = "; ".join(filter(None, (reason, attempt.error)))
+        return Answer(item, "refused" if item is None else "unguarded", prompt, attempts=(attempt,), reason=reasons)
+
+    def _made(
+        self,
+        prompt: str,
+        generator: Generator,
+        conditions: frozenset[str],
+        fixed: frozenset[str],
+        admission: Admission,
+    ) -> Answer:
+        """The item of a request that was admitted."""
+        attempts: list[Attempt] = []
+        try:
+            while True:
+                sent = self._instruct(prompt, admission.must)
+                # Where an item counts for nothing, nothing depends on what it shows, nor on who looks at it.
+                item, attempt = self._attempt(sent, generator, look=bool(admission.counts))
+                attempts.append(attempt)
+                if attempt.error and self._when_unsure == "refuse":
+                    item = None
+                outcome = (
+                    self.keeper.fail(admission) if item is None else self.keeper.complete(admission, attempt.values)
+                )
+                if outcome.status != "retry" or outcome.admission is None:
+                    break
+                admission = outcome.admission
+            return _answer(item, outcome, prompt, conditions, fixed, admission.must, attempts)
+        except BaseException as error:
+            self._abandon(admission, error)
+            raise
+
+    def _attempt(self, prompt: str, generator: Generator, *, look: bool) -> tuple[Item | None, Attempt]:
+        """One item, and what it shows."""
+        begun = self._clock() if self._clock is not None else 0.0
+        item: Item | None = None
+        values: Values = {}
+        error = ""
+        who = "the generator"
+        try:
+            made = generator.generate(prompt)
+            if not isinstance(made, Item):
+                raise ModelError(f"it answered with a {type(made).__name__}, and not with an item")
+            item, who = made, "the classifier"
+            values = self._shown(item) if look else {}
+        except Exception as failure:
+            error = _said(who, failure)
+        seconds = self._clock() - begun if self._clock is not None else None
+        return item, Attempt(prompt, values, error, seconds)
+
+    def _shown(self, item: Item) -> Values:
+        """The classifier's answers, as far as they are values of the concept groups."""
+        answers = self._classifier.classify(item)
+        if not isinstance(answers, Mapping):
+            raise ModelError(f"it answered with a {type(answers).__name__}, and not with values by concept group")
+        found = {group: answers.get(group) for group in self._groups}
+        return {group: value if value in self._groups[group] else None for group, value in found.items()}
+
+    def _abandon(self, admission: Admission, error: BaseException) -> None:
+        """Complete an admission whose item will never come."""
+        try:
+            outcome = self.keeper.fail(admission)
+            while outcome.status == "retry" and outcome.admission is not None:
+                outcome = self.keeper.fail(outcome.admission)
+        except DecisionError:
+            return  # It is complete.
+        except Exception as second:
+            error.add_note(f"the slot of the request could not be given up either: {second}")
+
+
+def _answer(
+    item: Item | None,
+    outcome: Outcome,
+    prompt: str,
+    conditions: frozenset[str],
+    fixed: frozenset[str],
+    must: Must,
+    attempts: Sequence[Attempt],
+) -> Answer:
+    last = attempts[-1]
+    status: AnswerStatus
+    if outcome.status != "ok":
+        status = "violation"
+    elif item is None:
+        status = "refused"
+    else:
+        status = "unguarded" if last.error else "ok"
+    reason = "; ".join(filter(None, (outcome.reason, last.error)))
+    return Answer(
+        item,
+        status,
+        last.prompt,
+        last.prompt != prompt,
+        conditions,
+        fixed,
+        must,
+        outcome.slots,
+        tuple(attempts),
+        reason,
+    )
+
+
+def _plain(name: str) -> str:
+    """A name as a header can hold it: whatever could be taken for something else is percent-encoded."""
+    return quote(name, safe=" :+()'")
+
+
+def _said(who: str, error: Exception) -> str:
+    """What went wrong, in one line."""
+    what = error.what if isinstance(error, EvenhandError) else first_line(error)
+    return f"{who} failed: {what}"
