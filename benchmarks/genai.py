@@ -16,6 +16,8 @@ import importlib.metadata
 import json
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -46,18 +48,63 @@ GAMES = (
     (4, 26, 12, 10, 11, 9, 4),
     (12, 5, 7, 8, 9, 14, 9),
 )
-UNIFORM, SKEWED = (0.2,) * 5, (0.7, 0.2, 0.06, 0.04)
-SETTINGS: tuple[tuple[str, tuple[tuple[int, ...], ...], tuple[float, ...], int], ...] = (
-    ("equal", ((10,) * 5,), UNIFORM, 1),
-    ("equal", ((10,) * 5,), UNIFORM, 16),
-    ("equal", ((10,) * 5,), UNIFORM, 64),
-    ("unequal", ((6, 8, 10, 12, 16),), UNIFORM, 1),
-    ("unequal", ((6, 8, 10, 12, 16),), UNIFORM, 16),
-    ("short and long", ((3, 7, 20, 50),), SKEWED, 1),
-    ("short and long", ((3, 7, 20, 50),), SKEWED, 16),
-    ("two conditions", ((8, 9, 10, 20), (12,) * 4), SKEWED, 16),
-)
-"""What it is called, the deadlines of each condition on one group, what the generator likes, how many in flight."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is asked for, what the generator likes, and how many requests are in flight, one simulation for each.
+
+    Every condition holds for 80 % of the requests. Groups are taken from ``likes``, one after another.
+    """
+
+    name: str
+    repeated: tuple[tuple[int, ...], ...]
+    likes: tuple[tuple[float, ...], ...]
+    in_flight: tuple[int, ...]
+    about: tuple[tuple[int, tuple[int, ...]], ...] = ((0, (0,)),)
+
+    def configuration(self) -> Configuration:
+        """As a file would describe it; ``about`` has the condition and the groups of each specification."""
+        return Configuration.read(
+            {
+                "conditions": [
+                    {"name": f"condition {i}", "share": 0.8} for i in sorted({condition for condition, _ in self.about})
+                ],
+                "groups": {
+                    f"group {g}": [f"value {g}.{k}" for k in range(len(likes))] for g, likes in enumerate(self.likes)
+                },
+                "specifications": [
+                    {
+                        "condition": f"condition {condition}",
+                        "repeated": list(repeated),
+                        **(
+                            {"group": f"group {groups[0]}"}
+                            if len(groups) == 1
+                            else {"paired": [f"group {g}" for g in groups]}
+                        ),
+                    }
+                    for (condition, groups), repeated in zip(self.about, self.repeated, strict=True)
+                ],
+                "simulation": {"generator": {f"group {g}": list(likes) for g, likes in enumerate(self.likes)}},
+            }
+        )
+
+
+EVERY = (1, 4, 16, 64)
+UNIFORM, SKEWED = ((0.2,) * 5,), ((0.7, 0.2, 0.06, 0.04),)
+BINARY, THREE = (0.9, 0.1), (0.05, 0.85, 0.1)
+SETTINGS = (
+    Setting("equal", ((10,) * 5,), UNIFORM, EVERY),
+    Setting("unequal", ((6, 8, 10, 12, 16),), UNIFORM, EVERY),
+    Setting("short and long", ((3, 7, 20, 50),), SKEWED, EVERY),
+    Setting("two conditions", ((8, 9, 10, 20), (12,) * 4), SKEWED, EVERY, ((0, (0,)), (1, (0,)))),
+    Setting("two conditions, short", ((5, 5, 6), (5, 7, 5)), (THREE,), EVERY, ((0, (0,)), (1, (0,)))),
+    Setting("three attributes", ((3, 4), (3, 5, 6), (4, 6, 8, 10)), (BINARY, THREE, *SKEWED), EVERY,
+            ((0, (0,)), (0, (1,)), (1, (2,)))),
+    Setting("pairs", ((6, 8, 10, 12, 14, 16),), (BINARY, THREE), EVERY, ((0, (0, 1)),)),
+    Setting("pairs and one of them", ((12,) * 6, (8, 9)), (BINARY, THREE), EVERY, ((0, (0, 1)), (1, (0,)))),
+)  # fmt: skip
+"""Deadlines are equal, unequal, or shorter than the number of values, which takes an exact game."""
 
 
 def admissions(specifications: int, mode: str, count: int) -> Row:
@@ -109,30 +156,19 @@ def game(deadlines: tuple[int, ...]) -> Row:
     }
 
 
-def policies(name: str, betas: tuple[tuple[int, ...], ...], likes: tuple[float, ...], flight: int, n: int) -> list[Row]:
+def policies(setting: Setting, in_flight: int, requests: int) -> list[Row]:
     """Misses, interventions and calls of every policy, on the same requests."""
-    values = [f"value {k}" for k in range(len(likes))]
-    described = Configuration.read(
-        {
-            "conditions": [{"name": f"condition {i}", "share": 0.8} for i in range(len(betas))],
-            "specifications": [
-                {"condition": f"condition {i}", "group": "group", "values": values, "repeated": list(beta)}
-                for i, beta in enumerate(betas)
-            ],
-            "simulation": {"generator": {"group": list(likes)}},
-        }
-    )
+    described = setting.configuration()
     rows = []
     for policy in POLICIES:
-        print(f"{name}, {flight} in flight, {policy} ...", file=sys.stderr, flush=True)
         started = time.process_time()
-        found = simulate(described, requests=n, in_flight=flight, policy=policy, seed=1)
+        found = simulate(described, requests=requests, in_flight=in_flight, policy=policy, seed=1)
         rows.append(
             {
-                "setting": name,
-                "deadlines": betas,
-                "generator": likes,
-                "in_flight": flight,
+                "setting": setting.name,
+                "deadlines": setting.repeated,
+                "generator": setting.likes,
+                "in_flight": in_flight,
                 "policy": policy,
                 "requests": found.requests,
                 "missed": found.violations,
@@ -141,6 +177,8 @@ def policies(name: str, betas: tuple[tuple[int, ...], ...], likes: tuple[float, 
                 "cpu": time.process_time() - started,
             }
         )
+    seconds = ", ".join(f"{row['policy']} {row['cpu']:.1f} s" for row in rows)
+    print(f"{setting.name}, {in_flight} in flight: {seconds}", file=sys.stderr, flush=True)
     return rows
 
 
@@ -221,6 +259,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--requests", type=int, default=1_000_000, metavar="N", help="per policy (default 1000000)")
     parser.add_argument("--admissions", type=int, default=20_000, metavar="N", help="that are timed (default 20000)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that simulate (default 1)")
     parser.add_argument("--only", metavar="TEXT", help="only settings whose name contains this")
     parser.add_argument(
         "--json",
@@ -233,13 +272,15 @@ def main() -> None:
         "versions": {name: importlib.metadata.version(name) for name in ("evenhand", "numpy")},
         "admissions": [admissions(n, mode, options.admissions) for n in (1, 10) for mode in ("before", "after")],
         "games": [game(deadlines) for deadlines in GAMES],
-        "policies": [
-            row
-            for name, betas, likes, flight in SETTINGS
-            if (options.only or "") in name
-            for row in policies(name, betas, likes, flight, options.requests)
-        ],
     }
+    tasks = [
+        (setting, in_flight, options.requests)
+        for setting in SETTINGS
+        if (options.only or "") in setting.name
+        for in_flight in setting.in_flight
+    ]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        figures["policies"] = [row for rows in pool.map(policies, *zip(*tasks, strict=True)) for row in rows]
     figures["bars"] = bars(figures) if (options.only or "") in "equal" else []
     if options.json == "-":
         print(json.dumps(figures, indent=1))

@@ -98,8 +98,13 @@ class Deadlines:
             DecisionError: the slot is not under way.
         """
         promised = self.promise(slot)
-        self._window[slot - self._settled - 1] = value if value == VOID else value + len(self.repeated)
-        if value != promised:
+        at = slot - self._settled - 1
+        self._window[at] = value if value == VOID else value + len(self.repeated)
+        if promised == OPEN and value != VOID:
+            # Nothing moves, and the value was seen here at the earliest.
+            item = self._behind + at + 1 - self._window[:at].count(VOID)
+            self.due[value] = max(self.due[value], item + self.repeated[value])
+        elif value != promised:
             self._reckon()
         return self._settle()
 

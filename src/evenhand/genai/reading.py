@@ -23,7 +23,7 @@ MENDS = {
     "share": "write a share from 0 to 1",
     "obeys": "write a share from 0 to 1",
     "unrecognised": "write a share from 0 to 1",
-    "generator": "write the probability of every value, such as generator: {gender: [0.2, 0.8]}",
+    "simulation.generator": "write the probability of every value, such as generator: {gender: [0.2, 0.8]}",
     "retries": "write a whole number, 0 or more",
     "slack": "write a whole number, 0 or more",
     "in_flight": "write a whole number, 1 or more",
@@ -31,6 +31,29 @@ MENDS = {
     "condition": "name one of the conditions",
     "group": "name a group of concepts, such as group: gender",
     "groups": "write the values of every group, such as groups: {gender: [female, male]}",
+    "generator": "write what makes items, such as generator: {kind: studio}",
+    "classifier": "write what looks at items, such as classifier: {kind: studio}",
+    "judge": "write what reads prompts, such as judge: {kind: keywords}",
+    "guard": "write guard: {mode: before, when_unsure: refuse}",
+    "mode": "before or after",
+    "when_unsure": "refuse or pass",
+    "url": "write where it answers, such as url: http://127.0.0.1:8080/v1",
+    "model": "name the model, such as model: llava",
+    "key": "name the variable that holds the key, such as key: OPENAI_API_KEY, and never the key itself",
+    "timeout": "write seconds, more than 0",
+    "options": "write names and what is sent for them, such as options: {size: 512x512}",
+    "bias": "write weights of the values, such as bias: {age: {child: 0.05, adult: 0.9}}",
+    "seed": "write a whole number, 0 or more",
+    "steps": "write a whole number, 1 or more",
+    "files": "write files: [first.png, second.png]",
+    "file": "name a file, such as file: gender.onnx",
+    "labels": "write what its outputs mean, in their order, such as labels: [female, male]",
+    "threshold": "write a share from 0 to 1",
+    "words": "write words of every value, such as words: {gender: {female: [she, her], male: [he, his]}}",
+    "fixed": "write what fixes a value, such as fixed: {gender: {female: [woman, lady], male: [man]}}",
+    "judge.function.fixed": "write functions by group, such as fixed: {gender: prompts:says_gender}",
+    "function": "write function: module:function",
+    "functions": "write functions by condition, such as functions: {leader: prompts:is_leader}",
 }
 """How to mend an entry, by its name."""
 
@@ -50,17 +73,25 @@ def fault_of(error: ValidationError, described: Mapping[str, Any], entries: Mapp
     Args:
         error: what pydantic says.
         described: the configuration.
-        entries: those known at every place, by the first part of the place.
+        entries: those known at every place, by the first parts of the place, kinds included.
     """
     fault = error.errors(include_url=False)[0]
-    path = [str(part) for part in fault["loc"]]
+    full = [str(part) for part in fault["loc"]]
+    starts = [".".join(full[:length]) for length in range(len(full), 0, -1)]
+    # The kind that was chosen stands behind its place, and not in the file.
+    path = full[:1] + full[2:] if ".".join(full[:2]) in entries and full[0] not in entries else full
     given, context = fault.get("input"), fault.get("ctx", {})
-    entry = next((part for part in reversed(path) if part in MENDS), "")
-    mend = MENDS.get(entry)
+    named = zip(starts, reversed(full), strict=True)
+    mend = next((MENDS[name] for pair in named for name in pair if name in MENDS), None)
+    if fault["type"] == "union_tag_not_found":
+        return OptionError("`kind` is missing", where=".".join(path), mend=mend)
+    if fault["type"] == "union_tag_invalid":
+        kinds = context["expected_tags"].replace("'", "")
+        return OptionError(f"there is no kind {context['tag']!r}", where=".".join(path), mend=f"one of: {kinds}")
     if fault["type"] == "missing":
         return OptionError(f"`{path[-1]}` is missing", where=".".join(path[:-1]) or None, mend=MENDS.get(path[-1]))
     if fault["type"] == "extra_forbidden":
-        known = entries.get(path[0] if len(path) > 1 else "", [])
+        known = next((entries[start] for start in starts[1:] if start in entries), entries.get("", []))
         close = get_close_matches(path[-1], known, n=1)
         meant = f"did you mean {close[0]!r}? " if close else ""
         return OptionError(
@@ -78,6 +109,10 @@ def fault_of(error: ValidationError, described: Mapping[str, Any], entries: Mapp
         "tuple_type": f"{given!r} is no list",
         "dict_type": f"{given!r} is not a mapping of names",
         "model_type": f"{given!r} has no entries with names",
+        "model_attributes_type": f"{given!r} has no entries with names",
+        "literal_error": f"there is no {path[-1]} {given!r}",
+        "greater_than": f"{given!r} is not more than {context.get('gt')}",
+        "finite_number": f"{given!r} is no finite number",
         "too_short": "there is nothing in it",
         "string_too_short": "a name has at least one letter",
     }.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))

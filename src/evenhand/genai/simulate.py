@@ -144,7 +144,7 @@ def _simulated(
                 interventions += 1
             if not tried:
                 delivered.decide(number)
-            item = generator.make(must)
+            item = generator.make(must, again=tried)
             calls += 1
             again = desk.complete(ticket, item)
             if again is not None:

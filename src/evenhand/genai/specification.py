@@ -16,29 +16,21 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from evenhand.errors import OptionError
+from evenhand.genai.equipment import (
+    Classifying,
+    Generating,
+    Guarding,
+    Judging,
+    check_equipment,
+    entries_of_equipment,
+)
+from evenhand.genai.parts import Name, Names, Part, Share, Whole, several
 from evenhand.genai.reading import fault_of, load
 
 Kind: TypeAlias = Literal["repeated", "eventual"]
-
-
-def _number(given: object) -> object:
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise ValueError(f"{given!r} is no number")
-    return given
-
-
-def _whole(given: object) -> object:
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise ValueError(f"{given!r} is no whole number")
-    return given
-
-
-def _several(given: object) -> object:
-    """A list as the tuple that is kept."""
-    return tuple(given) if isinstance(given, list) else given
 
 
 def _repeated(given: object) -> object:
@@ -50,22 +42,14 @@ def _repeated(given: object) -> object:
                 raise ValueError(f"{part!r} is no whole number")
             if part is not None and part < 1:
                 raise ValueError(f"a deadline of {part} items cannot be met")
-        return _several(given)
+        return several(given)
     raise ValueError(f"{given!r} is no deadline")
 
 
-Share: TypeAlias = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)]
-Whole: TypeAlias = Annotated[int, BeforeValidator(_whole)]
-Name: TypeAlias = Annotated[str, Field(min_length=1)]
-Names: TypeAlias = Annotated[tuple[Name, ...], BeforeValidator(_several)]
 Deadlines: TypeAlias = Annotated[Any, BeforeValidator(_repeated)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Condition(_Part):
+class Condition(Part):
     """What is asked for, which decides whether a request counts.
 
     Attributes:
@@ -81,7 +65,7 @@ class Condition(_Part):
     judge: Name | None = None
 
 
-class Specification(_Part):
+class Specification(Part):
     """What must appear among the items whose condition holds.
 
     Attributes:
@@ -106,7 +90,7 @@ class Specification(_Part):
     name: Name | None = None
 
 
-class Simulation(_Part):
+class Simulation(Part):
     """How a simulated generator behaves, and how its disobedience is met.
 
     Attributes:
@@ -118,7 +102,7 @@ class Simulation(_Part):
         in_flight: requests at the same time.
     """
 
-    generator: dict[Name, Annotated[tuple[Share, ...], BeforeValidator(_several)]] = Field(default_factory=dict)
+    generator: dict[Name, Annotated[tuple[Share, ...], BeforeValidator(several)]] = Field(default_factory=dict)
     obeys: Share = 1.0
     unrecognised: Share = 0.0
     retries: Annotated[Whole, Field(ge=0)] = 2
@@ -158,7 +142,7 @@ class Requirement:
         )
 
 
-class Configuration(_Part):
+class Configuration(Part):
     """Conditions, what must appear under each, and how to simulate a generator.
 
     Attributes:
@@ -166,12 +150,20 @@ class Configuration(_Part):
         specifications: in the order of the file.
         groups: values of concept groups that are not listed with a specification.
         simulation: of a generator.
+        generator: the one that is guarded, if any.
+        classifier: what looks at its items.
+        judge: what tells which conditions a prompt asks for.
+        guard: how the generator is guarded.
     """
 
-    conditions: Annotated[tuple[Condition, ...], BeforeValidator(_several), Field(min_length=1)]
-    specifications: Annotated[tuple[Specification, ...], BeforeValidator(_several), Field(min_length=1)]
+    conditions: Annotated[tuple[Condition, ...], BeforeValidator(several), Field(min_length=1)]
+    specifications: Annotated[tuple[Specification, ...], BeforeValidator(several), Field(min_length=1)]
     groups: dict[Name, Names] = Field(default_factory=dict)
     simulation: Simulation = Field(default_factory=Simulation)
+    generator: Generating | None = None
+    classifier: Classifying | None = None
+    judge: Judging | None = None
+    guard: Guarding = Field(default_factory=Guarding)
 
     @classmethod
     def read(cls, source: Mapping[str, Any] | str | Path) -> Configuration:
@@ -220,6 +212,7 @@ class Configuration(_Part):
         for name, values in self.values.items():
             _check_values(name, values)
         self._check_simulation()
+        check_equipment(self)
         _unique([requirement.name for requirement in self.requirements], "specifications", "specification")
 
     def _check_simulation(self) -> None:
@@ -353,5 +346,6 @@ ENTRIES: dict[str, list[str]] = {
     "conditions": list(Condition.model_fields),
     "specifications": list(Specification.model_fields),
     "simulation": list(Simulation.model_fields),
+    **entries_of_equipment(),
 }
 """The entries known at every place of a configuration."""

@@ -42,7 +42,8 @@ class Generator:
         unrecognised: probability that no value of an item can be told, whatever was asked for.
         seed: what items are drawn from.
 
-    Among values asked for, those that the generator likes better come in proportion.
+    Among values asked for, those that the generator likes better come in proportion. Items that are made again and
+    obedience are drawn apart: whatever is asked for, the n-th request meets the generator in the same mood.
     """
 
     def __init__(
@@ -56,15 +57,22 @@ class Generator:
         self._probabilities = {group: dict(values) for group, values in probabilities.items()}
         self._obeys = obeys
         self._unrecognised = unrecognised
-        self._draw = Random(f"generator {seed}").random
+        self._first = Random(f"generator {seed}").random
+        self._again = Random(f"generator, again {seed}").random
+        self._will = Random(f"obedience {seed}").random
         self._ladders: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], list[float]]] = {}
         self._usual = [(group, *self._ladder(group, tuple(values))) for group, values in probabilities.items()]
         self._blank: Item = dict.fromkeys(probabilities)
 
-    def make(self, must: Mapping[str, Sequence[str]] | None = None) -> Item:
-        """One item; ``must`` is what its prompt asks for: concept group -> values, any of which will do."""
-        draw = self._draw
-        obeyed = must if must and draw() < self._obeys else {}
+    def make(self, must: Mapping[str, Sequence[str]] | None = None, *, again: bool = False) -> Item:
+        """One item.
+
+        Args:
+            must: what its prompt asks for: concept group -> values, any of which will do.
+            again: whether its request had one before.
+        """
+        draw = self._again if again else self._first
+        obeyed = must if must and self._will() < self._obeys else {}
         if self._unrecognised and draw() < self._unrecognised:
             return dict(self._blank)
         item: Item = {}

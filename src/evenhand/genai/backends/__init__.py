@@ -1,10 +1,24 @@
-"""What makes items for prompts: one protocol, sequences played back, and a small studio that needs nothing else."""
+"""What makes items for prompts: one protocol, services over HTTP, sequences played back, and a small studio."""
 
 from __future__ import annotations
 
+from evenhand.genai.backends.chat import OpenAIChat
+from evenhand.genai.backends.images import OpenAIImages
 from evenhand.genai.backends.instruction import instruct, wanted
 from evenhand.genai.backends.item import Generator, Item
 from evenhand.genai.backends.playback import Playback
 from evenhand.genai.backends.studio import GROUPS, Studio
+from evenhand.genai.backends.wire import Wire
 
-__all__ = ["GROUPS", "Generator", "Item", "Playback", "Studio", "instruct", "wanted"]
+__all__ = [
+    "GROUPS",
+    "Generator",
+    "Item",
+    "OpenAIChat",
+    "OpenAIImages",
+    "Playback",
+    "Studio",
+    "Wire",
+    "instruct",
+    "wanted",
+]
