@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from evenhand import __version__
 from evenhand.service import faults
 from evenhand.service.context import Context
+from evenhand.service.guards import machine_of, served
 from evenhand.service.machines import Machine, ShieldMachine
 from evenhand.service.routes import chat, events, guardrail, health, images, pages, shields
 from evenhand.service.settings import Settings
@@ -25,7 +26,10 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         database = Database(settings.service.database)
         ledger = Ledger(database, machines(settings))
-        app.state.context = Context(settings, database, ledger)
+        context = Context(settings, database, ledger)
+        for entry in settings.guards:
+            context.guards[entry.name] = served(entry, settings.folder, ledger, context.replica)
+        app.state.context = context
         yield
         ledger.close()
         database.close()
@@ -43,4 +47,6 @@ def machines(settings: Settings) -> dict[str, Machine]:
     for entry in settings.shields:
         policy = load(settings.folder / entry.policy) if entry.policy else synthesize(Plan.read(entry.plan or {}))
         found[entry.name] = ShieldMachine(Shield(policy, advisory=entry.advisory), entry.model_dump(mode="json"))
+    for guard in settings.guards:
+        found[guard.name] = machine_of(guard, settings.folder)
     return found

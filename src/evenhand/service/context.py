@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import uuid4
 
 from fastapi import Request
 
+from evenhand.service.guards import ServedGuard
 from evenhand.service.settings import Settings
 from evenhand.service.store import Database, Ledger
 
@@ -26,7 +26,7 @@ class Context:
     settings: Settings
     database: Database
     ledger: Ledger
-    guards: dict[str, Any] = field(default_factory=dict)
+    guards: dict[str, ServedGuard] = field(default_factory=dict)
     replica: str = field(default_factory=lambda: uuid4().hex)
 
 
