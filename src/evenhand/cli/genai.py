@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evenhand.cli import genai_assess, genai_simulate
+from evenhand.cli import genai_assess, genai_generate, genai_simulate
 from evenhand.cli.options import JsonOption, QuietOption, check_places, emit_json
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ def _generators() -> None: ...
 
 
 app.command("assess")(genai_assess.assess)
+app.command("generate")(genai_generate.generate)
 app.command("simulate")(genai_simulate.simulate)
 
 
