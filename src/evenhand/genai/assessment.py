@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.charts import percent
+from evenhand.genai.inherent import PromptBias
 from evenhand.result import Result
 from evenhand.stats import Observed, Quantity
 
@@ -52,6 +53,7 @@ class GroupFinding(BaseModel):
         groups: the group or groups.
         items: numbers, from 1, of the recognised items in the sequence.
         unrecognised: how many items are not.
+        biased: how many items are left out because their prompts are not neutral.
         values: one finding per value.
         least_beta: the least equal beta with which the sequence is fair to all values; None if there is none.
         difference: the largest difference between the frequencies of two values.
@@ -65,6 +67,7 @@ class GroupFinding(BaseModel):
     groups: tuple[str, ...]
     items: tuple[int, ...]
     unrecognised: int
+    biased: int = 0
     values: tuple[ValueFinding, ...]
     least_beta: int | None
     difference: Quantity
@@ -80,6 +83,7 @@ class Verdict(BaseModel):
     """Whether a specification holds of the recorded items.
 
     Attributes:
+        name: of the specification in the configuration, if it stands in one.
         groups: of which groups.
         kind: eventual and repeated are about one group, paired about two, k-way about more.
         beta: within how many items each value must come, and come again; None: it only has to appear.
@@ -91,6 +95,7 @@ class Verdict(BaseModel):
 
     model_config = CONFIG
 
+    name: str | None = None
     groups: tuple[str, ...]
     kind: Kind
     beta: tuple[int, ...] | None
@@ -138,11 +143,19 @@ class CoverageFinding(BaseModel):
 
 
 class SequenceFinding(BaseModel):
-    """One sequence: its items, its groups, verdicts, coverage (None for a single group), pictures if there are any."""
+    """One sequence: its items, its groups, verdicts, coverage (None for a single group), pictures if there are any.
+
+    Attributes:
+        name: of the sequence, with its condition if they are told apart.
+        condition: the name of the condition in the configuration, if there is one.
+        prompts: neutral: items whose prompt fixes the value of a group do not count for it (inherent fairness).
+    """
 
     model_config = CONFIG
 
     name: str
+    condition: str | None = None
+    prompts: Literal["all", "neutral"] = "all"
     items: int
     groups: tuple[GroupFinding, ...]
     verdicts: tuple[Verdict, ...]
@@ -158,6 +171,8 @@ class GenaiAssessment(Result):
         conditions: column -> value; what the items were asked for.
         confidence: of every interval.
         sequences: one finding per sequence.
+        prompts: which prompts are biased; None if nobody asked.
+        interrupted: whether somebody stopped the making of items.
     """
 
     kind: Literal["genai-assessment"] = "genai-assessment"
@@ -165,6 +180,8 @@ class GenaiAssessment(Result):
     conditions: dict[str, str]
     confidence: float
     sequences: Annotated[tuple[SequenceFinding, ...], Field(min_length=1)]
+    prompts: PromptBias | None = None
+    interrupted: bool = False
 
     def condition(self) -> str:
         """What the items were asked for, in words."""
@@ -180,6 +197,9 @@ class GenaiAssessment(Result):
             lines += [f"  {one.verdict}: {one.specification} ({one.why})" for one in sequence.verdicts]
             if sequence.coverage is not None:
                 lines.append(f"  {coverage_said(sequence.coverage)}")
+        if self.prompts is not None:
+            lines += [f"{one.verdict} for {one.group}: {one.prompt} ({one.why})" for one in self.prompts.findings]
+            lines += [f"{one.group}: {one.why}" for one in self.prompts.dependence]
         return "\n".join(lines)
 
     def to_frame(self) -> pd.DataFrame:

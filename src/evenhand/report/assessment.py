@@ -7,25 +7,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand import charts
+from evenhand.charts import percent
 from evenhand.genai.assessment import coverage_said, frequency_said
 from evenhand.genai.assessment_plot import LINES, draw_coverage, draw_timeline
 from evenhand.report import words
 from evenhand.report.html import NARROW, WIDE, Figure, environment
 from evenhand.report.terminal import Screen, list_entries
 from evenhand.report.thumbnails import thumbnails
+from evenhand.stats import Estimated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rich.console import Console
 
-    from evenhand.genai.assessment import GenaiAssessment, SequenceFinding
+    from evenhand.genai.assessment import GenaiAssessment, GroupFinding, SequenceFinding
+    from evenhand.genai.inherent import PromptBias, PromptFinding
 
 SHOWN = 12
 """Values and combinations listed in the terminal, and missing ones named in the page."""
 
 DRAWN = 12
 """Sequences whose timelines and pictures the page has; its tables have all."""
+
+ORDER = ("biased", "unknown", "neutral")
+"""In which order prompts are listed."""
+
+SOURCES = {"prompts": "by the prompts:  ", "generator": "by the generator:", "unknown": "not known:       "}
+"""Where a group's values come from."""
 
 PICTURES = 240
 """Pictures per sequence."""
@@ -47,11 +56,11 @@ def show_assessment(result: GenaiAssessment, *, written: Sequence[Path] = (), co
         screen.line()
         screen.line(f"{sequence.name}, {words.count(sequence.items, 'item', 'items')}", style="bold")
         for verdict in sequence.verdicts:
-            screen.line(f"{verdict.specification}: {verdict.why}", lead=f"  {verdict.verdict:<8}  ")
+            name = "" if verdict.name is None else f"{verdict.name}: "
+            screen.line(f"{name}{verdict.specification}: {verdict.why}", lead=f"  {verdict.verdict:<8}  ")
         for group in sequence.groups:
             wide = max(len(value.value) for value in group.values[:SHOWN])
-            unknown = f" ({group.unrecognised:,} not recognised)" if group.unrecognised else ""
-            screen.line(f"{group.name}{unknown}", lead="  ")
+            screen.line(f"{group.name}{left_out(group)}", lead="  ")
             for value in group.values[:SHOWN]:
                 least = "never appears" if not value.appearances else "too few items"
                 if value.least_beta is not None:
@@ -61,7 +70,43 @@ def show_assessment(result: GenaiAssessment, *, written: Sequence[Path] = (), co
                 screen.line(f"and {len(group.values) - SHOWN:,} more values", lead="    ")
         if sequence.coverage is not None:
             screen.line(coverage_said(sequence.coverage), lead="  coverage  ")
+    if result.prompts is not None:
+        _show_prompts(screen, result.prompts)
+    if result.interrupted:
+        screen.line()
+        screen.line("somebody stopped it: run the same command again to go on", style="italic")
     list_entries(screen, "written", [str(path) for path in written], whole=True)
+
+
+def left_out(group: GroupFinding) -> str:
+    """How many items do not count for a group, in brackets; nothing if all do."""
+    said = [
+        f"{number:,} {why}"
+        for number, why in ((group.unrecognised, "not recognised"), (group.biased, "of prompts that are not neutral"))
+        if number
+    ]
+    return f" ({', '.join(said)})" if said else ""
+
+
+def _show_prompts(screen: Screen, bias: PromptBias) -> None:
+    for one in bias.dependence:
+        screen.line()
+        screen.line(f"{one.group} by prompt, {bias.how}", style="bold")
+        own = [finding for finding in bias.findings if finding.group == one.group]
+        for finding in sorted(own, key=lambda each: ORDER.index(each.verdict))[:SHOWN]:
+            screen.line(f"{finding.prompt}: {prompt_said(finding)}", lead=f"  {finding.verdict:<8}  ")
+        if len(own) > SHOWN:
+            screen.line(f"and {len(own) - SHOWN:,} more prompts", lead="            ")
+        screen.line(one.why, lead=f"  {SOURCES[one.source]}  ")
+
+
+def prompt_said(finding: PromptFinding) -> str:
+    """How often a prompt shows its likeliest value, in words."""
+    known = finding.probability
+    if not isinstance(known, Estimated):
+        return finding.why
+    interval = f"{percent(known.low)} to {percent(known.high)}"
+    return f"{finding.value} in {percent(known.value)} of {known.n:,} items ({interval})"
 
 
 def render_assessment(result: GenaiAssessment, *, folder: Path | None = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evenhand.genai.backends.chat import OpenAIChat
 from evenhand.genai.backends.images import OpenAIImages
 from evenhand.genai.backends.instruction import instruct, wanted
-from evenhand.genai.backends.item import Generator, Item
+from evenhand.genai.backends.item import Generator, Item, Resumable
 from evenhand.genai.backends.playback import Playback
 from evenhand.genai.backends.studio import GROUPS, Studio
 from evenhand.genai.backends.wire import Wire
@@ -17,6 +17,7 @@ __all__ = [
     "OpenAIChat",
     "OpenAIImages",
     "Playback",
+    "Resumable",
     "Studio",
     "Wire",
     "instruct",
