@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evenhand.errors import MissingExtraError, ModelError, OptionError
 from evenhand.genai.backends.item import Item
-from evenhand.genai.pictures import Fit, Pixels, decode, fitted
+from evenhand.genai.pictures import Fit, decode, fitted
+from evenhand.genai.png import Pixels
 from evenhand.models.onnx_outputs import PROBABILITIES, SHAPING
 from evenhand.models.questions import first_line
 
@@ -295,7 +296,7 @@ def _size(head: PictureHead, sides: list[int | None], name: str) -> tuple[int, i
 
 
 def _output(head: PictureHead, session: Any, name: str) -> str:
-    widths = {one.name: _width(one.shape) for one in session.get_outputs()}
+    widths: dict[str, int | None] = {one.name: _width(one.shape) for one in session.get_outputs()}
     listed = ", ".join(f"{output} ({'?' if width is None else width})" for output, width in widths.items())
     fits = [len(head.labels), *([1] if len(head.labels) == 2 else [])]
     if head.output is not None:
