@@ -51,7 +51,8 @@ def _pipeline(folder: Path) -> Any:
         up_block_types=("UpDecoderBlock2D",) * 2, latent_channels=4, sample_size=16,
     )  # fmt: skip
     return diffusers.StableDiffusionPipeline(
-        vae=vae, text_encoder=text, tokenizer=tokenizer, unet=unet, scheduler=diffusers.DDIMScheduler(steps_offset=1, clip_sample=False),
+        vae=vae, text_encoder=text, tokenizer=tokenizer, unet=unet,
+        scheduler=diffusers.DDIMScheduler(steps_offset=1, clip_sample=False),
         safety_checker=None, feature_extractor=None, requires_safety_checker=False,
     )  # fmt: skip
 

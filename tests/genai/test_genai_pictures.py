@@ -265,6 +265,8 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
                    {"scores": "sigmoid", "labels": ("a", "a", "b")}, {"size": 0}, {"colour": "rgb"}):  # fmt: skip
         with pytest.raises(OptionError, match="colour"):
             classifier(**{"file": file, **fields})
+    with pytest.raises(ModelError, match=r"ends in Relu(.|\n)*say scores"):
+        classifier(file=model(tmp_path, end="Relu"))
     with pytest.raises(ModelError, match="as bytes"):
         classifier(file=model(tmp_path, dtype="UINT8"), range=(-1, 1))
     with pytest.raises(ModelError, match="colours stand"):
