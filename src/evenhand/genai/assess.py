@@ -330,7 +330,10 @@ def judge_group(group: GroupFinding, beta: tuple[int, ...] | None, name: str | N
             why = f"nothing was missed, but {length:,} items are not more than {max(beta):,}"
         else:
             why = f"no deadline was missed in {length:,} items"
-    return Verdict(name=name, groups=group.groups, kind=kind, beta=beta, verdict=found, at_fault=fault, why=why)
+    values = () if beta is None else tuple(value.value for value in group.values)
+    return Verdict(
+        name=name, groups=group.groups, kind=kind, beta=beta, values=values, verdict=found, at_fault=fault, why=why
+    )
 
 
 def _combined(recorded: Recorded, covered: CoverageFinding, judged: Sequence[tuple[str, ...]]) -> list[Verdict]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Found = Literal["holds", "violated", "unknown"]
 Kind = Literal["eventual", "repeated", "paired", "k-way"]
 CONFIG = ConfigDict(frozen=True, extra="forbid")
+NAMED = 8
+"""Deadlines of values that are named in a sentence."""
 
 
 class ValueFinding(BaseModel):
@@ -87,6 +89,7 @@ class Verdict(BaseModel):
         groups: of which groups.
         kind: eventual and repeated are about one group, paired about two, k-way about more.
         beta: within how many items each value must come, and come again; None: it only has to appear.
+        values: those that beta is about, in its order.
         verdict: unknown: nothing was missed, but the sequence is not longer than every beta, so it shows nothing; or no
             item is recognised.
         at_fault: values that never appeared, or missed a deadline.
@@ -99,6 +102,7 @@ class Verdict(BaseModel):
     groups: tuple[str, ...]
     kind: Kind
     beta: tuple[int, ...] | None
+    values: tuple[str, ...] = ()
     verdict: Found
     at_fault: tuple[str, ...]
     why: str
@@ -108,9 +112,12 @@ class Verdict(BaseModel):
         """What was asked, in words."""
         if self.beta is None:
             return f"every value of {' + '.join(self.groups)} appears"
-        one = set(self.beta)
-        within = f"{one.pop()}" if len(one) == 1 else ", ".join(map(str, self.beta))
-        return f"every value of {' + '.join(self.groups)} appears within {within} items, again and again"
+        about = " + ".join(self.groups)
+        if len(set(self.beta)) == 1:
+            return f"every value of {about} appears within {self.beta[0]} items, again and again"
+        each = [f"{value} within {beta}" for value, beta in zip(self.values, self.beta, strict=False)]
+        more = f" and {len(self.beta) - NAMED:,} more" if len(self.beta) > NAMED else ""
+        return f"every value of {about} appears, again and again: {', '.join(each[:NAMED])}{more} items"
 
 
 class Missing(BaseModel):
@@ -185,6 +192,8 @@ class GenaiAssessment(Result):
 
     def condition(self) -> str:
         """What the items were asked for, in words."""
+        if set(self.conditions) == {"condition"}:
+            return self.conditions["condition"]
         return " and ".join(f"{name} = {value}" for name, value in self.conditions.items()) or "all items"
 
     def summary(self) -> str:

@@ -10,10 +10,11 @@ from evenhand import charts
 from evenhand.charts import percent
 from evenhand.genai.assessment import coverage_said, frequency_said
 from evenhand.genai.assessment_plot import LINES, draw_coverage, draw_timeline
+from evenhand.genai.prompts_plot import draw_prompts
 from evenhand.report import words
 from evenhand.report.html import NARROW, WIDE, Figure, environment
 from evenhand.report.terminal import Screen, list_entries
-from evenhand.report.thumbnails import thumbnails
+from evenhand.report.thumbnails import excerpts, thumbnails
 from evenhand.stats import Estimated
 
 if TYPE_CHECKING:
@@ -117,16 +118,49 @@ def render_assessment(result: GenaiAssessment, *, folder: Path | None = None) ->
         folder: what the paths of pictures are relative to; without it no pictures are shown.
     """
     sequences = [_section(one, i, folder) for i, one in enumerate(result.sequences)]
+    sources = {"generator": "the generator", "prompts": "the prompts", "unknown": "not known"}
     context = {
         "result": result,
+        "summary": _summary(result),
+        "prompts": [] if result.prompts is None else _prompts(result.prompts),
         "sequences": sequences,
         "coverage": _figure("coverage", partial(draw_coverage, result)) if _covered(result) else None,
+        "sources": sources,
+        "left_out": left_out,
         "lines": LINES,
         "shown": SHOWN,
         "pictures": PICTURES,
         "chart_styles": charts.stylesheet(),
     }
     return str(environment().get_template("assessment.html").render(context))
+
+
+def _summary(result: GenaiAssessment) -> list[dict[str, Any]]:
+    """Every verdict, with the one about neutral prompts beside it."""
+    rows: list[dict[str, Any]] = []
+    for i, sequence in enumerate(result.sequences):
+        if sequence.prompts == "neutral":
+            continue
+        after = result.sequences[i + 1] if i + 1 < len(result.sequences) else None
+        neutral = after.verdicts if after is not None and after.prompts == "neutral" else ()
+        for k, verdict in enumerate(sequence.verdicts):
+            rows.append({"name": sequence.name, "it": verdict, "neutral": neutral[k] if neutral else None})
+    return rows
+
+
+def _prompts(bias: PromptBias) -> list[dict[str, Any]]:
+    """Per group: what its prompts show, those that fix a value first."""
+    found = []
+    for i, one in enumerate(bias.dependence):
+        findings = sorted(
+            (each for each in bias.findings if each.group == one.group), key=lambda each: ORDER.index(each.verdict)
+        )
+        drawn = bias.model_copy(update={"findings": tuple(findings)})
+        figure = _figure(f"prompts-{i}", partial(draw_prompts, drawn, one.group))
+        found.append(
+            {"it": one, "findings": findings, "figure": figure if any(each.items for each in findings) else None}
+        )
+    return found
 
 
 def _covered(result: GenaiAssessment) -> bool:
@@ -138,17 +172,20 @@ def _section(sequence: SequenceFinding, i: int, folder: Path | None) -> dict[str
         _figure(f"timeline-{i}-{k}", partial(draw_timeline, group)) if i < DRAWN else None
         for k, group in enumerate(sequence.groups)
     ]
+    pictures = [] if folder is None or i >= DRAWN or not sequence.files else _pictures(sequence, folder)
     return {
         "it": sequence,
+        "same": sequence.prompts == "neutral" and not any(group.biased for group in sequence.groups),
         "id": f"sequence-{i + 1}",
         "groups": list(zip(sequence.groups, figures, strict=True)),
         "coverage": None if sequence.coverage is None else coverage_said(sequence.coverage),
-        "pictures": [] if folder is None or i >= DRAWN else _pictures(sequence, folder),
+        "pictures": pictures,
+        "texts": bool(pictures) and all(picture["image"] is None for picture in pictures),
     }
 
 
 def _pictures(sequence: SequenceFinding, folder: Path) -> list[dict[str, Any]]:
-    """Every picture with what is known of it; only those that could be read."""
+    """Every picture and text with what is known of it; only those that could be read."""
     shown: dict[int, list[str]] = {}
     late: dict[int, list[str]] = {}
     for group in (one for one in sequence.groups if len(one.groups) == 1):
@@ -157,11 +194,12 @@ def _pictures(sequence: SequenceFinding, folder: Path) -> list[dict[str, Any]]:
                 shown.setdefault(group.items[number - 1], []).append(value.value)
             for number in value.missed:
                 late.setdefault(group.items[number - 1], []).append(value.value)
-    images = thumbnails(sequence.files[:PICTURES], folder)
+    files = sequence.files[:PICTURES]
+    pairs = zip(thumbnails(files, folder), excerpts(files, folder), strict=True)
     return [
-        {"number": i, "image": image, "values": shown.get(i, []), "late": late.get(i, [])}
-        for i, image in enumerate(images, start=1)
-        if image is not None
+        {"number": i, "image": image, "text": text, "values": shown.get(i, []), "late": late.get(i, [])}
+        for i, (image, text) in enumerate(pairs, start=1)
+        if image is not None or text is not None
     ]
 
 
