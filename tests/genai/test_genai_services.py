@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -401,6 +402,18 @@ def test_a_classifier_that_lies_is_believed(upstream: Upstream, chat: OpenAIChat
     found = ChatClassifier(chat, GROUPS).classify(PNG)
     true = StudioPixels().classify(PNG)
     assert all(found[group] != true[group] for group in GROUPS)
+
+
+def test_threads_share_a_service(upstream: Upstream, wire: Wire, chat: OpenAIChat) -> None:
+    images, classifier = OpenAIImages(wire, "pictures"), ChatClassifier(chat, {"age": GROUPS["age"]})
+    wanted = list(GROUPS["age"]) * 8
+
+    def _shown(value: str) -> str | None:
+        return classifier.classify(images.generate(f"a leader (showing: age {value})"))["age"]
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(_shown, wanted)) == wanted
+    assert len(upstream.received) == 2 * len(wanted)
 
 
 # The double itself
