@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from evenhand.genai.assessment import GenaiAssessment, GroupFinding, SequenceFinding
+    from evenhand.genai.assessment import GenaiAssessment, GroupFinding, SequenceFinding, Verdict
     from evenhand.genai.inherent import PromptBias, PromptFinding
 
 SHOWN = 12
@@ -57,7 +57,8 @@ def show_assessment(result: GenaiAssessment, *, written: Sequence[Path] = (), co
         screen.line()
         screen.line(f"{sequence.name}, {words.count(sequence.items, 'item', 'items')}", style="bold")
         for verdict in sequence.verdicts:
-            name = "" if verdict.name is None else f"{verdict.name}: "
+            title = _title(sequence, verdict)
+            name = "" if title is None else f"{title}: "
             screen.line(f"{name}{verdict.specification}: {verdict.why}", lead=f"  {verdict.verdict:<8}  ")
         for group in sequence.groups:
             wide = max(len(value.value) for value in group.values[:SHOWN])
@@ -144,8 +145,14 @@ def _summary(result: GenaiAssessment) -> list[dict[str, Any]]:
         after = result.sequences[i + 1] if i + 1 < len(result.sequences) else None
         neutral = after.verdicts if after is not None and after.prompts == "neutral" else ()
         for k, verdict in enumerate(sequence.verdicts):
-            rows.append({"name": sequence.name, "it": verdict, "neutral": neutral[k] if neutral else None})
+            row = {"name": sequence.name, "title": _title(sequence, verdict), "it": verdict}
+            rows.append(row | {"neutral": neutral[k] if neutral else None})
     return rows
+
+
+def _title(sequence: SequenceFinding, verdict: Verdict) -> str | None:
+    """The name of a specification, if somebody gave it one."""
+    return None if verdict.name == f"{sequence.condition}: {' + '.join(verdict.groups)}" else verdict.name
 
 
 def _prompts(bias: PromptBias) -> list[dict[str, Any]]:
