@@ -244,6 +244,13 @@ class Configuration(Part):
                         where=f"samples.{about}",
                         mend=f"one of: {', '.join(self.values)}; several are joined with ' + '",
                     )
+            together = [" + ".join(requirement.groups) for requirement in self.requirements]
+            if about not in self.values and about not in together:
+                raise OptionError(
+                    f"no specification is about {about}",
+                    where=f"samples.{about}",
+                    mend=f"one of: {', '.join(together)}",
+                )
 
     def _check_simulation(self) -> None:
         for group, shares in self.simulation.generator.items():
