@@ -7,11 +7,14 @@ from evenhand.genai.assessment import GenaiAssessment
 from evenhand.genai.core import Admission, Broken, Enforcer, Outcome
 from evenhand.genai.feasibility import Feasibility, Standing, feasible
 from evenhand.genai.guard import Answer, Attempt, Guard, Keeper, Locked
+from evenhand.genai.inherent import PromptBias, Terms
+from evenhand.genai.live import assess_live
 from evenhand.genai.published import PublishedRule
 from evenhand.genai.sequence import Recorded, read_sequences
 from evenhand.genai.simulate import compare, simulate
 from evenhand.genai.simulation import ComparisonResult, SimulationResult
 from evenhand.genai.specification import Condition, Configuration, Requirement, Simulation, Specification
+from evenhand.genai.specified import Columns, assess_specified, read_specified
 from evenhand.genai.workbench import Workbench, build
 
 __all__ = [
@@ -19,6 +22,7 @@ __all__ = [
     "Answer",
     "Attempt",
     "Broken",
+    "Columns",
     "ComparisonResult",
     "Condition",
     "Configuration",
@@ -29,6 +33,7 @@ __all__ = [
     "Keeper",
     "Locked",
     "Outcome",
+    "PromptBias",
     "PublishedRule",
     "Recorded",
     "Requirement",
@@ -36,11 +41,15 @@ __all__ = [
     "SimulationResult",
     "Specification",
     "Standing",
+    "Terms",
     "Workbench",
     "assess",
+    "assess_live",
+    "assess_specified",
     "build",
     "compare",
     "feasible",
     "read_sequences",
+    "read_specified",
     "simulate",
 ]

@@ -34,7 +34,7 @@ DRAWN = 12
 ORDER = ("biased", "unknown", "neutral")
 """In which order prompts are listed."""
 
-SOURCES = {"prompts": "by the prompts:  ", "generator": "by the generator:", "unknown": "not known:       "}
+SOURCES = {"prompts": "by the prompts", "generator": "by the generator", "unknown": "not known"}
 """Where a group's values come from."""
 
 PICTURES = 240
@@ -93,13 +93,14 @@ def left_out(group: GroupFinding) -> str:
 def _show_prompts(screen: Screen, bias: PromptBias) -> None:
     for one in bias.dependence:
         screen.line()
-        screen.line(f"{one.group} by prompt, {bias.how}", style="bold")
+        level = f"{100 * (1 - 2 * bias.error):g} % intervals of all together"
+        screen.line(f"{one.group} by prompt, {bias.how} ({level})", style="bold")
         own = [finding for finding in bias.findings if finding.group == one.group]
         for finding in sorted(own, key=lambda each: ORDER.index(each.verdict))[:SHOWN]:
             screen.line(f"{finding.prompt}: {prompt_said(finding)}", lead=f"  {finding.verdict:<8}  ")
         if len(own) > SHOWN:
             screen.line(f"and {len(own) - SHOWN:,} more prompts", lead="            ")
-        screen.line(one.why, lead=f"  {SOURCES[one.source]}  ")
+        screen.line(one.why, lead=f"  {SOURCES[one.source]}: ")
 
 
 def prompt_said(finding: PromptFinding) -> str:
