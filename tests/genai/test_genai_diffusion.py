@@ -81,6 +81,9 @@ def test_pictures_come_of_the_prompt_the_seed_and_their_number(folder: Path) -> 
     assert png.read(items[0].data).shape == (16, 16, 3)
     assert [item.data for item in items] == [again.generate(prompt).data for prompt in prompts]
     assert items[0].data != items[1].data
+    later = LocalDiffusion(folder, steps=2, seed=1)
+    later.resume(2)
+    assert later.generate(prompts[2]).data == items[2].data
     assert items[0].data != other.generate("a leader").data
 
 
@@ -166,5 +169,12 @@ def test_a_picture_that_the_models_own_checker_withholds_is_an_error(folder: Pat
     generator = LocalDiffusion(folder, steps=1)
     whole = generator._pipeline.run_safety_checker
     generator._pipeline.run_safety_checker = lambda image, *rest: (whole(image, *rest)[0], [True])
-    with pytest.raises(ModelError, match="withheld"):
-        generator.generate("a person")
+    for _ in range(2):
+        with pytest.raises(ModelError, match="withheld"):
+            generator.generate("a person")
+    # It is tried again with other noise, and the next picture is what it would have been.
+    generator._pipeline.run_safety_checker = whole
+    first, second = (generator.generate("a person").data for _ in range(2))
+    plain = LocalDiffusion(folder, steps=1)
+    assert first != plain.generate("a person").data
+    assert second == plain.generate("a person").data

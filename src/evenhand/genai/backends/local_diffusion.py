@@ -84,7 +84,7 @@ class LocalDiffusion:
         self._steps, self._seed = steps, seed
         self._options = dict(options or {})
         self._check_options()
-        self._made = 0
+        self._made = self._failed = 0
         self._one_at_a_time = threading.Lock()
 
     def _check_options(self) -> None:
@@ -98,33 +98,46 @@ class LocalDiffusion:
                     f"the pipeline takes no option {option!r}", where="options", mend=f"it takes {choice}"
                 )
 
+    def resume(self, made: int) -> None:
+        """Go on as if so many pictures had been made already."""
+        with self._one_at_a_time:
+            self._made, self._failed = made, 0
+
     def generate(self, prompt: str) -> Item:
         """The next picture, as PNG.
 
         Raises:
             ModelError: the pipeline failed, or its own safety checker withheld the picture.
         """
+        with self._one_at_a_time:
+            noise = [self._seed, self._made, self._failed]
+            # What failed is tried again with other noise, and the pictures after it are the same as without.
+            self._failed += 1
+            pixels = self._draw(prompt, noise)
+            self._made, self._failed = self._made + 1, 0
+        return Item("image", png.write(pixels), "image/png")
+
+    def _draw(self, prompt: str, noise: list[int]) -> png.Pixels:
         import torch
 
-        with self._one_at_a_time:
-            # A number of its own for each picture, which says nothing about the next one's.
-            seed = int(np.random.SeedSequence([self._seed, self._made]).generate_state(1, np.uint64)[0] >> 1)
-            self._made += 1
-            try:
-                # Noise from the processor is the same whatever the device.
-                made = self._pipeline(
-                    prompt=prompt, generator=torch.Generator("cpu").manual_seed(seed),
-                    num_inference_steps=self._steps, output_type="np", **self._options,
-                )  # fmt: skip
-            except Exception as error:
-                raise ModelError(f"the pipeline failed: {first_line(error)}", where=self.name) from error
+        # A number of its own for each picture, which says nothing about the next one's.
+        seed = int(np.random.SeedSequence(noise).generate_state(1, np.uint64)[0] >> np.uint64(1))
+        try:
+            # Noise from the processor is the same whatever the device.
+            made = self._pipeline(
+                prompt=prompt, generator=torch.Generator("cpu").manual_seed(seed),
+                num_inference_steps=self._steps, output_type="np", **self._options,
+            )  # fmt: skip
+        except Exception as error:
+            raise ModelError(f"the pipeline failed: {first_line(error)}", where=self.name) from error
         if any(getattr(made, "nsfw_content_detected", None) or ()):
             raise ModelError("the model's own safety checker withheld the picture", where=self.name)
         pixels = np.asarray(made.images[0], dtype=np.float64)
         if pixels.ndim != 3 or pixels.shape[2] != 3 or not np.isfinite(pixels).all():
             raise ModelError(f"the pipeline made no picture but numbers of shape {pixels.shape}, or none",
                              where=self.name)  # fmt: skip
-        return Item("image", png.write(np.rint(255 * pixels.clip(0, 1)).astype(np.uint8)), "image/png")
+        colours: png.Pixels = np.rint(255 * pixels.clip(0, 1)).astype(np.uint8)
+        return colours
 
 
 def _refuse_code(folder: Path) -> None:
