@@ -114,6 +114,10 @@ def run(
         OptionError: an option makes no sense.
     """
     started = time.perf_counter()
+    if not 0 <= tolerated < 1:
+        raise OptionError(
+            f"{tolerated} is no share of labels", where="--tolerated", mend="0 or more, and less than 1; such as 0.05"
+        )
     sample, unlabelled = read_sample(
         source, true=true, said=said, values=values, conditions=conditions, confidence=confidence
     )

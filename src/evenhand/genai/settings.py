@@ -68,12 +68,16 @@ class Success(BaseModel):
             confidence: of the lower ends.
 
         Raises:
-            OptionError: counts that cannot be, or a confidence out of range.
+            OptionError: counts that cannot be, of specifications that are not there, or a confidence out of range.
         """
         if not 0 < confidence < 1:
             raise OptionError(f"confidence is {confidence}", mend="Give a number between 0 and 1.")
         several = components(configuration)
         names = [one.name for component in several for one in component.requirements]
+        known = {one.name for one in configuration.requirements}
+        for name in counts:
+            if name not in known:
+                raise OptionError(f"there is no specification {name!r}", mend=f"one of: {', '.join(sorted(known))}")
         rate = {name: _rate(counts.get(name, {}), name, confidence, len(names)) for name in names}
         failing = 0.0
         for component in several:
