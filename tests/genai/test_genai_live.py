@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from evenhand.errors import DataError, ModelError, OptionError
+from evenhand.errors import DataError, EvenhandError, ModelError, OptionError
 from evenhand.genai.backends import Item, Playback, Studio
 from evenhand.genai.classify import Lexicon, StudioPixels
 from evenhand.genai.inherent import Terms
@@ -14,6 +14,7 @@ from evenhand.genai.live import TOLERATED, assess_live
 from evenhand.genai.specification import Configuration
 from evenhand.genai.specified import assess_specified, read_specified
 from evenhand.genai.workbench import Workbench, build
+from genai_upstream import Upstream
 
 PROMPTS = ["a leader", "a leader, a woman; she smiles", "a cat"]
 
@@ -147,6 +148,7 @@ def test_a_request_that_fails_is_kept_as_one_and_many_end_the_work(tmp_path):
     kept = rows(tmp_path / "some")
     assert [row["error"] for row in kept[:3]] == ["", "", "the prompt was refused"]
     assert (kept[2]["file"], kept[2]["gender"], result.sequences[0].items) == ("", "", 8)
+    assert result.source == "12 requests, 4 of which failed"
     broken = with_generator(Stops(studio(), 5, ModelError("it is gone", mend="Start it.")))
     with pytest.raises(ModelError, match="it is gone") as error:
         run(tmp_path / "gone", workbench=broken)
@@ -200,3 +202,26 @@ def test_prompts_that_ask_for_nothing_are_refused_before_anything_is_made(tmp_pa
     (tmp_path / "x.txt").write_text("a", "utf-8")
     with pytest.raises(OptionError, match="called like another column"):
         run(tmp_path / "out", workbench=build(taken, folder=tmp_path))
+
+
+def test_services_behind_http_are_asked_in_the_same_way(tmp_path):
+    with Upstream(Studio({"gender": {"woman": 0.2, "man": 0.8}}, seed=4)) as upstream:
+        bench = build(
+            configuration(
+                generator={"kind": "images", "url": upstream.url, "model": "studio-pictures"},
+                classifier={"kind": "chat", "url": upstream.url, "model": "studio-eyes"},
+            )
+        )
+        result = run(tmp_path / "http", workbench=bench)
+        # Nothing more is asked where all is there.
+        asked = len(upstream.received)
+        assert run(tmp_path / "http", workbench=bench).sequences == result.sequences
+        assert len(upstream.received) == asked
+        upstream.always = 503
+        with pytest.raises(EvenhandError, match="503") as error:
+            run(tmp_path / "http", requests=20, workbench=bench)
+    assert "run it again to go on" in str(error.value)
+    # The same pictures as from the studio itself, and so the same answers.
+    labels = [(row["gender"], row["conditions"]) for row in rows(tmp_path / "http")[:12]]
+    run(tmp_path / "here")
+    assert labels == [(row["gender"], row["conditions"]) for row in rows(tmp_path / "here")]

@@ -58,10 +58,10 @@ def dependence(group: str, shown: Mapping[str, Mapping[str, int]], confidence: f
     """
     counted = {prompt: counts for prompt, counts in shown.items() if sum(counts.values())}
     if len(counted) < 2:
-        reason = "there is one prompt with recognised items" if counted else "no item is recognised"
+        reason = f"there is {'only one' if counted else 'no'} prompt to compare"
         return Dependence(
             group=group, prompts=len(counted), value=None, difference=Unknown(reason=reason), source="unknown",
-            why=f"{reason}, so prompts cannot be compared",
+            why=reason,
         )  # fmt: skip
     values = list(next(iter(counted.values())))
     level = bonferroni(confidence, len(counted) * len(values))

@@ -118,13 +118,14 @@ def assess_live(
     elif inherent == "estimated" and bias is None:
         bias = estimate(answered, workbench.configuration.values, terms=terms)
     found = read_specified(kept.sequence.path, workbench.configuration, Columns(conditions="conditions"))
+    failed = sum(bool(row["error"]) for row in kept.sequence.rows)
     result = assess_specified(
         found,
         workbench.configuration,
         prompts=bias,
         ways=ways,
         confidence=confidence,
-        source=f"{len(kept.sequence.rows):,} requests",
+        source=f"{len(kept.sequence.rows):,} requests" + (f", {failed:,} of which failed" if failed else ""),
         interrupted=interrupted,
     )
     return result.model_copy(update={"seconds": time.perf_counter() - started})
@@ -292,7 +293,7 @@ class _Maker:
         except EvenhandError as error:
             self._failed += 1
             if self._failed > TOLERATED:
-                error.mend = f"{error.mend or ''} What was made is kept; run it again to go on.".strip()
+                error.mend = "; ".join(filter(None, (error.mend, "what was made is kept: run it again to go on")))
                 raise
             row["error"] = error.what
         table.append(row | {group: label or "" for group, label in labels.items()})
