@@ -144,14 +144,16 @@ class Settings(BaseModel):
 
     def statement(self) -> str:
         """In one sentence."""
+        how = "with one request at a time " if self.slack_counts else ""
         misses = "may be 1" if self.misses >= 1 else f"is {at_most(self.misses)} at most"
         text = (
             f"{_so_many(self.retries, 'retry', 'retries')} and slack {self.slack}: an instruction fails for good"
-            f" {at_most(self.failing)} of the time at most; the probability of any missed deadline in"
+            f" {at_most(self.failing)} of the time at most; {how}the probability of any missed deadline in"
             f" {self.requests:,} requests {misses}"
         )
         if not self.enough:
-            text += f", and {at_most(self.tolerated)} is tolerated: that is enough for {self.good_for:,} requests"
+            so_many = _so_many(self.good_for or 0, "request", "requests")
+            text += f", and {at_most(self.tolerated)} is tolerated: that is enough for {so_many}"
         return text + (f"; {self.why}" if self.why and not self.slack_counts else "")
 
 
@@ -360,4 +362,4 @@ def at_most(share: float) -> str:
 
 
 def _so_many(n: int, one: str, more: str) -> str:
-    return f"{n} {one if n == 1 else more}"
+    return f"{n:,} {one if n == 1 else more}"

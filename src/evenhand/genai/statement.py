@@ -45,7 +45,7 @@ def statement(enforcer: Enforcer, samples: Mapping[str, Confusion] | None = None
         found = counts[one.name]
         if found["asked"]:
             lines.append(
-                f"  {found['obeyed']} of {found['asked']} items that had to show something did, at once or again"
+                f"  {found['obeyed']} of {found['asked']} attempts at what had to be shown worked"
             )
         broken = [f"{found[what]} {said}" for what, said in BROKEN.items() if found[what]]
         lines.append(
