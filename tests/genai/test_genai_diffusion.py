@@ -148,7 +148,7 @@ def test_weights_and_classes_that_could_run_code_are_refused(folder: Path, tmp_p
 
 def test_what_makes_no_sense_is_refused(folder: Path, tmp_path: Path) -> None:
     for wrong in ({"steps": 0}, {"device": "abacus"}, {"precision": "float7"}, {"options": {"hight": 5}},
-                  {"options": {"prompt": "x"}}):  # fmt: skip
+                  {"options": {"prompt": "x"}}, {"options": {"kwargs": {}}}):  # fmt: skip
         with pytest.raises(OptionError):
             LocalDiffusion(folder, **wrong)
     if not torch.cuda.is_available():

@@ -88,7 +88,8 @@ class LocalDiffusion:
         self._one_at_a_time = threading.Lock()
 
     def _check_options(self) -> None:
-        known = set(inspect.signature(self._pipeline.__call__).parameters)
+        arguments = inspect.signature(self._pipeline.__call__).parameters
+        known = {name for name, one in arguments.items() if one.kind is not inspect.Parameter.VAR_KEYWORD}
         if not {"prompt", "generator", "num_inference_steps", "output_type"} <= known:
             raise ModelError(f"a {type(self._pipeline).__name__} makes no pictures for prompts", where=self.name)
         for option in self._options:
