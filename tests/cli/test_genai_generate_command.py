@@ -35,6 +35,9 @@ def test_what_is_made_is_assessed_as_it_is(evenhand, config, tmp_path):
     assert ran.code == 0, ran.err
     assert [one["verdict"] for one in ran.json["sequences"][0]["verdicts"]] == ["holds"]
     assert ran.json["sequences"][0]["items"] == 25
+    ran = evenhand("genai", "check", "--config", config, "--state", out / "state.json", "--json", "-")
+    assert ran.code == 0, ran.err
+    assert ran.json["success"]["rate"]["leader: age"]["n"] > 0
     ran = evenhand(
         *("genai", "assess", out / "requests.csv", "--condition-column", "conditions=leader"),
         *("--group-column", "age", "--repeated", 5, "--image-column", "file", "--html", out / "page.html"),

@@ -44,10 +44,12 @@ def _counts(state: Path) -> dict[str, dict[str, int]]:
     """What an enforcer counted, by specification."""
     try:
         rows: Any = _json.loads(state.read_text("utf-8"))
+        # `genai generate` keeps it beside what else it needs to go on.
+        rows = rows.get("enforcer", rows)
         return {str(name): {what: int(n) for what, n in row["counts"].items()} for name, row in rows.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(
             f"this is no state of an enforcer: {type(error).__name__}: {error}",
             where=str(state),
-            mend="write what Enforcer.state() gives, as JSON",
+            mend="give state.json of genai generate, or what Enforcer.state() gives, as JSON",
         ) from None

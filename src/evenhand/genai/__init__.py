@@ -6,6 +6,7 @@ from evenhand.genai.assess import assess
 from evenhand.genai.assessment import GenaiAssessment
 from evenhand.genai.core import Admission, Broken, Enforcer, Outcome
 from evenhand.genai.feasibility import Feasibility, Standing, feasible
+from evenhand.genai.generate import Generated, generate
 from evenhand.genai.guard import Answer, Attempt, Guard, Keeper, Locked
 from evenhand.genai.inherent import PromptBias, Terms
 from evenhand.genai.live import assess_live
@@ -29,6 +30,7 @@ __all__ = [
     "Enforcer",
     "Feasibility",
     "GenaiAssessment",
+    "Generated",
     "Guard",
     "Keeper",
     "Locked",
@@ -49,6 +51,7 @@ __all__ = [
     "build",
     "compare",
     "feasible",
+    "generate",
     "read_sequences",
     "read_specified",
     "simulate",
