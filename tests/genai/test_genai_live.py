@@ -194,6 +194,12 @@ def test_prompts_that_ask_for_nothing_are_refused_before_anything_is_made(tmp_pa
     assert not (tmp_path / "out").exists()
     with pytest.raises(OptionError, match="nothing is asked"):
         assess_live(build(configuration()), [], requests=3, folder=tmp_path / "out")
+    for senseless in ({"ways": 2}, {"confidence": 1.5}, {"requests": 0}):
+        with pytest.raises(OptionError):
+            run(tmp_path / "out", **senseless)
+    with pytest.raises(OptionError, match="nothing is asked"):
+        assess_live(build(configuration()), ["a leader", " "], requests=3, folder=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
     taken = configuration(
         groups={"file": ["a", "b"]}, generator={"kind": "recorded", "files": ["x.txt"]},
         classifier={"kind": "lexicon", "words": {"file": {"a": ["a"], "b": ["b"]}}},

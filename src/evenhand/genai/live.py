@@ -24,7 +24,8 @@ from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.genai.assessment import GenaiAssessment
 from evenhand.genai.backends import Resumable
 from evenhand.genai.inherent import How, Labels, PromptBias, Terms, estimate, judge_prompts, judged
-from evenhand.genai.specified import SEPARATOR, Columns, assess_specified, read_specified
+from evenhand.genai.specified import SEPARATOR, Columns, assess_specified, groups_of, read_specified
+from evenhand.stats import bonferroni
 
 if TYPE_CHECKING:
     from evenhand.genai.workbench import Workbench
@@ -75,13 +76,19 @@ def assess_live(
         progress: called with what is being done and the share that is done.
 
     Raises:
-        OptionError: no prompt asks for a condition, or the folder holds the items of other prompts or models.
+        OptionError: no prompt asks for a condition, a number is out of range, or the folder holds the items of other
+            prompts or models.
         EvenhandError: several requests in a row failed. What was made is kept.
     """
     started = time.perf_counter()
     plan = list(dict.fromkeys(prompts))
-    if not plan or requests < 1:
+    if not plan or requests < 1 or not all(prompt.strip() for prompt in plan):
         raise OptionError("nothing is asked of the generator", mend="give one prompt or more, and requests: 1 or more")
+    # Nothing that the generator makes is to be paid for by somebody who then learns that the question made no sense.
+    bonferroni(confidence, 1)
+    for condition, groups in groups_of(workbench.configuration).items():
+        if ways is not None and ways > len(groups):
+            raise OptionError(f"combinations of {ways} groups, and {condition} is about {', '.join(groups)}")
     conditions = {prompt: workbench.judge.conditions(prompt) for prompt in plan}
     if not any(conditions.values()):
         known = ", ".join(condition.name for condition in workbench.configuration.conditions)

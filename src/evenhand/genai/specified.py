@@ -94,7 +94,7 @@ def read_specified(
             raise OptionError(
                 f"the configuration has no group {group!r}", mend=f"groups: {', '.join(configuration.values)}"
             )
-    asked = _asked(configuration)
+    asked = groups_of(configuration)
     groups = list(dict.fromkeys(group for own in asked.values() for group in own))
     labels = {group: _labels(table, group, places.get(group), configuration, where) for group in groups}
     filters = {name: read_column(table, name, where) for name in columns.only or {}}
@@ -225,7 +225,7 @@ def _finding(
     )
 
 
-def _asked(configuration: Configuration) -> dict[str, list[str]]:
+def groups_of(configuration: Configuration) -> dict[str, list[str]]:
     """Condition -> the groups that its specifications are about, in the order of the configuration."""
     found: dict[str, list[str]] = {}
     for condition in configuration.conditions:
