@@ -16,7 +16,7 @@ from evenhand.errors import OptionError
 from evenhand.genai import Configuration, Enforcer, simulate
 from evenhand.genai.feasibility import components
 from evenhand.genai.recovery import followed, one_recovery, recovery
-from evenhand.genai.settings import Settings, Success, choose, worth
+from evenhand.genai.settings import Settings, Success, at_most, choose, worth
 from evenhand.stats.quantity import Observed, Unknown
 
 NAMES = "abcdefgh"
@@ -343,3 +343,31 @@ def test_a_guarantee_says_how_often_instructions_worked_and_what_follows():
     many = Enforcer(configuration)
     many.restore(enforcer.state())
     assert "any number in flight slack does not help" in many.guarantee()
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (0.0, "0%"),
+        (1.0, "100%"),
+        (0.2, "20%"),
+        (0.04, "4.0%"),
+        (0.00741, "0.75%"),
+        (0.5001, "51%"),
+        (1.23e-20, "1.3e-18%"),
+    ],
+)
+def test_bounds_are_rounded_up(share, said):
+    assert at_most(share) == said
+
+
+def test_probabilities_too_small_for_a_number_are_not_nought():
+    found = worth(one((90, 90)), works(0.999999), retries=60, slack=50)
+    assert 0 < found.misses < 1e-250
+    assert found.good_for == 10**15
+    assert "e-" in found.statement()
+
+
+def test_chosen_slack_ends_where_it_cannot_be_kept_or_is_too_much():
+    for beta in [(4, 4), (1000, 1000), (2, 4, 8, 16)]:
+        assert isinstance(choose(one(beta), works(1e-9)), Unknown)

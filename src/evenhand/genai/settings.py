@@ -21,7 +21,13 @@ from evenhand.stats.proportion import clopper_pearson
 from evenhand.stats.quantity import Observed, Unknown
 
 MOST_RETRIES = 60
-"""Retries that are tried; a generator that needs more does not know what is asked of it."""
+"""Retries that are tried, and slack; a generator that needs more does not know what is asked of it."""
+
+MOST_REQUESTS = 10**15
+"""Requests that are spoken of; nobody will make more."""
+
+LEAST = 1e-300
+"""What a smaller probability is rounded up to, if it is not 0."""
 
 ROUNDING = 1e-9
 """What bounds are wider by, which rounding cannot reach."""
@@ -213,13 +219,13 @@ def worth(
             f"{retries} retries, slack {slack}, {requests} requests and a tolerated {tolerated} make no sense",
             mend="Retries and slack are 0 or more, requests 1 or more, and what is tolerated is between 0 and 1.",
         )
-    failing = (1 - success.least) ** (retries + 1)
+    failing = _up((1 - success.least) ** (retries + 1)) if success.least < 1 else 0.0
     several = [_credit(component, slack, in_flight) for component in components(configuration)]
     each = _one_of(requests, failing) if several else 0.0
     windows = [one.window for one in several if one.window is not None]
     chain = inf
     if slack and len(windows) == len(several):
-        chain = sum(failing * _one_of(window, failing) ** slack for window in windows)
+        chain = sum(_up(failing * _one_of(window, failing) ** slack) if failing else 0.0 for window in windows)
     misses = min(each, requests * chain) * (1 + ROUNDING)
     return Settings(
         retries=retries,
@@ -260,7 +266,7 @@ def choose(
         return Unknown(reason="nothing is known of how often an instruction works, or it never does")
     best: Settings | None = None
     slack = 0
-    while True:
+    while slack <= MOST_RETRIES:
         most = MOST_RETRIES if best is None else best.retries + best.slack - slack - 1
         if most < 0 or not feasible(configuration, slack=slack).feasible:
             break
@@ -328,7 +334,11 @@ def _good_for(failing: float, chain: float, tolerated: float) -> int | None:
     if not failing or not chain:
         return None
     by_each = log1p(-tolerated) / log1p(-failing) if failing < 1 else 0.0
-    return floor(max(by_each, tolerated / chain) * (1 - ROUNDING))
+    return min(MOST_REQUESTS, floor(max(by_each, tolerated / chain) * (1 - ROUNDING)))
+
+
+def _up(probability: float) -> float:
+    return max(probability, LEAST)
 
 
 def _rate(counts: Mapping[str, int], name: str, confidence: float, several: int) -> Observed | Unknown:
@@ -357,8 +367,9 @@ def at_most(share: float) -> str:
     """A share in percent, rounded up to two digits that say something."""
     if share <= 0:
         return "0%"
-    digits = max(0, 1 - floor(log10(100 * share)))
-    return f"{ceil(100 * share * 10**digits) / 10**digits:.{digits}f}%" if digits < 12 else f"{100 * share:.0e}%"
+    power = floor(log10(100 * share)) - 1
+    digits = ceil(100 * share / 10.0**power * (1 - ROUNDING))
+    return f"{digits * 10.0**power:.{max(0, -power)}f}%" if power > -12 else f"{digits / 10}e{power + 1}%"
 
 
 def _so_many(n: int, one: str, more: str) -> str:
