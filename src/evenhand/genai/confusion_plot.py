@@ -54,7 +54,7 @@ def draw_counts(result: ConfusionResult) -> Spec:
             opacity={
                 "field": "share",
                 "type": "quantitative",
-                "scale": {"domain": [0, 1], "range": [0, 0.75]},
+                "scale": {"domain": [0, 1], "range": [0.03, 0.5]},
                 "legend": None,
             },
         ),
