@@ -224,6 +224,12 @@ def test_what_every_prompt_shows(how):
     show_assessment(result, console=Console(file=text, width=100))
     assert "f in 100 % of 6 items" in text.getvalue()
     assert f"sex by prompt, {how}" in text.getvalue()
+    drawn = result.plot().to_dict()["vconcat"]
+    assert [part["title"]["text"] for part in drawn[-2:]] == [
+        "sex: what each prompt shows",
+        "age: what each prompt shows",
+    ]
+    assert list(result.to_frame()["prompts"]) == ["all"] * 4 + ["neutral"] * 4
 
 
 @pytest.mark.parametrize("values", [2, 5, 9])

@@ -219,7 +219,8 @@ class GenaiAssessment(Result):
         for sequence in self.sequences:
             for group in sequence.groups:
                 for value in group.values:
-                    row: dict[str, Any] = {"sequence": sequence.name, "group": group.name, "value": value.value}
+                    row: dict[str, Any] = {"sequence": sequence.name, "prompts": sequence.prompts}
+                    row |= {"group": group.name, "value": value.value}
                     row |= {"items": len(group.items), "appearances": len(value.appearances)}
                     row |= {"least_beta": value.least_beta, "longest_wait": value.longest_wait}
                     row |= {"beta": value.beta, "missed": len(value.missed)}
@@ -230,7 +231,7 @@ class GenaiAssessment(Result):
         return pd.DataFrame(rows)
 
     def plot(self) -> alt.TopLevelMixin:
-        """The timeline of every group of the first sequence above the coverage of all sequences."""
+        """Timelines of the first sequence, the coverage of all sequences, and what every prompt shows."""
         from evenhand.genai.assessment_plot import plot
 
         return plot(self)
