@@ -156,6 +156,24 @@ def test_a_row_that_the_state_does_not_know_is_taken_back(tmp_path: Path, monkey
     assert [row["request"] for row in rows(tmp_path)] == list("12345")
 
 
+@pytest.mark.parametrize("written", [False, True])
+def test_an_interruption_between_row_and_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool) -> None:
+    known = _Kept._know
+
+    def stopped(self: Any, enforcer: Any) -> None:
+        if self.rows != 3 or written:
+            known(self, enforcer)
+        if self.rows == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Kept, "_know", stopped)
+        made = generate(bench(), PROMPTS, tmp_path)
+    assert (made.interrupted, made.rows, len(rows(tmp_path))) == (True, 2 + written, 2 + written)
+    assert generate(bench(), PROMPTS, tmp_path).earlier == 2 + written
+    assert [row["prompt"] for row in rows(tmp_path)] == PROMPTS
+
+
 def test_prompts_of_any_shape_come_back_as_they_were(tmp_path: Path) -> None:
     prompts = ['a "leader", or\ntwo', "ein Führer; a leader 日本", "=leader()"]
     workbench = bench()

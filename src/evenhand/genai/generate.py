@@ -141,6 +141,7 @@ def generate(
         if not tally.statuses.total():
             raise
         interrupted = True
+        kept.read()
     return Generated(
         requests=len(prompts),
         earlier=earlier,
@@ -242,26 +243,42 @@ class _Kept:
                     f"{folder} holds requests without the state to go on with", mend="choose another folder"
                 )
             else:
-                _write(kept.table, _line(kept.columns))
+                _write(kept.table, _line(kept.columns).encode())
                 kept._know(enforcer)
         except OSError as error:
             raise OptionError(f"{folder} cannot be used: {error.strerror}") from None
         return kept
 
     def _go_on(self, enforcer: Enforcer) -> None:
+        rows = self.read()
         try:
-            state = json.loads(self.state.read_text("utf-8"))
-            self.rows, self.made, self.run = int(state["rows"]), int(state["made"]), dict(state["run"])
-            rows: dict[str, Any] = state["enforcer"]
             missing = [name for name in enforcer.state() if name not in rows]
             if missing:
                 raise DecisionError(f"nothing is known of the specification {missing[0]!r}", code="state")
             enforcer.restore(rows)
-        except (ValueError, TypeError, KeyError) as error:
-            # DecisionError, which says that the state is of other specifications, is a ValueError too.
-            why = error.what if isinstance(error, DecisionError) else "this is no state of requests"
+        except DecisionError as error:
             raise DataError(
-                why, where=str(self.state), mend="go on with the same configuration, or choose another folder"
+                error.what,
+                where=str(self.state),
+                mend="go on with the same configuration, or choose another folder",
+            ) from None
+
+    def read(self) -> dict[str, Any]:
+        """What the state knows; rows that it does not know of are taken back.
+
+        Returns:
+            the enforcer's part of it.
+
+        Raises:
+            DataError: it is no state, or the table is not the one that it speaks of.
+        """
+        try:
+            state = json.loads(self.state.read_text("utf-8"))
+            self.rows, self.made, self.run = int(state["rows"]), int(state["made"]), dict(state["run"])
+            rows: dict[str, Any] = dict(state["enforcer"])
+        except (ValueError, TypeError, KeyError):
+            raise DataError(
+                "this is no state of requests", where=str(self.state), mend="choose another folder"
             ) from None
         try:
             with self.table.open(encoding="utf-8", newline="") as file:
@@ -275,7 +292,8 @@ class _Kept:
                 mend="choose another folder",
             )
         if len(lines) > self.rows + 1:
-            _write(self.table, "".join(map(_line, lines[: self.rows + 1])))
+            _write(self.table, "".join(map(_line, lines[: self.rows + 1])).encode())
+        return rows
 
     def begin(self, prompts: Sequence[str]) -> int:
         """How many of these prompts were answered before they were interrupted."""
@@ -291,7 +309,7 @@ class _Kept:
         file = ""
         if answer.item is not None:
             file = f"items/{number:06d}{SUFFIXES.get(answer.item.media_type, '.bin')}"
-            (self.folder / file).write_bytes(answer.item.data)
+            _write(self.folder / file, answer.item.data)
         # An item does not count for a group that its prompt fixes, and so has no value there.
         values = {group: answer.values.get(group) for group in self.groups if group not in answer.fixed}
         row = {
@@ -317,7 +335,7 @@ class _Kept:
     def _know(self, enforcer: Enforcer) -> None:
         """Write the state, which makes what is in the folder part of it."""
         state = {"rows": self.rows, "made": self.made, "run": self.run, "enforcer": enforcer.state()}
-        _write(self.state, json.dumps(state) + "\n")
+        _write(self.state, f"{json.dumps(state)}\n".encode())
 
 
 def _line(cells: Sequence[object]) -> str:
@@ -326,11 +344,11 @@ def _line(cells: Sequence[object]) -> str:
     return text.getvalue()
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, data: bytes) -> None:
     """The whole file, or as it was before."""
     new = path.with_name(f".{path.name}.new")
-    with new.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
+    with new.open("wb") as file:
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
