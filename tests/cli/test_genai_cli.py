@@ -30,7 +30,7 @@ def config(tmp_path):
 def test_a_configuration_that_can_be_kept(evenhand, config):
     ran = evenhand("genai", "check", "--config", config(), "--json", "-")
     assert (ran.code, ran.err) == (0, "")
-    assert list(ran.json) == ["kind", "feasible", "reason", "mend", "specifications"]
+    assert list(ran.json)[:5] == ["kind", "feasible", "reason", "mend", "specifications"]
     assert ran.json["kind"] == "genai-check"
     assert ran.json["feasible"] is True
     (one,) = ran.json["specifications"]

@@ -164,7 +164,7 @@ def test_a_broken_promise_is_retried_and_then_recorded():
     assert keeper.counts["leader: age"]["missed"] == 1
     said = keeper.guarantee()
     assert "1 deadlines were missed" in said
-    assert "3 of 6 items that had to show something did" in said
+    assert "3 of 6 attempts at what had to be shown worked" in said
 
 
 def test_slack_bears_a_useless_item():

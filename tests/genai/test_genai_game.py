@@ -159,3 +159,89 @@ def test_hall_is_sound_for_several_conditions():
     inside = [state for state in all_states(game.flat) if region.holds(state)]
     assert inside
     assert set(inside) <= expected
+
+
+# ---- several specifications whose game is too large to be solved
+
+
+def of_conditions(*deadlines):
+    """The game of several conditions on one group, each with its own deadlines."""
+    moves = (move for size in range(1, len(deadlines) + 1) for move in combinations(range(len(deadlines)), size))
+    return Game(deadlines, tuple((k,) * len(deadlines) for k in range(len(deadlines[0]))), tuple(moves))
+
+
+@pytest.mark.parametrize(
+    "deadlines",
+    [((3, 3), (3, 3)), ((3, 4), (5, 3)), ((4, 4), (3, 3)), ((4, 4), (4, 4), (4, 4)), ((5, 4), (4, 4), (4, 5)),
+     ((5, 5, 5), (5, 6, 5)), ((4, 4), (4, 4, 5))],
+)  # fmt: skip
+def test_long_deadlines_are_kept_whatever_the_size_of_the_game(deadlines, monkeypatch):
+    if len(set(map(len, deadlines))) == 1:
+        game = of_conditions(*deadlines)
+    else:  # two groups, so that any values go together
+        game = Game(deadlines, tuple(product(*(range(len(one)) for one in deadlines))), ((0,), (1,), (0, 1)))
+    assert min(game.flat) >= game.enough
+    expected = solve(game)
+    assert expected.feasible
+    monkeypatch.setattr("evenhand.genai.game.MOST_STATES", 2 ** len(game.flat))
+    region = solve(game)
+    assert region.method == "hall"
+    assert region.holds(game.flat)
+    inside = {state for state in all_states(game.flat) if region.holds(state)}
+    assert all(expected.holds(state) for state in inside)
+    # It can be kept: from every state in it, whatever counts for the next item, something leads to another one.
+    for state in inside:
+        for move in game.moves:
+            assert any(after(game, state, move, action) in inside for action in game.actions), (state, move)
+
+
+def after(game, state, move, action):
+    """The state after an item, or one that is in no region."""
+    found, at = [], 0
+    for i, deadlines in enumerate(game.deadlines):
+        for k, deadline in enumerate(deadlines):
+            left = state[at + k]
+            found.append(left if i not in move else deadline if action[i] == k else left - 1)
+        at += len(deadlines)
+    return tuple(found)
+
+
+def test_one_item_less_is_not_enough():
+    for conditions, values in ((2, 2), (3, 2), (2, 3), (4, 2)):
+        game = joint(conditions, values, conditions * (values - 1))
+        assert min(game.flat) == game.enough - 1
+        assert not solve(game).feasible
+
+
+@pytest.mark.parametrize("deadlines", [((30,) * 12, (23,) * 12), ((13, 14, 15, 16),) * 4, ((10, 10),) * 9])
+def test_large_games_with_long_deadlines_are_feasible_without_being_solved(deadlines):
+    game = of_conditions(*deadlines)
+    region = solve(game)
+    assert (region.method, region.feasible, region.decided, region.states) == ("hall", True, True, 0)
+    assert region.holds(game.flat)
+
+
+def test_large_games_are_refused_if_some_of_their_specifications_cannot_be_kept_together():
+    region = solve(of_conditions(*[(4, 4)] * 7))
+    assert (region.feasible, region.decided) == (False, True)
+    assert solve(of_conditions(*[(4, 4)] * 3)).feasible
+
+
+def test_a_game_that_takes_too_long_is_given_up(monkeypatch):
+    game = of_conditions((2, 40), (40, 40))
+    assert solve(game).decided
+    monkeypatch.setattr("evenhand.genai.game.MOST_STEPS", 10_000_000)
+    region = solve(game)
+    assert (region.feasible, region.decided) == (False, False)
+
+
+def test_conditions_that_are_too_many_to_be_tried_are_not_called_feasible():
+    game = Game(((5, 5),) * 9, ((0,) * 9, (1,) * 9), ())
+    region = solve(game)
+    assert (region.feasible, region.decided) == (False, False)
+
+
+def test_a_cut_game_that_is_lost_is_not_decided():
+    # With 5,000,000 states and more, deadlines are cut down; that loses, and says nothing of the deadlines as they are.
+    region = solve(of_conditions((4, 6, 8), (5, 7, 8), (6, 7, 3)))
+    assert (region.feasible, region.decided) == (False, False)

@@ -50,3 +50,48 @@ def test_functions_judge_and_their_answers_are_checked() -> None:
     assert judge.conditions("a cat") == frozenset()
     with pytest.raises(ModelError, match="'leader' answered 'no'"):
         JudgeFunctions({"leader": lambda _: "no"}).conditions("x")  # type: ignore[dict-item, return-value]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "fixed"),
+    [
+        ("an OLD leader", {"age"}),
+        ("a leader in gold", set()),
+        ("a young woman", {"age", "gender"}),
+        ("a leader, and some other", set()),  # 'other' is a word like any other
+        ("", set()),
+    ],
+)
+def test_values_named_in_a_prompt_fix_their_group(prompt: str, fixed: set[str]) -> None:
+    configuration = Configuration.read(
+        {
+            "conditions": [{"name": "leader", "keywords": ["leader"]}],
+            "groups": {"age": ["young", "old", "other"], "gender": ["woman", "man"]},
+            "specifications": [{"condition": "leader", "paired": ["age", "gender"], "repeated": 20}],
+        }
+    )
+    assert KeywordJudge.of(configuration).fixed(prompt) == fixed
+
+
+def test_words_for_values_are_used_instead_of_their_names() -> None:
+    configuration = _configuration(keywords=["leader"])
+    judge = KeywordJudge.of(configuration, {"age": {"old": ["elderly", "grey haired"]}})
+    assert judge.fixed("a grey  haired leader") == {"age"}
+    assert judge.fixed("an old leader") == frozenset()
+    assert judge.fixed("a young leader") == {"age"}
+    with pytest.raises(OptionError, match="no group 'sex'"):
+        KeywordJudge.of(configuration, {"sex": {"man": ["he"]}})
+    with pytest.raises(OptionError, match="no value 'ancient'"):
+        KeywordJudge.of(configuration, {"age": {"ancient": ["ancient"]}})
+
+
+def test_nothing_is_fixed_where_nothing_tells() -> None:
+    assert KeywordJudge({"leader": ["leader"]}).fixed("an old leader") == frozenset()
+    assert JudgeFunctions({}).fixed("an old leader") == frozenset()
+
+
+def test_functions_tell_what_is_fixed() -> None:
+    judge = JudgeFunctions({}, {"age": lambda prompt: "old" in prompt, "gender": lambda prompt: False})
+    assert judge.fixed("an old leader") == {"age"}
+    with pytest.raises(ModelError, match="'age' answered None"):
+        JudgeFunctions({}, {"age": lambda _: None}).fixed("x")  # type: ignore[dict-item, return-value]

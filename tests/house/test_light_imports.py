@@ -41,8 +41,8 @@ def test_asking_the_command_for_help(arguments):
 
 
 ON_USE = frozenset(
-    {"altair", "h5py", "keras", "lightgbm", "onnx", "onnxruntime", "pandas", "polars", "pyarrow", "scipy", "skl2onnx",
-     "sklearn", "skops", "torch", "vl_convert", "xgboost", "zstandard"}
+    {"PIL", "altair", "diffusers", "h5py", "keras", "lightgbm", "onnx", "onnxruntime", "pandas", "polars", "pyarrow",
+     "scipy", "skl2onnx", "sklearn", "skops", "torch", "transformers", "vl_convert", "xgboost", "zstandard"}
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ sys.meta_path.insert(0, Absent())
 
 OPTIONAL = {
     "torch", "onnx", "onnxruntime", "h5py", "keras", "skops", "xgboost", "lightgbm", "polars", "pyarrow", "zstandard",
-    "skl2onnx", "fastapi", "httpx", "matplotlib",
+    "skl2onnx", "fastapi", "httpx", "matplotlib", "pillow", "PIL", "diffusers", "transformers", "safetensors",
 }  # fmt: skip
 
 

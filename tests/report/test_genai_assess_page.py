@@ -2,7 +2,9 @@
 
 import base64
 import io
+import sys
 
+import pandas as pd
 import pytest
 from page import Page
 from rich.cells import cell_len
@@ -11,10 +13,14 @@ from rich.console import Console
 from evenhand import charts
 from evenhand.genai.assess import assess
 from evenhand.genai.assessment_plot import ITEMS, LANES, draw_coverage, draw_timeline
+from evenhand.genai.inherent import answers, estimate, judged
+from evenhand.genai.prompts_plot import draw_prompts
 from evenhand.genai.sequence import Recorded
+from evenhand.genai.specification import Configuration
+from evenhand.genai.specified import assess_specified, fixed_in, read_specified
 from evenhand.report import assessment
 from evenhand.report.assessment import render_assessment, show_assessment
-from evenhand.report.thumbnails import LARGEST, thumbnails
+from evenhand.report.thumbnails import EXCERPT, LARGEST, SIDE, excerpts, thumbnails
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -49,7 +55,7 @@ def test_the_page_stands_alone_and_says_what_was_found(folder):
     assert links == [f"#{section.attributes['id']}" for section in page.one("main").all("section")]
     assert page.one("h1").text == "asked = leader"
     rows = page.one("section", id="summary").one("tbody").all("tr")
-    assert [row.all("td")[1].text for row in rows] == [v.verdict for v in RESULT.sequences[0].verdicts]
+    assert [row.all("td")[1].text.split()[0] for row in rows] == [v.verdict for v in RESULT.sequences[0].verdicts]
     assert {row.one("th").text for row in rows} == {"<run>"}
     sex = page.one("section", id="sequence-1").all("tbody")[0]
     assert [cell.text for cell in sex.all("tr")[0].all("td")[2:]] == ["too few items", "2", "2"]
@@ -59,11 +65,11 @@ def test_the_page_stands_alone_and_says_what_was_found(folder):
 def test_pictures_are_in_the_page_with_what_they_show(folder):
     page = Page(render_assessment(RESULT, folder=folder)).root
     pictures = page.one("ol", class_="pictures").all("li")
-    assert [picture.text for picture in pictures] == ["1 m, o", "3 m"]
-    sources = [picture.one("img").attributes["src"] for picture in pictures]
+    assert [picture.text for picture in pictures] == ["1 m, o", "3 m", "no picture 5 f, o"]
+    sources = [picture.one("img").attributes["src"] for picture in pictures[:2]]
     assert base64.b64decode(sources[0].removeprefix("data:image/png;base64,")) == PNG
     assert base64.b64decode(sources[1].removeprefix("data:image/svg+xml;base64,")) == SVG
-    assert "3 could not be shown" in page.one("section", id="sequence-1").text
+    assert "2 could not be shown" in page.one("section", id="sequence-1").text
     assert page.all("ol", class_="pictures") != Page(render_assessment(RESULT)).root.all("ol", class_="pictures")
 
 
@@ -76,11 +82,11 @@ def test_a_picture_where_a_value_was_due_is_marked(folder):
 
 
 def test_thumbnails_are_small_pictures_alone(folder):
-    (folder / "large.png").write_bytes(PNG + bytes(LARGEST))
+    (folder / "damaged.png").write_bytes(PNG[:20] + bytes(LARGEST))
     (folder / "x.webp").write_bytes(b"RIFF\0\0\0\0WEBPVP8 ")
     (folder / "x.jpg").write_bytes(b"\xff\xd8\xff\xe0")
     (folder / "x.gif").write_bytes(b"GIF89a")
-    given = ["large.png", "x.webp", "x.jpg", "x.gif", "", ".", "a\0b", str(folder / "a.png")]
+    given = ["damaged.png", "x.webp", "x.jpg", "x.gif", "", ".", "a\0b", str(folder / "a.png")]
     kinds = [None if one is None else one.split(";")[0] for one in thumbnails(given, folder)]
     assert kinds == [None, "data:image/webp", "data:image/jpeg", "data:image/gif", None, None, None, "data:image/png"]
 
@@ -135,3 +141,107 @@ def test_many_values_and_many_sequences_are_drawn_in_part(monkeypatch):
     assert len(page.one("section", id="sequence-1").all("figure")) == 2
     assert page.one("section", id="sequence-2").all("figure") == []
     assert len(page.one("section", id="sequence-2").all("tbody")) == 2
+
+
+def test_large_pictures_are_made_smaller_where_that_can_be_done(folder, monkeypatch):
+    pillow = pytest.importorskip("PIL.Image", reason="Pillow makes pictures smaller where it is installed")
+    noise = pillow.effect_noise((1000, 500), 90)
+    noise.save(folder / "large.png")
+    assert (folder / "large.png").stat().st_size > LARGEST
+    (small,) = thumbnails(["large.png"], folder)
+    data = base64.b64decode(small.removeprefix("data:image/jpeg;base64,"))
+    assert pillow.open(io.BytesIO(data)).size == (SIDE, SIDE // 2)
+    assert len(data) < LARGEST
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert thumbnails(["large.png"], folder) == [None]
+
+
+def test_texts_are_shown_by_their_beginnings(folder):
+    (folder / "long.txt").write_text("A  leader\n" + "thanked her team. " * 50, "utf-8")
+    found = excerpts(["c.txt", "long.txt", "a.png", None, "no.txt"], folder)
+    assert found[0] == "no picture"
+    assert found[1].startswith("A leader thanked")
+    assert len(found[1]) == EXCERPT
+    assert found[2:] == [None] * 3
+
+
+# With a configuration
+
+
+CONFIGURATION = Configuration.read(
+    {
+        "conditions": [{"name": "leader", "keywords": ["leader"]}],
+        "groups": {"sex": ["f", "m"], "age": ["y", "o"]},
+        "specifications": [
+            {"condition": "leader", "group": "sex", "repeated": {"f": 3, "m": 2}, "name": "both sexes"},
+            {"condition": "leader", "group": "age", "eventual": True},
+        ],
+    }
+)
+TABLE = pd.DataFrame(
+    {
+        "prompt": ["a leader", "<b>a leader who is f</b>"] * 6,
+        "sex": ["m", "f"] * 5 + ["f", "f"],
+        "age": ["y", "o", "o", "y"] * 3,
+        "fixed": [None, "sex"] * 6,
+    }
+)
+
+
+def specified(how="judged"):
+    found = read_specified(TABLE, CONFIGURATION)
+    answered = answers(one.recorded for one in found)
+    values = CONFIGURATION.values
+    bias = judged(answered, values, fixed_in(TABLE)) if how == "judged" else estimate(answered, values)
+    return assess_specified(found, CONFIGURATION, prompts=bias)
+
+
+def test_verdicts_stand_beside_those_of_neutral_prompts():
+    page = Page(render_assessment(specified())).root
+    assert page.one("h1").text == "leader"
+    first, second = page.one("section", id="summary").one("tbody").all("tr")
+    assert "every value of sex appears, again and again: f within 3, m within 2 items" in first.text
+    assert "both sexes" in first.text
+    assert [cell.text.split()[0] for cell in first.all("td")[1:]] == ["violated", "violated"]
+    assert [cell.text.split()[0] for cell in second.all("td")[1:]] == ["holds", "holds"]
+    assert "6 of prompts that are not neutral" in page.one("section", id="sequence-2").text
+    assert "age: no prompt fixes it" in page.one("section", id="sequence-2").text
+
+
+@pytest.mark.parametrize("how", ["judged", "estimated"])
+def test_what_every_prompt_shows(how):
+    result = specified(how)
+    html = render_assessment(result)
+    assert "<b>a leader" not in html
+    section = Page(html).root.one("section", id="prompts")
+    assert len(section.all("figure")) == 2
+    sex = section.all("tbody")[0].all("tr")
+    assert {row.one("th").text for row in sex} == {"a leader", "<b>a leader who is f</b>"}
+    biased = next(row for row in sex if row.one("th").text != "a leader")
+    assert biased.all("td")[0].text == ("biased" if how == "judged" else "unknown")
+    assert biased.all("td")[1].text == "f"
+    text = io.StringIO()
+    show_assessment(result, console=Console(file=text, width=100))
+    assert "f in 100 % of 6 items" in text.getvalue()
+    assert f"sex by prompt, {how}" in text.getvalue()
+    drawn = result.plot().to_dict()["vconcat"]
+    assert [part["title"]["text"] for part in drawn[-2:]] == [
+        "sex: what each prompt shows",
+        "age: what each prompt shows",
+    ]
+    assert list(result.to_frame()["prompts"]) == ["all"] * 4 + ["neutral"] * 4
+
+
+@pytest.mark.parametrize("values", [2, 5, 9])
+def test_bars_of_prompts_are_shares(values):
+    names = tuple(f"v{i}" for i in range(values))
+    found = estimate({"a": [{"g": name} for name in names for _ in range(2)], "b": [{"g": names[0]}]}, {"g": names})
+    spec = draw_prompts(found, "g")
+    bars = spec["layer"][0]["data"]["values"]
+    for row in ("0000", "0001"):
+        own = [bar for bar in bars if bar["row"] == row]
+        assert len(own) == min(values, 5)
+        assert own[0]["from"] == 0
+        assert own[-1]["to"] == pytest.approx(1)
+    assert bars[0]["to"] == pytest.approx(1 / values)
+    assert charts.svg(spec, name="x").startswith("<svg")

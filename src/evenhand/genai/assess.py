@@ -165,23 +165,13 @@ def _sequence(
     groups: list[GroupFinding] = []
     verdicts: list[Verdict] = []
     for key in [*((group,) for group in recorded.labels), *sets]:
-        names = list(product(*(recorded.values[group] for group in key)))
-        if len(names) > MOST_VALUES:
-            raise LimitError(f"{' + '.join(key)} have {len(names):,} values together", mend="fewer values or groups")
-        beta = None if key not in betas else _per_value(betas[key], len(names), key)
-        finding = _group(recorded, key, names, beta, confidence)
+        beta = None if key not in betas else _per_value(betas[key], _together(recorded, key), key)
+        finding = group_finding(recorded, key, beta, confidence)
         groups.append(finding)
-        verdicts += [_verdict(finding, one) for one in ([None] if beta is None else [None, beta])]
+        verdicts += [judge_group(finding, one) for one in ([None] if beta is None else [None, beta])]
     covered = None
     if ways is not None or len(recorded.labels) > 1:
-        seen = coverage(recorded, ways=ways or 2)
-        covered = CoverageFinding(
-            ways=seen.ways,
-            total=seen.total,
-            share=seen.share,
-            curve=tuple(count / seen.total for count in seen.seen),
-            missing=tuple(Missing(groups=choice, values=values) for choice, values in seen.missing),
-        )
+        covered = covered_by(recorded, ways or 2)
         if len(recorded.labels) > 1:
             verdicts += _combined(recorded, covered, sets)
     return SequenceFinding(
@@ -205,13 +195,32 @@ def _per_value(beta: Beta, values: int, groups: tuple[str, ...]) -> tuple[int, .
     return many
 
 
-def _group(
-    recorded: Recorded,
-    groups: tuple[str, ...],
-    names: Sequence[tuple[str, ...]],
-    beta: tuple[int, ...] | None,
-    confidence: float,
+def _together(recorded: Recorded, groups: Sequence[str]) -> int:
+    """How many values groups have together.
+
+    Raises:
+        LimitError: too many.
+    """
+    number = math.prod(len(recorded.values[group]) for group in groups)
+    if number > MOST_VALUES:
+        raise LimitError(f"{' + '.join(groups)} have {number:,} values together", mend="fewer values or groups")
+    return number
+
+
+def group_finding(
+    recorded: Recorded, groups: tuple[str, ...], beta: tuple[int, ...] | None, confidence: float
 ) -> GroupFinding:
+    """How the values of groups, taken together, appear; the last group's values change fastest.
+
+    Args:
+        beta: one per value, or None.
+        confidence: of the intervals.
+
+    Raises:
+        LimitError: the groups have too many values together.
+    """
+    _together(recorded, groups)
+    names = list(product(*(recorded.values[group] for group in groups)))
     column = recorded.column(groups)
     items = tuple(i + 1 for i, values in enumerate(column) if values is not None)
     length = len(items)
@@ -220,6 +229,7 @@ def _group(
         shown = column[item - 1]
         if shown is not None:
             at[shown].append(number)
+    biased = len(frozenset[int]().union(*(recorded.biased.get(group, ()) for group in groups)))
     counts = [len(own) for own in at.values()]
     rates = observed_rates(counts, [length] * len(names), confidence, if_empty="no item is recognised")
     values = tuple(
@@ -243,12 +253,30 @@ def _group(
     return GroupFinding(
         groups=groups,
         items=items,
-        unrecognised=len(column) - length,
+        unrecognised=len(column) - length - biased,
+        biased=biased,
         values=values,
         least_beta=least,
         difference=_difference(counts, length, confidence),
         bound=_bounded(len(names), equal, None),
         bound_here=_bounded(len(names), equal, length),
+    )
+
+
+def covered_by(recorded: Recorded, ways: int) -> CoverageFinding:
+    """Coverage of the combinations of so many groups.
+
+    Raises:
+        OptionError: there are fewer groups.
+        LimitError: too many combinations.
+    """
+    seen = coverage(recorded, ways=ways)
+    return CoverageFinding(
+        ways=seen.ways,
+        total=seen.total,
+        share=seen.share,
+        curve=tuple(count / seen.total for count in seen.seen),
+        missing=tuple(Missing(groups=choice, values=values) for choice, values in seen.missing),
     )
 
 
@@ -278,7 +306,12 @@ def _bounded(values: int, beta: int | None, length: int | None) -> Quantity:
     return Proved(value=share, how=f"since each value comes at least {length // beta:,} times in {length:,} items")
 
 
-def _verdict(group: GroupFinding, beta: tuple[int, ...] | None) -> Verdict:
+def judge_group(group: GroupFinding, beta: tuple[int, ...] | None, name: str | None = None) -> Verdict:
+    """Whether every value appears, or again and again within beta.
+
+    Args:
+        name: of the specification, if it has one.
+    """
     length = len(group.items)
     found = verdict([value.appearances for value in group.values], length, beta)
     kind: Kind = ("eventual" if beta is None else "repeated") if len(group.groups) == 1 else _kind(len(group.groups))
@@ -297,7 +330,10 @@ def _verdict(group: GroupFinding, beta: tuple[int, ...] | None) -> Verdict:
             why = f"nothing was missed, but {length:,} items are not more than {max(beta):,}"
         else:
             why = f"no deadline was missed in {length:,} items"
-    return Verdict(groups=group.groups, kind=kind, beta=beta, verdict=found, at_fault=fault, why=why)
+    values = () if beta is None else tuple(value.value for value in group.values)
+    return Verdict(
+        name=name, groups=group.groups, kind=kind, beta=beta, values=values, verdict=found, at_fault=fault, why=why
+    )
 
 
 def _combined(recorded: Recorded, covered: CoverageFinding, judged: Sequence[tuple[str, ...]]) -> list[Verdict]:

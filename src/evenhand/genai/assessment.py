@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.charts import percent
+from evenhand.genai.inherent import PromptBias
 from evenhand.result import Result
 from evenhand.stats import Observed, Quantity
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 Found = Literal["holds", "violated", "unknown"]
 Kind = Literal["eventual", "repeated", "paired", "k-way"]
 CONFIG = ConfigDict(frozen=True, extra="forbid")
+NAMED = 8
+"""Deadlines of values that are named in a sentence."""
 
 
 class ValueFinding(BaseModel):
@@ -52,6 +55,7 @@ class GroupFinding(BaseModel):
         groups: the group or groups.
         items: numbers, from 1, of the recognised items in the sequence.
         unrecognised: how many items are not.
+        biased: how many items are left out because their prompts are not neutral.
         values: one finding per value.
         least_beta: the least equal beta with which the sequence is fair to all values; None if there is none.
         difference: the largest difference between the frequencies of two values.
@@ -65,6 +69,7 @@ class GroupFinding(BaseModel):
     groups: tuple[str, ...]
     items: tuple[int, ...]
     unrecognised: int
+    biased: int = 0
     values: tuple[ValueFinding, ...]
     least_beta: int | None
     difference: Quantity
@@ -80,9 +85,11 @@ class Verdict(BaseModel):
     """Whether a specification holds of the recorded items.
 
     Attributes:
+        name: of the specification in the configuration, if it stands in one.
         groups: of which groups.
         kind: eventual and repeated are about one group, paired about two, k-way about more.
         beta: within how many items each value must come, and come again; None: it only has to appear.
+        values: those that beta is about, in its order.
         verdict: unknown: nothing was missed, but the sequence is not longer than every beta, so it shows nothing; or no
             item is recognised.
         at_fault: values that never appeared, or missed a deadline.
@@ -91,9 +98,11 @@ class Verdict(BaseModel):
 
     model_config = CONFIG
 
+    name: str | None = None
     groups: tuple[str, ...]
     kind: Kind
     beta: tuple[int, ...] | None
+    values: tuple[str, ...] = ()
     verdict: Found
     at_fault: tuple[str, ...]
     why: str
@@ -103,9 +112,12 @@ class Verdict(BaseModel):
         """What was asked, in words."""
         if self.beta is None:
             return f"every value of {' + '.join(self.groups)} appears"
-        one = set(self.beta)
-        within = f"{one.pop()}" if len(one) == 1 else ", ".join(map(str, self.beta))
-        return f"every value of {' + '.join(self.groups)} appears within {within} items, again and again"
+        about = " + ".join(self.groups)
+        if len(set(self.beta)) == 1:
+            return f"every value of {about} appears within {self.beta[0]} items, again and again"
+        each = [f"{value} within {beta}" for value, beta in zip(self.values, self.beta, strict=False)]
+        more = f" and {len(self.beta) - NAMED:,} more" if len(self.beta) > NAMED else ""
+        return f"every value of {about} appears, again and again: {', '.join(each[:NAMED])}{more} items"
 
 
 class Missing(BaseModel):
@@ -138,11 +150,19 @@ class CoverageFinding(BaseModel):
 
 
 class SequenceFinding(BaseModel):
-    """One sequence: its items, its groups, verdicts, coverage (None for a single group), pictures if there are any."""
+    """One sequence: its items, its groups, verdicts, coverage (None for a single group), pictures if there are any.
+
+    Attributes:
+        name: of the sequence, with its condition if they are told apart.
+        condition: the name of the condition in the configuration, if there is one.
+        prompts: neutral: items whose prompt fixes the value of a group do not count for it (inherent fairness).
+    """
 
     model_config = CONFIG
 
     name: str
+    condition: str | None = None
+    prompts: Literal["all", "neutral"] = "all"
     items: int
     groups: tuple[GroupFinding, ...]
     verdicts: tuple[Verdict, ...]
@@ -158,6 +178,8 @@ class GenaiAssessment(Result):
         conditions: column -> value; what the items were asked for.
         confidence: of every interval.
         sequences: one finding per sequence.
+        prompts: which prompts are biased; None if nobody asked.
+        interrupted: whether somebody stopped the making of items.
     """
 
     kind: Literal["genai-assessment"] = "genai-assessment"
@@ -165,9 +187,13 @@ class GenaiAssessment(Result):
     conditions: dict[str, str]
     confidence: float
     sequences: Annotated[tuple[SequenceFinding, ...], Field(min_length=1)]
+    prompts: PromptBias | None = None
+    interrupted: bool = False
 
     def condition(self) -> str:
         """What the items were asked for, in words."""
+        if set(self.conditions) == {"condition"}:
+            return self.conditions["condition"]
         return " and ".join(f"{name} = {value}" for name, value in self.conditions.items()) or "all items"
 
     def summary(self) -> str:
@@ -180,6 +206,9 @@ class GenaiAssessment(Result):
             lines += [f"  {one.verdict}: {one.specification} ({one.why})" for one in sequence.verdicts]
             if sequence.coverage is not None:
                 lines.append(f"  {coverage_said(sequence.coverage)}")
+        if self.prompts is not None:
+            lines += [f"{one.verdict} for {one.group}: {one.prompt} ({one.why})" for one in self.prompts.findings]
+            lines += [f"{one.group}: {one.why}" for one in self.prompts.dependence]
         return "\n".join(lines)
 
     def to_frame(self) -> pd.DataFrame:
@@ -190,7 +219,8 @@ class GenaiAssessment(Result):
         for sequence in self.sequences:
             for group in sequence.groups:
                 for value in group.values:
-                    row: dict[str, Any] = {"sequence": sequence.name, "group": group.name, "value": value.value}
+                    row: dict[str, Any] = {"sequence": sequence.name, "prompts": sequence.prompts}
+                    row |= {"group": group.name, "value": value.value}
                     row |= {"items": len(group.items), "appearances": len(value.appearances)}
                     row |= {"least_beta": value.least_beta, "longest_wait": value.longest_wait}
                     row |= {"beta": value.beta, "missed": len(value.missed)}
@@ -201,7 +231,7 @@ class GenaiAssessment(Result):
         return pd.DataFrame(rows)
 
     def plot(self) -> alt.TopLevelMixin:
-        """The timeline of every group of the first sequence above the coverage of all sequences."""
+        """Timelines of the first sequence, the coverage of all sequences, and what every prompt shows."""
         from evenhand.genai.assessment_plot import plot
 
         return plot(self)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from evenhand import charts
 from evenhand.charts import DASHES, LIGHT, SERIES, Spec, percent
 from evenhand.genai.assessment import GenaiAssessment, GroupFinding, ValueFinding, coverage_said
+from evenhand.genai.prompts_plot import draw_prompts
 from evenhand.stats import Observed
 
 if TYPE_CHECKING:
@@ -28,10 +29,13 @@ LINES = len(SERIES)
 
 
 def plot(result: GenaiAssessment) -> alt.TopLevelMixin:
-    """The timeline of every group of the first sequence above the coverage of all sequences."""
+    """The timeline of every group of the first sequence, the coverage of all sequences, and what every prompt shows."""
     parts = [draw_timeline(group) for group in result.sequences[0].groups]
     if result.sequences[0].coverage is not None:
         parts.append(draw_coverage(result))
+    if result.prompts is not None:
+        groups = dict.fromkeys(one.group for one in result.prompts.findings if one.items)
+        parts += [draw_prompts(result.prompts, group) for group in groups]
     return charts.altair(charts.stack(parts, " ".join(part["description"] for part in parts)))
 
 

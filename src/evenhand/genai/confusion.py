@@ -106,25 +106,9 @@ class Confusion(BaseModel):
         Raises:
             OptionError: a value that is not known, or a number out of range.
         """
-        if not (0 <= tolerated < 1 and 0 < likely < 1):
-            raise OptionError(
-                f"tolerated {tolerated} and likely {likely} are no probabilities", mend="Give numbers between 0 and 1."
-            )
-        return tuple(self._worth(value, deadline, tolerated, likely) for value, deadline in deadlines.items())
-
-    def _worth(self, value: str, deadline: int, tolerated: float, likely: float) -> Worth:
-        right = self.right(value)
-        if deadline < 1:
-            raise OptionError(f"a deadline of {deadline} items for {value!r} cannot be met")
-        low = 0.0 if isinstance(right, Unknown) else right.low
-        times = 1 if low >= likely else None if low <= 0 else ceil(log(1 - likely) / log(1 - low))
-        return Worth(
-            value=value,
-            deadline=deadline,
-            right=right,
-            guaranteed=low >= 1 - tolerated,
-            true_deadline=None if times is None else times * deadline,
-            likely=likely,
+        return tuple(
+            worth_of(value, deadline, self.right(value), tolerated=tolerated, likely=likely)
+            for value, deadline in deadlines.items()
         )
 
     def _place(self, value: str) -> int:
@@ -146,6 +130,28 @@ class Confusion(BaseModel):
             confidence=self.confidence,
             method=f"Clopper-Pearson, {len(self.values)} together",
         )
+
+
+def worth_of(
+    value: str, deadline: int, right: Observed | Unknown, *, tolerated: float = 0.05, likely: float = 0.99
+) -> Worth:
+    """What one deadline is worth, of a value that is said with this share right; see ``Confusion.worth``."""
+    if not (0 <= tolerated < 1 and 0 < likely < 1):
+        raise OptionError(
+            f"tolerated {tolerated} and likely {likely} are no probabilities", mend="Give numbers between 0 and 1."
+        )
+    if deadline < 1:
+        raise OptionError(f"a deadline of {deadline} items for {value!r} cannot be met")
+    low = 0.0 if isinstance(right, Unknown) else right.low
+    times = 1 if low >= likely else None if low <= 0 else ceil(log(1 - likely) / log(1 - low))
+    return Worth(
+        value=value,
+        deadline=deadline,
+        right=right,
+        guaranteed=low >= 1 - tolerated,
+        true_deadline=None if times is None else times * deadline,
+        likely=likely,
+    )
 
 
 def confusion(

@@ -14,13 +14,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evenhand.errors import DecisionError, OptionError
 from evenhand.genai.deadlines import OPEN, VOID, Deadlines
 from evenhand.genai.feasibility import components, feasible
 from evenhand.genai.play import Play
 from evenhand.genai.specification import Configuration
+
+if TYPE_CHECKING:
+    from evenhand.genai.confusion import Confusion
 
 Mode: TypeAlias = Literal["before", "after"]
 Status: TypeAlias = Literal["ok", "retry", "violation"]
@@ -201,6 +204,7 @@ class Enforcer:
         found = feasible(read, slack=self.slack)
         if not found.feasible:
             raise OptionError(f"this cannot be kept: {found.reason}", where="specifications", mend=found.mend)
+        self.in_flight = in_flight
         self._alone = in_flight == 1
         self._random = Random(seed)
         self._rows: dict[str, _Row] = {}
@@ -427,11 +431,19 @@ class Enforcer:
         """The broken assumptions and missed deadlines whose reasons are remembered, the latest last."""
         return tuple(Broken(row.name, what, why) for row in self._rows.values() for what, why in row.reasons)
 
-    def guarantee(self) -> str:
-        """What is guaranteed now, on which assumptions, and which of them did not hold."""
+    def guarantee(self, samples: Mapping[str, Confusion] | None = None) -> str:
+        """What is guaranteed now, on which assumptions, and which of them did not hold.
+
+        Args:
+            samples: group, or groups joined with `` + `` -> labelled items; those that the configuration names are
+                read unless given.
+
+        Raises:
+            DataError: a sample cannot be read.
+        """
         from evenhand.genai.statement import statement
 
-        return statement(self)
+        return statement(self, samples)
 
 
 def _why(wrong: list[Any], failed: bool) -> str:

@@ -108,6 +108,8 @@ class DiffusersGenerator(Part):
         steps: of denoising.
         device: such as ``cpu`` or ``cuda``.
         seed: of the noise.
+        precision: of the numbers.
+        options: of the pipeline, such as ``height: 256``.
     """
 
     kind: Literal["diffusers"]
@@ -115,6 +117,7 @@ class DiffusersGenerator(Part):
     steps: Annotated[Whole, Field(ge=1)] = 20
     device: Name = "cpu"
     seed: Annotated[Whole, Field(ge=0)] = 0
+    precision: Literal["float32", "float16", "bfloat16"] = "float32"
     options: Options = Field(default_factory=dict)
 
 

@@ -236,18 +236,16 @@ def _alone(requirement: Requirement, faults: tuple[int, ...]) -> tuple[str, str]
 
 def _jointly(component: Component, region: Region) -> tuple[str, str]:
     names = " and ".join(requirement.name for requirement in component.requirements)
-    total = len(component.game.flat)
     if region.decided:
         said = f"{names} cannot be kept together: an item shows one value, and may count for any of them"
     else:
-        said = f"whether {names} can be kept is not known: the game has more than {MOST_STATES:,} states"
-    return said, f"deadlines of {total} or more for every value can always be kept together"
+        said = f"whether {names} can be kept is not known: the game they make together is too large to be solved"
+    return said, f"deadlines of {component.game.enough} or more for every value can always be kept together"
 
 
 def _with_slack(component: Component, spare: int) -> tuple[str, str]:
     names = " and ".join(requirement.name for requirement in component.requirements)
-    total = len(component.game.flat)
     return (
         f"{names}: with a slack of {spare}, deadlines are {spare} earlier, and those cannot be kept",
-        f"less slack, or deadlines of {total + spare} or more",
+        f"less slack, or deadlines of {component.game.enough + spare} or more",
     )

@@ -5,15 +5,17 @@ conditions that hold for the next item, and the enforcer picks the values that i
 from which no deadline is ever missed:
 
 ``hall``
-    for every d, at most d values are due within d items. With every deadline at least as large as the number of values
-    (of all specifications on one attribute together), serving the earliest deadline keeps this true, whatever comes.
+    for every d, at most d values are due within d items. With every deadline greater than the number of values (of all
+    specifications on one attribute together), less one for each specification, serving the earliest deadline keeps this
+    true, whatever comes: each specification has one value that was shown last, and is not due for long.
 ``exact``
     for smaller deadlines the game is solved: states from which every step loses are removed until nothing changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -28,6 +30,9 @@ Method: TypeAlias = Literal["hall", "exact"]
 
 MOST_STATES = 5_000_000
 """States of a game that is solved exactly, at most."""
+
+MOST_STEPS = 3_000_000_000
+"""States that are looked at, again and again, until a joint game is given up: a few seconds."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,21 @@ class Game:
         """Where each specification begins in ``flat``."""
         return tuple(sum(len(one) for one in self.deadlines[:i]) for i in range(len(self.deadlines)))
 
+    @property
+    def enough(self) -> int:
+        """If no deadline is less than this, all of them can be kept together."""
+        return len(self.flat) - len(self.deadlines) + 1
+
+    def part(self, members: Sequence[int]) -> Game:
+        """The game of some of the specifications, which is no harder."""
+        moves = (tuple(members.index(i) for i in move if i in members) for move in self.moves)
+        actions = (tuple(action[i] for i in members) for action in self.actions)
+        return Game(
+            tuple(self.deadlines[i] for i in members),
+            tuple(dict.fromkeys(actions)),
+            tuple(dict.fromkeys(move for move in moves if move)),
+        )
+
     def shortened(self, by: int) -> Game:
         """The game with every deadline so many items earlier."""
         return Game(tuple(tuple(d - by for d in one) for one in self.deadlines), self.actions, self.moves)
@@ -75,12 +95,20 @@ class Region:
     """
 
     def __init__(
-        self, method: Method, *, feasible: bool, decided: bool, table: NDArray[np.bool_] | None = None
+        self,
+        method: Method,
+        *,
+        feasible: bool,
+        decided: bool,
+        table: NDArray[np.bool_] | None = None,
+        game: Game | None = None,
     ) -> None:
         self.method: Method = method
         self.feasible = feasible
         self.decided = decided
         self.states = 0 if table is None else table.size
+        self._game = game
+        self._least = 0 if game is None else min(game.flat)
         self._table = table
         self._shape = () if table is None else table.shape
         # Bytes answer one question at a time several times as fast as an array.
@@ -98,14 +126,30 @@ class Region:
         """
         if not self.feasible:
             return False
-        if self._table is None:
-            return all(d > i for i, d in enumerate(sorted(left)))
+        if self._game is not None:
+            return self._holds_hall(self._game, left)
         index = 0
         for d, (size, stride) in zip(left, self._axes, strict=True):
             if d < 1:
                 return False
             index += (size - 1 if d >= size else d - 1) * stride
         return self._flat[index] == 1
+
+    def _holds_hall(self, game: Game, left: Sequence[int]) -> bool:
+        """At most d values are due within d items, for every d less than the least deadline, now and after any item.
+
+        Serving the earliest deadline carries that from d + 1 to d. For the largest d nothing needs to carry it, if
+        there are not so many values: a specification whose last value was just shown has one that is not due so soon,
+        and has one ever after.
+        """
+        least = self._least
+        if any(d <= i and d < least for i, d in enumerate(sorted(left))):
+            return False
+        room = least - 1 - (len(left) - len(game.deadlines))
+        if room >= len(game.deadlines):
+            return True
+        ends = (*game.starts[1:], len(left))
+        return sum(max(left[start:end]) < least for start, end in zip(game.starts, ends, strict=True)) <= room
 
     def minimal(self) -> tuple[tuple[int, ...], ...]:
         """The least states of an exact region: a state is in it if it is at least one of them everywhere."""
@@ -126,26 +170,42 @@ def solve(game: Game) -> Region:
     can be kept with shorter deadlines can be kept with longer ones.
     """
     deadlines = game.flat
-    if min(deadlines) >= len(deadlines):
-        return Region("hall", feasible=True, decided=True)
-    # Each specification moves alone in some play, and then serves one of its values per item.
-    alone = all(_dense_enough(one) for one in game.deadlines)
-    if min(deadlines) < 1 or not alone:
+    least = min(deadlines)
+    if least < 1:
         return Region("exact", feasible=False, decided=True)
-    if 2 ** len(deadlines) > MOST_STATES:
+    together = len(game.deadlines) > 1 or len(game.actions) < len(deadlines)
+    caps, cut = _caps(deadlines if together else _enough(deadlines))
+    # The exact region of a small game is larger than the other one, and asks for less.
+    if least >= len(deadlines) or (least >= game.enough and cut):
+        return Region("hall", feasible=True, decided=True, game=game)
+    # Each specification moves alone in some play, and then serves one of its values per item.
+    if not all(_dense_enough(one) for one in game.deadlines):
+        return Region("exact", feasible=False, decided=True)
+    if 2 ** len(deadlines) > MOST_STATES or not (game.moves and game.actions):
         return Region("exact", feasible=False, decided=False)
-    if len(game.deadlines) > 1 or len(game.actions) < len(deadlines):
-        caps, cut = _caps(deadlines)
-        table = _joint(game, caps)
-    else:
-        fewer = sorted(deadlines)[:-1]
-        if fewer and not solve(Game.single(fewer)).feasible:
-            return Region("exact", feasible=False, decided=True)
-        enough = _enough(deadlines)
-        caps, cut = _caps(enough)
-        table = _single(caps)
+    if any(not solve(part).feasible for part in (_parts(game) if together else _fewer(deadlines))):
+        return Region("exact", feasible=False, decided=True)
+    table = _joint(game, caps) if together else _single(caps)
+    if table is None:
+        return Region("exact", feasible=False, decided=False)
     feasible = bool(table[(-1,) * table.ndim])
     return Region("exact", feasible=feasible, decided=feasible or not cut, table=table)
+
+
+def _fewer(deadlines: Sequence[int]) -> Iterator[Game]:
+    """The game without the value that has most time."""
+    if len(deadlines) > 1:
+        yield Game.single(sorted(deadlines)[:-1])
+
+
+def _parts(game: Game) -> Iterator[Game]:
+    """If a game is too large, the games of its most urgent specifications that are not: 2 of them, 3 of them, ..."""
+    urgent = sorted(range(len(game.deadlines)), key=lambda i: sorted(game.deadlines[i]))
+    for count in range(2, len(urgent)):
+        part = game.part(urgent[:count])
+        if _product(game.flat) <= MOST_STATES or _product(part.flat) > MOST_STATES:
+            return
+        yield part
 
 
 def _dense_enough(deadlines: Sequence[int]) -> bool:
@@ -157,11 +217,12 @@ def _dense_enough(deadlines: Sequence[int]) -> bool:
 
 def _caps(deadlines: Sequence[int]) -> tuple[tuple[int, ...], bool]:
     """Deadlines cut down until the game is small enough, and whether that was needed."""
-    longest = max(deadlines)
-    caps = tuple(deadlines)
-    while _product(caps) > MOST_STATES and longest > 1:
-        longest -= 1
-        caps = tuple(min(d, longest) for d in deadlines)
+
+    def cut(longest: int) -> tuple[int, ...]:
+        return tuple(min(d, longest) for d in deadlines)
+
+    longest = bisect_right(range(1, max(deadlines) + 1), MOST_STATES, key=lambda longest: _product(cut(longest)))
+    caps = cut(max(1, longest))
     return caps, caps != tuple(deadlines)
 
 
@@ -208,35 +269,43 @@ def _single(caps: tuple[int, ...]) -> NDArray[np.bool_]:
     return np.zeros(caps, np.bool_)  # the best state of all is lost
 
 
-def _joint(game: Game, caps: tuple[int, ...]) -> NDArray[np.bool_]:
-    """The region of several specifications whose items may count for any of them."""
+def _joint(game: Game, caps: tuple[int, ...]) -> NDArray[np.bool_] | None:
+    """The region of several specifications whose items may count for any of them; None: it takes too long."""
     region = np.ones(caps, np.bool_)
-    while True:
-        kept = region.copy()
-        for move in game.moves:
+    best = (-1,) * region.ndim
+    plans = [_plan(game, move) for move in reversed(game.moves)]
+    steps = 0
+    shrinks = True
+    while shrinks:
+        steps += region.size * sum(map(len, plans))
+        if steps > MOST_STEPS:
+            return None
+        before = np.count_nonzero(region)
+        for plan in plans:
             after = np.zeros(caps, np.bool_)
-            seen = set()
-            for action in game.actions:
-                shown = tuple(action[i] for i in move)
-                if shown in seen:
-                    continue
-                seen.add(shown)
-                target: list[slice] = [slice(None)] * len(caps)
-                source: list[slice] = [slice(None)] * len(caps)
-                for i, k in zip(move, shown, strict=True):
-                    for value in range(len(game.deadlines[i])):
-                        axis = game.starts[i] + value
-                        if value == k:
-                            source[axis] = slice(-1, None)
-                        else:
-                            target[axis], source[axis] = slice(1, None), slice(0, -1)
-                after[tuple(target)] |= region[tuple(source)]
-            kept &= after
-        if np.array_equal(kept, region):
-            return region
-        region = kept
-        if not region[(-1,) * region.ndim]:
-            return np.zeros(caps, np.bool_)
+            for target, source in plan:
+                after[target] |= region[source]
+            region &= after
+            if not region[best]:
+                return np.zeros(caps, np.bool_)
+        shrinks = bool(np.count_nonzero(region) < before)
+    return region
+
+
+def _plan(game: Game, move: tuple[int, ...]) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+    """For everything that an item of a move may show, the states before it and, in the same order, those after it."""
+    found = []
+    for shown in dict.fromkeys(tuple(action[i] for i in move) for action in game.actions):
+        before, after = ([slice(None)] * len(game.flat) for _ in range(2))
+        for i, k in zip(move, shown, strict=True):
+            for value in range(len(game.deadlines[i])):
+                axis = game.starts[i] + value
+                if value == k:
+                    after[axis] = slice(-1, None)
+                else:
+                    before[axis], after[axis] = slice(1, None), slice(0, -1)
+        found.append((tuple(before), tuple(after)))
+    return found
 
 
 def culprits(deadlines: Sequence[int]) -> tuple[int, ...]:

@@ -98,7 +98,8 @@ def _resized(pixels: Pixels, size: tuple[int, int]) -> NDArray[np.float32]:
     if pixels.shape[:2] == size:
         return pixels.astype(np.float32)
     by_column = np.tensordot(_weights(pixels.shape[1], size[1]), pixels.astype(np.float32), axes=(1, 1))
-    return np.tensordot(_weights(pixels.shape[0], size[0]), by_column, axes=(1, 1))
+    resized: NDArray[np.float32] = np.tensordot(_weights(pixels.shape[0], size[0]), by_column, axes=(1, 1))
+    return resized
 
 
 def _weights(before: int, after: int) -> NDArray[np.float32]:
@@ -108,4 +109,5 @@ def _weights(before: int, after: int) -> NDArray[np.float32]:
     middles = (np.arange(after) + 0.5) * scale
     distance = np.abs(np.arange(before)[None, :] + 0.5 - middles[:, None]) / reach
     weights = np.maximum(0.0, 1.0 - distance)
-    return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+    shares: NDArray[np.float32] = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+    return shares

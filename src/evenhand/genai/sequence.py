@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +22,20 @@ class Recorded:
         labels: group -> one label per item; None where the item is unrelated to the group or not recognisable.
         values: group -> the values that are to appear. A label outside them counts as not recognised.
         files: where the picture of each item lies; empty if nobody said.
+        prompts: what each item was made for; empty if nobody said.
+        biased: group -> positions, from 0, of items that are left out because their prompt fixes its value.
     """
 
     name: str
     labels: Mapping[str, tuple[str | None, ...]]
     values: Mapping[str, tuple[str, ...]]
     files: tuple[str | None, ...] = ()
+    prompts: tuple[str | None, ...] = ()
+    biased: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        lengths = {len(labels) for labels in self.labels.values()} | ({len(self.files)} if self.files else set())
+        lengths = {len(labels) for labels in self.labels.values()}
+        lengths |= {len(one) for one in (self.files, self.prompts) if one}
         if len(lengths) != 1:
             raise DataError("the groups of a sequence need one label per item each", where=self.name)
         for group in self.labels:
@@ -84,9 +89,9 @@ def read_sequences(
         DataError: the file cannot be read, a column is not there, or no row meets the condition.
         OptionError: a group has fewer than two values.
     """
-    table, where = _table(source)
+    table, where = open_table(source)
     names = [*groups, *(conditions or {}), *filter(None, (sequence_column, image_column))]
-    columns = {name: _column(table, name, where) for name in dict.fromkeys(names)}
+    columns = {name: read_column(table, name, where) for name in dict.fromkeys(names)}
     if not groups:
         raise OptionError("no group is named", mend="name a column of labels")
     for name in values or {}:
@@ -103,31 +108,69 @@ def read_sequences(
     ]
     if not kept:
         said = " and ".join(f"{name} = {value}" for name, value in (conditions or {}).items())
-        seen = "; ".join(f"{name}: {', '.join(_some(columns[name]))}" for name in conditions or {})
+        seen = "; ".join(f"{name}: {', '.join(some(columns[name]))}" for name in conditions or {})
         raise DataError(f"no item has {said}" if said else "there are no items", where=where, mend=f"there are {seen}")
-    names_of = columns[sequence_column] if sequence_column else [where] * len(columns[groups[0]])
-    parts: dict[str, list[int]] = {}
-    for i in kept:
-        parts.setdefault(names_of[i] or "(no name)", []).append(i)
-    if sequence is not None:
-        if sequence not in parts:
-            raise DataError(
-                f"there is no sequence {sequence!r}", where=where, mend=f"there are {', '.join(_some(list(parts)))}"
-            )
-        parts = {sequence: parts[sequence]}
+    found = as_sequences(
+        kept,
+        {group: columns[group] for group in groups},
+        domains,
+        name=where,
+        names=columns[sequence_column] if sequence_column else None,
+        files=columns[image_column] if image_column else None,
+    )
+    if sequence is None:
+        return found
+    one = [each for each in found if each.name == sequence]
+    if not one:
+        raise DataError(
+            f"there is no sequence {sequence!r}",
+            where=where,
+            mend=f"there are {', '.join(some([each.name for each in found]))}",
+        )
+    return one
+
+
+def as_sequences(
+    rows: Sequence[int],
+    labels: Mapping[str, Sequence[str | None]],
+    values: Mapping[str, tuple[str, ...]],
+    *,
+    name: str,
+    names: Sequence[str | None] | None = None,
+    files: Sequence[str | None] | None = None,
+    prompts: Sequence[str | None] | None = None,
+) -> list[Recorded]:
+    """Rows of a table as sequences, in the order of their first items.
+
+    Args:
+        rows: the positions that count.
+        labels, files, prompts: columns of the whole table.
+        values: group -> its values.
+        name: of the sequence, where rows are not told apart.
+        names: of the sequence that each row belongs to.
+    """
+    parts: dict[str, list[int]] = {} if names is not None else {name: list(rows)}
+    if names is not None:
+        for i in rows:
+            parts.setdefault(names[i] or "(no name)", []).append(i)
     return [
         Recorded(
-            name,
-            {group: tuple(columns[group][i] for i in rows) for group in groups},
-            domains,
-            tuple(columns[image_column][i] for i in rows) if image_column else (),
+            part,
+            {group: tuple(column[i] for i in own) for group, column in labels.items()},
+            values,
+            () if files is None else tuple(files[i] for i in own),
+            () if prompts is None else tuple(prompts[i] for i in own),
         )
-        for name, rows in parts.items()
+        for part, own in parts.items()
     ]
 
 
-def _table(source: Any) -> tuple[Any, str]:
-    """The table and how it is called."""
+def open_table(source: Any) -> tuple[Any, str]:
+    """A table and how it is called.
+
+    Raises:
+        DataError: a file cannot be read, or it is no data frame.
+    """
     import narwhals as nw
 
     if isinstance(source, str | Path):
@@ -140,8 +183,12 @@ def _table(source: Any) -> tuple[Any, str]:
         raise DataError(f"a {type(source).__name__} is no data frame", mend="pandas, polars, pyarrow, ...") from None
 
 
-def _column(table: Any, name: str, where: str) -> list[str | None]:
-    """A column as words; what is missing or empty is None."""
+def read_column(table: Any, name: str, where: str) -> list[str | None]:
+    """A column as words; what is missing or empty is None.
+
+    Raises:
+        DataError: there is no such column.
+    """
     if name not in table.columns:
         raise DataError(f"there is no column {name!r}", where=where, mend=f"there are {', '.join(table.columns)}")
     return [_word(value) for value in table[name].to_list()]
@@ -154,7 +201,7 @@ def _word(value: object) -> str | None:
     return text or None
 
 
-def _some(column: Sequence[str | None]) -> list[str]:
+def some(column: Sequence[str | None]) -> list[str]:
     """A few of the values of a column."""
     found = sorted({value for value in column if value is not None})
     return [*found[:8], *(["..."] if len(found) > 8 else [])] or ["none"]

@@ -110,6 +110,20 @@ class Simulation(Part):
     in_flight: Annotated[Whole, Field(ge=1)] = 1
 
 
+class Tolerated(Part):
+    """What may go wrong without a deadline losing the name of a guarantee.
+
+    Attributes:
+        labels: share of wrong ones among the items said to show a value.
+        misses: probability that any deadline is missed, in so many
+        requests.
+    """
+
+    labels: Annotated[Share, Field(lt=1)] = 0.05
+    misses: Annotated[Share, Field(gt=0, lt=1)] = 0.01
+    requests: Annotated[Whole, Field(ge=1)] = 100_000
+
+
 @dataclass(frozen=True)
 class Requirement:
     """One thing that must appear: a specification on one group, or one of the combinations of a paired one.
@@ -154,6 +168,8 @@ class Configuration(Part):
         classifier: what looks at its items.
         judge: what tells which conditions a prompt asks for.
         guard: how the generator is guarded.
+        samples: of items whose true values are known too: for a group, or for several joined with `` + ``, the file.
+        tolerated: what is still called a guarantee.
     """
 
     conditions: Annotated[tuple[Condition, ...], BeforeValidator(several), Field(min_length=1)]
@@ -164,13 +180,16 @@ class Configuration(Part):
     classifier: Classifying | None = None
     judge: Judging | None = None
     guard: Guarding = Field(default_factory=Guarding)
+    samples: dict[Name, Name] = Field(default_factory=dict)
+    tolerated: Tolerated = Field(default_factory=Tolerated)
 
     @classmethod
     def read(cls, source: Mapping[str, Any] | str | Path) -> Configuration:
         """The configuration that a mapping or a file describes.
 
         Args:
-            source: a mapping, or a file in YAML (JSON too) or, named ``.toml``, in TOML.
+            source: a mapping, or a file in YAML (JSON too) or, named ``.toml``, in TOML. Samples are looked for where
+                the file is.
 
         Raises:
             OptionError: the file cannot be read, or an entry is missing, unknown, or makes no sense.
@@ -180,7 +199,10 @@ class Configuration(Part):
         try:
             read = cls.model_validate(described)
             read.check()
-            return read
+            if place is None:
+                return read
+            samples = {about: str(Path(place).parent / file) for about, file in read.samples.items()}
+            return read.model_copy(update={"samples": samples})
         except ValidationError as error:
             fault = fault_of(error, described, ENTRIES)
         except OptionError as error:
@@ -214,6 +236,21 @@ class Configuration(Part):
         self._check_simulation()
         check_equipment(self)
         _unique([requirement.name for requirement in self.requirements], "specifications", "specification")
+        for about in self.samples:
+            for group in about.split(" + "):
+                if group not in self.values:
+                    raise OptionError(
+                        f"there is no group {group!r}",
+                        where=f"samples.{about}",
+                        mend=f"one of: {', '.join(self.values)}; several are joined with ' + '",
+                    )
+            together = [" + ".join(requirement.groups) for requirement in self.requirements]
+            if about not in self.values and about not in together:
+                raise OptionError(
+                    f"no specification is about {about}",
+                    where=f"samples.{about}",
+                    mend=f"one of: {', '.join(together)}",
+                )
 
     def _check_simulation(self) -> None:
         for group, shares in self.simulation.generator.items():
@@ -346,6 +383,7 @@ ENTRIES: dict[str, list[str]] = {
     "conditions": list(Condition.model_fields),
     "specifications": list(Specification.model_fields),
     "simulation": list(Simulation.model_fields),
+    "tolerated": list(Tolerated.model_fields),
     **entries_of_equipment(),
 }
 """The entries known at every place of a configuration."""

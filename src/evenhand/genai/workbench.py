@@ -32,16 +32,17 @@ class Workbench:
     classifier: Classifier
     judge: Judge
 
-    def guard(self, keeper: Keeper | None = None) -> Guard:
+    def guard(self, keeper: Keeper | None = None, *, generator: Generator | None = None) -> Guard:
         """A guard around the generator, in the way that is configured.
 
         Args:
             keeper: by default an ``Enforcer`` of the configuration.
+            generator: instead of the one here.
         """
         about = self.configuration
         return Guard(
             Enforcer(about, mode=about.guard.mode) if keeper is None else keeper,
-            self.generator,
+            self.generator if generator is None else generator,
             self.classifier,
             self.judge,
             groups=about.values,
@@ -53,7 +54,7 @@ def build(configuration: Configuration, *, trust: bool = False, folder: Path | s
     """What a configuration describes, ready to be used.
 
     Args:
-        trust: whether functions that it names may be run.
+        trust: whether functions that it names, and code in models, may be run.
         folder: where the files are that it names; the folder of the configuration.
 
     Raises:
@@ -64,13 +65,13 @@ def build(configuration: Configuration, *, trust: bool = False, folder: Path | s
     check_studio(configuration)
     return Workbench(
         configuration,
-        generator_of(configuration, folder=folder),
+        generator_of(configuration, trust=trust, folder=folder),
         classifier_of(configuration, trust=trust, folder=folder),
         judge_of(configuration, trust=trust, folder=folder),
     )
 
 
-def generator_of(configuration: Configuration, *, folder: Path | str = ".") -> Generator:
+def generator_of(configuration: Configuration, *, trust: bool = False, folder: Path | str = ".") -> Generator:
     """The generator that is described.
 
     Raises:
@@ -97,7 +98,8 @@ def generator_of(configuration: Configuration, *, folder: Path | str = ".") -> G
                 from evenhand.genai.backends.local_diffusion import LocalDiffusion
 
                 return LocalDiffusion(
-                    Path(folder, wanted.model), steps=wanted.steps, device=wanted.device, seed=wanted.seed
+                    Path(folder, wanted.model), steps=wanted.steps, device=wanted.device, seed=wanted.seed,
+                    precision=wanted.precision, options=wanted.options, trust=trust,
                 )  # fmt: skip
 
 

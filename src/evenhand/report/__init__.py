@@ -2,6 +2,7 @@
 
 from evenhand.report.files import write, write_page
 from evenhand.report.genai import render_generation, show_feasibility, show_generation
+from evenhand.report.genai_check import show_check, show_confusion
 from evenhand.report.html import render
 from evenhand.report.search import Subject, render_search, show_search
 from evenhand.report.shield import render_inspection, replayed, show_inspection, show_policy, show_replay
@@ -20,6 +21,8 @@ __all__ = [
     "render_subgroups",
     "replayed",
     "show",
+    "show_check",
+    "show_confusion",
     "show_feasibility",
     "show_generation",
     "show_inspection",

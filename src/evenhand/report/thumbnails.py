@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 
 LARGEST = 128 * 1024
-"""Bytes of a picture that is shown at most: pictures are put into the page as they are."""
+"""Bytes of a picture that is put into the page as it is; larger ones are made smaller, if Pillow is installed."""
+
+SIDE = 256
+"""Pixels along the longer side of a picture that was made smaller."""
+
+OPENED = 64 * 1024 * 1024
+"""Bytes of a picture that is made smaller, at most."""
+
+EXCERPT = 280
+"""Characters of a text that are shown."""
 
 ALTOGETHER = 12 * 1024 * 1024
 """Bytes of all pictures of a page at most."""
@@ -23,7 +33,8 @@ def thumbnails(files: Sequence[str | None], folder: Path) -> list[str | None]:
     left = ALTOGETHER
     found: list[str | None] = []
     for file in files:
-        data = _small(folder / file, min(LARGEST, left)) if file else None
+        data = _small(folder / file, LARGEST) or _smaller(folder / file) if file else None
+        data = None if data is None or len(data) > left else data
         kind = None if data is None else _kind(data)
         if data is None or kind is None:
             found.append(None)
@@ -41,6 +52,42 @@ def _small(path: Path, most: int) -> bytes | None:
         return path.read_bytes()
     except (OSError, ValueError):  # a page is worth having without this picture
         return None
+
+
+def _smaller(path: Path) -> bytes | None:
+    """A large picture made small; None if it is none, or nothing is installed that could do it."""
+    data = _small(path, OPENED)
+    if data is None or _kind(data) in (None, "image/svg+xml"):
+        return None
+    try:
+        from PIL import Image
+    except ImportError:  # a page is worth having without this picture
+        return None
+    made = BytesIO()
+    try:
+        with Image.open(BytesIO(data)) as picture:
+            picture.draft("RGB", (SIDE, SIDE))
+            picture.thumbnail((SIDE, SIDE))
+            picture.convert("RGB").save(made, "JPEG", quality=80)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None
+    return made.getvalue()
+
+
+def excerpts(files: Sequence[str | None], folder: Path) -> list[str | None]:
+    """The beginning of each text (a file named ``.txt``); None for what is none, or cannot be read.
+
+    Args:
+        files: paths, those that are relative below the folder.
+        folder: where the table lies that names them.
+    """
+    found: list[str | None] = []
+    for file in files:
+        data = _small(folder / file, OPENED) if file and file.lower().endswith(".txt") else None
+        text = None if data is None else " ".join(data[: 8 * EXCERPT].decode("utf-8", "replace").split())
+        long = text is not None and len(text) > EXCERPT
+        found.append(text[: EXCERPT - 1] + "\N{HORIZONTAL ELLIPSIS}" if text is not None and long else text)
+    return found
 
 
 def _kind(data: bytes) -> str | None:

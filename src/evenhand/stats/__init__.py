@@ -20,7 +20,7 @@ from evenhand.stats.proportion import clopper_pearson, none_seen_upper, wilson
 from evenhand.stats.quantity import Estimated, Observed, Proved, Quantity, Unknown, number, text
 from evenhand.stats.rate import estimated_rate, observed_rate, observed_rates
 from evenhand.stats.score_difference import common_difference, miettinen_nurminen, stratified_difference
-from evenhand.stats.sequential import SequentialDifference, sequential_rate
+from evenhand.stats.sequential import SequentialDifference, rate_bounds, rate_evidence, sequential_rate
 from evenhand.stats.simultaneous import (
     largest_difference_of_means,
     largest_difference_of_proportions,
@@ -63,6 +63,8 @@ __all__ = [
     "permutation_moments",
     "permuted_counts",
     "permuted_sums",
+    "rate_bounds",
+    "rate_evidence",
     "ratio",
     "sequential_rate",
     "smallest_ratio_of_proportions",

@@ -46,6 +46,48 @@ def sequential_rate(k: int, n: int, confidence: float = 0.95) -> tuple[float, fl
     return _edge(inside, share, 0.0), _edge(inside, share, 1.0)
 
 
+def rate_evidence(k: int, n: int, rate: float) -> tuple[float, float]:
+    """The wealth of two gamblers after n observations: of one who bet on more than this rate, and of one on less.
+
+    Each starts with 1. If the rate is at most this one, the first ever reaches 1/a with probability a at most; if it is
+    at least this one, the second. Their bets are those of ``SequentialDifference``: the first wins most where every
+    observation is a success. Assumes observations with the same rate given all before.
+
+    Args:
+        k: successes.
+        n: observations; one may look after each of them.
+        rate: strictly between 0 and 1.
+
+    Raises:
+        OptionError: not 0 <= k <= n, or the rate is none.
+    """
+    if not 0 <= k <= n:
+        raise OptionError(f"{k} of {n} is no count: 0 <= k <= n is needed")
+    if not 0 < rate < 1:
+        raise OptionError(f"a rate must lie between 0 and 1, not {rate:g}")
+    with np.errstate(over="ignore"):  # beyond any doubt is infinite
+        above, below = _log_wealth(k, 0, n - k, rate), _log_wealth(n - k, 0, k, 1 - rate)
+        return float(np.exp(above)), float(np.exp(below))
+
+
+def rate_bounds(k: int, n: int, above: float, below: float) -> tuple[float, float]:
+    """The rates that ``rate_evidence`` does not reject: from where betting on more, to where betting on less paid less.
+
+    Args:
+        k, n: successes and observations.
+        above: the wealth that rejects a rate as too low, such as 20 for an error of 5 %; more than 1.
+        below: the wealth that rejects one as too high.
+
+    Returns:
+        The ends. At whatever n one looks, the lower is above the true rate with probability 1/above at most, and the
+        upper below it with 1/below.
+    """
+    share = k / n if n else 0.5
+    low = _edge(lambda p: _log_wealth(k, 0, n - k, p) < np.log(above), share, 0.0)
+    high = _edge(lambda p: _log_wealth(n - k, 0, k, 1 - p) < np.log(below), share, 1.0)
+    return low, high
+
+
 class SequentialDifference:
     """The difference of two rates, observed in pairs: E[first] - E[second], with evidence and interval at any time.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from evenhand.errors import DataError
 
@@ -53,4 +53,13 @@ class Generator(Protocol):
         Raises:
             EvenhandError: it made none.
         """
+        ...
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A generator whose items depend on how many it made before."""
+
+    def resume(self, made: int) -> None:
+        """Go on as if so many items had been made already."""
         ...

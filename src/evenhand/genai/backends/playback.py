@@ -42,6 +42,10 @@ class Playback:
         """How many items are left."""
         return len(self._items) - self._next
 
+    def resume(self, made: int) -> None:
+        """Go on as if so many items had been handed out already."""
+        self._next = min(made, len(self._items))
+
     def generate(self, prompt: str) -> Item:
         """The next item.
 

@@ -64,6 +64,10 @@ class Studio:
         self._seed, self._media = seed, media
         self._drawn = count()
 
+    def resume(self, made: int) -> None:
+        """Go on as if so many pictures had been drawn already."""
+        self._drawn = count(made)
+
     def generate(self, prompt: str) -> Item:
         """The next picture."""
         random = np.random.default_rng([self._seed, next(self._drawn)])

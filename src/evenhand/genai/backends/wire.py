@@ -230,6 +230,7 @@ class Wire:
             else "put the key into an environment variable, and name that as key"
         )
         mends = {
+            400: "check the name of the model, and the options: some models do not take all",
             401: credentials,
             403: credentials,
             404: "check the URL, which often ends in /v1, and the name of the model",

@@ -7,10 +7,10 @@ its pictures in another way than it was trained with answers all the same, and w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evenhand.errors import MissingExtraError, ModelError, OptionError
 from evenhand.genai.backends.item import Item
-from evenhand.genai.pictures import Fit, Pixels, decode, fitted
+from evenhand.genai.pictures import Fit, decode, fitted
+from evenhand.genai.png import Pixels
 from evenhand.models.onnx_outputs import PROBABILITIES, SHAPING
 from evenhand.models.questions import first_line
 
@@ -27,6 +28,9 @@ Scores: TypeAlias = Literal["probabilities", "softmax", "sigmoid"]
 
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64,
           "tensor(uint8)": np.uint8}  # fmt: skip
+
+_SUMS = frozenset({"Add", "Conv", "Gemm", "GlobalAveragePool", "LogSoftmax", "MatMul", "ReduceMean"})
+"""Operators whose results, at the end of a graph, are made for a softmax."""
 
 _ROUNDING = 0.01
 """A probability may be so far outside of 0 to 1 and be one, as models with small numbers round."""
@@ -96,19 +100,6 @@ class PictureHead(BaseModel):
         return tuple(dict.fromkeys(label for label in self.labels if label is not None))
 
 
-class Described(Protocol):
-    """What a configuration says of a concept group's model."""
-
-    @property
-    def file(self) -> str: ...
-    @property
-    def labels(self) -> Sequence[str]: ...
-    @property
-    def threshold(self) -> float: ...
-    @property
-    def options(self) -> Mapping[str, Any]: ...
-
-
 @dataclass(frozen=True)
 class _Reader:
     """A head, the running model and what was read off it."""
@@ -155,19 +146,6 @@ class OnnxPictures:
             if path not in sessions:
                 sessions[path] = _open(path)
             self._readers.append(_reader(group, head, *sessions[path], name=path.name))
-
-    @classmethod
-    def of(cls, groups: Mapping[str, Described], folder: str | Path = ".") -> OnnxPictures:
-        """From a configuration's description, whose ``options`` are the other fields of ``PictureHead``. Raises as
-        the class does.
-        """
-        return cls(
-            {
-                group: {**one.options, "file": one.file, "labels": tuple(one.labels), "threshold": one.threshold}
-                for group, one in groups.items()
-            },
-            folder=folder,
-        )
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
@@ -262,7 +240,7 @@ def _reader(group: str, head: PictureHead, session: Any, graph: Any, *, name: st
     layout = _layout(head, shape, name)
     size = _size(head, shape[2:] if layout == "nchw" else shape[1:3], name)
     output = _output(head, session, name)
-    scores: Scores = head.scores or ("probabilities" if _ends_in_probabilities(graph, output) else "softmax")
+    scores: Scores = head.scores or _scores(graph, output, name)
     return _Reader(group, head, session, output, scores, layout, size, _TYPES[given[0].type])
 
 
@@ -295,7 +273,7 @@ def _size(head: PictureHead, sides: list[int | None], name: str) -> tuple[int, i
 
 
 def _output(head: PictureHead, session: Any, name: str) -> str:
-    widths = {one.name: _width(one.shape) for one in session.get_outputs()}
+    widths: dict[str, int | None] = {one.name: _width(one.shape) for one in session.get_outputs()}
     listed = ", ".join(f"{output} ({'?' if width is None else width})" for output, width in widths.items())
     fits = [len(head.labels), *([1] if len(head.labels) == 2 else [])]
     if head.output is not None:
@@ -325,11 +303,18 @@ def _width(shape: list[Any]) -> int | None:
     return width
 
 
-def _ends_in_probabilities(graph: Any, output: str) -> bool:
-    made = {name: node for node in graph.node for name in node.output}
+def _scores(graph: Any, output: str, name: str) -> Scores:
+    """What a graph makes of its last weighted sums."""
+    made = {given: node for node in graph.node for given in node.output}
     while output in made and made[output].op_type in SHAPING:
         output = made[output].input[0]
-    return output in made and made[output].op_type in PROBABILITIES
+    end = made[output].op_type if output in made else "nothing"
+    if end in PROBABILITIES:
+        return "probabilities"
+    if end in _SUMS:
+        return "softmax"
+    raise ModelError(f"the graph ends in {end}, which does not say what its scores are", where=name,
+                     mend="say scores: probabilities, softmax or sigmoid")  # fmt: skip
 
 
 # ---- a picture

@@ -1,0 +1,163 @@
+"""``evenhand genai assess --config``: tables and generators judged by a configuration, from the command line."""
+
+import csv
+
+import pytest
+
+from support import shared
+
+CONFIG = """
+conditions:
+  - {name: leader, keywords: [leader]}
+  - {name: poor, keywords: [poor]}
+groups:
+  gender: [woman, man]
+  age: [child, adult, elderly]
+specifications:
+  - {condition: leader, group: gender, repeated: 4}
+  - {condition: leader, group: age, eventual: true}
+  - {condition: poor, paired: [gender, age], repeated: 9, name: everybody}
+generator: {kind: studio, bias: {gender: {woman: 0.3, man: 0.7}}, seed: 1}
+classifier: {kind: studio}
+"""
+
+TABLE = """asked,label,age,prompt,file
+leader,man,adult,a leader,
+leader,woman,child,a female leader,
+poor,man,adult,a poor man,
+leader,man,elderly,a leader,
+leader,woman,adult,a female leader,
+leader,man,adult,a leader,
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "genai.yaml"
+    path.write_text(CONFIG, "utf-8")
+    return path
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_text(TABLE, "utf-8")
+    return path
+
+
+def assess(evenhand, *arguments):
+    return evenhand("genai", "assess", *arguments)
+
+
+def test_a_table_by_a_configuration(evenhand, config, table, tmp_path):
+    page = tmp_path / "page.html"
+    ran = assess(evenhand, table, "--config", config, "--condition-column", "asked", "--group-column", "gender=label",
+                 "--html", page, "--json", "-")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert ran.json["kind"] == "genai-assessment"
+    verdicts = [(v["name"], v["kind"], v["verdict"]) for one in ran.json["sequences"] for v in one["verdicts"]]
+    assert verdicts == [
+        ("leader: gender", "repeated", "holds"),
+        ("leader: age", "eventual", "holds"),
+        ("everybody", "paired", "unknown"),
+    ]
+    assert ran.json["prompts"] is None
+    assert "<strong>everybody</strong>" in page.read_text("utf-8")
+
+
+def test_one_condition_by_its_value(evenhand, config, table):
+    ran = assess(evenhand, "--config", config, table, "--condition-column", "asked=leader",
+                 "--group-column", "gender=label", "--json", "-")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert [(one["condition"], one["items"]) for one in ran.json["sequences"]] == [("leader", 5), ("poor", 0)]
+
+
+@pytest.mark.parametrize(("how", "verdict"), [("judged", "biased"), ("estimated", "unknown")])
+def test_neutral_prompts_of_a_table(evenhand, config, table, how, verdict):
+    ran = assess(evenhand, "--config", config, table, "--condition-column", "asked", "--group-column", "gender=label",
+                 "--inherent", how, "--json", "-")  # fmt: skip
+    assert ran.code == 0, ran.err
+    found = {(one["prompt"], one["group"]): one for one in ran.json["prompts"]["findings"]}
+    assert found["a poor man", "gender"]["verdict"] == verdict
+    assert found["a leader", "gender"]["shown"] == {"woman": 0, "man": 3}
+    assert [one["prompts"] for one in ran.json["sequences"]] == ["all", "neutral"] * 2
+    shown = assess(evenhand, "--config", config, table, "--condition-column", "asked", "--group-column",
+                   "gender=label", "--inherent", how)  # fmt: skip
+    assert f"gender by prompt, {how}" in shown.out
+    assert "a poor man: man in 100 % of 1 items" in shown.out
+
+
+def test_a_generator_is_asked_and_its_items_judged_again(evenhand, config, tmp_path):
+    out, prompts = tmp_path / "out", tmp_path / "prompts.txt"
+    prompts.write_text("a poor person\n\na poor man\n", "utf-8")
+    asked = ("--config", config, "--prompt", "a leader", "--prompts", prompts, "--out", out, "--inherent", "judged")
+    ran = assess(evenhand, *asked, "--requests", 15, "--json", "-")
+    assert ran.code == 0, ran.err
+    assert [(one["condition"], one["prompts"], one["items"]) for one in ran.json["sequences"]] == [
+        ("leader", "all", 5), ("leader", "neutral", 5), ("poor", "all", 10), ("poor", "neutral", 10),
+    ]  # fmt: skip
+    neutral = ran.json["sequences"][3]["groups"][0]
+    assert (neutral["groups"], neutral["biased"]) == (["gender"], 5)
+    page = (out / "assessment.html").read_text("utf-8")
+    assert page.count("data:image/png;base64,") == 15
+    with (out / "sequence.csv").open(newline="", encoding="utf-8") as file:
+        assert [row["prompt"] for row in csv.DictReader(file)] == ["a leader", "a poor person", "a poor man"] * 5
+    again = assess(evenhand, "--config", config, out / "sequence.csv", "--inherent", "judged", "--json", "-")
+    assert again.code == 0, again.err
+    assert again.json["sequences"] == ran.json["sequences"]
+    assert again.json["prompts"] == ran.json["prompts"]
+
+
+def test_estimates_stop_where_they_are_told_to(evenhand, config, tmp_path):
+    ran = assess(evenhand, "--config", config, "--prompt", "a leader", "--out", tmp_path / "out", "--quiet",
+                 "--inherent", "estimated", "--bar", 0.8, "--error", 0.2, "--repetitions", 12,
+                 "--json", "-")  # fmt: skip
+    assert ran.code == 0, ran.err
+    findings = ran.json["prompts"]["findings"]
+    assert {sum(one["shown"].values()) + one["unrecognised"] for one in findings} <= set(range(2, 13))
+    assert (ran.json["prompts"]["bar"], ran.json["prompts"]["error"]) == (0.8, 0.2)
+    assert findings[0]["probability"]["kind"] == "estimated"
+    assert ran.json["sequences"][0]["items"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "there is nothing to assess"),
+        (["--config", "{config}"], "there is nothing to assess"),
+        (["--config", "{config}", "--prompt", "a leader"], "there is nothing to assess"),
+        (["--config", "{config}", "{table}", "--prompt", "a leader"], "--prompt: --prompt goes with prompts"),
+        (["{table}", "--group-column", "age", "--prompt", "x"], "--prompt goes with --config"),
+        (["{table}", "--group-column", "age", "--inherent", "judged"], "--inherent goes with --config"),
+        (["--config", "{config}", "{table}", "--repeated", "4"], "deadlines and values stand in the configuration"),
+        (["--config", "{config}", "{table}", "--inherent", "guessed"], "'guessed' is no way to know a prompt"),
+        (["--config", "{config}", "--prompt", "x", "--out", "{out}", "--group-column", "a=b"], "none is given"),
+        (["--config", "{config}", "--prompt", "a cat", "--out", "{out}"], "no prompt asks for a condition"),
+        (["--config", "{config}", "--prompts", "{out}", "--out", "{out}"], "cannot be read"),
+        (["--config", "{config}", "{table}", "--group-column", "gender"], "does not say which value"),
+        (["--config", "{config}", "--prompt", "a leader", "--out", "{out}", "--bar", "0.2"], "the bar is 0.2"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(evenhand, config, table, tmp_path, arguments, said):
+    places = {"config": config, "table": table, "out": tmp_path / "out"}
+    ran = assess(evenhand, *(str(one).format(**places) for one in arguments))
+    assert ran.code == 2, ran.out
+    assert said in " ".join(ran.err.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_real_answers_by_a_configuration(evenhand, tmp_path):
+    config = tmp_path / "genai.yaml"
+    config.write_text(
+        "conditions: [{name: leader}, {name: poor}]\n"
+        "specifications:\n"
+        "  - {condition: leader, group: gender, values: [female, male], repeated: 6}\n"
+        "  - {condition: poor, group: gender, repeated: 10}\n",
+        "utf-8",
+    )
+    ran = assess(evenhand, "--config", config, shared("data", "genai", "sequences.csv"), "--group-column",
+                 "gender=notebook_gender", "--sequence-column", "sequence=openai_poor_seq2", "--json", "-")  # fmt: skip
+    assert ran.code == 0, ran.err
+    (sequence,) = ran.json["sequences"]
+    assert sequence["groups"][0]["least_beta"] == 13
+    assert [(v["verdict"], v["at_fault"]) for v in sequence["verdicts"]] == [("violated", ["female"])]

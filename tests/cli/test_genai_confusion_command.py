@@ -1,0 +1,133 @@
+"""`evenhand genai confusion`, and what `evenhand genai check` says of labels and of retries, as a user runs them."""
+
+import json
+
+import pytest
+from test_bad_input import refused
+
+from evenhand.genai import Configuration, Enforcer
+from evenhand.genai.confusion_result import ConfusionResult
+from support import shared
+
+CONFIGURATION = """\
+conditions: [{name: leader}]
+specifications: [{condition: leader, group: gender, values: [female, male], repeated: 6}]
+simulation: {obeys: 0.9, retries: 1, slack: 1}
+"""
+
+
+@pytest.fixture
+def sample(tmp_path):
+    def write(wrong=0, name="sample.csv"):
+        rows = (
+            ["female,female"] * (300 - wrong) + ["male,female"] * wrong + ["male,male"] * 300 + ["none,none", ",male"]
+        )
+        (tmp_path / name).write_text("\n".join(["truth,answer", *rows]) + "\n")
+        return tmp_path / name
+
+    return write
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(more=""):
+        (tmp_path / "genai.yaml").write_text(CONFIGURATION + more)
+        return tmp_path / "genai.yaml"
+
+    return write
+
+
+def test_a_sample_is_counted(evenhand, sample):
+    command = ("genai", "confusion", sample(wrong=30), "--true", "truth", "--said", "answer")
+    ran = evenhand(*command, "--repeated", "6,9", "--json", "-")
+    assert (ran.code, ran.err) == (0, "")
+    found = ran.json
+    assert found["kind"] == "genai-confusion"
+    assert found["sample"]["counts"] == [[270, 0, 0], [30, 300, 0], [0, 0, 1]]
+    assert (found["items"], found["unlabelled"]) == (601, 1)
+    assert [one["guaranteed"] for one in found["worth"]] == [False, True]
+    assert ConfusionResult.from_json(ran.out).worth[1].deadline == 9
+    tolerant = evenhand(*command, "--repeated", "6", "--tolerated", "0.2", "--json", "-")
+    assert [one["guaranteed"] for one in tolerant.json["worth"]] == [True, True]
+    screen = evenhand(*command, "--repeated", "6").out
+    assert "601 labelled items, 1 not labelled and left out" in screen
+    assert "male              30   300            0" in screen
+    assert "is not guaranteed" in screen
+    assert evenhand(*command, "--quiet").out == ""
+
+
+def test_bad_options_are_refused(evenhand, sample, tmp_path):
+    command = ("genai", "confusion", sample(), "--true", "truth", "--said", "answer")
+    refused(evenhand(*command, "--repeated", "six"), "--repeated: 'six' is no number of items")
+    refused(evenhand(*command, "--repeated", "6,6,6"), "2 values need as many deadlines")
+    refused(evenhand(*command, "--values", "female"), "'male' is no value")
+    refused(evenhand(*command, "--condition-column", "truth"), "--condition-column")
+    refused(evenhand(*command, "--condition-column", "truth=x"), "no item is labelled")
+    refused(evenhand(*command, "--tolerated", "1"), "--tolerated: 1.0 is no share")
+    refused(evenhand(*command, "--repeated", "0"), "a deadline of 0 items")
+    refused(evenhand(*command, "--confidence", "1"), "confidence is 1.0")
+    refused(evenhand(*command, "--json", tmp_path / "no" / "x.json"), "--json")
+    refused(evenhand("genai", "confusion", sample()), "there is no column 'true'")
+    refused(evenhand("genai", "confusion", tmp_path / "none.csv"), "none.csv")
+
+
+def test_real_labels(evenhand):
+    ran = evenhand("genai", "confusion", shared("data", "genai", "sequences.csv"), "--true", "label_gender",
+                   "--said", "clf_gender", "--condition-column", "label_suspect=0", "--repeated", "6")  # fmt: skip
+    assert ran.code == 0
+    assert "female  said, and right: 93.1% of 246 (88.6% to 96.2%)" in ran.out
+
+
+@pytest.mark.parametrize(("wrong", "guaranteed"), [(0, True), (60, False)])
+def test_a_check_says_what_deadlines_are_worth(evenhand, config, tmp_path, wrong, guaranteed):
+    rows = ["female,female"] * (300 - wrong) + ["male,female"] * wrong + ["male,male"] * 300
+    (tmp_path / "sample.csv").write_text("\n".join(["true,said", *rows]) + "\n")
+    path = config("samples: {gender: sample.csv}\n")
+    ran = evenhand("genai", "check", "--config", path, "--json", "-")
+    assert ran.code == 0  # it can be kept; what labels are worth is another matter
+    assert ran.json["feasible"] is True
+    (labels,) = ran.json["labels"]
+    assert labels["guaranteed"] is guaranteed
+    assert labels["values"][0]["right"]["n"] == 300
+    assert ("NOT guaranteed" in evenhand("genai", "check", "--config", path).out) is not guaranteed
+
+
+def test_a_check_without_a_sample_takes_labels_as_right(evenhand, config):
+    ran = evenhand("genai", "check", "--config", config())
+    assert "labels of gender are taken as right" in ran.out
+    assert "an attempt works 90.0% of the time, as the simulation says" in ran.out
+    assert "configured: 1 retry and slack 1" in ran.out
+
+
+def test_a_sample_that_is_no_sample_is_refused(evenhand, config, tmp_path):
+    path = config("samples: {gender: sample.csv}\n")
+    refused(evenhand("genai", "check", "--config", path), "sample.csv")
+    (tmp_path / "sample.csv").write_text("true,said\nwoman,female\n")
+    refused(evenhand("genai", "check", "--config", path), "'woman' is no value")
+    refused(evenhand("genai", "check", "--config", config("samples: {size: sample.csv}\n")), "no group 'size'")
+    refused(evenhand("genai", "check", "--config", config("tolerated: {labels: 2}\n")), "tolerated.labels")
+
+
+def test_a_check_counts_on_what_an_enforcer_saw(evenhand, config, tmp_path):
+    path = config()
+    enforcer = Enforcer(Configuration.read(path), in_flight=1)
+    for _ in range(2000):
+        admission = enforcer.admit({"leader"})
+        must = admission.must.get("gender", ("male",))
+        enforcer.complete(admission, {"gender": must[0]})
+    counts = enforcer.counts["leader: gender"]
+    assert counts["asked"] == counts["obeyed"] > 300
+    state = tmp_path / "state.json"
+    state.write_text(json.dumps(enforcer.state()))
+    ran = evenhand("genai", "check", "--config", path, "--state", state, "--json", "-")
+    rate = ran.json["success"]["rate"]["leader: gender"]
+    assert (rate["value"], rate["n"]) == (1.0, counts["asked"])
+    assert ran.json["success"]["least"] == rate["low"] > 0.98
+    assert ran.json["smallest"]["enough"] is True
+    state.write_text("[1]")
+    refused(evenhand("genai", "check", "--config", path, "--state", state), "this is no state of an enforcer")
+    refused(evenhand("genai", "check", "--config", path, "--state", tmp_path / "none.json"), "none.json")
+    state.write_text('{"leader: gender": {"counts": {"asked": 1, "obeyed": 2}}}')
+    refused(evenhand("genai", "check", "--config", path, "--state", state), "2 of 1 attempts")
+    state.write_text('{"other": {"counts": {"asked": 1, "obeyed": 1}}}')
+    refused(evenhand("genai", "check", "--config", path, "--state", state), "no specification 'other'")

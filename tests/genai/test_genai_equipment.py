@@ -1,0 +1,214 @@
+"""The generator, classifier, judge and guard of a configuration: what is read, what is refused, and what is built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.errors import DataError, EvenhandError, ModelError, OptionError, TrustError
+from evenhand.genai import Configuration, build
+from evenhand.genai.backends import Item, OpenAIChat, OpenAIImages, Playback, Studio
+from evenhand.genai.classify import ClassifierFunction, Lexicon, StudioPixels
+from evenhand.genai.judge import JudgeFunctions, KeywordJudge
+from evenhand.genai.workbench import generator_of
+
+BASE: dict[str, Any] = {
+    "conditions": [{"name": "leader", "keywords": ["leader"]}],
+    "groups": {"age": ["child", "adult", "elderly"]},
+    "specifications": [{"condition": "leader", "group": "age", "repeated": 6}],
+    "generator": {"kind": "studio"},
+    "classifier": {"kind": "studio"},
+}
+REMOTE = {"url": "http://127.0.0.1:9/v1", "model": "m"}
+WORDS = {"age": {"child": ["child"], "adult": ["adult"], "elderly": ["old"]}}
+HEAD = {"file": "age.onnx", "labels": ["child", "adult", "elderly"]}
+
+
+def read(**changes: Any) -> Configuration:
+    return Configuration.read({name: entry for name, entry in {**BASE, **changes}.items() if entry is not None})
+
+
+def test_files_without_these_entries_are_as_they_were() -> None:
+    about = read(generator=None, classifier=None)
+    assert (about.generator, about.classifier, about.judge) == (None, None, None)
+    assert (about.guard.mode, about.guard.when_unsure) == ("before", "refuse")
+    with pytest.raises(OptionError, match="generator: nothing makes items"):
+        build(about)
+    with pytest.raises(OptionError, match="classifier: nothing looks at items"):
+        build(read(classifier=None))
+
+
+@pytest.mark.parametrize(
+    ("entry", "given", "where", "what", "mend"),
+    [
+        ("generator", {"kind": "studo"}, "generator", "there is no kind 'studo'",
+         "one of: studio, images, chat, diffusers, recorded"),
+        ("generator", {"url": "x"}, "generator", "`kind` is missing", "write what makes items"),
+        ("generator", {"kind": 3}, "generator", "there is no kind '3'", "one of: studio"),
+        ("generator", "studio", "generator", "'studio' has no entries with names", "write what makes items"),
+        ("generator", {"kind": "studio", "biass": 1}, "generator", "there is no entry 'biass' here",
+         "did you mean 'bias'? known: kind, bias, obeys, unrecognised, seed"),
+        ("generator", {"kind": "studio", "bias": {"age": {"child": "1"}}}, "generator.bias.age.child",
+         "'1' is no number", "write weights"),
+        ("generator", {"kind": "studio", "bias": {"age": {"child": -1}}}, "generator.bias.age.child",
+         "-1 is less than 0", "write weights"),
+        ("generator", {"kind": "studio", "obeys": True}, "generator.obeys", "True is no number", "from 0 to 1"),
+        ("generator", {"kind": "studio", "seed": 1.0}, "generator.seed", "1.0 is no whole number", "0 or more"),
+        ("generator", {"kind": "images", "url": "127.0.0.1/v1", "model": "m"}, "generator.url", "this is no address",
+         "http://127.0.0.1:8080/v1"),
+        ("generator", {"kind": "images", "url": "http://a"}, "generator", "`model` is missing", "model: llava"),
+        ("generator", {"kind": "chat", **REMOTE, "timeout": 0}, "generator.timeout", "0 is not more than 0", "seconds"),
+        ("generator", {"kind": "chat", **REMOTE, "timeout": float("inf")}, "generator.timeout",
+         "inf is no finite number", "seconds"),
+        ("generator", {"kind": "recorded"}, "generator", "recorded items lie in files that are named, or in a folder",
+         "folder: pictures"),
+        ("generator", {"kind": "recorded", "files": ["a.png"], "folder": "b"}, "generator", "recorded items lie",
+         "folder: pictures"),
+        ("generator", {"kind": "recorded", "files": []}, "generator.files", "there is nothing in it", "files: ["),
+        ("generator", {"kind": "diffusers", "model": "m", "steps": 0}, "generator.steps", "0 is less than 1", "1 or"),
+        ("classifier", {"kind": "lexicon", "words": {}}, "classifier.words", "there is nothing in it", "write words"),
+        ("classifier", {"kind": "lexicon", "words": {"hair": {"grey": ["grey"]}}}, "classifier.words.hair",
+         "there is no group 'hair'", "one of: age"),
+        ("classifier", {"kind": "lexicon", "words": {"age": {"child": ["kid"], "adult": ["adult"]}}},
+         "classifier.words.age", "age 'elderly' would never be told from others", "answered are child, adult"),
+        ("classifier", {"kind": "lexicon", "words": {"age": {**WORDS["age"], "other": ["x"]}}}, "classifier.words.age",
+         "age has no value 'other'", "one of: child, adult, elderly"),
+        ("classifier", {"kind": "onnx", "groups": {"age": {**HEAD, "layuot": "nchw"}}}, "classifier.groups.age",
+         "there is no entry 'layuot' here", "did you mean 'layout'?"),
+        ("classifier", {"kind": "onnx", "groups": {"age": {"file": "a.onnx"}}}, "classifier.groups.age",
+         "`labels` is missing", "labels: [female, male]"),
+        ("classifier", {"kind": "onnx", "groups": {"age": {**HEAD, "labels": ["child", "adult"]}}},
+         "classifier.groups.age", "age 'elderly' would never be told", "answered are child, adult"),
+        ("classifier", {"kind": "chat", **REMOTE, "questions": {"hair": "Which?"}}, "classifier.questions.hair",
+         "there is no group 'hair'", "one of: age"),
+        ("classifier", {"kind": "function", "function": "faces.py"}, "classifier.function",
+         "'faces.py' is not written as module:function", "function: module:function"),
+        ("judge", {"kind": "keywords", "fixed": {"age": {"old": ["old"]}}}, "judge.fixed.age",
+         "age has no value 'old'", "one of: child, adult, elderly"),
+        ("judge", {"kind": "function", "functions": {"boss": "m:f"}}, "judge.functions",
+         "nothing tells when 'leader' is asked for", "write leader: module:function"),
+        ("judge", {"kind": "function", "functions": {"leader": "m:f", "boss": "m:f"}}, "judge.functions",
+         "there is no condition 'boss'", "one of: leader"),
+        ("judge", {"kind": "function", "functions": {"leader": "m:f"}, "fixed": {"hair": "m:f"}}, "judge.fixed",
+         "there is no group 'hair'", "one of: age"),
+        ("guard", {"mode": "during"}, "guard.mode", "there is no mode 'during'", "before or after"),
+        ("guard", {"when_unsure": "ignore"}, "guard.when_unsure", "there is no when_unsure 'ignore'", "refuse or pass"),
+        ("guard", {"retries": 2}, "guard", "there is no entry 'retries' here", "known: mode, when_unsure"),
+    ],
+)  # fmt: skip
+def test_one_clear_message(entry: str, given: Any, where: str, what: str, mend: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        read(**{entry: given})
+    assert (caught.value.where, caught.value.what.startswith(what)) == (where, True), str(caught.value)
+    assert mend in (caught.value.mend or "")
+
+
+def test_a_key_that_was_pasted_is_not_repeated() -> None:
+    with pytest.raises(OptionError) as caught:
+        read(generator={"kind": "images", **REMOTE, "key": "sk-secret-123"})
+    assert "secret" not in str(caught.value)
+    assert caught.value.where == "generator.key"
+    assert "never the key itself" in str(caught.value)
+
+
+def test_all_that_can_be_built_here(tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("an old leader", "utf-8")
+    (tmp_path / "a.txt").write_text("an adult", "utf-8")
+    bench = build(read())
+    assert (type(bench.generator), type(bench.classifier), type(bench.judge)) == (Studio, StudioPixels, KeywordJudge)
+    for generator, kind in (
+        ({"kind": "images", **REMOTE, "options": {"size": "512x512"}}, OpenAIImages),
+        ({"kind": "chat", **REMOTE, "system": "Be brief."}, OpenAIChat),
+        ({"kind": "recorded", "folder": str(tmp_path)}, Playback),
+    ):
+        assert isinstance(build(read(generator=generator)).generator, kind)
+    chat = generator_of(read(generator={"kind": "chat", **REMOTE, "system": "Be brief.", "timeout": 5, "key": "K"}))
+    assert isinstance(chat, OpenAIChat)
+    assert (chat.wire.url, chat.wire.key, chat.wire.timeout, chat.model, chat.system) == (
+        REMOTE["url"], "K", 5.0, "m", "Be brief.",
+    )  # fmt: skip
+    lexicon = build(read(classifier={"kind": "lexicon", "words": WORDS})).classifier
+    assert isinstance(lexicon, Lexicon)
+    assert lexicon.classify(Item.of_text("an old leader")) == {"age": "elderly"}
+    judge = build(read(judge={"kind": "keywords", "fixed": {"age": {"elderly": ["old"]}}})).judge
+    assert judge.fixed("an old leader") == {"age"}
+    for part in ({"classifier": {"kind": "chat", **REMOTE}}, {"judge": {"kind": "chat", **REMOTE}}):
+        build(read(**part))
+
+
+def test_recorded_files_lie_beside_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    for name in ("2.txt", "1.txt", ".hidden"):
+        (tmp_path / "pictures" / name).write_text(name, "utf-8")
+    played = generator_of(read(generator={"kind": "recorded", "folder": "pictures"}), folder=tmp_path)
+    assert [played.generate("x").text for _ in range(2)] == ["1.txt", "2.txt"]
+    played = generator_of(read(generator={"kind": "recorded", "files": ["pictures/2.txt"]}), folder=tmp_path)
+    assert played.generate("x").text == "2.txt"
+    for folder, what in (("nothing", "cannot be read"), ("empty", "there is nothing in the folder")):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        with pytest.raises(DataError, match=what) as caught:
+            generator_of(read(generator={"kind": "recorded", "folder": folder}), folder=tmp_path)
+        assert (caught.value.where or "").startswith("generator, ")
+
+
+def test_what_the_studio_does_not_know_is_refused() -> None:
+    for groups in ({"age": ["child", "adult", "other"]}, {"hair": ["grey", "black"]}):
+        specifications = [{"condition": "leader", "group": next(iter(groups)), "repeated": 6}]
+        with pytest.raises(OptionError, match=r"generator: the studio knows no (age 'other'|hair 'grey')"):
+            build(read(groups=groups, specifications=specifications))
+    with pytest.raises(OptionError, match="generator, bias: the studio draws no age old") as caught:
+        build(read(generator={"kind": "studio", "bias": {"age": {"old": 1}}}))
+    assert "child, adult, elderly" in (caught.value.mend or "")
+
+
+CODE = """
+RUN = []
+
+def age(item):
+    return {"age": item.text}
+
+def leads(prompt):
+    return "leader" in prompt
+
+def says_age(prompt):
+    return "old" in prompt
+
+number = 3
+"""
+
+
+def test_functions_are_run_only_where_they_are_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", __import__("sys").path.copy())
+    (tmp_path / "own_evenhand_functions.py").write_text(CODE, "utf-8")
+    name = "own_evenhand_functions"
+    about = read(
+        classifier={"kind": "function", "function": f"{name}:age"},
+        judge={"kind": "function", "functions": {"leader": f"{name}:leads"}, "fixed": {"age": f"{name}:says_age"}},
+    )
+    with pytest.raises(TrustError, match=f"classifier: the function {name}:age would be run") as caught:
+        build(about, folder=tmp_path)
+    assert "--trust" in (caught.value.mend or "")
+    bench = build(about, trust=True, folder=tmp_path)
+    assert (type(bench.classifier), type(bench.judge)) == (ClassifierFunction, JudgeFunctions)
+    assert bench.classifier.classify(Item.of_text("adult")) == {"age": "adult"}
+    assert (bench.judge.conditions("an old leader"), bench.judge.fixed("an old leader")) == ({"leader"}, {"age"})
+    wrong: list[tuple[str, type[EvenhandError], str]] = [
+        (f"{name}:gone", ModelError, "there is no 'gone'"),
+        (f"{name}:number", OptionError, "cannot be called"),
+        ("no_such_module_here:f", ModelError, "there is no module"),
+    ]
+    for function, kind, what in wrong:
+        with pytest.raises(kind, match=what) as failed:
+            build(read(classifier={"kind": "function", "function": function}), trust=True, folder=tmp_path)
+        assert (failed.value.where or "").startswith("classifier")
+
+
+def test_a_guard_is_built_in_the_configured_mode() -> None:
+    generator = {"kind": "studio", "bias": {"age": {"adult": 1}}}
+    bench = build(read(generator=generator, guard={"mode": "after", "when_unsure": "pass"}))
+    guard = bench.guard()
+    answers = [guard.answer("a leader") for _ in range(12)]
+    assert {answer.status for answer in answers} == {"ok"}
+    assert any(len(answer.attempts) > 1 for answer in answers)

@@ -1,0 +1,480 @@
+"""A guard, step by step: what is asked, what is made again, what is delivered, and what is said about it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+from typing import Any
+
+import pytest
+from genai_reference import misses
+
+from evenhand.errors import DataError, DecisionError, FetchError, ModelError, OptionError
+from evenhand.genai import Admission, Answer, Configuration, Enforcer, Guard, Keeper, Locked, Outcome, build
+from evenhand.genai.backends import Item, Playback
+from evenhand.genai.classify import Classifier, ClassifierFunction
+from evenhand.genai.judge import Judge, JudgeFunctions, KeywordJudge
+from support import shared
+
+LEADER = "a business leader"
+GROUPS = {"age": ["child", "adult"]}
+
+
+def keeping(repeated: int | list[int] = 3, **simulation: int) -> Configuration:
+    return Configuration.read(
+        {
+            "conditions": [{"name": "leader", "keywords": ["leader"]}],
+            "groups": GROUPS,
+            "specifications": [{"condition": "leader", "group": "age", "repeated": repeated}],
+            "simulation": simulation,
+        }
+    )
+
+
+class Shows:
+    """A generator of texts that each name the next value; exceptions are raised instead, and functions called first."""
+
+    def __init__(self, *items: str | BaseException | Callable[[], object]) -> None:
+        self.items = list(items)
+        self.prompts: list[str] = []
+
+    def generate(self, prompt: str) -> Item:
+        self.prompts.append(prompt)
+        item = self.items.pop(0)
+        while not isinstance(item, str | BaseException):
+            item()
+            item = self.items.pop(0)
+        if isinstance(item, BaseException):
+            raise item
+        return Item.of_text(item)
+
+
+def reads(item: Item) -> Mapping[str, str | None]:
+    if item.text == "blurred":
+        raise FetchError("the model that looks is down", mend="Start it.")
+    return {"age": item.text}
+
+
+def guarded(
+    generator: Shows,
+    configuration: Configuration | None = None,
+    *,
+    mode: Any = "before",
+    classifier: Classifier | None = None,
+    judge: Judge | None = None,
+    **options: Any,
+) -> tuple[Guard, Enforcer]:
+    about = configuration or keeping()
+    enforcer = Enforcer(about, mode=mode)
+    looks = classifier or ClassifierFunction(reads, GROUPS)
+    return Guard(enforcer, generator, looks, judge or KeywordJudge.of(about), groups=about.values, **options), enforcer
+
+
+def test_prompts_are_left_alone_until_a_value_is_due() -> None:
+    generator = Shows("adult", "adult", "child", "adult")
+    guard, enforcer = guarded(generator)
+    answers = [guard.answer(LEADER) for _ in range(4)]
+    assert generator.prompts == [LEADER, LEADER, f"{LEADER} (showing: age child)", LEADER]
+    assert [answer.status for answer in answers] == ["ok"] * 4
+    assert [answer.changed for answer in answers] == [False, False, True, False]
+    assert [answer.slots for answer in answers] == [{"leader: age": slot} for slot in (1, 2, 3, 4)]
+    third = answers[2]
+    assert third.item == Item.of_text("child")
+    assert third.prompt == generator.prompts[2]
+    assert (third.must, third.values, third.conditions) == ({"age": ("child",)}, {"age": "child"}, {"leader"})
+    assert third.disclosure == "status=ok; changed=yes; asked=age child; slots=leader: age 3; attempts=1"
+    assert enforcer.counts["leader: age"]["obeyed"] == 1
+
+
+def test_what_does_not_show_what_it_must_is_made_again_and_then_reported() -> None:
+    generator = Shows("adult", "adult", "adult", "adult", "child", "adult", "adult", "adult", "adult", "adult")
+    guard, enforcer = guarded(generator, keeping(retries=2))
+    answers = [guard.answer(LEADER) for _ in range(3)]
+    assert [len(answer.attempts) for answer in answers] == [1, 1, 3]
+    assert answers[2].status == "ok"
+    assert [attempt.values["age"] for attempt in answers[2].attempts] == ["adult", "adult", "child"]
+    answers = [guard.answer(LEADER) for _ in range(3)]
+    last = answers[-1]
+    assert last.status == "violation"
+    assert last.item == Item.of_text("adult"), "somebody waits for it, and knows"
+    assert last.reason == "leader: age: 'adult' would let a deadline be missed"
+    assert enforcer.counts["leader: age"]["missed"] == 1
+
+
+def test_after_mode_looks_first_and_asks_only_then() -> None:
+    generator = Shows("adult", "adult", "adult", "child", "adult")
+    guard, _ = guarded(generator, mode="after")
+    answers = [guard.answer(LEADER) for _ in range(4)]
+    assert [answer.changed for answer in answers] == [False, False, True, False]
+    assert generator.prompts[2:4] == [LEADER, f"{LEADER} (showing: age child)"]
+    assert [attempt.values["age"] for attempt in answers[2].attempts] == ["adult", "child"]
+
+
+def test_other_prompts_and_prompts_that_fix_the_value_do_not_count() -> None:
+    looked: list[Item] = []
+
+    def looks(item: Item) -> Mapping[str, str | None]:
+        looked.append(item)
+        return {"age": item.text}
+
+    generator = Shows("adult", "adult", "nothing at all", "child", "child")
+    guard, _ = guarded(generator, classifier=ClassifierFunction(looks, GROUPS))
+    answers = [guard.answer(prompt) for prompt in (LEADER, LEADER, "an apple", "a leader, as a child", LEADER)]
+    assert [dict(answer.slots) for answer in answers[2:]] == [{}, {}, {"leader: age": 3}]
+    assert [answer.changed for answer in answers] == [False, False, False, False, True]
+    assert answers[3].fixed == {"age"}
+    assert [item.text for item in looked] == ["adult", "adult", "child"], "where nothing counts nobody looks"
+    assert answers[2].disclosure == "status=ok; changed=no; attempts=1"
+
+
+DOWN = FetchError("it is down")
+
+
+def test_a_generator_that_fails_leaves_the_deadlines_where_they_were() -> None:
+    guard, enforcer = guarded(Shows(DOWN, "adult", "adult", DOWN, "child"), keeping(retries=1))
+    first, _, _, fourth, fifth = [guard.answer(LEADER) for _ in range(5)]
+    assert (first.status, first.item, first.reason) == ("refused", None, "the generator failed: it is down")
+    assert first.slots == {}
+    assert (fourth.status, len(fourth.attempts)) == ("refused", 1), "nobody is the worse for it but who asked"
+    assert (fifth.status, fifth.must) == ("ok", {"age": ("child",)})
+    assert enforcer.counts["leader: age"]["missed"] == 0
+
+
+@pytest.mark.parametrize("failing", [DOWN, "blurred"])
+def test_what_others_rely_on_is_made_again_where_there_is_no_item(failing: str | Exception) -> None:
+    """The third item is to be a child. While it is made a fourth request comes, and shows an adult."""
+    guard, enforcer = guarded(Shows("adult", "adult"), keeping(retries=1))
+    generator = guard._generator
+    assert isinstance(generator, Shows)
+    generator.items += [lambda: guard.answer(LEADER), "adult", failing, "child"]
+    answer = [guard.answer(LEADER) for _ in range(3)][-1]
+    assert (answer.status, answer.values, answer.slots) == ("ok", {"age": "child"}, {"leader: age": 3})
+    assert [bool(attempt.error) for attempt in answer.attempts] == [True, False]
+    assert enforcer.counts["leader: age"]["failed"] == 0
+    guard, enforcer = guarded(Shows("adult", "adult"), keeping(retries=1))
+    generator = guard._generator
+    assert isinstance(generator, Shows)
+    generator.items += [lambda: guard.answer(LEADER), "adult", failing, failing]
+    answer = [guard.answer(LEADER) for _ in range(3)][-1]
+    assert (answer.status, answer.item) == ("violation", None)
+    assert "there is no item, and one is needed" in answer.reason
+    assert enforcer.counts["leader: age"]["failed"] == 1
+
+
+@pytest.mark.parametrize("failure", [ModelError("it broke", mend="Mend it."), ZeroDivisionError("it broke")])
+def test_a_failing_judge_means_no_item_or_one_that_is_called_unguarded(failure: Exception) -> None:
+    def judge(prompt: str) -> bool:
+        raise failure
+
+    generator = Shows("adult")
+    guard, enforcer = guarded(generator, judge=JudgeFunctions({"leader": judge}))
+    answer = guard.answer(LEADER)
+    assert (answer.status, answer.item, generator.prompts) == ("refused", None, [])
+    assert answer.reason.startswith("the judge failed: ")
+    assert answer.reason.endswith("it broke")
+    guard, enforcer = guarded(generator, judge=JudgeFunctions({"leader": judge}), when_unsure="pass")
+    answer = guard.answer(LEADER)
+    assert (answer.status, answer.item, answer.prompt) == ("unguarded", Item.of_text("adult"), LEADER)
+    assert answer.reason.endswith("it broke")
+    assert answer.disclosure == "status=unguarded; changed=no; attempts=1"
+    assert enforcer.state()["leader: age"]["settled"] == 0
+
+
+class Says:
+    """A judge that answers with anything."""
+
+    def __init__(self, conditions: Any, fixed: Any = ()) -> None:
+        self._conditions, self._fixed = conditions, fixed
+
+    def conditions(self, prompt: str) -> frozenset[str]:
+        return self._conditions  # type: ignore[no-any-return]
+
+    def fixed(self, prompt: str) -> frozenset[str]:
+        return self._fixed  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [Says(None), Says(["boss"]), Says("leader"), Says([["leader"]]), Says(["leader"], ["hair"]), Says(["leader"], 3)],
+)
+def test_a_judge_that_answers_with_nonsense_failed(judge: Says) -> None:
+    guard, _ = guarded(Shows(), judge=judge)
+    answer = guard.answer(LEADER)
+    assert answer.status == "refused"
+    assert answer.reason.startswith("the judge failed: ")
+
+
+def test_a_failing_classifier_means_that_the_item_is_withheld() -> None:
+    guard, _ = guarded(Shows("blurred", "adult"), keeping(retries=1))
+    first, second = [guard.answer(LEADER) for _ in range(2)]
+    assert (first.status, first.item) == ("refused", None)
+    assert first.reason == "the classifier failed: the model that looks is down"
+    assert (second.status, second.slots) == ("ok", {"leader: age": 2})
+
+
+def test_or_that_it_is_passed_on_and_counts_as_showing_nothing() -> None:
+    guard, enforcer = guarded(Shows("blurred", "adult", "adult"), keeping(retries=0), when_unsure="pass")
+    generator = guard._generator
+    assert isinstance(generator, Shows)
+    generator.items += [lambda: guard.answer(LEADER), "adult", "blurred"]
+    first, _, _, fourth = [guard.answer(LEADER) for _ in range(4)]
+    assert (first.status, first.item) == ("unguarded", Item.of_text("blurred"))
+    assert (first.slots, first.values) == ({}, {})
+    assert (fourth.status, fourth.item) == ("violation", Item.of_text("blurred"))
+    assert enforcer.counts["leader: age"]["unrecognised"] == 1
+
+
+@pytest.mark.parametrize("said", [{"age": "Adult"}, {"age": 7}, {"age": ["adult"]}, {"hair": "grey"}, {}])
+def test_answers_that_are_no_values_count_as_none(said: dict[str, Any]) -> None:
+    class Raw:
+        def classify(self, item: Item) -> dict[str, str | None]:
+            return said
+
+    guard, _ = guarded(Shows("x"), classifier=Raw())
+    answer = guard.answer(LEADER)
+    assert (answer.status, answer.values, answer.slots) == ("ok", {"age": None}, {})
+
+
+def test_what_is_no_item_and_no_mapping_are_failures() -> None:
+    class Raw:
+        def generate(self, prompt: str) -> Item:
+            return "a picture"  # type: ignore[return-value]
+
+        def classify(self, item: Item) -> dict[str, str | None]:
+            return "adult"  # type: ignore[return-value]
+
+    guard, _ = guarded(Shows("adult"), classifier=Raw())
+    assert guard.answer(LEADER).reason == (
+        "the classifier failed: it answered with a str, and not with values by concept group"
+    )
+    assert guard.answer(LEADER, generator=Raw()).reason == (
+        "the generator failed: it answered with a str, and not with an item"
+    )
+
+
+@pytest.mark.parametrize("mode", ["before", "after"])
+@pytest.mark.parametrize("stops", [KeyboardInterrupt(), SystemExit(1)])
+@pytest.mark.parametrize("where", ["generator", "classifier", "instruct"])
+def test_whatever_is_raised_the_request_is_completed(mode: str, stops: BaseException, where: str) -> None:
+    """The third item must be a child; whoever is stopped there leaves nothing under way, for all three attempts."""
+
+    stopping = ["instruct"]
+
+    def stop(prompt: str, must: Any) -> str:
+        if must and where in stopping:
+            stopping.clear()
+            raise stops
+        return prompt
+
+    class Looks:
+        def classify(self, item: Item) -> dict[str, str | None]:
+            if item.text == "stops":
+                raise stops
+            return {"age": item.text}
+
+    last: dict[str, list[str | BaseException]] = {"generator": [stops], "classifier": ["stops"], "instruct": []}
+    first = ["adult"] if mode == "after" else []
+    generator = Shows("adult", "adult", *first, *last[where])
+    guard, enforcer = guarded(generator, keeping(retries=2), mode=mode, classifier=Looks(), instruct=stop)
+    for _ in range(2):
+        guard.answer(LEADER)
+    with pytest.raises(type(stops)) as caught:
+        guard.answer(LEADER)
+    assert caught.value is stops
+    row = enforcer._rows["leader: age"]
+    assert row.deadlines.pending == 0
+    generator.items = ["child"]
+    again = guard.answer(LEADER)
+    assert (again.status, again.values) == ("ok", {"age": "child"})
+    assert again.slots == {"leader: age": 4}
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_and_what_others_relied_on_is_reported_as_broken(retries: int) -> None:
+    guard, enforcer = guarded(Shows("adult", "adult"), keeping(retries=retries))
+    generator = guard._generator
+    assert isinstance(generator, Shows)
+    generator.items += [lambda: guard.answer(LEADER), "adult", KeyboardInterrupt()]
+    for _ in range(2):
+        guard.answer(LEADER)
+    with pytest.raises(KeyboardInterrupt):
+        guard.answer(LEADER)
+    row = enforcer._rows["leader: age"]
+    assert row.deadlines.pending == 0
+    assert (row.counts["failed"], row.counts["missed"]) == (1, 1)
+
+
+def test_a_keeper_that_cannot_decide_releases_nothing() -> None:
+    class Broken:
+        """Fails where it is told to."""
+
+        def __init__(self, inner: Enforcer, *, at: str) -> None:
+            self.inner, self.at = Locked(inner), at
+            self.failed: list[Admission] = []
+
+        def admit(self, conditions: Iterable[str], **options: Any) -> Admission:
+            if self.at == "admit":
+                raise DataError("the database is gone")
+            return self.inner.admit(frozenset(conditions), **options)
+
+        def complete(self, admission: Admission, values: Mapping[str, str | None]) -> Outcome:
+            raise DataError("the database is gone")
+
+        def fail(self, admission: Admission) -> Outcome:
+            self.failed.append(admission)
+            if self.at == "everything":
+                raise DataError("it is still gone")
+            return self.inner.fail(admission)
+
+    for at in ("admit", "complete", "everything"):
+        enforcer = Enforcer(keeping())
+        keeper: Keeper = Broken(enforcer, at=at)
+        guard = Guard(keeper, Shows("adult"), ClassifierFunction(reads, GROUPS), Says(["leader"]), groups=GROUPS,
+                      when_unsure="pass")  # fmt: skip
+        with pytest.raises(DataError, match="the database is gone") as caught:
+            guard.answer(LEADER)
+        pending = enforcer._rows["leader: age"].deadlines.pending
+        assert pending == (at == "everything")
+        if at == "everything":
+            assert caught.value.__notes__ == ["the slot of the request could not be given up either: it is still gone"]
+
+
+def test_a_guard_that_knows_other_values_than_its_keeper_is_a_mistake_that_shows() -> None:
+    enforcer = Enforcer(keeping())
+    wider = {"age": ["child", "adult", "elderly"]}
+    guard = Guard(enforcer, Shows("elderly"), ClassifierFunction(reads, wider), Says(["leader"]), groups=wider)
+    with pytest.raises(DecisionError, match="age has no value 'elderly'"):
+        guard.answer(LEADER)
+    assert enforcer._rows["leader: age"].deadlines.pending == 0
+
+
+def test_preferences_reach_the_keeper() -> None:
+    generator = Shows("adult")
+    guard, _ = guarded(generator, keeping([2, 2]))
+    answer = guard.answer(LEADER, prefer={"age": ["adult", "child"]})
+    assert answer.must in ({}, {"age": ("adult",)})
+
+
+def test_time_is_told_by_the_clock_that_is_given() -> None:
+    ticks = count()
+    guard, _ = guarded(Shows("adult", "adult"), clock=lambda: float(next(ticks)))
+    assert guard.answer(LEADER).attempts[0].seconds == 1
+    guard, _ = guarded(Shows("adult"))
+    assert guard.answer(LEADER).attempts[0].seconds is None
+
+
+def test_an_answer_as_json_has_everything_but_the_bytes() -> None:
+    guard, _ = guarded(Shows("adult"))
+    assert guard.answer(LEADER).to_dict() == {
+        "item": {"kind": "text", "media_type": "text/plain", "bytes": 5},
+        "status": "ok",
+        "prompt": LEADER,
+        "changed": False,
+        "conditions": ["leader"],
+        "fixed": [],
+        "must": {},
+        "slots": {"leader: age": 1},
+        "values": {"age": "adult"},
+        "attempts": [{"prompt": LEADER, "values": {"age": "adult"}, "error": "", "seconds": None}],
+        "reason": "",
+    }
+
+
+def test_a_disclosure_is_one_line_of_ascii_whatever_names_hold() -> None:
+    answer = Answer(
+        None, "violation", "x", changed=True, must={"år\r\nX-Evil: 1": ("ä; b", "c, d")}, slots={"é=1; status=ok": 2}
+    )
+    assert answer.disclosure == (
+        "status=violation; changed=yes; asked=%C3%A5r%0D%0AX-Evil: 1 %C3%A4%3B b or c%2C d;"
+        " slots=%C3%A9%3D1%3B status%3Dok 2; attempts=0"
+    )
+
+
+def test_the_studio_is_guarded_as_the_configuration_says(tmp_path: Any) -> None:
+    described = {
+        "conditions": [{"name": "leader", "keywords": ["leader"]}],
+        "specifications": [
+            {"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": [6, 3, 6]},
+        ],
+        "simulation": {"retries": 3},
+        "generator": {"kind": "studio", "bias": {"age": {"adult": 1}}, "obeys": 0.8, "seed": 1},
+        "classifier": {"kind": "studio"},
+    }
+    for mode in ("before", "after"):
+        bench = build(Configuration.read({**described, "guard": {"mode": mode}}))
+        enforcer = Enforcer(bench.configuration, mode=mode)
+        guard = bench.guard(enforcer)
+        shown = [guard.answer(LEADER).values["age"] for _ in range(60)]
+        assert shown.count("adult") < 60
+        known = ["child", "adult", "elderly"]
+        assert misses([known.index(str(value)) + 1 for value in shown], [6, 3, 6]) == []
+        assert enforcer.counts["leader: age"]["missed"] == 0
+
+
+def recorded(sequence: str) -> list[tuple[bytes, str]]:
+    """The pictures of a published sequence, with the gender that the best label says."""
+    folder = shared("data", "genai")
+    with (folder / "sequences.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["sequence"] == sequence]
+    rows.sort(key=lambda row: int(row["index"]))
+    return [((folder / row["file"]).read_bytes(), row["label_gender"]) for row in rows]
+
+
+@pytest.mark.parametrize("sequence", ["openai_poor_seq1", "openai_poor_seq2", "openai_leader_seq1"])
+def test_real_pictures_played_back_are_reported_as_the_definition_says(sequence: str) -> None:
+    """A recorded generator obeys nothing. What it misses is said; what it keeps by itself is left alone."""
+    pictures = recorded(sequence)
+    label = dict(pictures)
+    values = ["female", "male"]
+    seen = []
+    for beta in (2, 3, 5, 8, 13, 30, 60):
+        about = Configuration.read(
+            {
+                "conditions": [{"name": "person", "keywords": ["person"]}],
+                "specifications": [{"condition": "person", "group": "sex", "values": values, "repeated": beta}],
+                "simulation": {"retries": 0},
+            }
+        )
+        for mode in ("before", "after"):
+            enforcer = Enforcer(about, mode=mode)
+            generator = Playback([Item("image", data, "image/webp") for data, _ in pictures])
+            classifier = ClassifierFunction(lambda item: {"sex": label[item.data] or None}, {"sex": values})
+            guard = Guard(enforcer, generator, classifier, KeywordJudge.of(about), groups=about.values)
+            answers = []
+            while len(generator):
+                answers.append(guard.answer("a poor person"))
+            last = answers[-1]
+            shown = [values.index(str(one.values["sex"])) + 1 for one in answers if one.item and one.slots]
+            missed = misses(shown, [beta, beta])
+            counts = enforcer.counts["person: sex"]
+            assert counts["missed"] == len(missed), (beta, mode)
+            assert bool(missed) <= any(one.status == "violation" for one in answers)
+            assert not missed or counts["disobeyed"] + counts["unrecognised"] + counts["failed"]
+            by_itself = [values.index(sex) + 1 for _, sex in pictures if sex]
+            if mode == "after" and not misses(by_itself, [beta, beta]):
+                assert [one.item.data for one in answers if one.item] == [data for data, _ in pictures]
+                assert not any(one.changed for one in answers)
+                seen.append("kept")
+            if missed:
+                seen.append("missed")
+            assert last.item is not None or last.reason
+    assert {"kept", "missed"} <= set(seen)
+
+
+def test_a_generator_for_one_request_alone() -> None:
+    guard, _ = guarded(Shows())
+    other = Shows("child")
+    assert guard.answer(LEADER, generator=other).values == {"age": "child"}
+    assert other.prompts == [LEADER]
+
+
+def test_a_locked_enforcer_is_the_enforcer() -> None:
+    enforcer = Enforcer(keeping())
+    keeper = Locked(enforcer)
+    admission = keeper.admit(["leader"])
+    assert keeper.complete(admission, {"age": "adult"}).ok
+    assert keeper.state() == enforcer.state()
+    assert keeper.fail(keeper.admit(["leader"])).ok
+    with pytest.raises(OptionError, match="there is no condition 'boss'"):
+        keeper.admit(["boss"])

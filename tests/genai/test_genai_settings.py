@@ -1,0 +1,373 @@
+"""Retries and slack: bounds by hand, against the worst generator by value iteration, and against simulations."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+from random import Random
+
+import pytest
+from genai_reference import after, after_blank, feasible, winning
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from evenhand.errors import OptionError
+from evenhand.genai import Configuration, Enforcer, simulate
+from evenhand.genai.feasibility import components
+from evenhand.genai.recovery import followed, one_recovery, recovery
+from evenhand.genai.settings import Settings, Success, at_most, choose, worth
+from evenhand.stats.quantity import Observed, Unknown
+
+NAMES = "abcdefgh"
+
+
+def one(beta, **simulation):
+    """One specification; by itself the generator shows all values equally often."""
+    names = list(NAMES[: len(beta)])
+    return Configuration.read(
+        {
+            "conditions": [{"name": "asked"}],
+            "specifications": [{"condition": "asked", "group": "g", "values": names, "repeated": list(beta)}],
+            "simulation": {"generator": {"g": [1 / len(beta)] * len(beta)}, "slack": 0, **simulation},
+        }
+    )
+
+
+def works(share):
+    return Success(rate={}, least=share, source="by the test")
+
+
+# ---- the reference: the worst that can happen, by value iteration over the definition
+
+
+class Worst:
+    """The probability of a missed deadline against the worst generator, and the worst choice among those allowed.
+
+    Args:
+        beta: deadlines; failing: an item that must show something shows what the adversary likes, so often.
+        slack: as kept.
+    """
+
+    def __init__(self, beta, failing, slack):
+        self.beta, self.failing, self.slack = beta, failing, slack
+        self.probability = cache(self._probability)
+
+    def level(self, state):
+        """How many useless items a state bears, up to the slack; -1 if it is lost."""
+        if state is None:
+            return -1
+        for by in range(self.slack, -1, -1):
+            if tuple(c - by for c in state) in winning(tuple(b - by for b in self.beta)):
+                return by
+        return -1
+
+    def _probability(self, state, items):
+        if state is None:
+            return 1.0
+        if not items:
+            return 0.0
+        then = [after(state, k, self.beta) for k in range(len(self.beta))]
+        chances = [self.probability(to, items - 1) for to in then]
+        if self.level(after_blank(state)) >= self.slack:
+            return max(chances)
+        levels = [self.level(to) for to in then]
+        served = max(chance for chance, level in zip(chances, levels, strict=True) if level == max(levels))
+        return (1 - self.failing) * served + self.failing * max(chances)
+
+
+def test_the_worst_by_hand():
+    # Two values within 2 items each: every item is told, and the first that fails misses a deadline.
+    assert Worst((2, 2), 0.1, 0).probability((1, 2), 1) == pytest.approx(0.1)
+    assert Worst((2, 2), 0.1, 0).probability((2, 2), 3) == pytest.approx(1 - 0.9**2)  # the first may be anything
+
+
+def test_a_bound_by_hand():
+    # 3 values within 6 items, slack 1: a failure is made good by 2 items. One attempt works 9 times out of 10.
+    found = worth(one((6, 6, 6), slack=1, retries=1), works(0.9), requests=100)
+    assert found.failing == pytest.approx(0.01)
+    assert found.misses == pytest.approx(100 * 0.01 * (1 - 0.99**2), rel=1e-6)
+    assert found.slack_counts
+    assert found.good_for == int(0.01 / (0.01 * (1 - 0.99**2)))
+    assert not found.enough
+    plain = worth(one((6, 6, 6), retries=1), works(0.9), requests=100)
+    assert plain.misses == pytest.approx(1 - 0.99**100, rel=1e-6)
+    assert not plain.slack_counts
+    certain = worth(one((6, 6, 6)), works(1.0))
+    assert (certain.misses, certain.good_for, certain.enough) == (0.0, None, True)
+    hopeless = worth(one((6, 6, 6)), works(0.0))
+    assert (hopeless.misses, hopeless.good_for, hopeless.enough) == (1.0, 0, False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_no_bound_is_below_the_worst_that_can_happen(data):
+    n = data.draw(st.integers(2, 3))
+    beta = tuple(data.draw(st.lists(st.integers(2, 7), min_size=n, max_size=n)))
+    slack = data.draw(st.integers(0, 3))
+    shorter = tuple(b - slack for b in beta)
+    assume(min(shorter) >= 1 and feasible(shorter))
+    failing = data.draw(st.sampled_from([0.002, 0.01, 0.05, 0.2, 0.5, 0.9]))
+    items = data.draw(st.integers(1, 40))
+    bound = worth(one(beta, slack=slack, retries=0), works(1 - failing), requests=items).misses
+    assert bound >= Worst(beta, failing, slack).probability(beta, items) - 1e-12
+
+
+@pytest.mark.parametrize(("beta", "slack", "items"), [((4, 4), 1, 200), ((5, 5, 5), 1, 100), ((5, 6, 7), 2, 100)])
+def test_bounds_are_not_far_above_the_worst_that_can_happen(beta, slack, items):
+    bound = worth(one(beta, slack=slack, retries=0), works(0.99), requests=items).misses
+    worst = Worst(beta, 0.01, slack).probability(beta, items)
+    assert worst <= bound <= 4 * worst
+    without = worth(one(beta, slack=0, retries=0), works(0.99), requests=items).misses
+    assert bound < without / 5
+
+
+# ---- how soon the slack is there again
+
+
+def test_every_failure_is_made_good_by_as_many_items_as_there_are_other_values():
+    followed_all = 0
+    for beta in [*product(range(3, 7), repeat=2), *product(range(4, 8), repeat=3), (5, 7, 6, 6), (6, 6, 7, 9)]:
+        for slack in range(1, 4):
+            if min(beta) - slack < len(beta):
+                continue
+            items = followed(beta, slack)
+            assert items is not None
+            assert items <= one_recovery(beta, slack) == len(beta) - 1, (beta, slack)
+            followed_all += 1
+    assert followed_all > 60
+
+
+def test_recovery_where_deadlines_are_less_than_the_values():
+    assert one_recovery((6, 8, 10, 12, 16), 2) == 6
+    assert one_recovery((5, 6, 6, 9), 2) is None  # just enough room to keep going, none to win back
+    assert one_recovery((2, 5, 9), 2) is None  # no room for the slack at all
+
+
+def test_recovery_is_not_claimed_of_several_specifications_that_share_a_group():
+    configuration = Configuration.read(
+        {
+            "conditions": [{"name": "asked"}],
+            "groups": {"g": ["a", "b"], "h": ["c", "d"]},
+            "specifications": [
+                {"condition": "asked", "group": "g", "repeated": 20},
+                {"condition": "asked", "paired": ["g", "h"], "repeated": 20},
+            ],
+            "simulation": {"slack": 1},
+        }
+    )
+    (component,) = components(configuration)
+    assert recovery(component, 1) is None
+    found = worth(configuration, works(0.9))
+    assert not found.slack_counts
+    assert "share a group" in found.why
+
+
+# ---- the enforcer itself, against a generator that harms on purpose
+
+
+@pytest.mark.parametrize("mode", ["before", "after"])
+@pytest.mark.parametrize(("beta", "slack", "failing"), [((4, 4), 1, 0.1), ((5, 6, 6), 1, 0.1), ((5, 6, 7), 2, 0.2)])
+def test_the_enforcer_misses_no_more_often_than_the_bound(mode, beta, slack, failing):
+    items, runs = 12, 500
+    configuration = one(beta, slack=slack, retries=0)
+    bound = worth(configuration, works(1 - failing), requests=items).misses
+    assert bound < 0.9
+    random = Random(5)
+    missed = 0
+    for seed in range(runs):
+        enforcer = Enforcer(configuration, mode=mode, in_flight=1, seed=seed)
+        for _ in range(items):
+            left = enforcer.remaining()["asked: g"]
+            latest = max(left, key=left.__getitem__)
+            admission = enforcer.admit({"asked"})
+            while admission is not None:
+                must = admission.must.get("g")
+                obeyed = must is not None and random.random() >= failing
+                shown = None if random.random() < 0.1 and must is None else must[0] if obeyed else latest
+                admission = enforcer.complete(admission, {"g": shown}).admission
+        missed += any(one["missed"] for one in enforcer.counts.values())
+    assert missed > 0
+    assert stats.binomtest(missed, runs, bound, alternative="greater").pvalue > 1e-3, (missed / runs, bound)
+
+
+def test_simulations_miss_no_more_often_than_the_bound():
+    beta, requests, runs = (6, 8, 10, 12, 16), 60, 60
+    for retries, slack in ((1, 0), (1, 1), (2, 1)):
+        configuration = one(beta, slack=slack, retries=retries, obeys=0.8)
+        bound = worth(configuration, Success.simulated(configuration), requests=requests).misses
+        missed = sum(simulate(configuration, requests=requests, seed=seed).violations > 0 for seed in range(runs))
+        assert missed <= runs * min(1.0, bound) + 3 * (runs * bound * max(0.0, 1 - bound)) ** 0.5
+
+
+def test_what_is_chosen_misses_nothing_in_simulations_where_less_does():
+    beta = (6, 8, 10, 12, 16)
+    configuration = one(beta, obeys=0.8)
+    chosen = choose(configuration, Success.simulated(configuration), requests=20_000)
+    assert isinstance(chosen, Settings)
+    assert (chosen.retries, chosen.slack) == (4, 1)
+    kept = one(beta, obeys=0.8, retries=chosen.retries, slack=chosen.slack)
+    assert simulate(kept, requests=20_000).violations == 0
+    assert simulate(one(beta, obeys=0.8, retries=1), requests=20_000).violations > 50
+
+
+def test_slack_does_not_help_with_many_in_flight_and_is_not_counted():
+    beta = (6, 8, 10, 12, 16)
+    found = {}
+    for slack in (0, 2):
+        configuration = one(beta, obeys=0.8, retries=0, slack=slack)
+        found[slack] = simulate(configuration, requests=4000, in_flight=16).violations
+        said = worth(configuration, Success.simulated(configuration), in_flight=16)
+        assert said.misses == worth(one(beta, obeys=0.8, retries=0), works(0.8), in_flight=16).misses
+        assert not said.slack_counts
+    assert found[2] > 0.7 * found[0] > 50
+    assert "16 in flight slack does not help" in said.statement()
+    chosen = choose(configuration, works(0.8), in_flight=16)
+    assert isinstance(chosen, Settings)
+    assert (chosen.retries, chosen.slack) == (10, 0)  # 0.2 ** 11 * 100,000 is the first below 0.01
+    assert 0.2**11 * 1e5 < 0.01 < 0.2**10 * 1e5
+    assert "any number in flight" in worth(configuration, works(0.8), in_flight=None).why
+
+
+# ---- choosing
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    share=st.floats(0.3, 0.999),
+    beta=st.sampled_from([(4, 4), (6, 6, 6), (5, 6, 6, 9), (9, 9, 9)]),
+    tolerated=st.sampled_from([0.2, 0.01, 1e-5]),
+    in_flight=st.sampled_from([1, 4]),
+)
+def test_nothing_smaller_is_enough(share, beta, tolerated, in_flight):
+    configuration = one(beta)
+    chosen = choose(configuration, works(share), tolerated=tolerated, requests=1000, in_flight=in_flight)
+    assert isinstance(chosen, Settings)
+    assert chosen.enough
+    assert chosen.misses <= tolerated
+    for retries, slack in product(range(chosen.retries + chosen.slack + 1), range(4)):
+        if (retries + slack, slack) >= (chosen.retries + chosen.slack, chosen.slack):
+            continue
+        if not feasible(tuple(b - slack for b in beta)):
+            continue
+        less = worth(configuration, works(share), retries=retries, slack=slack, requests=1000, tolerated=tolerated,
+                     in_flight=in_flight)  # fmt: skip
+        assert not less.enough, (retries, slack)
+
+
+def test_there_may_be_nothing_to_choose():
+    assert choose(one((4, 4)), works(0.0)) == Unknown(
+        reason="nothing is known of how often an instruction works, or it never does"
+    )
+    rare = choose(one((4, 4)), works(0.01), in_flight=None)
+    assert isinstance(rare, Unknown)
+    assert "not even 60 retries" in rare.reason
+
+
+# ---- how often instructions work
+
+
+def test_success_by_hand():
+    configuration = one((4, 4), obeys=0.9, unrecognised=0.1)
+    assert Success.simulated(configuration).least == pytest.approx(0.81)
+    assert "want of anything measured" in Success.simulated(one((4, 4))).statement()
+    counted = Success.counted(configuration, {"asked: g": {"asked": 100, "obeyed": 90}})
+    found = counted.rate["asked: g"]
+    assert isinstance(found, Observed)
+    assert stats.binom.sf(89, 100, found.low) == pytest.approx(0.025, rel=1e-6)
+    assert counted.least == found.low
+    assert "90 of 100 attempts worked, at least 82.3%" in counted.statement()
+    nothing = Success.counted(configuration, {})
+    assert nothing.least == 0
+    assert "not known" in nothing.statement()
+
+
+def test_failures_of_groups_that_are_asked_for_together_add_up():
+    configuration = Configuration.read(
+        {
+            "conditions": [{"name": "asked"}],
+            "groups": {"g": ["a", "b"], "h": ["c", "d"]},
+            "specifications": [
+                {"condition": "asked", "group": "g", "repeated": 6},
+                {"condition": "asked", "group": "h", "repeated": 6},
+            ],
+        }
+    )
+    counts = {"asked: g": {"asked": 1000, "obeyed": 900}, "asked: h": {"asked": 1000, "obeyed": 800}}
+    found = Success.counted(configuration, counts)
+    low = [one.low for one in found.rate.values() if isinstance(one, Observed)]
+    assert stats.binom.sf(899, 1000, low[0]) == pytest.approx(0.05 / 2 / 2, rel=1e-6)
+    assert found.least == pytest.approx(1 - (1 - low[0]) - (1 - low[1]))
+    both = worth(configuration, works(0.9), slack=1, retries=0, requests=10)
+    alone = worth(one((6, 6)), works(0.9), slack=1, retries=0, requests=10)
+    assert both.misses == pytest.approx(2 * alone.misses)
+    del counts["asked: h"]
+    assert Success.counted(configuration, counts).least == 0
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (lambda c: worth(c, works(0.9), retries=-1), "make no sense"),
+        (lambda c: worth(c, works(0.9), requests=0), "make no sense"),
+        (lambda c: worth(c, works(0.9), tolerated=0.0), "make no sense"),
+        (lambda c: Success.counted(c, {"asked: g": {"asked": 2, "obeyed": 3}}), "3 of 2 attempts"),
+        (lambda c: Success.counted(c, {}, confidence=1.0), "confidence is 1.0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(broken, said):
+    with pytest.raises(OptionError, match=said):
+        broken(one((4, 4)))
+
+
+# ---- what an enforcer says of itself
+
+
+def test_a_guarantee_says_how_often_instructions_worked_and_what_follows():
+    configuration = one((4, 4), retries=1, slack=1)
+    enforcer = Enforcer(configuration, in_flight=1)
+    assert "not known, as no item had to show anything yet" in enforcer.guarantee()
+    random = Random(1)
+    for _ in range(400):
+        admission = enforcer.admit({"asked"})
+        while admission is not None:
+            must = admission.must.get("g")
+            shown = must[0] if must and random.random() < 0.9 else "a"
+            admission = enforcer.complete(admission, {"g": shown}).admission
+    counts = enforcer.counts["asked: g"]
+    said = enforcer.guarantee()
+    assert f"{counts['obeyed']:,} of {counts['asked']:,} attempts worked" in said
+    success = Success.counted(configuration, enforcer.counts)
+    assert worth(configuration, success).statement() in said
+    assert "enough are" in said
+    many = Enforcer(configuration)
+    many.restore(enforcer.state())
+    assert "any number in flight slack does not help" in many.guarantee()
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (0.0, "0%"),
+        (1.0, "100%"),
+        (0.2, "20%"),
+        (0.04, "4.0%"),
+        (0.00741, "0.75%"),
+        (0.5001, "51%"),
+        (1.23e-20, "1.3e-18%"),
+    ],
+)
+def test_bounds_are_rounded_up(share, said):
+    assert at_most(share) == said
+
+
+def test_probabilities_too_small_for_a_number_are_not_nought():
+    found = worth(one((90, 90)), works(0.999999), retries=60, slack=50)
+    assert 0 < found.misses < 1e-250
+    assert found.good_for == 10**15
+    assert "e-" in found.statement()
+
+
+def test_chosen_slack_ends_where_it_cannot_be_kept_or_is_too_much():
+    for beta in [(4, 4), (1000, 1000), (2, 4, 8, 16)]:
+        assert isinstance(choose(one(beta), works(1e-9)), Unknown)

@@ -1,0 +1,219 @@
+"""Recorded items judged by a configuration: by hand, against the definitions, on real data, and as tables may look."""
+
+import itertools
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.errors import DataError, OptionError
+from evenhand.genai.assessment import GenaiAssessment
+from evenhand.genai.inherent import answers, judged
+from evenhand.genai.judgement import judge
+from evenhand.genai.specification import Configuration
+from evenhand.genai.specified import Columns, assess_specified, fixed_in, read_specified
+from support import shared
+
+
+def configuration(**more):
+    return Configuration.read(
+        {
+            "conditions": [{"name": "leader"}, {"name": "poor"}],
+            "groups": {"sex": ["f", "m"], "age": ["y", "o"], "hat": ["no", "yes"]},
+            "specifications": [
+                {"condition": "leader", "group": "sex", "repeated": {"f": 3, "m": 2}},
+                {"condition": "leader", "group": "sex", "eventual": True, "name": "both"},
+                {"condition": "poor", "paired": ["sex", "age"], "repeated": 4, "name": "pairs"},
+                {"condition": "poor", "paired": ["sex", "age", "hat"], "ways": 3, "eventual": True},
+            ],
+        }
+        | more
+    )
+
+
+TABLE = pd.DataFrame(
+    {
+        "condition": ["leader", "poor", "leader;poor", "leader", "poor", None, "leader", "poor"],
+        "sex": ["m", "m", "f", "m", "f", "m", "m", "?"],
+        "age": ["y", "o", "y", "y", "o", "y", None, "y"],
+        "hat": ["no"] * 8,
+        "prompt": ["a leader", "a pauper", "a poor lady", "a leader", "a pauper", "a cat", "a leader", "a pauper"],
+    }
+)
+
+
+# By hand
+
+
+def test_a_verdict_for_every_specification_by_hand():
+    # Leaders: m f m m. The poor: m+o f+y f+o, and one whose sex is not recognised.
+    leader, poor = assess_specified(read_specified(TABLE, configuration()), configuration()).sequences
+    assert (leader.name, leader.condition, leader.items, leader.prompts) == ("leader", "leader", 4, "all")
+    assert [(v.name, v.kind, v.beta, v.verdict, v.at_fault) for v in leader.verdicts] == [
+        ("leader: sex", "repeated", (3, 2), "holds", ()),
+        ("both", "eventual", None, "holds", ()),
+    ]
+    assert (
+        leader.verdicts[0].specification == "every value of sex appears, again and again: f within 3, m within 2 items"
+    )
+    assert [group.groups for group in leader.groups] == [("sex",)]
+    assert leader.coverage is None
+    pairs, triples = poor.verdicts
+    assert (pairs.name, pairs.kind, pairs.verdict, pairs.why) == (
+        "pairs", "paired", "unknown", "nothing was missed, but 3 items are not more than 4",
+    )  # fmt: skip
+    assert (triples.kind, triples.verdict) == ("k-way", "violated")
+    assert triples.at_fault == ("f + y + yes", "f + o + yes", "m + y + no", "m + y + yes", "m + o + yes")
+    assert [group.groups for group in poor.groups] == [
+        ("sex",), ("age",), ("hat",), ("sex", "age"), ("sex", "age", "hat"),
+    ]  # fmt: skip
+    assert (poor.coverage.ways, poor.coverage.total) == (3, 8)
+    assert poor.groups[0].unrecognised == 1
+
+
+def test_the_result_says_what_it_is_about_and_travels():
+    result = assess_specified(read_specified(TABLE, configuration()), configuration(), source="a table")
+    assert result.condition() == "leader, poor"
+    assert GenaiAssessment.from_json(result.to_json()) == result
+
+
+def test_inherent_fairness_leaves_out_what_prompts_fix():
+    found = read_specified(TABLE, configuration())
+    bias = judged(answers(one.recorded for one in found), configuration().values,
+                  {"a leader": set(), "a pauper": set(), "a poor lady": {"sex"}})  # fmt: skip
+    leader, neutral, _, _ = assess_specified(found, configuration(), prompts=bias).sequences
+    assert [(v.name, v.verdict) for v in leader.verdicts] == [("leader: sex", "holds"), ("both", "holds")]
+    assert (neutral.name, neutral.prompts) == ("leader, neutral prompts", "neutral")
+    # Without the lady: m m m.
+    assert [(v.verdict, v.at_fault) for v in neutral.verdicts] == [("violated", ("f",)), ("violated", ("f",))]
+    assert (neutral.groups[0].items, neutral.groups[0].biased, neutral.groups[0].unrecognised) == ((1, 3, 4), 1, 0)
+
+
+def test_conditions_without_items_are_unknown():
+    only = TABLE[TABLE["condition"] == "leader"]
+    _, poor = assess_specified(read_specified(only, configuration()), configuration()).sequences
+    assert (poor.items, poor.coverage) == (0, None)
+    assert {v.verdict for v in poor.verdicts} == {"unknown"}
+
+
+# Against the definitions, as simulations judge
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("fm?"), st.sampled_from("yo?")), min_size=1, max_size=30),
+    st.tuples(st.integers(2, 8), st.integers(2, 8)),
+    st.integers(4, 9),
+)
+def test_deadlines_missed_are_those_that_simulations_count(rows, betas, together):
+    asked = {"conditions": [{"name": "c"}], "groups": {"sex": ["f", "m"], "age": ["y", "o"]}}
+    asked["specifications"] = [
+        {"condition": "c", "group": "sex", "repeated": list(betas)},
+        {"condition": "c", "paired": ["age", "sex"], "repeated": together},
+    ]
+    read = Configuration.read(asked)
+    table = pd.DataFrame(rows, columns=["sex", "age"])
+    if not ({"f", "m"} & set(table["sex"]) and {"y", "o"} & set(table["age"])):
+        return
+    (found,) = assess_specified(read_specified(table, read), read).sequences
+    plain = judge(["?fm".index(sex) for sex, _ in rows], 2, {1: betas[0], 2: betas[1]})
+    names = list(itertools.product("yo", "fm"))
+    pairs = [names.index((age, sex)) + 1 if (age, sex) in names else 0 for sex, age in rows]
+    paired = judge(pairs, 4, dict.fromkeys(range(1, 5), together))
+    by_groups = {group.groups: group for group in found.groups}
+    assert tuple(len(value.missed) for value in by_groups["sex",].values) == plain.missed
+    assert tuple(len(value.missed) for value in by_groups["age", "sex"].values) == paired.missed
+    assert tuple(value.longest_wait for value in by_groups["age", "sex"].values) == paired.longest_gap
+    for verdict, truth, beta in zip(found.verdicts, (plain, paired), (max(betas), together), strict=True):
+        expected = "violated" if any(truth.missed) else "holds" if truth.items > beta else "unknown"
+        assert verdict.verdict == expected
+
+
+# Tables as they may look
+
+
+def test_columns_named_like_conditions_say_yes_or_no():
+    table = TABLE.drop(columns="condition").assign(
+        leader=["1", "0", "yes", "true", "no", None, "Y", "n"],
+        poor=[False, True, True, False, True, False, False, True],
+    )
+    expected = [one.recorded.labels for one in read_specified(TABLE, configuration())]
+    assert [one.recorded.labels for one in read_specified(table, configuration())] == expected
+    with pytest.raises(DataError, match="'maybe' in the column 'leader'"):
+        read_specified(table.assign(leader="maybe"), configuration())
+
+
+def test_other_names_of_columns():
+    table = TABLE.rename(columns={"condition": "asked", "sex": "label_sex"}).assign(run=["1", "2"] * 4, picture="x.png")
+    columns = Columns(
+        conditions="asked", groups={"sex": "label_sex"}, sequence="run", image="picture", only={"hat": "no"}
+    )
+    found = read_specified(table, configuration(), columns)
+    assert [(one.condition, one.recorded.name, len(one.recorded)) for one in found] == [
+        ("leader", "1, leader", 3), ("leader", "2, leader", 1), ("poor", "2, poor", 2), ("poor", "1, poor", 2),
+    ]  # fmt: skip
+    assert found[0].recorded.files == ("x.png",) * 3
+    (one, two) = read_specified(
+        table, configuration(), Columns("asked", {"sex": "label_sex"}, sequence="run", name="1")
+    )
+    assert (one.recorded.name, two.recorded.name) == ("1, leader", "1, poor")
+
+
+def test_of_one_condition_all_items_count():
+    one = configuration(
+        conditions=[{"name": "leader"}], specifications=[{"condition": "leader", "group": "sex", "repeated": 3}]
+    )
+    assert len(read_specified(TABLE.drop(columns="condition"), one)[0].recorded) == 8
+
+
+def test_what_a_table_says_of_prompts():
+    assert fixed_in(TABLE) is None
+    assert fixed_in(TABLE.assign(fixed=["sex; age", *[None] * 7])[:2]) == {
+        "a leader": {"sex", "age", "sex; age"},
+        "a pauper": frozenset(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "said"),
+    [
+        (TABLE.drop(columns="condition"), Columns(), "nothing tells which conditions"),
+        (TABLE.drop(columns="age"), Columns(), "there is no column 'age' for the group 'age'"),
+        (TABLE, Columns(groups={"colour": "x"}), "no group 'colour'"),
+        (TABLE.assign(sex="female"), Columns(), "no label in the column 'sex' is a value of the group 'sex': female"),
+        (TABLE.assign(condition="rich"), Columns(), "no item was asked for 'leader' or 'poor'"),
+        (TABLE.assign(run="1"), Columns(sequence="run", name="2"), "there is no sequence '2'"),
+        (TABLE, Columns(conditions="nowhere"), "there is no column 'nowhere'"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(table, columns, said):
+    with pytest.raises((DataError, OptionError)) as error:
+        read_specified(table, configuration(), columns)
+    assert said in str(error.value)
+
+
+# Real answers
+
+
+def test_real_pictures_by_a_configuration():
+    read = Configuration.read(
+        {
+            "conditions": [{"name": "leader"}, {"name": "poor"}],
+            "groups": {"gender": ["female", "male"]},
+            "specifications": [
+                {"condition": "leader", "group": "gender", "repeated": 6},
+                {"condition": "poor", "group": "gender", "repeated": 13},
+                {"condition": "poor", "group": "gender", "repeated": 12, "name": "sooner"},
+            ],
+        }
+    )
+    table = shared("data", "genai", "sequences.csv")
+    places = {"gender": "notebook_gender"}
+    _, poor = (
+        one
+        for one in read_specified(table, read, Columns(groups=places, sequence="sequence"))
+        if one.recorded.name in ("openai_leader_seq2, leader", "openai_poor_seq2, poor")
+    )
+    result = assess_specified([poor], read).sequences[0]
+    assert [group.least_beta for group in result.groups] == [13, 13]
+    assert [(v.name, v.verdict) for v in result.verdicts] == [("poor: gender", "holds"), ("sooner", "violated")]

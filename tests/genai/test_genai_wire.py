@@ -1,0 +1,393 @@
+"""The connection to services: what it sends, what it believes, and one clear error for everything else."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from evenhand.errors import FetchError, ModelError, OptionError
+from evenhand.genai.backends import Wire, wire
+from genai_upstream import Upstream
+
+KEY = "k-123/secret"
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that were slept through, in no time."""
+    slept: list[float] = []
+    monkeypatch.setattr(wire, "sleep", slept.append)
+    return slept
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    with Upstream() as service:
+        yield service
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., Wire]]:
+    """Makes connections, and lets go of them afterwards."""
+    made: list[Wire] = []
+
+    def _connect(url: str, **options: object) -> Wire:
+        made.append(Wire(url, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield _connect
+    for one in made:
+        one.close()
+
+
+Connect = Callable[..., Wire]
+
+
+def _models(service: Wire) -> dict[str, object]:
+    return service.post("/chat/completions", {"messages": [{"content": "a cat"}]})
+
+
+def test_a_question_is_json_and_carries_the_key(
+    upstream: Upstream, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVICE_KEY", f" {KEY}\n")
+    upstream.key = KEY
+    service = connect(upstream.url + "/", key="SERVICE_KEY")
+    assert _models(service)["object"] == "chat.completion"
+    path, headers, body = upstream.received[-1]
+    assert (path, body) == ("/v1/chat/completions", {"messages": [{"content": "a cat"}]})
+    assert headers["authorization"] == f"Bearer {KEY}"
+    assert headers["content-type"] == "application/json"
+    assert headers["accept-encoding"] == "identity"
+    assert KEY not in repr(service)
+
+
+def test_without_a_key_none_is_sent(upstream: Upstream, connect: Connect) -> None:
+    _models(connect(upstream.url))
+    assert "authorization" not in upstream.received[-1][1]
+
+
+def test_a_connection_is_used_again(upstream: Upstream, connect: Connect) -> None:
+    service = connect(upstream.url)
+    for _ in range(3):
+        _models(service)
+    (pool,) = [service._pool.pools[key] for key in service._pool.pools.keys()]  # noqa: SIM118
+    assert (pool.num_connections, pool.num_requests) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("url", "fault"),
+    [
+        ("127.0.0.1:8080/v1", "begins with http"),
+        ("ftp://example.org/v1", "begins with http"),
+        ("http:///v1", "begins with http"),
+        ("http://[::1/v1", "begins with http"),
+        ("http://example.org:99999/v1", "begins with http"),
+        ("https://me:hidden@example.org/v1", "more than host, port and path"),
+        ("https://example.org/v1?key=hidden", "more than host, port and path"),
+        ("https://example.org/v1#hidden", "more than host, port and path"),
+    ],
+)
+def test_urls_that_are_none_or_hold_credentials_are_refused(url: str, fault: str) -> None:
+    with pytest.raises(OptionError, match=fault) as raised:
+        Wire(url)
+    assert "hidden" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"key": "sk-hidden"}, "not the name of an environment variable"),
+        ({"timeout": 0.0}, "nobody can wait 0.0 seconds"),
+        ({"timeout": float("nan")}, "nobody can wait nan"),
+        ({"retries": -1}, "-1 times"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, object], fault: str) -> None:
+    with pytest.raises(OptionError, match=fault) as raised:
+        Wire("http://127.0.0.1/v1", **options)  # type: ignore[arg-type]
+    assert "hidden" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told", "fault"),
+    [
+        ("SERVICE_KEY", None, True, "is not set"),
+        ("SERVICE_KEY", " ", True, "is not set"),
+        ("SERVICE_KEY", "two\nlines", True, "holds no key"),
+        ("SERVICE_KEY", "schlüssel", True, "holds no key"),
+        ("skhidden", None, False, "is not set"),  # somebody wrote the key itself
+    ],
+)
+def test_a_missing_key_is_named_and_never_shown(
+    name: str, value: str | None, told: bool, fault: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(name, raising=False)
+    if value is not None:
+        monkeypatch.setenv(name, value)
+    with pytest.raises(OptionError, match=fault) as raised:
+        _models(connect("http://127.0.0.1:9/v1", key=name))
+    assert (name in str(raised.value)) == told
+    assert value is None or not value.strip() or value not in str(raised.value)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 413, 422, 429, 500, 503])
+def test_a_refusal_is_told_without_the_key(
+    status: int, upstream: Upstream, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVICE_KEY", KEY)
+    upstream.always = status
+    service = connect(upstream.url, key="SERVICE_KEY")
+    with pytest.raises(FetchError, match=f"refused with status {status}") as raised:
+        _models(service)
+    assert KEY not in str(raised.value)
+    # Services answer wrong keys with parts of them.
+    assert ("told to fail" in str(raised.value)) == (status != 401)
+    assert len(upstream.received) == (3 if status in wire.AGAIN else 1)
+
+
+def test_a_key_that_the_service_repeats_is_cut_out(
+    upstream: Upstream, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVICE_KEY", KEY)
+    upstream.body = json.dumps({"error": {"message": f"bad key {KEY} given"}}).encode()
+    with pytest.raises(FetchError, match=r"failed: 'bad key \.\.\. given'"):
+        _models(connect(upstream.url, key="SERVICE_KEY"))
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"error": {"message": "no such model", "code": 404}}, "'no such model'"),  # OpenAI, Ollama, LiteLLM, LocalAI
+        ({"error": "no such model"}, "'no such model'"),
+        ({"error": {"code": 7}}, "code"),
+    ],
+)
+def test_what_an_error_says_is_found_in_every_shape(
+    body: dict[str, object], words: str, upstream: Upstream, connect: Connect
+) -> None:
+    upstream.body = json.dumps(body).encode()
+    with pytest.raises(FetchError, match="the service failed") as raised:
+        _models(connect(upstream.url))
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (b'{"object": "error", "message": "no such model"}', "'no such model'"),  # older vLLM
+        (b'{"detail": "Not Found"}', "'Not Found'"),  # FastAPI
+        (b'{"detail": [{"loc": ["body"]}]}', "loc"),
+        (b"<html>\x1b[31m 404</html>", r"'<html>\x1b[31m 404</html>'"),  # a terminal is not coloured by a service
+        (b"\xff" * 5000, "..."),
+        (b"", "''"),
+    ],
+)
+def test_the_words_of_other_errors(said: bytes, words: str, connect: Connect) -> None:
+    assert words in connect("http://127.0.0.1:9/v1")._shown(said)
+    assert len(connect("http://127.0.0.1:9/v1")._shown(said)) < 250
+
+
+def test_an_overloaded_service_is_asked_again(upstream: Upstream, connect: Connect, pauses: list[float]) -> None:
+    upstream.failures = [503, 429]
+    assert _models(connect(upstream.url))["object"] == "chat.completion"
+    assert pauses == [0.5, 1.0]
+
+
+def test_a_service_that_names_a_pause_gets_it_within_reason(
+    upstream: Upstream, connect: Connect, pauses: list[float]
+) -> None:
+    upstream.failures = [429, 429, 429]
+    upstream.headers = {"Retry-After": "7"}
+    _models(connect(upstream.url, retries=3))
+    upstream.failures, upstream.headers = [429], {"Retry-After": "9999999999"}
+    _models(connect(upstream.url))
+    upstream.failures, upstream.headers = [429], {"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}
+    _models(connect(upstream.url))
+    assert pauses == [7, 7, 7, 30, 0.5]
+
+
+def test_redirects_are_refused(upstream: Upstream, connect: Connect) -> None:
+    upstream.always, upstream.headers = 302, {"Location": f"{upstream.root}/v1/models"}
+    with pytest.raises(FetchError, match=r"status 302.*\n.*give the final URL"):
+        _models(connect(upstream.url))
+    assert len(upstream.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        (b"", "is no JSON: ''"),
+        (b"<html>welcome</html>", "is no JSON: '<html>welcome</html>'"),
+        (b'{"data": [', "is no JSON"),
+        (b"\xff\xfe\x00", "is no JSON"),
+        (b"[" * 100_000, "is no JSON"),
+        (b"1" * 10_000, "is no JSON"),  # a number too long to be read
+        (b'data: {"choices": []}\n\n', "is no JSON"),
+        (b'["a list"]', "is no JSON object"),
+        (b"null", "is no JSON object"),
+    ],
+)
+def test_an_answer_that_is_no_json_object(body: bytes, fault: str, upstream: Upstream, connect: Connect) -> None:
+    upstream.body = body
+    with pytest.raises(ModelError, match=fault):
+        _models(connect(upstream.url))
+
+
+def test_what_json_cannot_hold_is_not_sent(connect: Connect) -> None:
+    for odd in (float("nan"), b"bytes", {1: object()}):
+        with pytest.raises(OptionError, match="cannot be written as JSON"):
+            connect("http://127.0.0.1:9/v1").post("/x", {"odd": odd})
+
+
+def test_an_answer_that_is_too_large(upstream: Upstream, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "LARGEST", 3 << 20)
+    upstream.body = b'"' + b"x" * (3 << 20)
+    with pytest.raises(ModelError, match="larger than 3 MiB"):
+        _models(connect(upstream.url))
+    upstream.body = b"{" + b" " * ((3 << 20) - 2) + b"}"
+    assert _models(connect(upstream.url)) == {}
+
+
+def test_a_service_that_does_not_answer_is_not_asked_again(upstream: Upstream, connect: Connect) -> None:
+    upstream.hang()
+    with pytest.raises(FetchError, match=r"no answer came within 0\.1 seconds"):
+        _models(connect(upstream.url, timeout=0.1))
+    upstream.release()
+    assert len(upstream.received) == 1
+
+
+def test_a_service_out_of_reach(connect: Connect, pauses: list[float]) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        with pytest.raises(FetchError, match=r"does not answer: .*refused"):
+            _models(connect(f"http://127.0.0.1:{port}/v1"))
+    assert pauses == [0.5, 1.0]
+
+
+class _Raw:
+    """A server that sends bytes as they are, one list of pieces per connection."""
+
+    def __init__(self, *connections: list[bytes]) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
+        self._connections = connections
+        self._thread = threading.Thread(target=self._serve)
+
+    def _serve(self) -> None:
+        for pieces in self._connections:
+            client, _ = self._socket.accept()
+            with client:
+                asked = b""
+                while b"\r\n\r\n{}" not in asked:
+                    asked += client.recv(4096)
+                for piece in pieces:
+                    client.sendall(piece)
+
+    def __enter__(self) -> _Raw:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+        self._socket.close()
+
+
+def _head(*lines: str) -> bytes:
+    return "\r\n".join(["HTTP/1.1 200 OK", *lines, "", ""]).encode()
+
+
+def test_a_connection_that_breaks_is_made_again(connect: Connect, pauses: list[float]) -> None:
+    good = [_head("Content-Length: 13"), b'{"ok": "yes"}']
+    with _Raw([], [_head("Content-Length: 50"), b'{"ok'], good) as raw:
+        assert connect(raw.url).post("/x", {}) == {"ok": "yes"}
+    assert pauses == [0.5, 1.0]
+
+
+def test_an_answer_that_drips_in_does_not_take_for_ever(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 1000, 40))
+    monkeypatch.setattr(wire, "monotonic", lambda: float(next(clock)))
+    drops = [b"1\r\n \r\n"] * 3
+    with (
+        _Raw([_head("Transfer-Encoding: chunked"), *drops, b"0\r\n\r\n"]) as raw,
+        pytest.raises(FetchError, match="no answer came within 30 seconds"),
+    ):
+        connect(raw.url, timeout=30.0).post("/x", {})
+
+
+def test_pieces_of_an_answer_are_put_together(connect: Connect) -> None:
+    pieces = [b'7\r\n{"ok": \r\n', b'7\r\n"yes" }\r\n', b"0\r\n\r\n"]
+    with _Raw([_head("Transfer-Encoding: chunked"), *pieces]) as raw:
+        assert connect(raw.url).post("/x", {}) == {"ok": "yes"}
+
+
+def test_an_answer_without_length_that_is_too_large(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "LARGEST", 1 << 20)
+    size = 1 << 20
+    piece = f"{size:x}\r\n".encode() + b" " * size + b"\r\n"
+    with (
+        _Raw([_head("Transfer-Encoding: chunked"), piece, b"1\r\n \r\n0\r\n\r\n"]) as raw,
+        pytest.raises(ModelError, match="larger than 1 MiB"),
+    ):
+        connect(raw.url).post("/x", {})
+
+
+def test_a_packed_answer_is_refused(connect: Connect) -> None:
+    packed = gzip.compress(b"{}" + b" " * 1_000_000)
+    with (
+        _Raw([_head("Content-Encoding: gzip", f"Content-Length: {len(packed)}"), packed]) as raw,
+        pytest.raises(ModelError, match="compressed"),
+    ):
+        connect(raw.url).post("/x", {})
+
+
+def test_what_is_no_http_at_all(connect: Connect) -> None:
+    with _Raw([b"220 mail.example.org ESMTP\r\n"]) as raw, pytest.raises(FetchError, match="does not answer"):
+        connect(raw.url, retries=0).post("/x", {})
+
+
+@pytest.mark.parametrize("address", ["{root}/generated/0.png", "/generated/0.png", "//{host}/generated/0.png"])
+def test_addresses_on_the_own_host_are_fetched(address: str, upstream: Upstream, connect: Connect) -> None:
+    upstream.body = b"what lies there"
+    found = connect(upstream.url).fetch(address.format(root=upstream.root, host=upstream.root[len("http://") :]))
+    assert (found, upstream.received[-1][0]) == (b"what lies there", "/generated/0.png")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://127.0.0.1:1/x.png",  # another port of the same host
+        "https://{host}/x.png",
+        "http://localhost:{port}/x.png",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://{host}@example.org/x.png",
+        "http://me:pw@{host}/x.png",
+        "//example.org/x.png",
+        "file:///etc/passwd",
+        "ftp://{host}/x.png",
+        "gopher://{host}/x",
+        "javascript:alert(1)",
+        r"http://{host}\@example.org/x.png",
+        "http://[::1/x.png",
+        "http://{host}:999999/x.png",
+        "http://127.0.0.1.example.org:{port}/",
+        "http://0x7f000001:{port}/x.png",
+    ],
+)
+def test_nothing_is_fetched_from_elsewhere(address: str, upstream: Upstream, connect: Connect) -> None:
+    host = upstream.root[len("http://") :]
+    with pytest.raises((FetchError, ModelError), match=r"another place|that is none"):
+        connect(upstream.url).fetch(address.format(host=host, port=host.rpartition(":")[2]))
+    assert upstream.received == []
+
+
+def test_redirects_of_pictures_are_refused(upstream: Upstream, connect: Connect) -> None:
+    upstream.always, upstream.headers = 301, {"Location": "http://169.254.169.254/"}
+    with pytest.raises(FetchError, match="status 301"):
+        connect(upstream.url).fetch("/generated/0.png")
