@@ -72,7 +72,7 @@ def test_deadlines_are_kept_through_services_alone(upstream: Upstream, tmp_path:
 
 def test_services_that_refuse_are_told_and_nothing_slips_through(upstream: Upstream, tmp_path: Path) -> None:
     asked = described(upstream, tmp_path)
-    # The judge of the first request, the generator of the second, and the classifier of the third say no.
+    # The first that is asked is the judge.
     upstream.failures = [400]
     made, rows = run(asked, ["a business leader"], tmp_path / "judge")
     assert (rows[0]["status"], rows[0]["file"]) == ("refused", "")
