@@ -219,3 +219,28 @@ def test_configurations_that_would_take_for_ever_are_refused(groups, ways, simul
 def test_more_requests_than_can_be_kept_are_refused():
     with pytest.raises(OptionError, match="1,000,000,000,000,000 requests are too many"):
         simulate(one((3, 3)), requests=10**15)
+
+
+def test_only_what_was_not_shown_is_blamed():
+    groups = {"g": ["a", "b"], "h": ["p", "q"]}
+    specifications = [
+        {"condition": "x", "paired": ["g", "h"], "repeated": 6},
+        {"condition": "x", "group": "h", "repeated": 6},
+    ]
+    blamed = 0
+    for seed in range(30):
+        enforcer = Enforcer(
+            Configuration.read({"conditions": [{"name": "x"}], "groups": groups, "specifications": specifications}),
+            retries=0,
+            seed=seed,
+        )
+        for _ in range(12):
+            admission = enforcer.admit({"x"})
+            asked = enforcer.counts["x: h"]["asked"]
+            shown = {group: admission.must.get(group, names)[0] for group, names in groups.items()}
+            if admission.must.keys() == groups.keys() and asked:
+                shown["g"] = "b" if shown["g"] == "a" else "a"
+            enforcer.complete(admission, shown)
+            blamed += enforcer.counts["x: g + h"]["disobeyed"]
+            assert enforcer.counts["x: h"]["disobeyed"] == 0
+    assert blamed > 0
