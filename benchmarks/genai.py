@@ -1,7 +1,7 @@
 """What conditional fairness costs to enforce: admission, exact games, and misses and interventions of four policies.
 
-    python benchmarks/genai.py                        1,000,000 requests in each setting: about ten minutes
-    python benchmarks/genai.py --requests 20000       half a minute
+    python benchmarks/genai.py                        1,000,000 requests in each setting: half an hour of one core
+    python benchmarks/genai.py --requests 20000       less than a minute
 
 Admissions: the median of single calls for configurations of 1 and 10 specifications on 10 values each, in both modes,
 with the completion of the item beside it. Games: processor seconds until a specification with short deadlines is known

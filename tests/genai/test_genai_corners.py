@@ -6,8 +6,10 @@ from random import Random
 import pytest
 from genai_reference import winning
 
+from evenhand.errors import OptionError
 from evenhand.genai import Configuration, Enforcer
 from evenhand.genai.deadlines import OPEN, VOID, Deadlines
+from evenhand.genai.simulate import simulate
 
 NAMES = "abcdef"
 LOST = -1
@@ -188,3 +190,57 @@ def test_what_would_follow_changes_nothing(slots):
     due, items, _spare = deadlines.if_shown(3, slots[2])
     assert (due, items) == reckoned((4, 5), slots)
     assert deadlines.state() == before
+
+
+# ---- configurations of a size that nobody means
+
+
+@pytest.mark.parametrize(
+    ("groups", "ways", "simulation", "complaint"),
+    [
+        (30, 15, {}, "more than 10,000 combinations of 15"),
+        (12, 12, {}, "more than 10,000 combinations of values"),
+        (2, 2, {"slack": 100_000_000}, "100000000 is more than 1000"),
+    ],
+)
+def test_configurations_that_would_take_for_ever_are_refused(groups, ways, simulation, complaint):
+    names = [f"g{i}" for i in range(groups)]
+    with pytest.raises(OptionError, match=complaint):
+        Configuration.read(
+            {
+                "conditions": [{"name": "x"}],
+                "groups": {name: ["a", "b", "c"] for name in names},
+                "specifications": [{"condition": "x", "paired": names, "ways": ways, "repeated": 9}],
+                "simulation": simulation,
+            }
+        )
+
+
+def test_more_requests_than_can_be_kept_are_refused():
+    with pytest.raises(OptionError, match="1,000,000,000,000,000 requests are too many"):
+        simulate(one((3, 3)), requests=10**15)
+
+
+def test_only_what_was_not_shown_is_blamed():
+    groups = {"g": ["a", "b"], "h": ["p", "q"]}
+    specifications = [
+        {"condition": "x", "paired": ["g", "h"], "repeated": 6},
+        {"condition": "x", "group": "h", "repeated": 6},
+    ]
+    blamed = 0
+    for seed in range(30):
+        enforcer = Enforcer(
+            Configuration.read({"conditions": [{"name": "x"}], "groups": groups, "specifications": specifications}),
+            retries=0,
+            seed=seed,
+        )
+        for _ in range(12):
+            admission = enforcer.admit({"x"})
+            asked = enforcer.counts["x: h"]["asked"]
+            shown = {group: admission.must.get(group, names)[0] for group, names in groups.items()}
+            if admission.must.keys() == groups.keys() and asked:
+                shown["g"] = "b" if shown["g"] == "a" else "a"
+            enforcer.complete(admission, shown)
+            blamed += enforcer.counts["x: g + h"]["disobeyed"]
+            assert enforcer.counts["x: h"]["disobeyed"] == 0
+    assert blamed > 0

@@ -371,3 +371,61 @@ def test_probabilities_too_small_for_a_number_are_not_nought():
 def test_chosen_slack_ends_where_it_cannot_be_kept_or_is_too_much():
     for beta in [(4, 4), (1000, 1000), (2, 4, 8, 16)]:
         assert isinstance(choose(one(beta), works(1e-9)), Unknown)
+
+
+def pairs(beta, slack):
+    """Every combination of two groups with two values each."""
+    return Configuration.read(
+        {
+            "conditions": [{"name": "asked"}],
+            "groups": {"g": ["a", "b"], "h": ["c", "d"]},
+            "specifications": [{"condition": "asked", "paired": ["g", "h"], "repeated": list(beta)}],
+            "simulation": {"slack": slack},
+        }
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    mode=st.sampled_from(["before", "after"]),
+    case=st.sampled_from(
+        [((5, 5), 2), ((6, 7, 8), 1), ((5, 6, 6), 2), ((4, 6, 9), 2), ((6, 8, 10, 12, 16), 2), ((5, 7, 6, 9), 1)]
+    ),
+    paired=st.booleans(),
+    seed=st.integers(0, 2**32),
+    rate=st.floats(0.05, 0.9),
+)
+def test_failures_that_lie_far_enough_apart_miss_nothing(mode, case, paired, seed, rate):
+    beta, slack = case
+    paired = paired and len(beta) == 4
+    configuration = pairs(beta, slack) if paired else one(beta, slack=slack)
+    window = one_recovery(beta, slack)
+    random = Random(seed)
+    enforcer = Enforcer(configuration, mode=mode, in_flight=1, retries=0, seed=seed)
+    (name,) = enforcer.counts
+    groups = configuration.values
+    chain, since, failures = 0, 1000, 0
+    for _ in range(150):
+        admission = enforcer.admit({"asked"})
+        while admission is not None:
+            left = enforcer.remaining()[name]
+            harmful = random.choice([max(left, key=left.__getitem__), random.choice(list(left))])
+            shown = dict(zip(groups, harmful.split(" + "), strict=True))
+            if admission.must:
+                # A failure joins those before it if it comes within the window.
+                next_chain = chain + 1 if since < window else 1
+                fails = next_chain <= slack and random.random() < rate
+                if not fails:
+                    shown = {
+                        group: random.choice(admission.must.get(group, values)) for group, values in groups.items()
+                    }
+            if random.random() < 0.1:
+                shown = dict.fromkeys(groups)
+            promised = bool(admission.must)
+            outcome = enforcer.complete(admission, shown)
+            admission = outcome.admission
+            if promised and None not in shown.values() and outcome.status == "violation":
+                chain, since, failures = next_chain, 0, failures + 1
+            elif outcome.slots:
+                since += 1
+    assert enforcer.counts[name]["missed"] == 0, (window, failures)

@@ -18,7 +18,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -171,17 +170,18 @@ def solve(game: Game) -> Region:
     """
     deadlines = game.flat
     least = min(deadlines)
-    if least < 1:
-        return Region("exact", feasible=False, decided=True)
+    large = 2 ** len(deadlines) > MOST_STATES
     together = len(game.deadlines) > 1 or len(game.actions) < len(deadlines)
-    caps, cut = _caps(deadlines if together else _enough(deadlines))
-    # The exact region of a small game is larger than the other one, and asks for less.
-    if least >= len(deadlines) or (least >= game.enough and cut):
-        return Region("hall", feasible=True, decided=True, game=game)
-    # Each specification moves alone in some play, and then serves one of its values per item.
-    if not all(_dense_enough(one) for one in game.deadlines):
+    if least < game.enough and (least < 1 or not all(_dense_enough(one) for one in game.deadlines)):
+        # Each specification moves alone in some play, and then serves one of its values per item.
         return Region("exact", feasible=False, decided=True)
-    if 2 ** len(deadlines) > MOST_STATES or not (game.moves and game.actions):
+    if least >= len(deadlines) or (least >= game.enough and large):
+        return Region("hall", feasible=True, decided=True, game=game)
+    caps, cut = ((), True) if large else _caps(deadlines if together else _enough(deadlines))
+    # The exact region of a small game is larger than the other one, and asks for less.
+    if least >= game.enough and cut:
+        return Region("hall", feasible=True, decided=True, game=game)
+    if large or not (game.moves and game.actions):
         return Region("exact", feasible=False, decided=False)
     if any(not solve(part).feasible for part in (_parts(game) if together else _fewer(deadlines))):
         return Region("exact", feasible=False, decided=True)
@@ -221,7 +221,8 @@ def _caps(deadlines: Sequence[int]) -> tuple[tuple[int, ...], bool]:
     def cut(longest: int) -> tuple[int, ...]:
         return tuple(min(d, longest) for d in deadlines)
 
-    longest = bisect_right(range(1, max(deadlines) + 1), MOST_STATES, key=lambda longest: _product(cut(longest)))
+    longest = min(max(deadlines), MOST_STATES)
+    longest = bisect_right(range(1, longest + 1), MOST_STATES, key=lambda longest: _product(cut(longest)))
     caps = cut(max(1, longest))
     return caps, caps != tuple(deadlines)
 
@@ -314,16 +315,11 @@ def culprits(deadlines: Sequence[int]) -> tuple[int, ...]:
     Args:
         deadlines: of every value of one specification.
     """
-    everybody = range(len(deadlines))
     if solve(Game.single(deadlines)).feasible:
         return ()
-    for size in range(1, min(len(deadlines), 4) + 1):
-        for some in combinations(everybody, size):
-            if not solve(Game.single([deadlines[k] for k in some])).feasible:
-                return some
-    kept = list(everybody)
-    for k in everybody:
-        fewer = [one for one in kept if one != k]
-        if not solve(Game.single([deadlines[one] for one in fewer])).feasible:
-            kept = fewer
-    return tuple(kept)
+    # Shorter deadlines are harder: if any so many values cannot be kept, the most urgent ones cannot.
+    urgent = sorted(range(len(deadlines)), key=deadlines.__getitem__)
+    for size in range(1, len(urgent)):
+        if not solve(Game.single([deadlines[k] for k in urgent[:size]])).feasible:
+            return tuple(sorted(urgent[:size]))
+    return tuple(range(len(deadlines)))

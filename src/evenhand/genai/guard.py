@@ -170,8 +170,8 @@ class Answer:
 class Guard:
     """Keeps a generator from missing deadlines.
 
-    Threads may share one if they may share its parts. An ``Enforcer`` is put behind a lock, and items are made and looked
-    at outside of it; guards that share an enforcer need one ``Locked`` between them.
+    Threads may share one if they may share its parts. An ``Enforcer`` is put behind a lock, and items are made and
+    looked at outside of it; guards that share an enforcer need one ``Locked`` between them.
 
     Args:
         keeper: decides; an ``Enforcer``, for one.

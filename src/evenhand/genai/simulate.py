@@ -17,6 +17,9 @@ from evenhand.genai.stream import Generator, InFlight, Requests
 
 Progress = Callable[[str, float], None]
 
+MOST = 100_000_000
+"""Requests that are simulated at most; they are kept in memory, and take hours."""
+
 TOLD = 2000
 """Requests between two reports of progress."""
 
@@ -94,6 +97,8 @@ def _checked(configuration: Configuration, requests: int, in_flight: int | None,
     """How many requests are in flight; raises where an option or the configuration is of no use."""
     if requests < 1:
         raise OptionError(f"{requests} requests are none", where="--requests")
+    if requests > MOST:
+        raise OptionError(f"{requests:,} requests are too many", where="--requests", mend=f"{MOST:,} at most")
     policies_named(policies)
     for group, values in configuration.values.items():
         if group not in configuration.simulation.generator:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
+from math import comb, prod
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -31,6 +32,9 @@ from evenhand.genai.parts import Name, Names, Part, Share, Whole, several
 from evenhand.genai.reading import fault_of, load
 
 Kind: TypeAlias = Literal["repeated", "eventual"]
+
+MOST_COMBINED = 10_000
+"""Combinations of groups in one specification, and of values in each of them, at most."""
 
 
 def _repeated(given: object) -> object:
@@ -106,7 +110,7 @@ class Simulation(Part):
     obeys: Share = 1.0
     unrecognised: Share = 0.0
     retries: Annotated[Whole, Field(ge=0)] = 2
-    slack: Annotated[Whole, Field(ge=0)] = 0
+    slack: Annotated[Whole, Field(ge=0, le=1000)] = 0
     in_flight: Annotated[Whole, Field(ge=1)] = 1
 
 
@@ -307,6 +311,12 @@ class Configuration(Part):
             )
             for groups in several:
                 about = " + ".join(groups)
+                if prod(len(self.values[group]) for group in groups) > MOST_COMBINED:
+                    raise OptionError(
+                        f"{about} have more than {MOST_COMBINED:,} combinations of values",
+                        where=f"specifications.{i}",
+                        mend="combine fewer groups: write smaller ways:",
+                    )
                 plain = f"{specification.condition}: {about}"
                 given = specification.name
                 name = plain if given is None else given if len(several) == 1 else f"{given}: {about}"
@@ -360,6 +370,12 @@ def _check_groups(specification: Specification, where: str) -> None:
             f"{specification.ways} groups are combined, and {len(paired)} named",
             where=f"{where}.paired",
             mend="name more groups, or write smaller ways:",
+        )
+    if comb(len(paired), specification.ways) > MOST_COMBINED:
+        raise OptionError(
+            f"{len(paired)} groups have more than {MOST_COMBINED:,} combinations of {specification.ways}",
+            where=f"{where}.paired",
+            mend="name fewer groups, or write other ways:",
         )
 
 

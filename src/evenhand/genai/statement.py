@@ -44,9 +44,7 @@ def statement(enforcer: Enforcer, samples: Mapping[str, Confusion] | None = None
         lines.append(f"{one.name}: {by}, again and again")
         found = counts[one.name]
         if found["asked"]:
-            lines.append(
-                f"  {found['obeyed']} of {found['asked']} attempts at what had to be shown worked"
-            )
+            lines.append(f"  {found['obeyed']} of {found['asked']} attempts at what had to be shown worked")
         broken = [f"{found[what]} {said}" for what, said in BROKEN.items() if found[what]]
         lines.append(
             f"  {'; '.join(broken)}" if broken else "  all assumptions held so far, and no deadline was missed"

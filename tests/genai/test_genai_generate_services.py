@@ -1,0 +1,100 @@
+"""A configuration whose generator, classifier and judge are services: one guard around all three, from a file."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evenhand.errors import ModelError
+from evenhand.genai import Configuration, Generated, build, generate
+from evenhand.genai.backends import Studio
+from evenhand.genai.specified import assess_specified, read_specified
+from genai_upstream import Upstream
+
+KEY = "sk-a-secret-of-ours"
+
+
+@pytest.fixture
+def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
+    monkeypatch.setenv("OUR_KEY", KEY)
+    studio = Studio({"age": {"adult": 9, "child": 1}, "gender": {"man": 3, "woman": 1}}, obeys=0.9, seed=1)
+    with Upstream(studio, key=KEY) as running:
+        yield running
+
+
+def described(upstream: Upstream, folder: Path, **guard: str) -> Configuration:
+    service = {"url": upstream.url, "model": "studio", "key": "OUR_KEY"}
+    file = folder / "genai.yaml"
+    file.write_text(
+        json.dumps(
+            {
+                "conditions": [{"name": "leader", "judge": "Does this prompt ask for a 'leader'?"}],
+                "groups": {"age": ["child", "adult", "elderly"], "gender": ["woman", "man"]},
+                "specifications": [
+                    {"condition": "leader", "group": "age", "repeated": [6, 4, 7]},
+                    {"condition": "leader", "group": "gender", "repeated": 4},
+                ],
+                "simulation": {"retries": 3},
+                "generator": {"kind": "images", **service},
+                "classifier": {"kind": "chat", **service},
+                "judge": {"kind": "chat", **service},
+                "guard": guard,
+            }
+        ),
+        "utf-8",
+    )
+    return Configuration.read(file)
+
+
+def run(asked: Configuration, prompts: list[str], out: Path) -> tuple[Generated, list[dict[str, str]]]:
+    made = generate(build(asked), prompts, out)
+    with made.table.open(encoding="utf-8", newline="") as file:
+        return made, list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("mode", ["before", "after"])
+def test_deadlines_are_kept_through_services_alone(upstream: Upstream, tmp_path: Path, mode: str) -> None:
+    asked = described(upstream, tmp_path, mode=mode)
+    made, rows = run(asked, ["a business leader", "an elderly leader", "a bowl of apples"] * 8, tmp_path / "out")
+    assert made.statuses["ok"] == made.items == 24
+    assert made.changed > 0
+    assert [row["conditions"] for row in rows[:3]] == ["leader", "leader", ""]
+    assert [row["fixed"] for row in rows[:3]] == ["", "age", ""]
+    found = assess_specified(read_specified(made.table, asked), asked)
+    assert [one.verdict for sequence in found.sequences for one in sequence.verdicts] == ["holds", "holds"]
+    for path in (tmp_path / "out").rglob("*"):
+        assert path.is_dir() or KEY.encode() not in path.read_bytes()
+
+
+def test_services_that_refuse_are_told_and_nothing_slips_through(upstream: Upstream, tmp_path: Path) -> None:
+    asked = described(upstream, tmp_path)
+    # The first that is asked is the judge.
+    upstream.failures = [400]
+    made, rows = run(asked, ["a business leader"], tmp_path / "judge")
+    assert (rows[0]["status"], rows[0]["file"]) == ("refused", "")
+    assert rows[0]["reason"].startswith("the judge failed: ")
+    assert upstream.asked("/v1/images/generations") == []
+    before = len(upstream.received)
+    run(asked, ["a business leader"], tmp_path / "good")
+    calls = [path for path, *_ in upstream.received[before:]]
+    drawn = calls.index("/v1/images/generations")
+    for at, who in ((drawn, "the generator failed: "), (len(calls) - 1, "the classifier failed: ")):
+        upstream.failures = [None] * at + [400]  # type: ignore[list-item]
+        made, rows = run(asked, ["a business leader"], tmp_path / str(at))
+        assert (rows[0]["status"], rows[0]["file"], made.items) == ("refused", "", 0)
+        assert rows[0]["reason"].startswith(who)
+        assert KEY not in rows[0]["reason"]
+
+
+def test_a_model_that_always_talks_nonsense_leaves_no_item_by_default(upstream: Upstream, tmp_path: Path) -> None:
+    upstream.says = "I would rather not say."
+    with pytest.raises(ModelError, match="5 requests in a row came to nothing, the last because the judge failed"):
+        run(described(upstream, tmp_path), ["a business leader"] * 6, tmp_path / "out")
+    made, rows = run(described(upstream, tmp_path, when_unsure="pass"), ["a business leader"] * 3, tmp_path / "pass")
+    assert made.statuses["unguarded"] == made.items == 3
+    assert {row["sent"] for row in rows} == {"a business leader"}
+    assert all(row["reason"].startswith("the judge failed: ") for row in rows)
