@@ -12,7 +12,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 # Where a library is imported under another name than it is installed under.
 INSTALLED_AS = {"sklearn": "scikit-learn", "yaml": "pyyaml", "vl_convert": "vl-convert-python", "PIL": "pillow"}
 # Part of what another one itself needs.
-BROUGHT_ALONG = {"joblib": "scikit-learn", "google": "onnx", "llvmlite": "numba"}
+BROUGHT_ALONG = {"joblib": "scikit-learn", "google": "onnx", "llvmlite": "numba", "starlette": "fastapi"}
 
 
 def distribution(requirement):
