@@ -49,6 +49,21 @@ class Database:
         except SQLAlchemyError as error:
             raise StoreError(f"the store failed: {_first_line(error)}", mend="see its log, and its disk") from error
 
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """The store as it stands at one moment, while others go on writing.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        try:
+            with self._engine.connect() as plain:
+                connection = plain.execution_options(reads=True)
+                with connection.begin():
+                    yield connection
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store failed: {_first_line(error)}", mend="see its log, and its disk") from error
+
     def close(self) -> None:
         """Let go of all connections."""
         self._engine.dispose()
@@ -69,7 +84,9 @@ def _engine(url: str, sqlite: bool) -> Engine:
 
         @event.listens_for(engine, "begin")
         def _started(connection: Connection) -> None:
-            if not connection.get_execution_options().get("durable", True):
+            if connection.get_execution_options().get("reads", False):
+                connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            elif not connection.get_execution_options().get("durable", True):
                 connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
 
         return engine
@@ -90,7 +107,8 @@ def _engine(url: str, sqlite: bool) -> Engine:
         cursor = connection.connection.cursor()
         cursor.execute(f"PRAGMA synchronous={level}")
         # Taking the write lock at once: two writers that both read first would refuse each other.
-        cursor.execute("BEGIN IMMEDIATE")
+        reads = connection.get_execution_options().get("reads", False)
+        cursor.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
         cursor.close()
 
     return engine

@@ -1,0 +1,167 @@
+"""A PostgreSQL of the tests' own: a cluster in a temporary folder, on a free port, to be killed and started again."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+TRIES = 600
+"""How often a starting server is asked whether it is there, every tenth of a second."""
+
+
+def programs() -> Path | None:
+    """The folder with `postgres` and `initdb`; None if no server is installed."""
+    found = shutil.which("postgres")
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[4]))
+    return Path(found).resolve().parent if found else debian[-1].parent if debian else None
+
+
+class Cluster:
+    """A server and its data. As root it runs as the user postgres, since it refuses to run as root.
+
+    Args:
+        programs: the folder of the server's programs.
+        fsync: whether commits wait for the disk; only the machine's own power cut makes a difference.
+    """
+
+    def __init__(self, programs: Path, *, fsync: bool = False) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="evenhand-postgres-"))
+        self.user = "postgres" if os.geteuid() == 0 else getpass.getuser()
+        self._programs = programs
+        self._fsync = "on" if fsync else "off"
+        self._server: subprocess.Popen[bytes] | None = None
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, self.user, self.user)
+        self._do("initdb", "--pgdata", str(self.folder / "data"), "--auth", "trust", "--encoding", "UTF8",
+                 "--username", self.user, "--no-sync", "--no-instructions", "--locale", "C")  # fmt: skip
+        self.port = _free_port()
+        self.start()
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        arguments = ["-D", str(self.folder / "data"), "-p", str(self.port), "-k", str(self.folder), "-h", "127.0.0.1"]
+        # Shared memory in files, for machines (containers) with hardly any of the other kind.
+        options = {"fsync": self._fsync, "max_connections": "60", "shared_buffers": "32MB",
+                   "dynamic_shared_memory_type": "mmap"}  # fmt: skip
+        for name, value in options.items():
+            arguments += ["-c", f"{name}={value}"]
+        with (self.folder / "log").open("ab") as log:
+            self._server = subprocess.Popen(
+                [*self._as_user(), str(self._programs / "postgres"), *arguments],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
+            )  # fmt: skip
+        for _ in range(TRIES):
+            if self._server.poll() is not None:
+                break
+            if self._do("pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port), check=False) == 0:
+                return
+            time.sleep(0.1)
+        self.stop()
+        raise RuntimeError(f"PostgreSQL did not start:\n{(self.folder / 'log').read_text(errors='replace')[-2000:]}")
+
+    def stop(self, sent: signal.Signals = signal.SIGINT) -> None:
+        """Stop the server: SIGINT ends every connection and leaves the data tidy; SIGQUIT is a crash."""
+        if self._server is not None:
+            self._server.send_signal(sent)
+            self._server.wait(60)
+            self._server = None
+
+    def remove(self) -> None:
+        """Stop the server and delete its data."""
+        self.stop()
+        shutil.rmtree(self.folder)
+
+    def url(self) -> str:
+        """The address of a new, empty database."""
+        name = f"test_{uuid4().hex}"
+        self._do("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", self.user, name)
+        return f"postgresql+psycopg://{self.user}@127.0.0.1:{self.port}/{name}"
+
+    def _as_user(self) -> list[str]:
+        # The server goes when this process does, even if that is killed.
+        command = ["setpriv", "--pdeathsig", "INT"]
+        if os.geteuid() == 0:
+            command += ["--reuid", self.user, "--regid", self.user, "--clear-groups"]
+        return command
+
+    def _do(self, program: str, *arguments: str, check: bool = True) -> int:
+        as_user = self._as_user() if program == "initdb" else []
+        done = subprocess.run(
+            [*as_user, str(self._programs / program), *arguments],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=self.folder, timeout=120, check=False,
+        )  # fmt: skip
+        if check and done.returncode:
+            raise RuntimeError(f"{program} failed: {done.stderr or done.stdout}")
+        return done.returncode
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    """One server for all tests of this process; take a new database each. Do not stop it: see `own_postgres`."""
+    yield from _cluster()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Cluster]:
+    """A server of this test's own, which may be stopped, killed and started again."""
+    yield from _cluster()
+
+
+@pytest.fixture
+def postgres_url(postgres: Cluster) -> str:
+    """The address of a new, empty database."""
+    return postgres.url()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a new, empty store: once in a file, once on a server."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'evenhand.db'}"
+    cluster: Cluster = request.getfixturevalue("postgres")
+    return cluster.url()
+
+
+@pytest.fixture
+def new_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+    """Makes addresses of new stores, of the kind that is named: for tests that need several of them."""
+
+    def make(kind: str) -> str:
+        if kind == "sqlite":
+            return f"sqlite:///{tmp_path / uuid4().hex}.db"
+        cluster: Cluster = request.getfixturevalue("postgres")
+        return cluster.url()
+
+    return make
+
+
+def _cluster() -> Iterator[Cluster]:
+    pytest.importorskip("psycopg", reason="needs the extra postgres")
+    where = programs()
+    if where is None:
+        if os.environ.get("EVENHAND_POSTGRES") == "required":
+            pytest.fail("no PostgreSQL server is installed, although EVENHAND_POSTGRES=required promises one")
+        pytest.skip("no PostgreSQL server is installed (Debian: apt-get install postgresql)")
+    cluster = Cluster(where)
+    try:
+        yield cluster
+    finally:
+        cluster.remove()
