@@ -63,6 +63,8 @@ def test_bad_options_are_refused(evenhand, sample, tmp_path):
     refused(evenhand(*command, "--values", "female"), "'male' is no value")
     refused(evenhand(*command, "--condition-column", "truth"), "--condition-column")
     refused(evenhand(*command, "--condition-column", "truth=x"), "no item is labelled")
+    ran = evenhand(*command, "--condition-column", "truth=x")
+    assert ran.err.count("truth: ") == 1  # the column of the true values is named once
     refused(evenhand(*command, "--tolerated", "1"), "--tolerated: 1.0 is no share")
     refused(evenhand(*command, "--repeated", "0"), "a deadline of 0 items")
     refused(evenhand(*command, "--confidence", "1"), "confidence is 1.0")
@@ -126,7 +128,7 @@ def test_a_check_counts_on_what_an_enforcer_saw(evenhand, config, tmp_path):
     assert ran.json["smallest"]["enough"] is True
     state.write_text("[1]")
     refused(evenhand("genai", "check", "--config", path, "--state", state), "this is no state of an enforcer")
-    refused(evenhand("genai", "check", "--config", path, "--state", tmp_path / "none.json"), "none.json")
+    refused(evenhand("genai", "check", "--config", path, "--state", tmp_path / "none.json"), "the file cannot be read")
     state.write_text('{"leader: gender": {"counts": {"asked": 1, "obeyed": 2}}}')
     refused(evenhand("genai", "check", "--config", path, "--state", state), "2 of 1 attempts")
     state.write_text('{"other": {"counts": {"asked": 1, "obeyed": 1}}}')

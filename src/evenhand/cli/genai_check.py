@@ -43,11 +43,17 @@ def check(
 def _counts(state: Path) -> dict[str, dict[str, int]]:
     """What an enforcer counted, by specification."""
     try:
-        rows: Any = _json.loads(state.read_text("utf-8"))
+        text = state.read_text("utf-8")
+    except OSError as error:
+        raise DataError(f"the file cannot be read: {error.strerror}", where=str(state)) from None
+    except UnicodeDecodeError:
+        raise DataError("the file is not text in UTF-8", where=str(state)) from None
+    try:
+        rows: Any = _json.loads(text)
         # `genai generate` keeps it beside what else it needs to go on.
         rows = rows.get("enforcer", rows)
         return {str(name): {what: int(n) for what, n in row["counts"].items()} for name, row in rows.items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(
             f"this is no state of an enforcer: {type(error).__name__}: {error}",
             where=str(state),

@@ -94,7 +94,8 @@ def read_sample(
     ]
     labelled = [i for i in rows if columns[true][i] is not None]
     if not labelled:
-        seen = "; ".join(f"{name}: {', '.join(some(columns[name]))}" for name in [true, *(conditions or {})])
+        asked = dict.fromkeys([true, *(conditions or {})])
+        seen = "; ".join(f"{name}: {', '.join(some(columns[name]))}" for name in asked)
         raise DataError("no item is labelled", where=where, mend=f"there are {seen}")
     truths, answers = ([columns[name][i] for i in labelled] for name in (true, said))
     names = tuple(values or sorted({label for label in (*truths, *answers) if label not in (None, NONE)}))
