@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -27,6 +27,9 @@ from evenhand.service.store.tables import answers, entries, streams
 
 BATCH = 500
 """Operations in one transaction, at most."""
+
+Listener: TypeAlias = Callable[[str, Sequence[Mapping[str, Any]]], None]
+Measurer: TypeAlias = Callable[[int, float], None]
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,11 @@ class Ledger:
         database: the store.
         machines: by name of the stream, at their beginning.
         clock: gives the time that entries carry, in seconds since 1970.
-        listen: is told of entries that are durable: the stream, and the entries as they are exported.
+
+    Attributes:
+        listeners: are told, in the writing thread, of entries that were committed: the stream, and the entries as they
+            are exported. They must be quick, and change nothing in them.
+        measurers: are told of every commit: how many operations it took in, and its seconds.
 
     Raises:
         StoreError: the store cannot be used, or a stream in it belongs to another configuration.
@@ -81,12 +88,12 @@ class Ledger:
         machines: Mapping[str, Machine],
         *,
         clock: Callable[[], float] = time.time,
-        listen: Callable[[str, Sequence[Mapping[str, Any]]], None] | None = None,
     ) -> None:
         self._database = database
         self._kept = {name: _Kept(machine) for name, machine in machines.items()}
         self._clock = clock
-        self._listen = listen
+        self.listeners: list[Listener] = []
+        self.measurers: list[Measurer] = []
         self._queue: SimpleQueue[_Task | None] = SimpleQueue()
         self._closed = False
         for name, kept in self._kept.items():
@@ -123,6 +130,11 @@ class Ledger:
         self._queue.put(task)
         return task.future
 
+    @property
+    def waiting(self) -> int:
+        """Operations that no transaction has taken up yet, about."""
+        return self._queue.qsize()
+
     def close(self) -> None:
         """Carry out what was submitted, and stop."""
         if not self._closed:
@@ -152,11 +164,16 @@ class Ledger:
                 self._carry_out(tasks)
 
     def _carry_out(self, tasks: list[_Task]) -> None:
+        # From here on nobody can take a request back: callers who gave up before have not asked for anything.
+        tasks = [task for task in tasks if task.future.set_running_or_notify_cancel()]
+        if not tasks:
+            return
         by_stream: dict[str, list[_Task]] = defaultdict(list)
         for task in tasks:
             by_stream[task.stream].append(task)
         results: list[tuple[_Task, Done | EvenhandError]] = []
         logged: dict[str, list[dict[str, Any]]] = {}
+        started = time.perf_counter()
         try:
             with self._database.transaction(durable=any(task.durable for task in tasks)) as connection:
                 # In one order everywhere, so that replicas never wait for each other in a circle.
@@ -170,15 +187,19 @@ class Ledger:
             for task in tasks:
                 task.future.set_exception(failure)
             return
+        seconds = time.perf_counter() - started
         for task, result in results:
             if isinstance(result, Done):
                 task.future.set_result(result)
             else:
                 task.future.set_exception(result)
-        if self._listen is not None:
+        for measurer in self.measurers:
+            measurer(len(tasks), seconds)
+        if self.listeners:
             for stream, rows in logged.items():
-                if rows:
-                    self._listen(stream, [chain.entry(row) for row in rows])
+                told = [chain.entry(row) for row in rows]
+                for listener in self.listeners if told else ():
+                    listener(stream, told)
 
     def _advance(
         self, connection: Connection, stream: str, tasks: list[_Task], results: list[tuple[_Task, Done | EvenhandError]]
