@@ -9,10 +9,33 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from evenhand.errors import DecisionError, EvenhandError, FetchError, StoreError
+from evenhand.errors import AccessError, DecisionError, EvenhandError, FetchError, StoreError
 
 CONFLICTS = ("repeated", "horizon", "contradiction")
 """Codes of decisions that a client cannot mend by asking differently."""
+
+
+ACCESS = {"key": 401, "scope": 403, "origin": 403, "rate": 429, "busy": 429, "size": 413, "slow": 408, "late": 504}
+"""HTTP statuses of what a caller may not do, or not now, by code."""
+
+
+class Fault(HTTPException):
+    """An answer that is an error, with what to do about it.
+
+    Args:
+        status: of HTTP.
+        message: one sentence.
+        code: one word for programs.
+        mend: what the reader can do about it.
+        headers: of the answer.
+    """
+
+    def __init__(
+        self, status: int, message: str, *, code: str, mend: str | None = None, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(status, message, headers)
+        self.code = code
+        self.mend = mend
 
 
 def body(message: str, *, kind: str, code: str | None, mend: str | None = None) -> dict[str, Any]:
@@ -22,6 +45,8 @@ def body(message: str, *, kind: str, code: str | None, mend: str | None = None) 
 
 def status_of(error: EvenhandError) -> int:
     """The HTTP status of an error."""
+    if isinstance(error, AccessError):
+        return ACCESS[error.code]
     if isinstance(error, DecisionError):
         return 404 if error.code == "stream" else 409 if error.code in CONFLICTS else 422
     if isinstance(error, StoreError):
@@ -33,9 +58,10 @@ def answer(error: EvenhandError) -> JSONResponse:
     """An error as an answer."""
     status = status_of(error)
     kind = "invalid_request_error" if status < 500 else "server_error"
-    code = error.code if isinstance(error, DecisionError) else type(error).__name__
+    code = error.code if isinstance(error, DecisionError | AccessError) else type(error).__name__
     message = f"{error.where}: {error.what}" if error.where else error.what
-    return JSONResponse(body(message, kind=kind, code=code, mend=error.mend), status)
+    headers = {"www-authenticate": "Bearer"} if status == 401 else {"retry-after": "1"} if status == 429 else None
+    return JSONResponse(body(message, kind=kind, code=code, mend=error.mend), status, headers)
 
 
 def install(app: FastAPI) -> None:
@@ -55,6 +81,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _plain(_request: Request, error: HTTPException) -> JSONResponse:
         kind = "invalid_request_error" if error.status_code < 500 else "server_error"
+        code, mend = (error.code, error.mend) if isinstance(error, Fault) else (str(error.status_code), None)
         return JSONResponse(
-            body(str(error.detail), kind=kind, code=str(error.status_code)), error.status_code, headers=error.headers
+            body(str(error.detail), kind=kind, code=code, mend=mend), error.status_code, headers=error.headers
         )

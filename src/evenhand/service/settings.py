@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -26,6 +27,11 @@ class ServiceEntry(_Part):
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     database: str = "sqlite:///evenhand.db"
     keys: bool = True
+
+    @property
+    def place(self) -> str:
+        """Where the state is, for people: a password in it is not shown."""
+        return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", self.database)
 
 
 class Limits(_Part):
@@ -55,11 +61,32 @@ class ShieldEntry(_Part):
 
 
 class GuardEntry(_Part):
-    """A guarded generator: its configuration of conditions, deadlines, generator, classifier and judge."""
+    """A guarded generator.
+
+    Attributes:
+        name: of the guard, and of its stream in the store.
+        config: its configuration of conditions, deadlines, generator, classifier and judge, or the file of it.
+        models: the names under which clients ask for it; by default its own.
+        pass_on: entries of requests that its generator gets besides those of OpenAI's interface.
+        trust: whether functions that the configuration names, and code in models, may be run.
+        at_once: requests that are answered at the same time.
+        waiting: requests that may wait for one of these; further ones are refused with status 429.
+        guardrail_seconds: how long the second call of a guardrail is waited for.
+        log_prompts: whether the log keeps prompts; else their hashes.
+        keep_pictures: whether what was delivered is kept for the dashboard.
+        when_down: what happens if the store cannot be used.
+    """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
     config: str | dict[str, Any]
     models: tuple[str, ...] = ()
+    pass_on: tuple[str, ...] = ()
+    trust: bool = False
+    at_once: Annotated[int, Field(ge=1)] = 16
+    waiting: Annotated[int, Field(ge=0)] = 64
+    guardrail_seconds: Annotated[float, Field(gt=0)] = 300.0
+    log_prompts: bool = False
+    keep_pictures: bool = True
     when_down: Down = "refuse"
 
 
@@ -77,6 +104,11 @@ class Settings(_Part):
     shields: tuple[ShieldEntry, ...] = ()
     guards: tuple[GuardEntry, ...] = ()
     folder: Path = Path()
+
+    def listening(self, host: str | None, port: int | None) -> Settings:
+        """The same, at another address; None: at the one that is here."""
+        given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+        return self.model_copy(update={"service": self.service.model_copy(update=given)})
 
     @classmethod
     def read(cls, source: Mapping[str, Any] | str | Path) -> Settings:

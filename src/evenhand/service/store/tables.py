@@ -41,10 +41,13 @@ answers = Table(
 )
 
 pictures = Table(
+    # What was delivered, under the number of its admission in the stream's log.
     "pictures",
     metadata,
     Column("stream", String(200), primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
+    # The end of its address, which nobody can guess.
+    Column("id", String(64), nullable=False, unique=True),
     Column("at", Float(53), nullable=False),
     Column("media_type", String(100), nullable=False),
     Column("data", LargeBinary, nullable=False),
