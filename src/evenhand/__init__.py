@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         report,
         reproduce,
         schema,
+        service,
         shield,
         stats,
         subgroup,
@@ -41,7 +42,7 @@ __version__ = "0.1.0"
 # Parts are imported when first used: `import evenhand` must not pay for scikit-learn or pandas.
 _PARTS = frozenset(
     {"audit", "certify", "checker", "datasets", "errors", "genai", "groups", "individual", "models", "population",
-     "report", "reproduce", "schema", "shield", "stats", "subgroup", "texts"}
+     "report", "reproduce", "schema", "service", "shield", "stats", "subgroup", "texts"}
 )  # fmt: skip
 _NAMES = {
     "Attribute": "evenhand.schema",
@@ -69,6 +70,7 @@ __all__ = [
     "report",
     "reproduce",
     "schema",
+    "service",
     "shield",
     "stats",
     "subgroup",

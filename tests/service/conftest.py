@@ -1,11 +1,113 @@
-"""What the tests of the service share."""
+"""What tests of the service share: settings, a client of an application in this process, a service in its own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("sqlalchemy", reason="needs the extra serve")
+pytest.importorskip("httpx", reason="needs httpx")
 
 from postgres import new_store_url, own_postgres, postgres, postgres_url, store_url
+from service_process import ServiceProcess
+
+from evenhand.service import Settings
 
 __all__ = ["new_store_url", "own_postgres", "postgres", "postgres_url", "store_url"]
+
+PLAN: dict[str, Any] = {
+    "property": "demographic_parity",
+    "kappa": "0.2",
+    "horizon": 40,
+    "kind": "dynamic",
+    "groups": {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}},
+}
+FINITE: dict[str, Any] = {**PLAN, "kind": "finite", "horizon": 6}
+LABELLED: dict[str, Any] = {
+    "property": "equal_opportunity",
+    "kappa": "0.2",
+    "horizon": 20,
+    "groups": {
+        "women": {"rate": 0.4, "accept": 0.35, "label": 0.5},
+        "men": {"rate": 0.6, "accept": 0.6, "label": 0.5},
+    },
+}
+GUARD: dict[str, Any] = {
+    "conditions": [{"name": "leader", "keywords": ["leader"]}],
+    "specifications": [
+        {"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": [12, 4, 8]},
+        {"condition": "leader", "group": "gender", "values": ["woman", "man"], "repeated": 5},
+    ],
+    "generator": {
+        "kind": "studio",
+        "bias": {"age": {"child": 0.05, "adult": 0.9, "elderly": 0.05}, "gender": {"woman": 0.1, "man": 0.9}},
+        "seed": 1,
+    },
+    "classifier": {"kind": "studio"},
+}
+TOML = """
+[service]
+database = "sqlite:///evenhand.db"
+keys = false
+
+[[shields]]
+name = "loans"
+
+[shields.plan]
+property = "demographic_parity"
+kappa = "0.2"
+horizon = 40
+kind = "dynamic"
+groups = { women = { rate = 0.4, accept = 0.35 }, men = { rate = 0.6, accept = 0.6 } }
+"""
+
+
+@pytest.fixture
+def described(tmp_path: Path) -> dict[str, Any]:
+    """The whole of a service's file, to be changed by tests: three shields and a guarded studio, no keys."""
+    return {
+        "service": {"database": f"sqlite:///{tmp_path / 'evenhand.db'}", "keys": False},
+        "shields": [
+            {"name": "loans", "plan": PLAN},
+            {"name": "finite", "plan": FINITE},
+            {"name": "labelled", "plan": LABELLED},
+        ],
+        "guards": [{"name": "studio", "config": GUARD}],
+    }
+
+
+@pytest.fixture
+def settings(described: dict[str, Any]) -> Settings:
+    """The settings that `described` gives."""
+    return Settings.read(described)
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[Any]:
+    """A client of the whole application, which runs in this process; its context is ``client.app.state.context``."""
+    from starlette.testclient import TestClient
+
+    from evenhand.service.app import create_app
+
+    with TestClient(create_app(settings), raise_server_exceptions=False) as here:
+        yield here
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Callable[..., ServiceProcess]]:
+    """Starts services as processes in a folder of the test, and ends them with it: ``served(TOML).url``."""
+    started: list[ServiceProcess] = []
+
+    def start(config: str | None = TOML, **options: Any) -> ServiceProcess:
+        options.setdefault("name", f"service-{len(started)}")
+        one = ServiceProcess(options.pop("folder", tmp_path), config, **options)
+        started.append(one)
+        return one.start()
+
+    yield start
+    for one in started:
+        one.kill()

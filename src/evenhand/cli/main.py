@@ -24,6 +24,7 @@ from evenhand.cli import (
     reproduce,
     schema,
     search,
+    serve,
     shield,
     subgroups,
 )
@@ -64,6 +65,7 @@ app.command("subgroups")(subgroups.subgroups)
 app.add_typer(shield.app)
 app.add_typer(genai.app)
 app.add_typer(reproduce.app)
+app.command("serve")(serve.serve)
 app.command("schema")(schema.schema)
 app.command("datasets")(datasets.datasets)
 

@@ -10,43 +10,32 @@ from fastapi import FastAPI
 from evenhand import __version__
 from evenhand.service import faults
 from evenhand.service.context import Context
-from evenhand.service.guards import machine_of, served
-from evenhand.service.machines import Machine, ShieldMachine
+from evenhand.service.opening import open_service
 from evenhand.service.routes import chat, events, guardrail, health, images, pages, shields
+from evenhand.service.security.gate import Gate
 from evenhand.service.settings import Settings
-from evenhand.service.store import Database, Ledger
-from evenhand.shield import Plan, Shield, synthesize
-from evenhand.shield.file import load
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The service as an ASGI application; it opens its store when it starts."""
+def create_app(settings: Settings, context: Context | None = None) -> FastAPI:
+    """The service as an ASGI application.
+
+    Args:
+        settings: as read.
+        context: opened already; else the application opens its own when it starts. Closed when the application ends.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        database = Database(settings.service.database)
-        ledger = Ledger(database, machines(settings))
-        context = Context(settings, database, ledger)
-        for entry in settings.guards:
-            context.guards[entry.name] = served(entry, settings.folder, ledger, context.replica)
-        app.state.context = context
-        yield
-        ledger.close()
-        database.close()
+        here = open_service(settings) if context is None else context
+        app.state.context = here
+        try:
+            yield
+        finally:
+            here.close()
 
     app = FastAPI(title="Evenhand", version=__version__, lifespan=lifespan)
+    app.add_middleware(Gate)
     faults.install(app)
     for module in (shields, images, chat, guardrail, events, health, pages):
         app.include_router(module.router)
     return app
-
-
-def machines(settings: Settings) -> dict[str, Machine]:
-    """Every stream of the settings, at its beginning."""
-    found: dict[str, Machine] = {}
-    for entry in settings.shields:
-        policy = load(settings.folder / entry.policy) if entry.policy else synthesize(Plan.read(entry.plan or {}))
-        found[entry.name] = ShieldMachine(Shield(policy, advisory=entry.advisory), entry.model_dump(mode="json"))
-    for guard in settings.guards:
-        found[guard.name] = machine_of(guard, settings.folder)
-    return found

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from threading import Event
 from uuid import uuid4
 
 from fastapi import Request
 
 from evenhand.service.guards import ServedGuard
+from evenhand.service.security.keys import Keys
 from evenhand.service.settings import Settings
 from evenhand.service.store import Database, Ledger
 
@@ -21,6 +23,8 @@ class Context:
         database, ledger: the store.
         guards: by name, each guarded generator.
         replica: this process's name, new at every start.
+        keys: who may ask.
+        stopping: set when the service begins to stop; whatever is sent without an end must end then.
     """
 
     settings: Settings
@@ -28,6 +32,17 @@ class Context:
     ledger: Ledger
     guards: dict[str, ServedGuard] = field(default_factory=dict)
     replica: str = field(default_factory=lambda: uuid4().hex)
+    stopping: Event = field(default_factory=Event)
+    keys: Keys = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.keys = Keys(self.database)
+
+    def close(self) -> None:
+        """Carry out what was submitted, and let go of the store."""
+        self.stopping.set()
+        self.ledger.close()
+        self.database.close()
 
 
 def context_of(request: Request) -> Context:

@@ -1,0 +1,52 @@
+"""``evenhand serve``: shields and guarded generators as a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenhand.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from evenhand.service.context import Context
+
+
+def serve(
+    config: Annotated[
+        Path | None, typer.Option("--config", help="The service's file, in TOML; without one a demo is served.")
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on, instead of the file's.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="Port, instead of the file's; 0: any that is free.")
+    ] = None,
+) -> None:
+    """Serve shields and guarded generators over HTTP until it is interrupted."""
+    try:
+        from evenhand.service.running import run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("evenhand"):
+            raise
+        raise MissingExtraError(error.name or "fastapi", extra="serve", purpose="to serve") from None
+    from evenhand.service.demo import demo
+    from evenhand.service.settings import Settings
+
+    settings = demo() if config is None else Settings.read(config)
+    run(settings.listening(host, port), ready=_announce)
+    typer.echo("stopped")
+
+
+def _announce(context: Context, url: str) -> None:
+    """What is served, and where."""
+    settings = context.settings
+    lines = [
+        f"evenhand serves at {url}",
+        f"  state       {settings.service.place}",
+        *(f"  shield      {entry.name}{' (advisory)' if entry.advisory else ''}" for entry in settings.shields),
+        *(f"  generator   {guard.name}" for guard in context.guards.values()),
+        f"  keys        {'needed' if settings.service.keys else 'not needed: only this machine should reach it'}",
+        f"  interface   {url}/docs",
+        "Ctrl-C stops it.",
+    ]
+    typer.echo("\n".join(lines))

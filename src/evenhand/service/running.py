@@ -1,0 +1,96 @@
+"""Runs the service on a socket until it is told to stop; nothing is started if anything is wrong."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import uvicorn
+
+from evenhand.errors import OptionError
+from evenhand.service.app import create_app
+from evenhand.service.context import Context
+from evenhand.service.opening import machines_of, open_service
+from evenhand.service.settings import Settings
+
+WAITING = 2048
+"""Connections that may wait to be taken up."""
+
+
+def run(settings: Settings, *, ready: Callable[[Context, str], None]) -> None:
+    """Serve until the process is told to stop (SIGINT or SIGTERM), then answer what is under way and return.
+
+    Args:
+        settings: as read.
+        ready: is called with the URL once requests are answered.
+
+    Raises:
+        EvenhandError: something cannot be loaded, the address cannot be listened on, or the store cannot be used.
+    """
+    machines = machines_of(settings)
+    listening = listen(settings.service.host, settings.service.port)
+    with listening:
+        context = open_service(settings, machines)
+        host, port = listening.getsockname()[:2]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        config = uvicorn.Config(
+            create_app(settings, context),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            # Every request that is under way has its own limit: by then all of them are answered.
+            timeout_graceful_shutdown=int(settings.limits.upstream_seconds) + 1,
+        )
+        server = _Server(config, context, lambda: ready(context, url))
+
+        def stop(*_: Any) -> None:
+            server.should_exit = True
+
+        # Uvicorn puts its own handlers in their place while it serves, and raises what it caught once more afterwards.
+        before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            server.run(sockets=[listening])
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+            context.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at this address.
+
+    Raises:
+        OptionError: there is no such address here, or something else listens on it.
+    """
+    place = f"{host}, port {port}"
+    try:
+        family, _kind, _protocol, _name, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=WAITING)
+    except socket.gaierror:
+        raise OptionError(f"there is no address {host!r}", where="service.host", mend="--host 127.0.0.1") from None
+    except OSError as error:
+        said = "something else listens there already" if error.errno == 98 else str(error.strerror or error)
+        raise OptionError(
+            f"cannot listen on {place}: {said}", mend="end it, or take another port: --port 8001 (0: any that is free)"
+        ) from None
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready, and tells what never ends that it is to end."""
+
+    def __init__(self, config: uvicorn.Config, context: Context, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._context, self._ready = context, ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            with suppress(BrokenPipeError):
+                self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._context.stopping.set()
+        await super().shutdown(sockets)
