@@ -7,6 +7,7 @@ EvenhandError                 root: what went wrong, where, how to mend it (exit
 │   └── NotAdditiveError           the model works as a black box but cannot become an additive network
 ├── OptionError (ValueError)       an option or expression given by the user makes no sense
 ├── DecisionError (ValueError)     a decision, a label or a state that a running shield cannot take
+├── AccessError (PermissionError)  a caller of the service may not do this, or not now
 ├── TrustError (PermissionError)   loading the file could run code, and nobody said that it may
 ├── MissingExtraError (ImportError) an optional part is not installed
 ├── StoreError (OSError)           where the service keeps its state cannot be read or written
@@ -65,6 +66,18 @@ class DecisionError(EvenhandError, ValueError):
     Args:
         code: one word for programs: ``group``, ``recommendation``, ``cost``, ``id``, ``repeated``, ``unknown-id``,
             ``label``, ``contradiction``, ``horizon`` or ``state``.
+    """
+
+    def __init__(self, what: str, *, code: str, where: str | None = None, mend: str | None = None) -> None:
+        super().__init__(what, where=where, mend=mend)
+        self.code = code
+
+
+class AccessError(EvenhandError, PermissionError):
+    """A caller of the service may not do this, or not now.
+
+    Args:
+        code: one word for programs: ``key``, ``scope``, ``origin``, ``rate``, ``busy``, ``size``, ``slow``.
     """
 
     def __init__(self, what: str, *, code: str, where: str | None = None, mend: str | None = None) -> None:

@@ -33,7 +33,8 @@ def create_app(settings: Settings, context: Context | None = None) -> FastAPI:
         finally:
             here.close()
 
-    app = FastAPI(title="Evenhand", version=__version__, lifespan=lifespan)
+    # The interactive pages would load scripts from elsewhere.
+    app = FastAPI(title="Evenhand", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.add_middleware(Gate)
     faults.install(app)
     for module in (shields, images, chat, guardrail, events, health, pages):

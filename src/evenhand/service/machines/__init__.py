@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from evenhand.service.machines.genai import GuardMachine
+from evenhand.service.machines.keys import KeyMachine
 from evenhand.service.machines.machine import Machine
 from evenhand.service.machines.shield import ShieldMachine
 
-__all__ = ["GuardMachine", "Machine", "ShieldMachine"]
+__all__ = ["GuardMachine", "KeyMachine", "Machine", "ShieldMachine"]

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from evenhand.errors import DecisionError
 from evenhand.service.context import Context, context_of
 from evenhand.service.guards import ServedGuard
+from evenhand.service.security import requires
 
 router = APIRouter(prefix="/v1", tags=["generators"])
 
@@ -27,7 +28,7 @@ class ImagesRequest(BaseModel):
     n: Annotated[int, Field(ge=1, le=10)] = 1
 
 
-@router.post("/images/generations")
+@router.post("/images/generations", dependencies=[requires("generate")])
 async def generate(
     asked: ImagesRequest, response: Response, here: Annotated[Context, Depends(context_of)]
 ) -> dict[str, Any]:

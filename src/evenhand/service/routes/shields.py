@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
 from evenhand.service.context import Context, context_of
+from evenhand.service.security import requires
 
 router = APIRouter(prefix="/v1/shields", tags=["shields"])
 
@@ -24,7 +25,7 @@ class DecisionRequest(BaseModel):
     cost: float | None = None
 
 
-@router.post("/{name}/decisions")
+@router.post("/{name}/decisions", dependencies=[requires("decide")])
 async def decide(name: str, asked: DecisionRequest, here: Here) -> dict[str, Any]:
     """Decide on one individual; asked again with the same id, the answer is the same."""
     operation: dict[str, Any] = {"op": "decide", **asked.model_dump(exclude_none=True)}

@@ -1,0 +1,68 @@
+"""No route is open that should not be."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute, Mount
+from starlette.testclient import TestClient
+
+from evenhand.service.app import create_app
+from evenhand.service.security.gate import ASSETS, PUBLIC, is_public
+from evenhand.service.security.keys import SCOPES, Caller, Keys, Requires
+from evenhand.service.settings import Settings
+
+NOBODY = Caller("nobody", frozenset())
+
+
+def walk(routes: list[BaseRoute]) -> Iterator[BaseRoute]:
+    """All routes; newer versions of FastAPI keep those of a router together."""
+    for route in routes:
+        router = getattr(route, "original_router", None)
+        yield from (route,) if router is None else walk(router.routes)
+
+
+def scopes_of(dependant) -> set[str]:
+    found = {dependant.call.scope} if isinstance(dependant.call, Requires) else set()
+    return found.union(*map(scopes_of, dependant.dependencies))
+
+
+ROUTES = [pytest.param(route, id=route.path) for route in walk(create_app(Settings()).routes)]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    store = tmp_path_factory.mktemp("store") / "evenhand.db"
+    with TestClient(create_app(Settings.read({"service": {"database": f"sqlite:///{store}"}}))) as client:
+        yield client
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_every_route_wants_a_scope_or_is_public(route):
+    if isinstance(route, Mount):
+        assert f"{route.path}/" == ASSETS
+        return
+    scopes = scopes_of(route.dependant) if isinstance(route, APIRoute) else set()
+    assert bool(scopes) != is_public(route.path), "a scope, or public: not both"
+    assert scopes <= set(SCOPES)
+
+
+@pytest.mark.parametrize("route", [one for one in ROUTES if not is_public(one.values[0].path)])
+def test_nothing_is_said_without_a_key_nor_to_one_that_may_do_nothing(route, client, monkeypatch):
+    path = re.sub(r"{.*?}", "x", route.path)
+    for method in route.methods:
+        assert client.request(method, path, follow_redirects=False).status_code == 401
+        with monkeypatch.context() as within:
+
+            async def nobody(_keys, _key):
+                return NOBODY
+
+            within.setattr(Keys, "caller", nobody)
+            answer = client.request(method, path, headers={"authorization": "Bearer x"}, follow_redirects=False)
+        assert answer.status_code == 403
+        assert method == "HEAD" or answer.json()["error"]["code"] == "scope"
+
+
+def test_few_things_are_public():
+    assert set(PUBLIC) == {"/healthz", "/readyz", "/openapi.json", "/login"}
