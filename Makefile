@@ -63,7 +63,7 @@ $(tested): $(stamps)/venv pyproject.toml
 	@touch $@
 
 $(stamps)/lint: $(stamps)/venv pyproject.toml
-	@$(pip) install --quiet --editable . --group lint
+	@$(pip) install --quiet --editable '.[serve,postgres]' --group lint
 	@touch $@
 
 $(stamps)/docs: $(stamps)/venv pyproject.toml

@@ -75,3 +75,13 @@ def test_a_format_that_needs_an_extra_names_it(tmp_path, ending, extra):
     assert done.returncode == 2, done.stderr
     assert f"evenhand[{extra}]" in done.stderr
     assert not (tmp_path / "report").exists()
+
+
+def test_serving_names_its_extra(tmp_path):
+    done = run(
+        "from evenhand.cli.main import main\nsys.argv = ['evenhand', 'serve', '--port', '0']\nmain()\n", tmp_path
+    )
+    assert done.returncode == 2, done.stderr
+    assert "evenhand[serve]" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
