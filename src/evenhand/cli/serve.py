@@ -46,7 +46,7 @@ def _announce(context: Context, url: str) -> None:
         *(f"  shield      {entry.name}{' (advisory)' if entry.advisory else ''}" for entry in settings.shields),
         *(f"  generator   {guard.name}" for guard in context.guards.values()),
         f"  keys        {'needed' if settings.service.keys else 'not needed: only this machine should reach it'}",
-        f"  interface   {url}/docs",
+        f"  interface   {url}/openapi.json",
         "Ctrl-C stops it.",
     ]
     typer.echo("\n".join(lines))

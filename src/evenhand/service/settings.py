@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from evenhand.errors import OptionError
 from evenhand.schema.configuration import read_configuration
@@ -21,12 +22,29 @@ class _Part(BaseModel):
 
 
 class ServiceEntry(_Part):
-    """Where it listens, and where it keeps its state."""
+    """Where it listens, and where it keeps its state.
+
+    Attributes:
+        host, port: to listen on.
+        database: where the state is.
+        keys: whether callers need a key; without keys only the own machine is listened to.
+        log_requests: whether its log has a line for every request; else for those that failed alone.
+    """
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     database: str = "sqlite:///evenhand.db"
     keys: bool = True
+    log_requests: bool = False
+
+    @model_validator(mode="after")
+    def _closed(self) -> ServiceEntry:
+        if not self.keys and not is_loopback(self.host):
+            raise ValueError(
+                f"whoever reaches {self.host} could do everything: a service without keys listens to its own machine"
+                ' alone; set keys = true, or host = "127.0.0.1"'
+            )
+        return self
 
     @property
     def place(self) -> str:
@@ -35,11 +53,22 @@ class ServiceEntry(_Part):
 
 
 class Limits(_Part):
-    """What one caller may ask for."""
+    """What one caller may ask for.
+
+    Attributes:
+        body_bytes: of a request.
+        body_seconds: within which it must have come.
+        requests_per_second: on average; None: as many as they like.
+        in_flight: requests that are answered at the same time.
+        request_seconds: within which an answer must have been given.
+        upstream_seconds: within which a generator must have answered.
+    """
 
     body_bytes: Annotated[int, Field(ge=1)] = 10_000_000
+    body_seconds: Annotated[float, Field(gt=0)] = 30.0
     requests_per_second: Annotated[float, Field(gt=0)] | None = None
     in_flight: Annotated[int, Field(ge=1)] = 64
+    request_seconds: Annotated[float, Field(gt=0)] = 600.0
     upstream_seconds: Annotated[float, Field(gt=0)] = 120.0
 
 
@@ -106,9 +135,17 @@ class Settings(_Part):
     folder: Path = Path()
 
     def listening(self, host: str | None, port: int | None) -> Settings:
-        """The same, at another address; None: at the one that is here."""
+        """The same, at another address; None: at the one that is here.
+
+        Raises:
+            OptionError: everybody could reach a service there that wants no keys.
+        """
         given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-        return self.model_copy(update={"service": self.service.model_copy(update=given)})
+        try:
+            service = ServiceEntry.model_validate({**self.service.model_dump(), **given})
+        except ValidationError as error:
+            raise _fault(error, "--host") from None
+        return self.model_copy(update={"service": service})
 
     @classmethod
     def read(cls, source: Mapping[str, Any] | str | Path) -> Settings:
@@ -126,6 +163,18 @@ class Settings(_Part):
         try:
             return cls.model_validate({**described, "folder": folder})
         except ValidationError as error:
-            fault = error.errors()[0]
-            entry = ".".join(map(str, fault["loc"]))
-            raise OptionError(fault["msg"], where=", ".join(filter(None, (place, entry)))) from None
+            raise _fault(error, place) from None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only the machine itself can reach what listens there."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _fault(error: ValidationError, place: str | None) -> OptionError:
+    fault = error.errors()[0]
+    entry = ".".join(map(str, fault["loc"]))
+    return OptionError(fault["msg"].removeprefix("Value error, "), where=", ".join(filter(None, (place, entry))))
