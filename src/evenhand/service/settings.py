@@ -26,7 +26,7 @@ class ServiceEntry(_Part):
 
     Attributes:
         host, port: to listen on.
-        database: where the state is.
+        database: where the state is: ``sqlite:///evenhand.db``, or ``postgresql+psycopg://user@host/name``.
         keys: whether callers need a key; without keys only the own machine is listened to.
         log_requests: whether its log has a line for every request; else for those that failed alone.
     """
@@ -161,9 +161,21 @@ class Settings(_Part):
             described = read_configuration(path, example="evenhand.toml", entries="service, shields, guards")
             folder, place = path.absolute().parent, str(path)
         try:
-            return cls.model_validate({**described, "folder": folder})
+            read = cls.model_validate({**described, "folder": folder})
         except ValidationError as error:
             raise _fault(error, place) from None
+        # Whatever folder it is started from: another one must not begin with an empty store.
+        service = read.service.model_copy(update={"database": rooted(read.service.database, folder)})
+        return read.model_copy(update={"service": service})
+
+
+def rooted(database: str, folder: Path) -> str:
+    """The URL of a database; a relative file of SQLite starts from the folder."""
+    begin = "sqlite:///"
+    file = database.removeprefix(begin)
+    if not database.startswith(begin) or not file or file.startswith((":", "file:")):
+        return database
+    return f"{begin}{folder / file}"
 
 
 def is_loopback(host: str) -> bool:
