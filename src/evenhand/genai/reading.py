@@ -72,29 +72,37 @@ def load(path: Path) -> Mapping[str, Any]:
     return read_configuration(path, example="genai.yaml", entries="conditions: and specifications:")
 
 
-def fault_of(error: ValidationError, described: Mapping[str, Any], entries: Mapping[str, list[str]]) -> OptionError:
+def fault_of(
+    error: ValidationError,
+    described: Mapping[str, Any],
+    entries: Mapping[str, list[str]],
+    mends: Mapping[str, str] = MENDS,
+) -> OptionError:
     """The first fault, in words of the file.
 
     Args:
         error: what pydantic says.
         described: the configuration.
         entries: those known at every place, by the first parts of the place, kinds included.
+        mends: how to mend an entry, by its name.
     """
-    fault = error.errors(include_url=False)[0]
+    faults = error.errors(include_url=False)
+    # A misspelt entry is unknown, and the one that was meant is missing: the first of these says more.
+    fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
     full = [str(part) for part in fault["loc"]]
     starts = [".".join(full[:length]) for length in range(len(full), 0, -1)]
     # The kind that was chosen stands behind its place, and not in the file.
     path = full[:1] + full[2:] if ".".join(full[:2]) in entries and full[0] not in entries else full
     given, context = fault.get("input"), fault.get("ctx", {})
     named = zip(starts, reversed(full), strict=True)
-    mend = next((MENDS[name] for pair in named for name in pair if name in MENDS), None)
+    mend = next((mends[name] for pair in named for name in pair if name in mends), None)
     if fault["type"] == "union_tag_not_found":
         return OptionError("`kind` is missing", where=".".join(path), mend=mend)
     if fault["type"] == "union_tag_invalid":
         kinds = context["expected_tags"].replace("'", "")
         return OptionError(f"there is no kind {context['tag']!r}", where=".".join(path), mend=f"one of: {kinds}")
     if fault["type"] == "missing":
-        return OptionError(f"`{path[-1]}` is missing", where=".".join(path[:-1]) or None, mend=MENDS.get(path[-1]))
+        return OptionError(f"`{path[-1]}` is missing", where=".".join(path[:-1]) or None, mend=mends.get(path[-1]))
     if fault["type"] == "extra_forbidden":
         known = next((entries[start] for start in starts[1:] if start in entries), entries.get("", []))
         close = get_close_matches(path[-1], known, n=1)
@@ -110,6 +118,9 @@ def fault_of(error: ValidationError, described: Mapping[str, Any], entries: Mapp
         "greater_than_equal": f"{given!r} is less than {context.get('ge')}",
         "less_than_equal": f"{given!r} is more than {context.get('le')}",
         "string_type": f"{given!r} is no text",
+        "int_type": f"{given!r} is no whole number",
+        "float_type": f"{given!r} is no number",
+        "float_parsing": f"{given!r} is no number",
         "bool_type": f"{given!r} is neither true nor false",
         "tuple_type": f"{given!r} is no list",
         "dict_type": f"{given!r} is not a mapping of names",

@@ -1,4 +1,11 @@
-"""The service's file: where it keeps its state, which shields and generators it serves, and its limits."""
+"""The service's file: where it keeps its state, which shields and generators it serves, and its limits.
+
+The smallest one, in TOML::
+
+    [[shields]]
+    name = "loans"
+    policy = "loans.shield"
+"""
 
 from __future__ import annotations
 
@@ -8,17 +15,68 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
 from evenhand.errors import OptionError
+from evenhand.genai.reading import fault_of
 from evenhand.schema.configuration import read_configuration
 
 Down: TypeAlias = Literal["refuse", "pass"]
 """What a route does when it cannot guard: refuse, or pass and say so."""
 
 
+SQLITE = "sqlite:///"
+POSTGRES = "postgresql+psycopg://"
+
+
+def _name(given: object) -> object:
+    if isinstance(given, str) and not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", given):
+        raise ValueError(f"{given!r} cannot be part of an address")
+    return given
+
+
+def _file_or_table(given: object) -> object:
+    if not isinstance(given, str | Mapping):
+        raise ValueError(f"{given!r} is neither a file nor a table")
+    return given
+
+
+def _database(given: object) -> object:
+    """A store that lasts; PostgreSQL is reached by psycopg, which need not be said."""
+    if not isinstance(given, str):
+        return given
+    if given.startswith(("postgresql://", "postgres://")):
+        return POSTGRES + given.partition("://")[2]
+    if given.startswith("sqlite:") and (not given.startswith(SQLITE) or given.removeprefix(SQLITE) in ("", ":memory:")):
+        raise ValueError("a store in memory would forget what was decided")
+    if not given.startswith((SQLITE, POSTGRES)):
+        raise ValueError("this is no address of a store that can be used")
+    return given
+
+
+Name: TypeAlias = Annotated[str, BeforeValidator(_name)]
+"""Of a shield or a generator: letters, digits, ``.``, ``_`` and ``-``."""
+
+MENDS = {
+    "host": 'write an address of this machine, such as host = "127.0.0.1", or "0.0.0.0" for all of them',
+    "port": "write a number from 0 to 65535; 0 takes any that is free",
+    "database": 'write database = "sqlite:///evenhand.db" or "postgresql://user@host/name"',
+    "keys": "write true or false",
+    "name": 'letters, digits, ".", "_" and "-", at most 100 of them, such as name = "loans"',
+    "policy": 'name a file that `evenhand shield synthesize` made, such as policy = "loans.shield"',
+    "plan": "write what the shield keeps, as in the configuration of a shield",
+    "config": 'name a configuration, such as config = "genai.yaml"',
+    "when_down": "refuse or pass",
+    "models": 'write a list of names, such as models = ["studio"]',
+    "advisory": "write true or false",
+    "shields": 'write [[shields]], then name = "loans" and policy = "loans.shield"',
+    "guards": 'write [[guards]], then name = "studio" and config = "genai.yaml"',
+}
+"""How to mend an entry, by its name."""
+
+
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ServiceEntry(_Part):
@@ -31,11 +89,11 @@ class ServiceEntry(_Part):
         log_requests: whether its log has a line for every request; else for those that failed alone.
     """
 
-    host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 8000
-    database: str = "sqlite:///evenhand.db"
-    keys: bool = True
-    log_requests: bool = False
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535, strict=True)] = 8000
+    database: Annotated[str, BeforeValidator(_database)] = "sqlite:///evenhand.db"
+    keys: StrictBool = True
+    log_requests: StrictBool = False
 
     @model_validator(mode="after")
     def _closed(self) -> ServiceEntry:
@@ -80,12 +138,20 @@ class Retention(_Part):
 
 
 class ShieldEntry(_Part):
-    """A shield: a policy file, or the plan of one that is made at the start."""
+    """A shield: a policy file, or the plan of one that is made at the start.
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
+    Attributes:
+        name: of the shield, and of its stream in the store.
+        policy: the file of its policy.
+        plan: what it keeps, in place of a policy; entries as in the configuration of a shield.
+        advisory: whether every recommendation stands, and the shield only counts.
+        when_down: what happens if the store cannot be used.
+    """
+
+    name: Name
     policy: str | None = None
     plan: dict[str, Any] | None = None
-    advisory: bool = False
+    advisory: StrictBool = False
     when_down: Down = "refuse"
 
 
@@ -106,16 +172,16 @@ class GuardEntry(_Part):
         when_down: what happens if the store cannot be used.
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
-    config: str | dict[str, Any]
+    name: Name
+    config: Annotated[str | dict[str, Any], BeforeValidator(_file_or_table)]
     models: tuple[str, ...] = ()
     pass_on: tuple[str, ...] = ()
-    trust: bool = False
+    trust: StrictBool = False
     at_once: Annotated[int, Field(ge=1)] = 16
     waiting: Annotated[int, Field(ge=0)] = 64
     guardrail_seconds: Annotated[float, Field(gt=0)] = 300.0
-    log_prompts: bool = False
-    keep_pictures: bool = True
+    log_prompts: StrictBool = False
+    keep_pictures: StrictBool = True
     when_down: Down = "refuse"
 
 
@@ -144,7 +210,8 @@ class Settings(_Part):
         try:
             service = ServiceEntry.model_validate({**self.service.model_dump(), **given})
         except ValidationError as error:
-            raise _fault(error, "--host") from None
+            fault = fault_of(error, {}, ENTRIES)
+            raise OptionError(fault.what, where="--host") from None
         return self.model_copy(update={"service": service})
 
     @classmethod
@@ -158,24 +225,34 @@ class Settings(_Part):
             described, folder, place = source, Path(), None
         else:
             path = Path(source)
-            described = read_configuration(path, example="evenhand.toml", entries="service, shields, guards")
+            described = read_configuration(path, example="evenhand.toml", entries="[service], [[shields]], [[guards]]")
             folder, place = path.absolute().parent, str(path)
         try:
-            read = cls.model_validate({**described, "folder": folder})
+            if "folder" in described:
+                raise OptionError("there is no entry 'folder' here", mend=f"known: {', '.join(ENTRIES[''])}")
+            found = cls.model_validate({**described, "folder": folder})
+            _check(found)
         except ValidationError as error:
-            raise _fault(error, place) from None
-        # Whatever folder it is started from: another one must not begin with an empty store.
-        service = read.service.model_copy(update={"database": rooted(read.service.database, folder)})
-        return read.model_copy(update={"service": service})
+            fault = fault_of(error, described, ENTRIES, MENDS)
+        except OptionError as error:
+            fault = error
+        else:
+            database = _placed(found.service.database, folder)
+            return found.model_copy(update={"service": found.service.model_copy(update={"database": database})})
+        raise OptionError(
+            fault.what, where=", ".join(filter(None, (place, fault.where))) or None, mend=fault.mend
+        ) from None
 
 
-def rooted(database: str, folder: Path) -> str:
-    """The URL of a database; a relative file of SQLite starts from the folder."""
-    begin = "sqlite:///"
-    file = database.removeprefix(begin)
-    if not database.startswith(begin) or not file or file.startswith((":", "file:")):
-        return database
-    return f"{begin}{folder / file}"
+ENTRIES: Mapping[str, list[str]] = {
+    "": [name for name in Settings.model_fields if name != "folder"],
+    "service": list(ServiceEntry.model_fields),
+    "limits": list(Limits.model_fields),
+    "retention": list(Retention.model_fields),
+    "shields": list(ShieldEntry.model_fields),
+    "guards": list(GuardEntry.model_fields),
+}
+"""What can be written at every place."""
 
 
 def is_loopback(host: str) -> bool:
@@ -186,7 +263,38 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _fault(error: ValidationError, place: str | None) -> OptionError:
-    fault = error.errors()[0]
-    entry = ".".join(map(str, fault["loc"]))
-    return OptionError(fault["msg"].removeprefix("Value error, "), where=", ".join(filter(None, (place, entry))))
+def _check(found: Settings) -> None:
+    """Raises an OptionError if parts that are right alone do not fit together."""
+    seen: dict[str, str] = {}
+    for kind, entries in (("shields", found.shields), ("guards", found.guards)):
+        for position, entry in enumerate(entries):
+            place = f"{kind}.{position}"
+            if entry.name in seen:
+                raise OptionError(
+                    f"{seen[entry.name]} has the name {entry.name!r} already",
+                    where=f"{place}.name",
+                    mend="give every shield and generator a name of its own",
+                )
+            seen[entry.name] = place
+    models: dict[str, str] = {}
+    for guard in found.guards:
+        for model in guard.models or (guard.name,):
+            if model in models:
+                raise OptionError(
+                    f"{models[model]!r} answers to the model {model!r} already",
+                    where=f"{seen[guard.name]}.models",
+                    mend="name every model once",
+                )
+            models[model] = guard.name
+    for shield in found.shields:
+        if (shield.policy is None) == (shield.plan is None):
+            said = "has neither a policy nor a plan" if shield.policy is None else "has a policy and a plan"
+            raise OptionError(f"{shield.name!r} {said}", where=seen[shield.name], mend=MENDS["policy"])
+
+
+def _placed(database: str, folder: Path) -> str:
+    """The address of a store, with a relative file in the folder."""
+    if not database.startswith(SQLITE):
+        return database
+    file, mark, options = database.removeprefix(SQLITE).partition("?")
+    return f"{SQLITE}{folder / file}{mark}{options}"
