@@ -6,8 +6,7 @@ before that is durable; so a slow disk makes batches larger, not the service slo
 
 from __future__ import annotations
 
-import hashlib
-import json
+import logging
 import threading
 import time
 from collections import defaultdict
@@ -15,54 +14,42 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.machines.machine import Machine, Operation
 from evenhand.service.store import chain
+from evenhand.service.store.book import CHECKPOINT, Asked, Book, Done, Page, wrote
 from evenhand.service.store.database import Database
-from evenhand.service.store.tables import answers, entries, streams
+from evenhand.service.store.migrations import alone
+
+logger = logging.getLogger(__name__)
 
 BATCH = 500
 """Operations in one transaction, at most."""
 
+PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Seconds between the looks for a commit whose answer was lost."""
+
 Listener: TypeAlias = Callable[[str, Sequence[Mapping[str, Any]]], None]
 Measurer: TypeAlias = Callable[[int, float], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Done:
-    """An operation that was carried out, durably.
-
-    Attributes:
-        number: of its entry in the stream's log.
-        answer: what the machine said.
-        repeated: whether it was done before, under the same id; the answer is the one given then.
-    """
-
-    number: int
-    answer: Mapping[str, Any]
-    repeated: bool = False
-
-
-@dataclass
 class _Task:
-    stream: str
-    operation: Operation
-    id: str | None
+    asked: Asked
     durable: bool
     future: Future[Done] = field(default_factory=Future)
 
 
-@dataclass
-class _Kept:
-    """A machine, and the entry of the log whose state it is in; None: it must be loaded first."""
-
-    machine: Machine
-    number: int | None = None
-    hash: str = chain.BEGINNING
+@dataclass(frozen=True)
+class _Errand(Generic[T]):
+    work: Callable[[Connection], T]
+    durable: bool
+    future: Future[T] = field(default_factory=Future)
 
 
 class Ledger:
@@ -72,6 +59,7 @@ class Ledger:
         database: the store.
         machines: by name of the stream, at their beginning.
         clock: gives the time that entries carry, in seconds since 1970.
+        pauses: seconds between the looks for a commit whose answer was lost.
 
     Attributes:
         listeners: are told, in the writing thread, of entries that were committed: the stream, and the entries as they
@@ -88,18 +76,33 @@ class Ledger:
         machines: Mapping[str, Machine],
         *,
         clock: Callable[[], float] = time.time,
+        pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._database = database
-        self._kept = {name: _Kept(machine) for name, machine in machines.items()}
-        self._clock = clock
+        self._book = Book(machines, clock)
+        self._pauses = pauses
         self.listeners: list[Listener] = []
         self.measurers: list[Measurer] = []
-        self._queue: SimpleQueue[_Task | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Task | _Errand[Any] | None] = SimpleQueue()
+        self._gate = threading.Lock()
         self._closed = False
-        for name, kept in self._kept.items():
-            self._begin(name, kept.machine)
+        with database.transaction() as connection:
+            # Replicas that start at the same time must not begin a stream twice.
+            alone(connection)
+            for stream in self._book.streams:
+                self._book.begin(connection, stream)
         self._thread = threading.Thread(target=self._write, name="evenhand-ledger", daemon=True)
         self._thread.start()
+
+    @property
+    def streams(self) -> Sequence[str]:
+        """The names of those that this process serves."""
+        return self._book.streams
+
+    @property
+    def waiting(self) -> int:
+        """Operations that no transaction has taken up yet, about."""
+        return self._queue.qsize()
 
     def submit(
         self,
@@ -118,177 +121,170 @@ class Ledger:
             durable: the future waits until the disk has it; else it may be lost in a power cut, together with all after
                 it, unless a durable operation follows.
 
+        Raises:
+            DecisionError: there is no such stream.
+            StoreError: the service is stopping.
+
         The future raises:
             DecisionError: the operation makes no sense, or the id was used for another one; nothing changed.
             StoreError: the store failed; ask again with the same id.
         """
-        if stream not in self._kept:
-            raise DecisionError(f"there is no {stream!r}", code="stream", mend=f"one of: {', '.join(self._kept)}")
-        task = _Task(stream, operation, id, durable)
-        if self._closed:
-            raise StoreError("the service is stopping", mend="ask another replica, or again later")
-        self._queue.put(task)
+        if stream not in self._book.streams:
+            raise DecisionError(f"there is no {stream!r}", code="stream", mend=f"one of: {', '.join(self.streams)}")
+        task = _Task(Asked(stream, operation, id), durable)
+        self._put(task)
         return task.future
 
-    @property
-    def waiting(self) -> int:
-        """Operations that no transaction has taken up yet, about."""
-        return self._queue.qsize()
+    def checkpoint(self, stream: str) -> Future[Done]:
+        """Have an entry written from which a replay can start: what the stream is, and its state."""
+        return self.submit(stream, CHECKPOINT)
+
+    def aside(self, work: Callable[[Connection], T], *, durable: bool = False) -> Future[T]:
+        """Have something else done in the store, in a transaction of its own between two of operations.
+
+        In SQLite, which has one writer at a time, it waits for none then. It must be short: operations wait for it.
+
+        The future raises:
+            StoreError: the store failed.
+        """
+        errand = _Errand(work, durable)
+        self._put(errand)
+        return errand.future
 
     def close(self) -> None:
         """Carry out what was submitted, and stop."""
-        if not self._closed:
-            self._closed = True
-            self._queue.put(None)
-            self._thread.join()
+        with self._gate:
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
+        self._thread.join()
+
+    def _put(self, one: _Task | _Errand[Any]) -> None:
+        # Behind the mark of the end nothing is ever taken up.
+        with self._gate:
+            if self._closed:
+                raise StoreError("the service is stopping", mend="ask another replica, or again later")
+            self._queue.put(one)
 
     # ---- the writing thread
 
     def _write(self) -> None:
         stopping = False
         while not stopping:
+            one = self._queue.get()
             tasks: list[_Task] = []
-            first = self._queue.get()
-            stopping = first is None
-            if first is not None:
-                tasks.append(first)
-            while len(tasks) < BATCH and not stopping:
+            errands: list[_Errand[Any]] = []
+            while True:
+                if one is None:
+                    stopping = True
+                    break
+                if isinstance(one, _Errand):
+                    errands.append(one)
+                else:
+                    tasks.append(one)
+                if len(tasks) >= BATCH:
+                    break
                 try:
                     one = self._queue.get_nowait()
                 except Empty:
                     break
-                stopping = one is None
-                if one is not None:
-                    tasks.append(one)
-            if tasks:
-                self._carry_out(tasks)
+            # From here on nobody can take a request back: callers who gave up before have not asked for anything.
+            self._carry_out([task for task in tasks if task.future.set_running_or_notify_cancel()])
+            for errand in errands:
+                if errand.future.set_running_or_notify_cancel():
+                    self._run(errand)
 
-    def _carry_out(self, tasks: list[_Task]) -> None:
-        # From here on nobody can take a request back: callers who gave up before have not asked for anything.
-        tasks = [task for task in tasks if task.future.set_running_or_notify_cancel()]
+    def _run(self, errand: _Errand[Any]) -> None:
+        try:
+            with self._database.transaction(durable=errand.durable) as connection:
+                result = errand.work(connection)
+        except Exception as error:
+            errand.future.set_exception(error)
+        else:
+            errand.future.set_result(result)
+
+    def _carry_out(self, tasks: Sequence[_Task]) -> None:
         if not tasks:
             return
         by_stream: dict[str, list[_Task]] = defaultdict(list)
         for task in tasks:
-            by_stream[task.stream].append(task)
-        results: list[tuple[_Task, Done | EvenhandError]] = []
-        logged: dict[str, list[dict[str, Any]]] = {}
+            by_stream[task.asked.stream].append(task)
         started = time.perf_counter()
         try:
-            with self._database.transaction(durable=any(task.durable for task in tasks)) as connection:
-                # In one order everywhere, so that replicas never wait for each other in a circle.
-                for stream in sorted(by_stream):
-                    logged[stream] = self._advance(connection, stream, by_stream[stream], results)
-        except BaseException as error:
-            # What was applied in memory may not be in the store: load it again.
-            for stream in by_stream:
-                self._kept[stream].number = None
-            failure = error if isinstance(error, EvenhandError) else StoreError(f"the store failed: {error}")
+            pages = self._transact(by_stream, durable=any(task.durable for task in tasks))
+        except StoreError as error:
             for task in tasks:
-                task.future.set_exception(failure)
+                task.future.set_exception(StoreError(error.what, where=error.where, mend=error.mend))
+            return
+        except Exception as error:
+            # A fault in one machine, of one operation: it must not be that of everybody else's.
+            if len(tasks) == 1:
+                logger.exception("an operation of %s could not be carried out", tasks[0].asked.stream)
+                tasks[0].future.set_exception(error)
+            else:
+                for task in tasks:
+                    self._carry_out([task])
             return
         seconds = time.perf_counter() - started
-        for task, result in results:
-            if isinstance(result, Done):
-                task.future.set_result(result)
-            else:
-                task.future.set_exception(result)
-        for measurer in self.measurers:
-            measurer(len(tasks), seconds)
-        if self.listeners:
-            for stream, rows in logged.items():
-                told = [chain.entry(row) for row in rows]
-                for listener in self.listeners if told else ():
-                    listener(stream, told)
+        for stream, page in pages.items():
+            for task, result in zip(by_stream[stream], page.results, strict=True):
+                if isinstance(result, EvenhandError):
+                    task.future.set_exception(result)
+                else:
+                    task.future.set_result(result)
+        self._tell(pages, len(tasks), seconds)
 
-    def _advance(
-        self, connection: Connection, stream: str, tasks: list[_Task], results: list[tuple[_Task, Done | EvenhandError]]
-    ) -> list[dict[str, Any]]:
-        kept = self._kept[stream]
-        self._catch_up(connection, stream, kept)
-        known = _answers(connection, stream, [task.id for task in tasks if task.id is not None])
-        rows: list[dict[str, Any]] = []
-        remembered: list[dict[str, Any]] = []
-        number, last = kept.number or 0, kept.hash
-        for task in tasks:
-            asked = hashlib.sha256(chain.canonical(task.operation).encode()).hexdigest()
-            if task.id in known:
-                results.append((task, _again(task, asked, known[task.id])))
-                continue
+    def _transact(self, by_stream: Mapping[str, Sequence[_Task]], *, durable: bool) -> dict[str, Page]:
+        pages: dict[str, Page] = {}
+        committing = False
+        try:
+            with self._database.transaction(durable=durable) as connection:
+                # In one order everywhere, so that replicas never wait for each other in a circle.
+                for stream in sorted(by_stream):
+                    pages[stream] = self._book.advance(connection, stream, [task.asked for task in by_stream[stream]])
+                committing = True
+        except BaseException as error:
+            for stream in by_stream:
+                self._book.forget(stream)
+            if committing and isinstance(error, StoreError) and self._committed(pages, error):
+                return pages
+            raise
+        return pages
+
+    def _committed(self, pages: Mapping[str, Page], error: StoreError) -> bool:
+        """Whether a commit happened whose answer was lost: the store itself is asked.
+
+        Raises:
+            StoreError: it did not answer.
+        """
+        written = [(stream, page.rows[-1]) for stream, page in pages.items() if page.rows]
+        if not written:
+            return False
+        stream, last = written[0]
+        for pause in self._pauses:
             try:
-                before = kept.machine.before(task.operation)
-                answer = kept.machine.apply(task.operation, number + 1)
-            except EvenhandError as error:
-                results.append((task, error))
-                continue
-            number += 1
-            at = self._clock()
-            body = chain.canonical({"id": task.id, "before": before, "input": task.operation, "output": answer,
-                                    "digest": kept.machine.digest})  # fmt: skip
-            previous, last = last, chain.link(last, stream, number, at, body)
-            rows.append({"stream": stream, "number": number, "at": at, "body": body, "previous": previous,
-                         "hash": last})  # fmt: skip
-            if task.id is not None:
-                row = {"stream": stream, "id": task.id, "number": number, "asked": asked,
-                       "answer": chain.canonical(answer)}  # fmt: skip
-                remembered.append(row)
-                known[task.id] = row
-            results.append((task, Done(number, answer)))
-        if rows:
-            connection.execute(insert(entries), rows)
-            if remembered:
-                connection.execute(insert(answers), remembered)
-            connection.execute(
-                update(streams)
-                .where(streams.c.name == stream)
-                .values(number=number, hash=last, state=json.dumps(kept.machine.state()))
-            )
-        kept.number, kept.hash = number, last
-        return rows
+                with self._database.transaction() as connection:
+                    return wrote(connection, stream, last)
+            except StoreError as again:
+                logger.warning("whether a commit happened is not known yet: %s", again.what)
+                time.sleep(pause)
+        raise StoreError(
+            f"{error.what}; whether it was done is not known yet", where=error.where,
+            mend="ask again with the same id, and the answer will be the one that was given, if one was",
+        )  # fmt: skip
 
-    def _catch_up(self, connection: Connection, stream: str, kept: _Kept) -> None:
-        """Lock the stream's row, and load its state unless this process wrote it last."""
-        row = connection.execute(
-            select(streams.c.number, streams.c.hash).where(streams.c.name == stream).with_for_update()
-        ).one()
-        if row.number != kept.number or row.hash != kept.hash:
-            state = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
-            kept.machine.load(json.loads(state))
-            kept.number, kept.hash = row.number, row.hash
-
-    def _begin(self, stream: str, machine: Machine) -> None:
-        """The stream's first entry, which says what it is."""
-        with self._database.transaction() as connection:
-            found = connection.execute(select(streams.c.digest, streams.c.kind).where(streams.c.name == stream)).first()
-            if found is not None:
-                if (found.digest, found.kind) != (machine.digest, machine.kind):
-                    raise StoreError(
-                        f"{stream!r} in the store belongs to another configuration",
-                        mend="give the new configuration a new name, or use the old one",
-                    )
-                return
-            at = self._clock()
-            body = chain.canonical({"kind": machine.kind, "digest": machine.digest,
-                                    "configuration": machine.configuration, "state": machine.state()})  # fmt: skip
-            first = chain.link(chain.BEGINNING, stream, 0, at, body)
-            connection.execute(insert(entries).values(stream=stream, number=0, at=at, body=body,
-                                                      previous=chain.BEGINNING, hash=first))  # fmt: skip
-            connection.execute(insert(streams).values(name=stream, kind=machine.kind, digest=machine.digest, number=0,
-                                                      hash=first, state=json.dumps(machine.state())))  # fmt: skip
+    def _tell(self, pages: Mapping[str, Page], count: int, seconds: float) -> None:
+        """Tell those who listen; what they do wrong is no fault of the decisions, nor of this thread."""
+        told = {stream: [chain.entry(row) for row in page.rows] for stream, page in pages.items() if self.listeners}
+        calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
+            (measurer, (count, seconds)) for measurer in self.measurers
+        ]
+        calls += [(listener, (stream, rows)) for stream, rows in told.items() if rows for listener in self.listeners]
+        for call, arguments in calls:
+            try:
+                call(*arguments)
+            except Exception:
+                logger.exception("%r failed at what it was told", call)
 
 
-def _answers(connection: Connection, stream: str, ids: Sequence[str]) -> dict[str | None, Mapping[str, Any]]:
-    found: dict[str | None, Mapping[str, Any]] = {}
-    if ids:
-        query = select(answers).where(answers.c.stream == stream, answers.c.id.in_(ids))
-        for row in connection.execute(query).mappings():
-            found[row["id"]] = dict(row)
-    return found
-
-
-def _again(task: _Task, asked: str, row: Mapping[str, Any]) -> Done | DecisionError:
-    if row["asked"] != asked:
-        return DecisionError(
-            f"the id {task.id!r} was used for another request", code="repeated", mend="give every request its own id"
-        )
-    return Done(row["number"], json.loads(row["answer"]), repeated=True)
+__all__ = ["BATCH", "Done", "Ledger", "Listener", "Measurer"]

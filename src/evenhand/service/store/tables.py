@@ -29,15 +29,27 @@ entries = Table(
     Column("hash", String(64), nullable=False),
 )
 
+checkpoints = Table(
+    # The entries that say what the stream is, and its state: the first, and others from which a log can start.
+    "checkpoints",
+    metadata,
+    Column("stream", String(200), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", Float(53), nullable=False),
+)
+
 answers = Table(
     # One row for every id that was ever used, so that asking again gives the same answer, and never another decision.
     "answers",
     metadata,
     Column("stream", String(200), primary_key=True),
-    Column("id", String(200), primary_key=True),
+    # Its hash: any text can be an id, and none is kept in the clear for longer than the log.
+    Column("id", String(64), primary_key=True),
     Column("number", BigInteger, nullable=False),
     Column("asked", String(64), nullable=False),
-    Column("answer", Text, nullable=False),
+    # None: it is not kept any more.
+    Column("answer", Text, nullable=True),
+    Index("answers_by_number", "stream", "number", unique=True),
 )
 
 pictures = Table(
@@ -51,6 +63,7 @@ pictures = Table(
     Column("at", Float(53), nullable=False),
     Column("media_type", String(100), nullable=False),
     Column("data", LargeBinary, nullable=False),
+    Index("pictures_by_time", "at"),
 )
 
 replicas = Table(
@@ -59,17 +72,6 @@ replicas = Table(
     Column("name", String(64), primary_key=True),
     # Counts up while it lives. Others watch it by their own steady clock: no two machines need to agree on the time.
     Column("beat", BigInteger, nullable=False),
-)
-
-keys = Table(
-    "keys",
-    metadata,
-    Column("name", String(100), primary_key=True),
-    Column("hash", String(64), nullable=False, unique=True),
-    Column("scopes", Text, nullable=False),
-    Column("made", Float(53), nullable=False),
-    Column("expires", Float(53), nullable=True),
-    Column("revoked", Float(53), nullable=True),
 )
 
 versions = Table("versions", metadata, Column("version", BigInteger, primary_key=True, autoincrement=False))

@@ -1,0 +1,250 @@
+"""What happens inside a transaction of the ledger: operations are carried out, logged, and their answers remembered."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from evenhand.errors import DecisionError, EvenhandError, StoreError
+from evenhand.service.machines.machine import Machine, Operation
+from evenhand.service.store import chain
+from evenhand.service.store.migrations import VERSION
+from evenhand.service.store.tables import answers, checkpoints, entries, streams, versions
+
+CHECKPOINT: Operation = {"op": "checkpoint"}
+"""Handled by the book itself: an entry that says what the stream is, and its state, as the first entry does."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An operation that somebody wants carried out.
+
+    Attributes:
+        stream: where.
+        operation: see the stream's machine.
+        id: under which it is carried out once, however often it is asked for; None: every time.
+    """
+
+    stream: str
+    operation: Operation
+    id: str | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """An operation that was carried out, durably.
+
+    Attributes:
+        number: of its entry in the stream's log.
+        answer: what the machine said.
+        repeated: whether it was done before, under the same id; the answer is the one given then.
+    """
+
+    number: int
+    answer: Mapping[str, Any]
+    repeated: bool = False
+
+
+@dataclass
+class Page:
+    """What one transaction did to one stream.
+
+    Attributes:
+        results: in the order in which they were asked for; an error: nothing was done.
+        rows: the entries it appended.
+    """
+
+    results: list[Done | EvenhandError] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class _Kept:
+    """A machine, and the entry of the log whose state it is in; None: it must be loaded first."""
+
+    machine: Machine
+    number: int | None = None
+    hash: str = chain.BEGINNING
+
+
+class Book:
+    """All streams that a process serves; every method works inside a transaction of its caller.
+
+    The machines in memory run ahead of the store until that transaction is over. Whoever cannot say for certain that
+    it was committed must `forget` the streams it touched: they are loaded again the next time.
+
+    Args:
+        machines: by name of the stream, at their beginning.
+        clock: gives the time that entries carry, in seconds since 1970. Nothing is decided by it.
+    """
+
+    def __init__(self, machines: Mapping[str, Machine], clock: Callable[[], float]) -> None:
+        self._kept = {name: _Kept(machine) for name, machine in machines.items()}
+        self._clock = clock
+
+    @property
+    def streams(self) -> Sequence[str]:
+        """Their names."""
+        return list(self._kept)
+
+    def machine(self, stream: str) -> Machine:
+        """What decides in a stream; only the thread that writes may ask it for its state."""
+        return self._kept[stream].machine
+
+    def forget(self, stream: str) -> None:
+        """What was applied in memory may not be in the store: load it again before anything else."""
+        self._kept[stream].number = None
+
+    def begin(self, connection: Connection, stream: str) -> None:
+        """A stream's first entry, which says what it is; or see that the one that is there says the same.
+
+        Raises:
+            StoreError: the stream belongs to another configuration.
+        """
+        machine = self._kept[stream].machine
+        found = connection.execute(select(streams.c.digest, streams.c.kind).where(streams.c.name == stream)).first()
+        if found is not None:
+            if (found.digest, found.kind) != (machine.digest, machine.kind):
+                raise StoreError(
+                    f"{stream!r} in the store belongs to another configuration",
+                    mend="give the new configuration a new name, or use the old one",
+                )
+            return
+        row = self._row(stream, 0, chain.BEGINNING, _itself(machine))
+        connection.execute(insert(entries).values(row))
+        connection.execute(insert(checkpoints).values(stream=stream, number=0, at=row["at"]))
+        connection.execute(insert(streams).values(name=stream, kind=machine.kind, digest=machine.digest, number=0,
+                                                  hash=row["hash"], state=json.dumps(machine.state())))  # fmt: skip
+
+    def advance(self, connection: Connection, stream: str, asked: Sequence[Asked]) -> Page:
+        """Carry out what was asked of a stream, in this order.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        kept = self._kept[stream]
+        self._catch_up(connection, stream, kept)
+        known = _answers(connection, stream, [key_of(one.id) for one in asked if one.id is not None])
+        page = Page()
+        remembered: list[dict[str, Any]] = []
+        marks: list[dict[str, Any]] = []
+        number, last = kept.number or 0, kept.hash
+        for one in asked:
+            key, fingerprint = "", ""
+            if one.id is not None:
+                key, fingerprint = key_of(one.id), _fingerprint(one.operation)
+                if key in known:
+                    page.results.append(_again(one.id, fingerprint, known[key]))
+                    continue
+            answer: Mapping[str, Any] = {}
+            if one.operation is CHECKPOINT:
+                body = _itself(kept.machine)
+            else:
+                try:
+                    before = kept.machine.before(one.operation)
+                    answer = kept.machine.apply(one.operation, number + 1)
+                except EvenhandError as error:
+                    page.results.append(error)
+                    continue
+                body = {"id": one.id, "before": before, "input": one.operation, "output": answer,
+                        "digest": kept.machine.digest}  # fmt: skip
+            number += 1
+            row = self._row(stream, number, last, body)
+            last = row["hash"]
+            page.rows.append(row)
+            if one.operation is CHECKPOINT:
+                marks.append({"stream": stream, "number": number, "at": row["at"]})
+            if one.id is not None:
+                known[key] = {"stream": stream, "id": key, "number": number, "asked": fingerprint,
+                              "answer": chain.canonical(answer)}  # fmt: skip
+                remembered.append(known[key])
+            page.results.append(Done(number, answer))
+        if page.rows:
+            connection.execute(insert(entries), page.rows)
+            if remembered:
+                connection.execute(insert(answers), remembered)
+            if marks:
+                connection.execute(insert(checkpoints), marks)
+            connection.execute(
+                update(streams)
+                .where(streams.c.name == stream)
+                .values(number=number, hash=last, state=json.dumps(kept.machine.state()))
+            )
+        kept.number, kept.hash = number, last
+        return page
+
+    def _catch_up(self, connection: Connection, stream: str, kept: _Kept) -> None:
+        """Lock the stream's row, and load its state unless this process wrote it last."""
+        version = select(versions.c.version).scalar_subquery().label("version")
+        row = connection.execute(
+            select(streams.c.number, streams.c.hash, version)
+            .where(streams.c.name == stream)
+            .with_for_update(of=streams)
+        ).one()
+        if row.version != VERSION:
+            raise StoreError(
+                f"the store was brought from version {VERSION} to {row.version} while this ran",
+                mend="stop this process; one of the newer Evenhand takes its place",
+            )
+        if row.number != kept.number or row.hash != kept.hash:
+            state = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
+            kept.machine.load(json.loads(state))
+            kept.number, kept.hash = row.number, row.hash
+
+    def _row(self, stream: str, number: int, previous: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        at, text = self._clock(), chain.canonical(body)
+        return {"stream": stream, "number": number, "at": at, "body": text, "previous": previous,
+                "hash": chain.link(previous, stream, number, at, text)}  # fmt: skip
+
+
+def wrote(connection: Connection, stream: str, last: Mapping[str, Any]) -> bool:
+    """Whether this entry is in the store; it waits for whoever may still be writing there.
+
+    A commit whose answer was lost may still be going on in the server. Its transaction holds the lock of the stream's
+    row until it is decided, so whoever has got that lock sees what came of it.
+    """
+    connection.execute(select(streams.c.number).where(streams.c.name == stream).with_for_update()).one()
+    found = connection.execute(
+        select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == last["number"])
+    ).scalar()
+    return bool(found == last["hash"])
+
+
+def key_of(id: str) -> str:  # noqa: A002
+    """Under which the answer to an id is kept: its hash, so that any text is an id, and none is kept in the clear."""
+    return hashlib.sha256(chain.canonical(id).encode()).hexdigest()
+
+
+def _fingerprint(operation: Operation) -> str:
+    return hashlib.sha256(chain.canonical(operation).encode()).hexdigest()
+
+
+def _itself(machine: Machine) -> dict[str, Any]:
+    """The body of an entry from which a replay can start."""
+    return {"kind": machine.kind, "digest": machine.digest, "configuration": machine.configuration,
+            "state": machine.state()}  # fmt: skip
+
+
+def _answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+    if not keys:
+        return {}
+    query = select(answers).where(answers.c.stream == stream, answers.c.id.in_(keys))
+    return {row["id"]: dict(row) for row in connection.execute(query).mappings()}
+
+
+def _again(id: str, fingerprint: str, row: Mapping[str, Any]) -> Done | DecisionError:  # noqa: A002
+    if row["asked"] != fingerprint:
+        return DecisionError(
+            f"the id {id!r} was used for another request", code="repeated", mend="give every request its own id"
+        )
+    if row["answer"] is None:
+        return DecisionError(
+            f"the id {id!r} was answered long ago, and the answer is not kept any more", code="repeated",
+            mend="see retention.log_days",
+        )  # fmt: skip
+    return Done(row["number"], json.loads(row["answer"]), repeated=True)
