@@ -41,6 +41,8 @@ class Context:
     def close(self) -> None:
         """Carry out what was submitted, and let go of the store."""
         self.stopping.set()
+        for guard in self.guards.values():
+            guard.close()
         self.ledger.close()
         self.database.close()
 

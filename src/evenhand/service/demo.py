@@ -38,6 +38,6 @@ def demo() -> Settings:
         {
             "service": {"database": "sqlite:///evenhand.db", "keys": False},
             "shields": [{"name": "loans", "plan": SHIELD}],
-            "guards": [{"name": "studio", "config": GUARD}],
+            "guards": [{"name": "studio", "config": GUARD, "log_prompts": True}],
         }
     )

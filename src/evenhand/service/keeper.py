@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol
+from uuid import uuid4
 
-from evenhand.genai.core import Admission, Outcome
+from evenhand.genai.core import Admission, Must, Outcome
 from evenhand.service.store.ledger import Ledger
 
 
@@ -17,17 +18,40 @@ class Numbered(Admission):
     number: int
 
 
+class Noting(Protocol):
+    """What the log is to keep beside what decides; as JSON can hold it."""
+
+    def asked(self) -> Mapping[str, Any]:
+        """Of a request, when it is admitted."""
+        ...
+
+    def came(self, must: Must) -> Mapping[str, Any]:
+        """Of its item, or of there being none, and of what had to be asked for."""
+        ...
+
+
 class LedgerKeeper:
-    """Admits and completes durably; every replica of the service has one for each guarded generator.
+    """Admits and completes one request durably, for whichever replica of the service.
 
     Args:
         ledger: the store.
         stream: the guard's name.
         replica: this process's name, under which admissions are open.
+        notes: for the log.
+
+    Attributes:
+        call: under which its admissions are open too, until they are complete; whoever does not know whether there is
+            one can give it up by this.
+        number: of the last admission; None: there was none.
+        withdrawn: set this once nobody waits for an item any more: those that come then are not counted as shown.
     """
 
-    def __init__(self, ledger: Ledger, stream: str, replica: str) -> None:
+    def __init__(self, ledger: Ledger, stream: str, replica: str, notes: Noting | None = None) -> None:
         self._ledger, self._stream, self._replica = ledger, stream, replica
+        self._notes = notes
+        self.call = uuid4().hex
+        self.number: int | None = None
+        self.withdrawn = False
 
     def admit(
         self,
@@ -46,23 +70,31 @@ class LedgerKeeper:
             "replica": self._replica,
             "conditions": sorted(conditions),
             "fixed": sorted(fixed),
+            "call": self.call,
         }
         if prefer:
             operation["prefer"] = {group: list(values) for group, values in prefer.items()}
+        if self._notes is not None:
+            operation["note"] = dict(self._notes.asked())
         # Nothing has left the house yet: if a power cut takes this, it takes the request with it.
         done = self._ledger.submit(self._stream, operation, durable=False).result()
+        self.number = done.number
         return _numbered(done.answer["admission"], done.number)
 
     def complete(self, admission: Admission, values: Mapping[str, str | None]) -> Outcome:
         """As ``Enforcer.complete``, durably."""
+        if self.withdrawn:
+            return self._judged(admission, {"op": "fail", "final": True, "withdrawn": True})
         return self._judged(admission, {"op": "complete", "values": dict(values)})
 
     def fail(self, admission: Admission) -> Outcome:
         """As ``Enforcer.fail``, durably."""
-        return self._judged(admission, {"op": "fail"})
+        return self._judged(admission, {"op": "fail", **({"final": True, "withdrawn": True} if self.withdrawn else {})})
 
     def _judged(self, admission: Admission, operation: dict[str, Any]) -> Outcome:
         assert isinstance(admission, Numbered)
+        if self._notes is not None:
+            operation["note"] = dict(self._notes.came(admission.must))
         done = self._ledger.submit(self._stream, {**operation, "admission": admission.number}).result()
         outcome = done.answer["outcome"]
         again = None if outcome["admission"] is None else _numbered(outcome["admission"], admission.number)

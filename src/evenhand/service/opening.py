@@ -5,6 +5,7 @@ from __future__ import annotations
 from evenhand.service.context import Context
 from evenhand.service.guards import machine_of, served
 from evenhand.service.machines import Machine, ShieldMachine
+from evenhand.service.pictures import Pictures
 from evenhand.service.settings import Settings, ShieldEntry
 from evenhand.service.store import Database, Ledger
 from evenhand.shield import Plan, Policy, Shield, synthesize
@@ -29,9 +30,10 @@ def open_service(settings: Settings, machines: dict[str, Machine] | None = None)
         database.close()
         raise
     context = Context(settings, database, ledger)
+    pictures = Pictures(database)
     try:
         for entry in settings.guards:
-            context.guards[entry.name] = served(entry, settings.folder, ledger, context.replica)
+            context.guards[entry.name] = served(entry, settings.folder, ledger, context.replica, pictures)
     except BaseException:
         context.close()
         raise

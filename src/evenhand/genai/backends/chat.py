@@ -53,9 +53,26 @@ class OpenAIChat:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer holds no text, or the model declines.
         """
+        return self.text_of(self.ask([*self.messages, {"role": "user", "content": content}]))
+
+    def ask(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The whole answer to a conversation; ``messages`` of this generator are not part of it.
+
+        Raises:
+            FetchError: the service does not answer, or refuses.
+            ModelError: its answer is no JSON object.
+        """
         before = [{"role": "system", "content": self.system}] if self.system else []
-        messages = [*before, *self.messages, {"role": "user", "content": content}]
-        answer = self.wire.post("/chat/completions", request({"model": self.model, "messages": messages}, self.options))
+        return self.wire.post(
+            "/chat/completions", request({"model": self.model, "messages": [*before, *messages]}, self.options)
+        )
+
+    def text_of(self, answer: Mapping[str, Any]) -> str:
+        """The text in an answer.
+
+        Raises:
+            ModelError: there is none, or the model declines.
+        """
         found = answer.get("choices")
         choice = found[0] if isinstance(found, list) and found else None
         message = choice.get("message") if isinstance(choice, dict) else None

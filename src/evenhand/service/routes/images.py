@@ -4,50 +4,94 @@ from __future__ import annotations
 
 import base64
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.errors import DecisionError
 from evenhand.service.context import Context, context_of
-from evenhand.service.guards import ServedGuard
+from evenhand.service.disclosure import headers, told
+from evenhand.service.faults import Fault
+from evenhand.service.generators import PICTURES, for_pictures, options_of
+from evenhand.service.guards import Served
+from evenhand.service.pictures import Pictures
+from evenhand.service.routes.asking import answered, guard_for
 from evenhand.service.security import requires
 
 router = APIRouter(prefix="/v1", tags=["generators"])
 
+Here = Annotated[Context, Depends(context_of)]
+
 
 class ImagesRequest(BaseModel):
-    """A prompt for pictures; entries that are not named here are handed on."""
+    """A prompt for pictures; entries that are not named here are refused, unless the guard passes them on."""
 
-    model_config = {"extra": "allow"}
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={"examples": [{"model": "studio", "prompt": "a business leader", "n": 1}]},
+    )
 
-    prompt: Annotated[str, Field(min_length=1)]
+    prompt: Annotated[str, Field(min_length=1, max_length=32_000)]
     model: str | None = None
-    n: Annotated[int, Field(ge=1, le=10)] = 1
+    n: Annotated[int, Field(ge=1, le=10)] | None = None
+    response_format: Literal["b64_json", "url"] | None = None
+    stream: bool | None = None
 
 
 @router.post("/images/generations", dependencies=[requires("generate")])
-async def generate(
-    asked: ImagesRequest, response: Response, here: Annotated[Context, Depends(context_of)]
-) -> dict[str, Any]:
-    """Pictures for a prompt; each is a request of its own for the guard."""
-    guard = _guard(here, asked.model)
-    answers = [await run_in_threadpool(guard.answer, asked.prompt) for _ in range(asked.n)]
-    last = answers[-1]
-    response.headers["x-evenhand-guarded"] = str(all(one.status in ("ok", "violation") for one in answers)).lower()
-    response.headers["x-evenhand-changed"] = str(any(one.changed for one in answers)).lower()
-    response.headers["x-evenhand-disclosure"] = last.disclosure
-    pictures = [one.item for one in answers if one.item is not None]
-    return {
-        "created": int(time.time()),
-        "data": [{"b64_json": base64.b64encode(item.data).decode()} for item in pictures],
+async def generate(asked: ImagesRequest, request: Request, response: Response, here: Here) -> dict[str, Any]:
+    """Pictures for a prompt; each is a request of its own for the guard.
+
+    Where only some of several pictures could be made, those are answered, and ``x-evenhand-missing`` says how many are
+    not there.
+    """
+    if asked.stream:
+        raise Fault(400, "pictures are not streamed: they are looked at first", code="stream", mend="leave stream out")
+    guard = guard_for(here, asked.model, "image")
+    options = options_of(asked.model_extra or {}, {*PICTURES, *guard.entry.pass_on})
+    generator, ignored = for_pictures(guard.workbench.generator, options)
+    address = asked.response_format == "url"
+    wanted = [
+        guard.request(asked.prompt, generator=generator, route="images", address=address)
+        for _ in range(asked.n or 1)
+    ]  # fmt: skip
+    found, missing = await answered(guard, wanted, here.settings.limits.upstream_seconds, what="picture")
+    response.headers.update(headers([one.answer for one in found], [one.number for one in found]))
+    if missing:
+        response.headers["x-evenhand-missing"] = str(missing)
+    if ignored:
+        response.headers["x-evenhand-ignored"] = ", ".join(ignored)
+    base = f"{str(request.base_url).rstrip('/')}/v1/pictures/"
+    return {"created": int(time.time()), "data": [_picture(one, base if address else None) for one in found]}
+
+
+@router.get("/pictures/{id}", responses={200: {"content": {"image/png": {}}}}, response_class=Response)
+async def picture(
+    id: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{43}$")],  # noqa: A002
+    here: Here,
+) -> Response:
+    """A picture that was answered by its address, which is all that is needed to get it."""
+    found = await run_in_threadpool(Pictures(here.database).find, id)
+    if found is None:
+        raise Fault(404, "there is no such picture, or its time is over", code="picture")
+    # Some pictures can hold scripts; none is run.
+    safe = {
+        "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+        "x-content-type-options": "nosniff",
+        "cache-control": "private, max-age=3600",
     }
+    return Response(found.data, media_type=found.media_type, headers=safe)
 
 
-def _guard(here: Context, model: str | None) -> ServedGuard:
-    for guard in here.guards.values():
-        if model is None or model in guard.models:
-            return guard
-    raise DecisionError(f"there is no model {model!r}", code="stream", mend="see /v1/models")
+def _picture(one: Served, base: str | None) -> dict[str, Any]:
+    item = one.answer.item
+    assert item is not None
+    if item.kind != "image":
+        raise Fault(400, "this model makes texts", code="model", mend="ask /v1/chat/completions")
+    found: dict[str, Any] = {"evenhand": told(one.answer, one.number)}
+    if one.answer.changed:
+        found["revised_prompt"] = one.answer.prompt
+    if base is None:
+        return {"b64_json": base64.b64encode(item.data).decode(), **found}
+    return {"url": f"{base}{one.picture}", **found}
