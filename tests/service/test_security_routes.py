@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, Mount
 from starlette.testclient import TestClient
 
 from evenhand.service.app import create_app
-from evenhand.service.security.gate import ASSETS, PUBLIC, is_public
+from evenhand.service.security.gate import ASSETS, PICTURES, PUBLIC, is_public
 from evenhand.service.security.keys import SCOPES, Caller, Keys, Requires
 from evenhand.service.settings import Settings
 
@@ -65,4 +65,6 @@ def test_nothing_is_said_without_a_key_nor_to_one_that_may_do_nothing(route, cli
 
 
 def test_few_things_are_public():
-    assert set(PUBLIC) == {"/healthz", "/readyz", "/openapi.json", "/login"}
+    assert set(PUBLIC) == {"/healthz", "/readyz", "/openapi.json", "/login", "/logout"}
+    # The first are the same for everybody, and the addresses of the second cannot be guessed.
+    assert (ASSETS, PICTURES) == ("/assets/", "/v1/pictures/")

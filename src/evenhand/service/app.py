@@ -11,8 +11,11 @@ from evenhand import __version__
 from evenhand.service import faults
 from evenhand.service.context import Context
 from evenhand.service.opening import open_service
-from evenhand.service.routes import chat, events, guardrail, health, images, pages, shields
+from evenhand.service.routes import chat, events, guardrail, health, images, models, pages, shields
 from evenhand.service.security.gate import Gate
+from evenhand.service.security.headers import Headed
+from evenhand.service.security.journal import Journal
+from evenhand.service.security.limits import Limiter
 from evenhand.service.settings import Settings
 
 
@@ -35,8 +38,12 @@ def create_app(settings: Settings, context: Context | None = None) -> FastAPI:
 
     # The interactive pages would load scripts from elsewhere.
     app = FastAPI(title="Evenhand", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    # What is added last comes first.
+    app.add_middleware(Limiter, limits=settings.limits)
     app.add_middleware(Gate)
+    app.add_middleware(Journal)
+    app.add_middleware(Headed)
     faults.install(app)
-    for module in (shields, images, chat, guardrail, events, health, pages):
+    for module in (shields, images, chat, models, guardrail, events, health, pages):
         app.include_router(module.router)
     return app

@@ -14,6 +14,7 @@ from evenhand.errors import OptionError
 from evenhand.service.app import create_app
 from evenhand.service.context import Context
 from evenhand.service.opening import machines_of, open_service
+from evenhand.service.security.journal import journal
 from evenhand.service.settings import Settings
 
 WAITING = 2048
@@ -32,7 +33,7 @@ def run(settings: Settings, *, ready: Callable[[Context, str], None]) -> None:
     """
     machines = machines_of(settings)
     listening = listen(settings.service.host, settings.service.port)
-    with listening:
+    with listening, journal(requests=settings.service.log_requests):
         context = open_service(settings, machines)
         host, port = listening.getsockname()[:2]
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

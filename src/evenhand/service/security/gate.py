@@ -17,11 +17,14 @@ from evenhand.service.security.keys import ANYONE, COOKIE, Caller, no_key
 if TYPE_CHECKING:
     from evenhand.service.context import Context
 
-PUBLIC = ("/healthz", "/readyz", "/openapi.json", "/login")
+PUBLIC = ("/healthz", "/readyz", "/openapi.json", "/login", "/logout")
 """Paths that need no key."""
 
 ASSETS = "/assets/"
 """Under this lie the dashboard's scripts and styles, which need no key either: they are the same for everybody."""
+
+PICTURES = "/v1/pictures/"
+"""Under this lie pictures whose addresses nobody can guess; whoever was given one needs nothing else."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing."""
@@ -73,7 +76,7 @@ class Gate:
 
 def is_public(path: str) -> bool:
     """Whether a path needs no key."""
-    return path in PUBLIC or path.startswith(ASSETS)
+    return path in PUBLIC or path.startswith((ASSETS, PICTURES))
 
 
 def presented(headers: Headers) -> str | None:

@@ -1,0 +1,323 @@
+"""Limits hold for whoever asks too often, too much or too slowly, and only for them."""
+
+import asyncio
+import json
+
+import pytest
+from starlette.responses import PlainTextResponse, StreamingResponse
+
+from evenhand.errors import AccessError
+from evenhand.service.security import limits as module
+from evenhand.service.security.keys import Caller
+from evenhand.service.security.limits import Limiter, Rate
+from evenhand.service.settings import Limits
+
+ANN, BOB = (Caller(name, frozenset({"decide"}), name) for name in ("ann", "bob"))
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class Line:
+    """A connection: what the server would receive, and what it was told to send."""
+
+    def __init__(self, parts=(b"",), *, caller=ANN, headers=(), hold=None):
+        self.parts = list(parts)
+        self.hold = hold
+        self.sent = []
+        self.scope = {"type": "http", "method": "POST", "path": "/", "headers": list(headers), "client": ("::1", 1)}
+        if caller is not None:
+            self.scope["evenhand.caller"] = caller
+
+    async def receive(self):
+        if not self.parts:
+            if self.hold is not None:
+                await self.hold.wait()
+            return {"type": "http.disconnect"}
+        part = self.parts.pop(0)
+        more = bool(self.parts) or self.hold is not None
+        return {"type": "http.request", "body": part, "more_body": more}
+
+    async def send(self, message):
+        self.sent.append(message)
+
+    @property
+    def status(self):
+        return self.sent[0]["status"] if self.sent else None
+
+    @property
+    def headers(self):
+        return dict(self.sent[0]["headers"])
+
+    @property
+    def error(self):
+        return json.loads(self.sent[1]["body"])["error"]
+
+    async def over(self, app):
+        await app(self.scope, self.receive, self.send)
+        return self
+
+
+async def echo(scope, receive, send):
+    message = await receive()
+    assert not message["more_body"]
+    await PlainTextResponse(message["body"])(scope, receive, send)
+
+
+def limited(app=echo, **limits):
+    return Limiter(app, Limits(**limits))
+
+
+def test_a_rate_lets_bursts_through_and_then_its_number_per_second():
+    clock = Clock()
+    rate = Rate(5, clock)
+    assert [rate.wait("ann") for _ in range(5)] == [0] * 5
+    assert rate.wait("ann") == pytest.approx(0.2)
+    assert rate.wait("ann") == pytest.approx(0.2), "asking too early costs nothing"
+    assert rate.wait("bob") == 0
+    clock.now += 0.2
+    assert rate.wait("ann") == 0
+    assert rate.wait("ann") == pytest.approx(0.2)
+    clock.now += 1e6
+    assert sum(not rate.wait("ann") for _ in range(100)) == 5, "what was not used is not saved up"
+
+
+def test_a_rate_below_one_per_second():
+    clock = Clock()
+    rate = Rate(0.1, clock)
+    assert rate.wait("ann") == 0
+    assert rate.wait("ann") == pytest.approx(10)
+    clock.now += 10
+    assert rate.wait("ann") == 0
+
+
+def test_rates_of_few_callers_are_remembered(monkeypatch):
+    monkeypatch.setattr(module, "BUCKETS", 3)
+    rate = Rate(1, Clock())
+    for caller in "abcdef":
+        rate.wait(caller)
+    assert len(rate._buckets) == 3
+
+
+def test_who_asks_too_often_is_told_when_to_come_again():
+    async def run():
+        app = Limiter(echo, Limits(requests_per_second=0.25), Clock())
+        first, second, other = [await Line(caller=one).over(app) for one in (ANN, ANN, BOB)]
+        assert (first.status, second.status, other.status) == (200, 429, 200)
+        assert second.error["code"] == "rate"
+        assert second.headers[b"retry-after"] == b"4"
+
+    asyncio.run(run())
+
+
+def test_who_has_no_key_is_told_apart_by_address():
+    async def run():
+        app = Limiter(echo, Limits(requests_per_second=1), Clock())
+        here, again, there = (Line(caller=None) for _ in range(3))
+        there.scope["client"] = ("::2", 1)
+        assert [(await line.over(app)).status for line in (here, again, there)] == [200, 429, 200]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("parts", [[b"x" * 11], [b"x" * 6, b"x" * 5], [b"x"] * 11])
+@pytest.mark.parametrize("claimed", [None, b"11", b"3", b"9" * 4_000, b"-1", b"\xb2"])
+def test_bodies_that_are_too_large(parts, claimed):
+    line = Line(parts, headers=[] if claimed is None else [(b"content-length", claimed)])
+    before = len(line.parts)
+    asyncio.run(line.over(limited(body_bytes=10)))
+    assert (line.status, line.error["code"]) == (413, "size")
+    assert line.headers[b"connection"] == b"close"
+    if claimed in (b"11", b"9" * 4_000):
+        assert len(line.parts) == before, "what claims to be too large is not even read"
+
+
+@pytest.mark.parametrize("parts", [[b"x" * 10], [b"x" * 5, b"x" * 5], [b""], [b"", b"x", b""]])
+def test_bodies_of_the_right_size_come_whole(parts):
+    line = Line(parts)
+    asyncio.run(line.over(limited(body_bytes=10)))
+    assert line.status == 200
+    assert line.sent[1]["body"] == b"".join(parts)
+
+
+def test_who_has_no_key_sends_little():
+    line = Line([b"x" * (module.UNKNOWN_BYTES + 1)], caller=None)
+    asyncio.run(line.over(limited()))
+    assert line.status == 413
+
+
+def test_bodies_that_come_too_slowly():
+    async def run():
+        line = Line([b"x"], hold=asyncio.Event())
+        await line.over(limited(body_seconds=0.01))
+        assert (line.status, line.error["code"]) == (408, "slow")
+        assert line.headers[b"connection"] == b"close"
+
+    asyncio.run(run())
+
+
+def test_a_slow_body_holds_up_nobody_else():
+    async def run():
+        app = limited(in_flight=2)
+        slow = Line([b"x"], hold=asyncio.Event())
+        task = asyncio.create_task(slow.over(app))
+        assert (await Line([b"y"]).over(app)).status == 200
+        slow.parts.append(b"z")
+        slow.hold.set()
+        slow.hold = None
+        await task
+        assert slow.status in (200, 408)
+
+    asyncio.run(run())
+
+
+def test_many_large_bodies_together(monkeypatch):
+    monkeypatch.setattr(module, "HELD_BYTES", 15)
+
+    async def run():
+        app = limited()
+        first = Line([b"x" * 10], hold=asyncio.Event())
+        task = asyncio.create_task(first.over(app))
+        await asyncio.sleep(0)
+        second = await Line([b"x" * 10]).over(app)
+        assert (second.status, second.error["code"]) == (429, "busy")
+        first.hold.set()
+        await task
+        assert (await Line([b"x" * 10]).over(app)).status == 200
+        assert app._held == 0
+
+    asyncio.run(run())
+
+
+def test_requests_under_way_are_counted_per_caller():
+    async def run():
+        going = asyncio.Event()
+
+        async def wait(scope, receive, send):
+            await going.wait()
+            await echo(scope, receive, send)
+
+        app = limited(wait, in_flight=2)
+        tasks = [asyncio.create_task(Line().over(app)) for _ in range(2)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        third = await Line().over(app)
+        assert (third.status, third.error["code"]) == (429, "busy")
+        other = asyncio.create_task(Line(caller=BOB).over(app))
+        going.set()
+        assert [line.status for line in await asyncio.gather(*tasks, other)] == [200] * 3
+        assert (await Line().over(app)).status == 200
+        assert not app._in_flight
+
+    asyncio.run(run())
+
+
+def test_a_fault_of_the_application_ends_the_count():
+    async def fails(scope, receive, send):
+        raise ValueError("a fault")
+
+    async def run():
+        app = limited(fails, in_flight=1)
+        for _ in range(3):
+            with pytest.raises(ValueError, match="a fault"):
+                await Line().over(app)
+        assert not app._in_flight
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_takes_too_long():
+    async def run():
+        async def never(scope, receive, send):
+            await asyncio.Event().wait()
+
+        line = await Line().over(limited(never, request_seconds=0.01))
+        assert (line.status, line.error["code"]) == (504, "late")
+        assert "same id" in line.error["mend"]
+
+    asyncio.run(run())
+
+
+def test_half_an_answer_is_not_taken_for_a_whole_one():
+    async def run():
+        async def half(scope, receive, send):
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"{", "more_body": True})
+            await asyncio.Event().wait()
+
+        line = Line()
+        with pytest.raises(TimeoutError):
+            await line.over(limited(half, request_seconds=0.01))
+        assert [message["type"] for message in line.sent] == ["http.response.start", "http.response.body"]
+
+    asyncio.run(run())
+
+
+def test_a_time_out_of_the_application_itself_is_its_own():
+    async def fails(scope, receive, send):
+        raise TimeoutError("of an upstream")
+
+    with pytest.raises(TimeoutError, match="upstream"):
+        asyncio.run(Line().over(limited(fails)))
+
+
+def test_streams_of_events_have_no_end_and_a_limit_of_their_own(monkeypatch):
+    monkeypatch.setattr(module, "STREAMS", 2)
+
+    async def run():
+        going = asyncio.Event()
+
+        async def events():
+            yield b"data: 1\n\n"
+            await going.wait()
+            yield b"data: 2\n\n"
+
+        async def app(scope, receive, send):
+            if scope["path"] == "/":
+                await StreamingResponse(events(), media_type="text/event-stream")(scope, receive, send)
+            else:
+                await echo(scope, receive, send)
+
+        limiter = limited(app, in_flight=1, request_seconds=0.05)
+        streams = [Line(hold=asyncio.Event()) for _ in range(2)]
+        for line in streams:
+            line.parts = [b""]
+        tasks = []
+        for line in streams:
+            line.hold = None
+            holding = asyncio.Event()
+
+            async def receive(line=line, holding=holding):
+                if line.parts:
+                    return {"type": "http.request", "body": line.parts.pop(), "more_body": False}
+                await holding.wait()
+                return {"type": "http.disconnect"}
+
+            tasks.append(asyncio.create_task(limiter(line.scope, receive, line.send)))
+            for _ in range(10):
+                await asyncio.sleep(0)
+        assert [line.status for line in streams] == [200, 200]
+        plain = Line([b"x"])
+        plain.scope["path"] = "/plain"
+        assert (await plain.over(limiter)).status == 200, "streams take nobody's place"
+        third = await Line().over(limiter)
+        assert (third.status, third.error["code"]) == (429, "busy")
+        await asyncio.sleep(0.06)
+        going.set()
+        await asyncio.gather(*tasks)
+        assert all(b"2" in b"".join(one.get("body", b"") for one in line.sent) for line in streams)
+        assert not limiter._streams
+
+    asyncio.run(run())
+
+
+def test_every_refusal_has_a_status():
+    from evenhand.service.faults import ACCESS, answer
+
+    for code in ("key", "scope", "origin", "rate", "busy", "size", "slow", "late"):
+        assert answer(AccessError("no", code=code)).status_code == ACCESS[code]
