@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.machines.machine import Machine, Operation
@@ -28,11 +28,14 @@ class Asked:
         stream: where.
         operation: see the stream's machine.
         id: under which it is carried out once, however often it is asked for; None: every time.
+        answered: what the caller asked, if they were told the answer already, without this operation. Then it is
+            carried out whatever has the id, and whoever asks again is told what they were told.
     """
 
     stream: str
     operation: Operation
     id: str | None = None
+    answered: Operation | None = None
 
 
 @dataclass(frozen=True)
@@ -131,14 +134,14 @@ class Book:
         self._catch_up(connection, stream, kept)
         known = _answers(connection, stream, [key_of(one.id) for one in asked if one.id is not None])
         page = Page()
-        remembered: list[dict[str, Any]] = []
+        remembered: dict[str, dict[str, Any]] = {}
         marks: list[dict[str, Any]] = []
         number, last = kept.number or 0, kept.hash
         for one in asked:
             key, fingerprint = "", ""
             if one.id is not None:
-                key, fingerprint = key_of(one.id), _fingerprint(one.operation)
-                if key in known:
+                key, fingerprint = key_of(one.id), _fingerprint(one.answered or one.operation)
+                if key in known and one.answered is None:
                     page.results.append(_again(one.id, fingerprint, known[key]))
                     continue
             answer: Mapping[str, Any] = {}
@@ -162,12 +165,15 @@ class Book:
             if one.id is not None:
                 known[key] = {"stream": stream, "id": key, "number": number, "asked": fingerprint,
                               "answer": chain.canonical(answer)}  # fmt: skip
-                remembered.append(known[key])
+                remembered[key] = known[key]
             page.results.append(Done(number, answer))
         if page.rows:
             connection.execute(insert(entries), page.rows)
             if remembered:
-                connection.execute(insert(answers), remembered)
+                said = [key_of(one.id) for one in asked if one.answered is not None and one.id is not None]
+                if said:
+                    connection.execute(delete(answers).where(answers.c.stream == stream, answers.c.id.in_(said)))
+                connection.execute(insert(answers), list(remembered.values()))
             if marks:
                 connection.execute(insert(checkpoints), marks)
             connection.execute(

@@ -111,6 +111,7 @@ class Ledger:
         *,
         id: str | None = None,  # noqa: A002
         durable: bool = True,
+        answered: Operation | None = None,
     ) -> Future[Done]:
         """Have an operation carried out; the future is done when it is durable.
 
@@ -120,6 +121,7 @@ class Ledger:
             id: asked again with the same operation under the same id, the answer is the same and nothing is done.
             durable: the future waits until the disk has it; else it may be lost in a power cut, together with all after
                 it, unless a durable operation follows.
+            answered: what the caller asked, if they were told the answer already; see ``Asked``.
 
         Raises:
             DecisionError: there is no such stream.
@@ -131,7 +133,7 @@ class Ledger:
         """
         if stream not in self._book.streams:
             raise DecisionError(f"there is no {stream!r}", code="stream", mend=f"one of: {', '.join(self.streams)}")
-        task = _Task(Asked(stream, operation, id), durable)
+        task = _Task(Asked(stream, operation, id, answered), durable)
         self._put(task)
         return task.future
 
