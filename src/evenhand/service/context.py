@@ -8,9 +8,11 @@ from uuid import uuid4
 
 from fastapi import Request
 
+from evenhand.service.deciding import Decider
 from evenhand.service.guards import ServedGuard
 from evenhand.service.security.keys import Keys
 from evenhand.service.settings import Settings
+from evenhand.service.shields import ServedShield
 from evenhand.service.store import Database, Ledger
 
 
@@ -21,26 +23,36 @@ class Context:
     Attributes:
         settings: as read.
         database, ledger: the store.
+        shields: by name, what never changes about each.
         guards: by name, each guarded generator.
         replica: this process's name, new at every start.
         keys: who may ask.
+        deciders: by name, what asks each shield.
         stopping: set when the service begins to stop; whatever is sent without an end must end then.
     """
 
     settings: Settings
     database: Database
     ledger: Ledger
+    shields: dict[str, ServedShield] = field(default_factory=dict)
     guards: dict[str, ServedGuard] = field(default_factory=dict)
     replica: str = field(default_factory=lambda: uuid4().hex)
     stopping: Event = field(default_factory=Event)
     keys: Keys = field(init=False)
+    deciders: dict[str, Decider] = field(init=False)
 
     def __post_init__(self) -> None:
         self.keys = Keys(self.database)
+        self.deciders = {
+            name: Decider(self.ledger, name, one.plan.inputs.groups, one.when_down)
+            for name, one in self.shields.items()
+        }
 
     def close(self) -> None:
         """Carry out what was submitted, and let go of the store."""
         self.stopping.set()
+        for decider in self.deciders.values():
+            decider.close()
         for guard in self.guards.values():
             guard.close()
         self.ledger.close()

@@ -14,6 +14,8 @@ from evenhand.errors import AccessError, DecisionError, EvenhandError, FetchErro
 CONFLICTS = ("repeated", "horizon", "contradiction")
 """Codes of decisions that a client cannot mend by asking differently."""
 
+ABSENT = ("stream", "unknown-id")
+"""Codes of what is not there."""
 
 ACCESS = {"key": 401, "scope": 403, "origin": 403, "rate": 429, "busy": 429, "size": 413, "slow": 408, "late": 504}
 """HTTP statuses of what a caller may not do, or not now, by code."""
@@ -48,20 +50,25 @@ def status_of(error: EvenhandError) -> int:
     if isinstance(error, AccessError):
         return ACCESS[error.code]
     if isinstance(error, DecisionError):
-        return 404 if error.code == "stream" else 409 if error.code in CONFLICTS else 422
+        return 404 if error.code in ABSENT else 409 if error.code in CONFLICTS else 422
     if isinstance(error, StoreError):
         return 503
     return 502 if isinstance(error, FetchError) else 422
 
 
+def described(error: EvenhandError) -> dict[str, Any]:
+    """What the answer to an error says."""
+    kind = "invalid_request_error" if status_of(error) < 500 else "server_error"
+    code = error.code if isinstance(error, DecisionError | AccessError) else type(error).__name__
+    message = f"{error.where}: {error.what}" if error.where else error.what
+    return body(message, kind=kind, code=code, mend=error.mend)
+
+
 def answer(error: EvenhandError) -> JSONResponse:
     """An error as an answer."""
     status = status_of(error)
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    code = error.code if isinstance(error, DecisionError | AccessError) else type(error).__name__
-    message = f"{error.where}: {error.what}" if error.where else error.what
     headers = {"www-authenticate": "Bearer"} if status == 401 else {"retry-after": "1"} if status == 429 else None
-    return JSONResponse(body(message, kind=kind, code=code, mend=error.mend), status, headers)
+    return JSONResponse(described(error), status, headers)
 
 
 def install(app: FastAPI) -> None:
@@ -73,10 +80,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _unreadable(_request: Request, error: RequestValidationError) -> JSONResponse:
-        fault = error.errors()[0]
-        entry = ".".join(map(str, fault["loc"][1:]))
-        message = f"{entry}: {fault['msg']}" if entry else str(fault["msg"])
-        return JSONResponse(body(message, kind="invalid_request_error", code="request"), 422)
+        return JSONResponse(_unread(error), 422)
 
     @app.exception_handler(HTTPException)
     async def _plain(_request: Request, error: HTTPException) -> JSONResponse:
@@ -85,3 +89,23 @@ def install(app: FastAPI) -> None:
         return JSONResponse(
             body(str(error.detail), kind=kind, code=code, mend=mend), error.status_code, headers=error.headers
         )
+
+
+def _unread(error: RequestValidationError) -> dict[str, Any]:
+    """The first fault of a request that is not what its route takes; nothing of the request is quoted."""
+    faults = error.errors()
+    # A misspelt entry is unknown, and the one that was meant is missing: the first of these says more.
+    fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
+    mend: str | None = "see /openapi.json"
+    if fault["type"] == "json_invalid":
+        mend = None
+        message = f"the body is not valid JSON: {fault.get('ctx', {}).get('error', 'it ends too early')}"
+    else:
+        entry = ".".join(map(str, fault["loc"][1:]))
+        said = {
+            "extra_forbidden": "there is no such entry",
+            "missing": "this is missing",
+            "finite_number": "this is no finite number",
+        }.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))
+        message = f"{entry}: {said}" if entry else said
+    return body(message, kind="invalid_request_error", code="request", mend=mend)

@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from evenhand.service.context import Context
 from evenhand.service.guards import machine_of, served
-from evenhand.service.machines import Machine, ShieldMachine
+from evenhand.service.machines import Machine
 from evenhand.service.pictures import Pictures
-from evenhand.service.settings import Settings, ShieldEntry
+from evenhand.service.settings import Settings
+from evenhand.service.shields import ServedShield, shield_of
 from evenhand.service.store import Database, Ledger
-from evenhand.shield import Plan, Policy, Shield, synthesize
-from evenhand.shield.file import load
 
 
-def open_service(settings: Settings, machines: dict[str, Machine] | None = None) -> Context:
+@dataclass(frozen=True)
+class Streams:
+    """Everything that decides, at its beginning.
+
+    Attributes:
+        machines: by name, what keeps each.
+        shields: by name, what never changes about each shield.
+    """
+
+    machines: dict[str, Machine]
+    shields: dict[str, ServedShield]
+
+
+def open_service(settings: Settings, streams: Streams | None = None) -> Context:
     """Open the store and everything that works on it.
 
     Args:
         settings: as read.
-        machines: what `machines_of` gave, if it was asked before.
+        streams: what `streams_of` gave, if it was asked before.
 
     Raises:
         EvenhandError: something cannot be loaded, or the store cannot be used; nothing is left open.
     """
-    streams = machines_of(settings) if machines is None else machines
+    streams = streams_of(settings) if streams is None else streams
     database = Database(settings.service.database)
     try:
-        ledger = Ledger(database, streams)
+        ledger = Ledger(database, streams.machines)
     except BaseException:
         database.close()
         raise
-    context = Context(settings, database, ledger)
+    context = Context(settings, database, ledger, streams.shields)
     pictures = Pictures(database)
     try:
         for entry in settings.guards:
@@ -40,27 +54,15 @@ def open_service(settings: Settings, machines: dict[str, Machine] | None = None)
     return context
 
 
-def machines_of(settings: Settings) -> dict[str, Machine]:
-    """Every stream of the settings, at its beginning.
+def streams_of(settings: Settings) -> Streams:
+    """What the settings describe, at its beginning.
 
     Raises:
         EvenhandError: a policy or a configuration cannot be loaded.
     """
-    found: dict[str, Machine] = {}
+    found = Streams({}, {})
     for entry in settings.shields:
-        shield = Shield(policy_of(entry, settings), advisory=entry.advisory)
-        found[entry.name] = ShieldMachine(shield, entry.model_dump(mode="json"))
+        found.shields[entry.name], found.machines[entry.name] = shield_of(entry, settings.folder)
     for guard in settings.guards:
-        found[guard.name] = machine_of(guard, settings.folder)
+        found.machines[guard.name] = machine_of(guard, settings.folder)
     return found
-
-
-def policy_of(entry: ShieldEntry, settings: Settings) -> Policy:
-    """The policy of a shield: from its file, or made from its plan.
-
-    Raises:
-        EvenhandError: it cannot be loaded or made.
-    """
-    if entry.policy is not None:
-        return load(settings.folder / entry.policy)
-    return synthesize(Plan.read(entry.plan or {}))

@@ -13,7 +13,7 @@ import uvicorn
 from evenhand.errors import OptionError
 from evenhand.service.app import create_app
 from evenhand.service.context import Context
-from evenhand.service.opening import machines_of, open_service
+from evenhand.service.opening import open_service, streams_of
 from evenhand.service.security.journal import journal
 from evenhand.service.settings import Settings
 
@@ -31,10 +31,10 @@ def run(settings: Settings, *, ready: Callable[[Context, str], None]) -> None:
     Raises:
         EvenhandError: something cannot be loaded, the address cannot be listened on, or the store cannot be used.
     """
-    machines = machines_of(settings)
+    streams = streams_of(settings)
     listening = listen(settings.service.host, settings.service.port)
     with listening, journal(requests=settings.service.log_requests):
-        context = open_service(settings, machines)
+        context = open_service(settings, streams)
         host, port = listening.getsockname()[:2]
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         config = uvicorn.Config(

@@ -266,16 +266,16 @@ def is_loopback(host: str) -> bool:
 def _check(found: Settings) -> None:
     """Raises an OptionError if parts that are right alone do not fit together."""
     seen: dict[str, str] = {}
-    for kind, entries in (("shields", found.shields), ("guards", found.guards)):
-        for position, entry in enumerate(entries):
-            place = f"{kind}.{position}"
-            if entry.name in seen:
-                raise OptionError(
-                    f"{seen[entry.name]} has the name {entry.name!r} already",
-                    where=f"{place}.name",
-                    mend="give every shield and generator a name of its own",
-                )
-            seen[entry.name] = place
+    places = [(f"shields.{position}", entry.name) for position, entry in enumerate(found.shields)]
+    places += [(f"guards.{position}", entry.name) for position, entry in enumerate(found.guards)]
+    for place, name in places:
+        if name in seen:
+            raise OptionError(
+                f"{seen[name]} has the name {name!r} already",
+                where=f"{place}.name",
+                mend="give every shield and generator a name of its own",
+            )
+        seen[name] = place
     models: dict[str, str] = {}
     for guard in found.guards:
         for model in guard.models or (guard.name,):

@@ -204,6 +204,11 @@ class Shield:
         return self._course.digest
 
     @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups, in the order of the plan."""
+        return tuple(self._group)
+
+    @property
     def needs_ids(self) -> bool:
         """Whether labels follow the decisions, so that each needs an id."""
         return self._needs_id

@@ -14,6 +14,10 @@ class ShieldMachine:
     """Decides by a policy.
 
     Operations: ``{"op": "decide", "id", "group", "recommendation", "cost"?}`` and ``{"op": "label", "id", "label"}``.
+    ``{"op": "unguarded", "id", "group", "recommendation", "cost"?}`` changes nothing: it has the log tell what passed
+    while the store was away; ``{"op": "unguarded", "missing": NUMBER}``: how many more did that nothing is known of.
+
+    The state has the certificate beside the shield's own: who only looks needs no policy.
 
     Args:
         shield: at its beginning.
@@ -24,7 +28,8 @@ class ShieldMachine:
 
     def __init__(self, shield: Shield, configuration: Mapping[str, Any]) -> None:
         self.shield = shield
-        self.configuration = configuration
+        # A log sorts names, and the order of the groups counts.
+        self.configuration = {**configuration, "groups": list(shield.groups)}
         self._labelled = shield.needs_ids
 
     @property
@@ -32,10 +37,10 @@ class ShieldMachine:
         return self.shield.digest
 
     def state(self) -> dict[str, Any]:
-        return self.shield.state()
+        return {"shield": self.shield.state(), "certificate": self.shield.certificate().to_dict()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        self.shield.load(state)
+        self.shield.load(state["shield"])
 
     def before(self, operation: Operation) -> Mapping[str, Any]:
         return self.shield.counters()
@@ -44,19 +49,39 @@ class ShieldMachine:
         what = operation.get("op")
         if what == "decide":
             # Ids that need no label are kept by the store alone: the shield's state stays as small as its counters.
-            made = self.shield.decide(
-                operation["group"],
-                operation["recommendation"],
-                cost=operation.get("cost"),
-                id=operation["id"] if self._labelled else None,
-            )
+            try:
+                made = self.shield.decide(
+                    operation["group"],
+                    operation["recommendation"],
+                    cost=operation.get("cost"),
+                    id=operation["id"] if self._labelled else None,
+                )
+            except DecisionError as error:
+                if error.code == "horizon":
+                    error.mend = "serve the next run under a new name; a shield of kind dynamic needs none, and goes on"
+                raise
             return {
                 "decision": made.decision,
                 "intervened": made.intervened,
                 "reason": made.reason.value,
+                "guaranteed": made.guaranteed,
                 "certificate": self.shield.certificate().to_dict(),
             }
         if what == "label":
             self.shield.observe(operation["id"], operation["label"])
             return {"certificate": self.shield.certificate().to_dict()}
-        raise DecisionError(f"there is no operation {what!r}", code="operation", mend="one of: decide, label")
+        if what == "unguarded":
+            return {} if "missing" in operation else unguarded(operation)
+        raise DecisionError(f"there is no operation {what!r}", code="operation", mend="decide, label, unguarded")
+
+
+def unguarded(operation: Operation) -> dict[str, Any]:
+    """The answer while the store is away: the recommendation, and that no shield has seen it."""
+    return {
+        "decision": operation["recommendation"],
+        "intervened": False,
+        "reason": "unguarded",
+        "guaranteed": False,
+        "guarded": False,
+        "certificate": None,
+    }

@@ -1,0 +1,272 @@
+"""What is asked of shields over HTTP and what they answer, with examples."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+MOST = 1_000
+"""Decisions in a batch, and entries on a page of a log, at most."""
+
+
+LONGEST = 190
+"""Characters of an id."""
+
+PATTERN = r"^[^\x00-\x1f\x7f]+$"
+"""No control characters, which also keeps ids of labels apart from those of decisions."""
+
+
+def _text(given: object) -> object:
+    """A whole number is the same id as its digits."""
+    whole = isinstance(given, int) and not isinstance(given, bool) and -(10**100) < given < 10**100
+    text = str(given) if whole else given
+    if not isinstance(text, str) or not 1 <= len(text) <= LONGEST or not re.fullmatch(PATTERN, text):
+        raise ValueError(f"an id is a whole number, or a text of 1 to {LONGEST} characters, none of them for control")
+    return text
+
+
+def _bit(given: object) -> object:
+    if given.__class__ is not int:
+        raise ValueError("this is neither 0 nor 1")
+    return given
+
+
+Id: TypeAlias = Annotated[
+    str,
+    BeforeValidator(_text, json_schema_input_type=str | int),
+    Field(min_length=1, max_length=LONGEST, pattern=PATTERN),
+]
+
+Bit: TypeAlias = Annotated[Literal[0, 1], BeforeValidator(_bit, json_schema_input_type=Literal[0, 1])]
+
+CERTIFICATE: dict[str, Any] = {
+    "kind": "shield-certificate",
+    "property": "the acceptance rates of the groups differ by at most 0.1",
+    "kappa": "1/10",
+    "step": 1,
+    "horizon": 100,
+    "period": 0,
+    "bias": 0.0,
+    "bias_shielded": 0.0,
+    "bias_unshielded": 0.0,
+    "open_labels": 0,
+    "bound": 0.1,
+    "bound_exact": "1/10",
+    "attained": False,
+    "bound_later": 0.1,
+    "how": "every end of this period is fair with all before it",
+    "advisory": False,
+    "assumption": "so many of each group were counted at the end of every period that a fair end was possible",
+    "assumption_held": True,
+}
+DECISION: dict[str, Any] = {
+    "id": "application 1",
+    "decision": 0,
+    "intervened": False,
+    "reason": "followed",
+    "explanation": "The recommendation stands.",
+    "guarded": True,
+    "guaranteed": True,
+    "bias": 0.0,
+    "certificate": CERTIFICATE,
+    "number": 1,
+}
+FAULT: dict[str, Any] = {
+    "message": "unknown group 'children'",
+    "type": "invalid_request_error",
+    "code": "group",
+    "mend": "one of women, men",
+}
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class DecisionRequest(_Asked):
+    """One individual."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"id": "application 1", "group": "women", "recommendation": 0}]}
+    )
+
+    id: Annotated[Id, Field(description="Yours; asked again under it, the answer is the same.")]
+    group: Annotated[str, Field(max_length=200, description="The name of its group.")]
+    recommendation: Annotated[Bit, Field(description="Of the model: 1 to accept, 0 to reject.")]
+    cost: Annotated[
+        float | None, Field(ge=0, strict=True, description="Of deciding otherwise; needed if the plan has several.")
+    ] = None
+
+
+class BatchRequest(_Asked):
+    """Several individuals, who are decided on in this order."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "decisions": [
+                        {"id": 1, "group": "women", "recommendation": 0},
+                        {"id": 2, "group": "men", "recommendation": 1},
+                    ]
+                }
+            ]
+        }
+    )
+
+    decisions: Annotated[list[DecisionRequest], Field(min_length=1, max_length=MOST)]
+
+
+class LabelRequest(_Asked):
+    """The truth about an individual that was decided on."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"id": "application 1", "label": 1}]})
+
+    id: Annotated[Id, Field(description="That of the decision.")]
+    label: Annotated[Bit, Field(description="1 if accepting would have been right.")]
+
+
+class Certificate(BaseModel):
+    """What is guaranteed from here on, and on which assumption."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [CERTIFICATE]})
+
+    kind: Literal["shield-certificate"]
+    property: str
+    kappa: str
+    step: int
+    horizon: int
+    period: int
+    bias: float
+    bias_shielded: float
+    bias_unshielded: float
+    open_labels: int
+    bound: float | None
+    bound_exact: str | None
+    attained: bool
+    bound_later: float | None
+    how: str
+    advisory: bool
+    assumption: str | None
+    assumption_held: bool | None
+
+
+class DecisionAnswer(BaseModel):
+    """What was decided."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [DECISION]})
+
+    id: str
+    decision: Bit
+    intervened: bool
+    reason: Literal["followed", "accepted", "rejected", "would-accept", "would-reject", "unguarded"]
+    explanation: str
+    guarded: Annotated[bool, Field(description="Whether the shield decided; false only where when_down is pass.")]
+    guaranteed: Annotated[bool, Field(description="Whether the period is certain to end fair, with all before it.")]
+    bias: Annotated[float | None, Field(description="Of the decisions so far; null: nobody knows, as it is unguarded.")]
+    certificate: Certificate | None
+    number: Annotated[int | None, Field(description="Of the entry in the log; null: there is none yet.")]
+
+
+class Fault(BaseModel):
+    """What was wrong."""
+
+    message: str
+    type: str
+    code: str | None
+    mend: Annotated[str | None, Field(description="What to do about it.")]
+
+
+class FaultAnswer(BaseModel):
+    """Every answer that is an error has this body."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"error": FAULT}]})
+
+    error: Fault
+
+
+class BatchDecision(DecisionAnswer):
+    """A decision of a batch."""
+
+    repeated: bool
+
+
+class BatchFault(FaultAnswer):
+    """An individual of a batch that could not be decided on; the others were."""
+
+    id: str
+
+
+class BatchAnswer(BaseModel):
+    """One result for each individual, in their order."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"results": [{**DECISION, "repeated": False}, {"id": "2", "error": FAULT}]}]}
+    )
+
+    results: list[BatchDecision | BatchFault]
+
+
+class LabelAnswer(BaseModel):
+    """What is guaranteed with the label."""
+
+    id: str
+    bias: float
+    certificate: Certificate
+    number: int
+
+
+class ShieldAbout(BaseModel):
+    """A shield and where it stands."""
+
+    name: str
+    kind: str
+    property: str
+    kappa: str
+    horizon: int
+    groups: list[str]
+    largest_cost: float
+    cost_needed: bool
+    labels: Annotated[bool, Field(description="Whether labels follow the decisions.")]
+    advisory: bool
+    when_down: Literal["refuse", "pass"]
+    digest: Annotated[str, Field(description="Of the policy.")]
+    number: Annotated[int, Field(description="Of the last entry in the log.")]
+    hash: Annotated[str, Field(description="Of that entry.")]
+    bias: float
+    bound: float | None
+    interventions: int
+    cost: Annotated[float, Field(description="What all overrides have cost.")]
+    certificate: Certificate
+
+
+class ShieldState(ShieldAbout):
+    """A shield and everything that it counts."""
+
+    counters: dict[str, Any]
+
+
+class Shields(BaseModel):
+    """All shields that are served."""
+
+    shields: list[ShieldAbout]
+
+
+class Entry(BaseModel):
+    """An entry of the log."""
+
+    stream: str
+    number: int
+    at: Annotated[float, Field(description="Seconds since 1970.")]
+    body: dict[str, Any]
+    previous: str
+    hash: str
+
+
+class LogPage(BaseModel):
+    """Some entries of the log, oldest first."""
+
+    entries: list[Entry]
+    next: Annotated[int | None, Field(description="Ask again with after=NEXT; null: this was the end.")]
