@@ -21,6 +21,7 @@ from evenhand.cli import (
     check_certificate,
     datasets,
     genai,
+    replay,
     reproduce,
     schema,
     search,
@@ -66,6 +67,7 @@ app.add_typer(shield.app)
 app.add_typer(genai.app)
 app.add_typer(reproduce.app)
 app.command("serve")(serve.serve)
+app.command("replay")(replay.replay)
 app.command("schema")(schema.schema)
 app.command("datasets")(datasets.datasets)
 

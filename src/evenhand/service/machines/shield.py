@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from evenhand.errors import DecisionError
@@ -41,6 +41,9 @@ class ShieldMachine:
 
     def load(self, state: Mapping[str, Any]) -> None:
         self.shield.load(state["shield"])
+
+    def holders(self, state: Mapping[str, Any]) -> Collection[str]:
+        return ()
 
     def before(self, operation: Operation) -> Mapping[str, Any]:
         return self.shield.counters()

@@ -1,0 +1,313 @@
+"""Logs done again: what the service wrote agrees, and whatever is changed in it is found."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from worked_streams import PARITY, SERVED, STREAMS, work
+
+from evenhand.errors import DataError, OptionError
+from evenhand.service.opening import streams_of
+from evenhand.service.replay import ServiceReplay, parsed, read_lines, replay
+from evenhand.service.settings import Settings
+from evenhand.service.store import Database, Ledger
+from evenhand.service.store.chain import canonical, link
+from evenhand.service.store.reading import log
+from evenhand.shield import Plan, synthesize
+from evenhand.shield.file import save
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    """By stream, the entries as they are exported."""
+    database = Database(f"sqlite:///{tmp_path_factory.mktemp('store') / 'evenhand.db'}")
+    ledger = Ledger(database, streams_of(Settings.read(SERVED)).machines)
+    work(ledger)
+    ledger.close()
+    # Through text, as an export goes.
+    found = {name: [parsed(json.dumps(one)) for one in log(database, name)] for name in STREAMS}
+    database.close()
+    return found
+
+
+def rehashed(entries, start=0):
+    """The entries with a chain that is right again from one of them on."""
+    found = copy.deepcopy(entries)
+    for position in range(start, len(found)):
+        one = found[position]
+        one["previous"] = found[position - 1]["hash"] if position else "0" * 64
+        one["hash"] = link(one["previous"], one["stream"], one["number"], one["at"], canonical(one["body"]))
+    return found
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_what_the_service_wrote_agrees(logs, stream):
+    done = replay(logs[stream])
+    assert done.agrees, done.summary()
+    assert (done.entries, done.last) == (len(logs[stream]), len(logs[stream]) - 1)
+    assert done.head == logs[stream][-1]["hash"]
+    assert sum(done.operations.values()) == done.last > 10
+    assert f"all {done.entries} entries agree" in done.summary()
+    assert ServiceReplay.from_json(done.to_json()) == done
+
+
+def test_shields_intervened_and_the_guard_failed_so_that_there_is_something_to_agree_on(logs):
+    reasons = {one["body"]["output"]["reason"] for one in logs["loans"][1:]}
+    assert reasons & {"accepted", "rejected"}
+    statuses = {one["body"]["output"]["outcome"]["status"] for one in logs["pictures"][1:]
+                if "outcome" in one["body"]["output"]}  # fmt: skip
+    assert statuses == {"ok", "retry", "violation"}
+
+
+def leaves(value, path=()):
+    """The paths to everything in a JSON value that holds nothing else."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = [leaf for key, part in inner for leaf in leaves(part, (*path, key))]
+    return found or [path]
+
+
+def put(value, path, new):
+    for key in path[:-1]:
+        value = value[key]
+    value[path[-1]] = new
+
+
+def get(value, path):
+    for key in path:
+        value = value[key]
+    return value
+
+
+OTHERS = st.one_of(st.none(), st.booleans(), st.integers(-5, 50), st.floats(0, 2), st.text(max_size=5),
+                   st.just({}), st.just([]))  # fmt: skip
+
+
+def changed(value, drawn):
+    """Another value: a number one more, a text one letter longer, or anything else."""
+    kind = drawn.draw(st.sampled_from(["near", "any"]))
+    if kind == "near" and isinstance(value, int | float):
+        return (
+            not value if isinstance(value, bool) else drawn.draw(st.sampled_from([value + 1, value - 1, float(value)]))
+        )
+    return value + "x" if kind == "near" and isinstance(value, str) else drawn.draw(OTHERS)
+
+
+def found(entries, head=None):
+    """Whether replaying does not agree."""
+    try:
+        done = replay(entries, head=head)
+    except DataError:
+        return True
+    if done.difference is None:
+        return False
+    assert done.difference.what
+    assert done.summary().startswith(f"{done.machine} {done.stream!r}: the log does not hold\n")
+    return True
+
+
+@given(drawn=st.data(), stream=st.sampled_from(STREAMS))
+@settings(max_examples=150, deadline=None)
+def test_any_change_of_one_value_is_found(logs, drawn, stream):
+    entries = copy.deepcopy(logs[stream])
+    entry = entries[drawn.draw(st.integers(0, len(entries) - 1))]
+    path = drawn.draw(st.sampled_from(leaves(entry)))
+    new = changed(get(entry, path), drawn)
+    assume(canonical(new) != canonical(get(entry, path)))
+    put(entry, path, new)
+    assert found(entries)
+
+
+@given(drawn=st.data(), stream=st.sampled_from(STREAMS))
+@settings(max_examples=100, deadline=None)
+def test_entries_left_out_doubled_swapped_and_put_in_are_found(logs, drawn, stream):
+    entries = copy.deepcopy(logs[stream])
+    place = drawn.draw(st.integers(0, len(entries) - 2))
+    other = drawn.draw(st.integers(place + 1, len(entries) - 1))
+    match drawn.draw(st.sampled_from(["delete", "double", "swap", "insert", "foreign"])):
+        case "delete":
+            del entries[place]
+        case "double":
+            entries.insert(drawn.draw(st.integers(0, len(entries))), entries[place])
+        case "swap":
+            entries[place], entries[other] = entries[other], entries[place]
+        case "insert":
+            made = copy.deepcopy(entries[place])
+            made["number"] += 1
+            entries.insert(place + 1, rehashed([entries[place], made], 1)[1])
+        case "foreign":
+            entries.insert(other, logs["advice" if stream != "advice" else "loans"][place % 10 + 1])
+    assert found(entries)
+
+
+@given(drawn=st.data(), stream=st.sampled_from(STREAMS))
+@settings(max_examples=120, deadline=None)
+def test_a_changed_decision_is_found_even_if_all_hashes_are_made_anew(logs, drawn, stream):
+    entries = copy.deepcopy(logs[stream])
+    place = drawn.draw(st.integers(1, len(entries) - 1))
+    body = entries[place]["body"]
+    part = drawn.draw(st.sampled_from(["output", "before", "digest"]))
+    path = (part, *drawn.draw(st.sampled_from(leaves(body[part]))))
+    new = changed(get(body, path), drawn)
+    assume(canonical(new) != canonical(get(body, path)))
+    put(body, path, new)
+    done = replay(rehashed(entries, place))
+    assert done.difference is not None
+    assert done.difference.entry == place
+
+
+@given(drawn=st.data(), stream=st.sampled_from(STREAMS))
+@settings(max_examples=60, deadline=None)
+def test_a_log_that_is_cut_off_is_found_by_a_known_head(logs, drawn, stream):
+    entries = logs[stream]
+    known = drawn.draw(st.integers(1, len(entries) - 1))
+    kept = drawn.draw(st.integers(1, known))
+    assert replay(entries, head=entries[known]["hash"]).agrees
+    assert not found(entries[:kept])
+    assert found(entries[:kept], head=entries[known]["hash"])
+    # So is one that was derived anew from other inputs: everything in it is consistent, but it never had this head.
+    other = copy.deepcopy(entries)
+    other[known]["at"] += 1
+    assert not found(rehashed(other, known))
+    assert found(rehashed(other, known), head=entries[known]["hash"])
+
+
+@given(drawn=st.data(), stream=st.sampled_from(STREAMS))
+@settings(max_examples=100, deadline=None)
+def test_any_byte_changed_in_the_file_is_found_unless_it_says_the_same(logs, drawn, stream):
+    lines = [(json.dumps(one) + "\n").encode() for one in logs[stream]]
+    place = drawn.draw(st.integers(0, len(lines) - 1))
+    line = bytearray(lines[place])
+    at = drawn.draw(st.integers(0, len(line) - 2))
+    line[at] = drawn.draw(st.integers(0, 255).filter(lambda byte: byte not in (line[at], 10)))
+    lines[place] = bytes(line)
+    same = parsed(bytes(line)) == logs[stream][place]
+    assert found([parsed(one) for one in lines]) != same
+
+
+def test_the_difference_says_what_the_log_says_and_what_comes_out(logs):
+    entries = copy.deepcopy(logs["loans"])
+    decision = entries[7]["body"]["output"]["decision"]
+    entries[7]["body"]["output"]["decision"] = 1 - decision
+    done = replay(entries)
+    assert done.difference.entry == 7
+    assert done.difference.what == "it was changed: its hash is not that of its content"
+    done = replay(rehashed(entries, 7))
+    assert (done.difference.logged, done.difference.found) == (f"decision: {1 - decision}", f"decision: {decision}")
+    assert done.summary() == (
+        f"shield 'loans': the log does not hold\nentry 7: the output is another one\n"
+        f"  the log says  decision: {1 - decision}\n  what comes out  decision: {decision}"
+    )
+
+
+def test_true_is_not_one(logs):
+    entries = copy.deepcopy(logs["loans"])
+    entries[3]["body"]["output"]["intervened"] = int(entries[3]["body"]["output"]["intervened"])
+    assert replay(rehashed(entries, 3)).difference.entry == 3
+
+
+def test_an_id_that_decides_twice_is_found(logs):
+    entries = copy.deepcopy(logs["loans"])
+    entries[9]["body"]["id"] = entries[2]["body"]["id"]
+    assert "same id" in replay(rehashed(entries, 9)).difference.what
+
+
+def test_an_operation_that_would_have_been_refused_is_found(logs):
+    for given_ in ({"op": "decide", "id": "x", "group": "nobody", "recommendation": 1}, {"op": "decide"}, {"op": "?"}):
+        entries = copy.deepcopy(logs["loans"])
+        entries[5]["body"]["input"] = given_
+        assert replay(rehashed(entries, 5)).difference.what == "such an operation is refused"
+
+
+def test_another_plan_under_the_same_digest_is_found(logs):
+    for stream, path, new in (
+        ("loans", ("plan", "kappa"), "0.3"),
+        ("pictures", ("specifications", 0, "repeated"), 4),
+        ("pictures", ("simulation",), {"retries": 5}),
+        ("hiring", ("groups",), ["men", "women"]),
+    ):
+        entries = copy.deepcopy(logs[stream])
+        configuration = entries[0]["body"]["configuration"]
+        put(configuration, path, new)
+        done = replay(rehashed(entries))
+        assert done.difference.entry == 0
+        assert done.difference.what == "what decides has another digest"
+
+
+def test_a_name_said_twice_is_no_entry(logs):
+    line = json.dumps(logs["loans"][4]).replace('"decision":', '"decision": 1, "decision":', 1)
+    assert json.loads(line) == logs["loans"][4]
+    done = replay([*logs["loans"][:4], parsed(line)])
+    assert (done.difference.entry, done.difference.what) == (4, "this line is no JSON object")
+
+
+@pytest.mark.parametrize("entries", [[], [b"x\n"], [[1]], [parsed("3")]])
+def test_what_is_no_log_is_refused(entries):
+    with pytest.raises(DataError):
+        replay(entries)
+
+
+def test_a_shield_from_a_file_needs_its_policy(tmp_path):
+    policy = synthesize(Plan.read(PARITY))
+    save(policy, tmp_path / "loans.shield")
+    served = Settings.read({"shields": [{"name": "loans", "policy": str(tmp_path / "loans.shield")}]})
+    database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
+    ledger = Ledger(database, streams_of(served).machines)
+    ledger.submit("loans", {"op": "decide", "id": "1", "group": "men", "recommendation": 1}).result()
+    ledger.close()
+    entries = list(log(database, "loans"))
+    database.close()
+    other = synthesize(Plan.read({**PARITY, "kappa": "0.3"}))
+    with pytest.raises(OptionError, match="is needed, from the file"):
+        replay(entries)
+    with pytest.raises(OptionError, match="is needed, from the file"):
+        replay(entries, policies=[other])
+    assert replay(entries, policies=[other, policy]).agrees
+
+
+def test_lines_are_read_one_by_one(tmp_path, logs):
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in logs["loans"]), "utf-8")
+    assert list(read_lines(path)) == logs["loans"]
+    assert replay(read_lines(path)).agrees
+    path.write_text(path.read_text("utf-8")[:-40], "utf-8")
+    done = replay(read_lines(path))
+    assert (done.difference.entry, done.difference.what) == (15, "this line is no JSON object")
+    with pytest.raises(DataError, match="cannot be read"):
+        list(read_lines(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize("stream", ["loans", "hiring", "pictures"])
+def test_a_log_can_be_begun_at_a_checkpoint(stream, tmp_path):
+    database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
+    ledger = Ledger(database, streams_of(Settings.read(SERVED)).machines)
+    work(ledger)
+    place = ledger.checkpoint(stream).result().number
+    if stream == "pictures":
+        asked = {"op": "admit", "replica": "alive", "conditions": ["nurse"], "fixed": []}
+        ledger.submit(stream, asked).result()
+    else:
+        ledger.submit(stream, {"op": "decide", "id": "more", "group": "men", "recommendation": 1}).result()
+    ledger.close()
+    entries = list(log(database, stream))
+    database.close()
+    assert replay(entries).operations["checkpoint"] == 1
+    late = replay(entries[place:])
+    assert late.agrees, late.summary()
+    assert (late.first, late.entries) == (place, 2)
+    assert f"all 2 entries from entry {place} on agree" in late.summary()
+    # A checkpoint is no way in for another state, neither in the middle nor, once the next entry shows it, at the start.
+    state = entries[place]["body"]["state"]
+    if stream == "pictures":
+        state["rows"]["gender"]["counts"]["missed"] += 1
+    else:
+        state["shield"]["interventions"] += 1
+    assert replay(rehashed(entries, place)).difference.entry == place
+    if stream != "pictures":  # The state of a shield has a checksum of its own.
+        entries[place]["previous"] = "0" * 64
+        assert replay(rehashed(entries[place:])).difference.entry == place
+    with pytest.raises(DataError):
+        replay([{}])
