@@ -1,17 +1,21 @@
 """What the documentation shows works: its Python runs, its schemas are read, its commands and options exist."""
 
 import dataclasses
+import json
 import re
 import runpy
 import sys
+import tomllib
+from contextlib import contextmanager, nullcontext
 
 import pytest
 import typer
 
 from evenhand import audit as auditing
-from evenhand import genai
+from evenhand import genai, service
 from evenhand.cli.main import app
 from evenhand.schema import read_yaml
+from evenhand.service import settings
 from evenhand.shield import Plan
 from support import ROOT
 
@@ -42,10 +46,31 @@ def quick(monkeypatch):
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
 def test_python_runs(page, tmp_path, monkeypatch, quick):
     code = "\n".join(blocks(page, "python"))
-    # The small data set says as much about the code as the large one.
-    (tmp_path / "page.py").write_text(code.replace('load("adult")', 'load("german")'), "utf-8")
     monkeypatch.chdir(tmp_path)
-    runpy.run_path("page.py")
+    with served(page, tmp_path) if SERVED in code else nullcontext(SERVED) as url:
+        # The small data set says as much about the code as the large one.
+        text = code.replace('load("adult")', 'load("german")').replace(SERVED, url)
+        (tmp_path / "page.py").write_text(text, "utf-8")
+        runpy.run_path("page.py")
+
+
+SERVED = "http://127.0.0.1:8000"
+
+
+@contextmanager
+def served(page, folder):
+    """What a page serves: its own file and configuration, or the demo. Gives the address."""
+    pytest.importorskip("fastapi", reason="needs the extra serve")
+    if any("openai" in text for text in blocks(page, "python")):
+        pytest.importorskip("openai", reason="needs openai")
+    from service.service_process import ServiceProcess
+
+    for text in blocks(page, "yaml"):
+        if text.startswith("conditions:"):
+            (folder / "genai.yaml").write_text(text, "utf-8")
+    (config, *_) = *(text for text in blocks(page, "toml") if "[service]" in text), None
+    with ServiceProcess(folder, config) as process:
+        yield process.url
 
 
 def test_the_readme_opens_with_two_commands_and_three_lines():
@@ -98,6 +123,49 @@ def flat(commands, before=""):
         inner = getattr(command, "commands", None)
         found |= {before + name: command} if inner is None else flat(inner, f"{before}{name} ")
     return found
+
+
+SERVICES = [(page, text) for page in PAGES for text in blocks(page, "toml") if "[service]" in text]
+
+
+@pytest.mark.parametrize(("page", "text"), SERVICES, ids=[name(page) for page, _ in SERVICES])
+def test_files_of_services_are_read(page, text):
+    read = service.Settings.read(tomllib.loads(text))
+    assert read.shields or read.guards
+
+
+def described_entries():
+    """Every entry that the page about the service's file describes: section, name, and what is meant if left out."""
+    page = (ROOT / "docs" / "reference" / "service-file.md").read_text("utf-8")
+    for section, text in re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.M | re.S):
+        for entry, default in re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", text, re.M):
+            yield section, entry, default
+
+
+def test_the_page_about_the_service_file_has_exactly_its_entries_and_what_is_meant_without_them():
+    parts = {"service": settings.ServiceEntry, "limits": settings.Limits, "retention": settings.Retention,
+             "shields": settings.ShieldEntry, "guards": settings.GuardEntry}  # fmt: skip
+    assert set(parts) == set(settings.Settings.model_fields) - {"folder"}
+    described = list(described_entries())
+    assert [(section, entry) for section, entry, _ in described] == [
+        (section, entry) for section, part in parts.items() for entry in part.model_fields
+    ]
+    for section, entry, default in described:
+        field = parts[section].model_fields[entry]
+        if default.startswith("`"):
+            assert json.loads(default.strip("`")) == json.loads(json.dumps(field.default)), (section, entry)
+        else:
+            assert field.is_required() or default.startswith("this or"), (section, entry)
+
+
+def test_the_example_of_a_service_is_read_and_can_be_kept():
+    folder = ROOT / "examples" / "service"
+    read = service.Settings.read(folder / "evenhand.toml")
+    assert read.service.keys
+    assert Plan.read(read.shields[0].plan).horizon
+    assert genai.feasible(genai.Configuration.read(folder / read.guards[0].config)).feasible
+    listed = (ROOT / "examples" / "README.md").read_text("utf-8")
+    assert all(f"service/{path.name}" in listed for path in folder.iterdir())
 
 
 COMMANDS = flat(typer.main.get_command(app).commands)
