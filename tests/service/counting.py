@@ -26,6 +26,9 @@ class Counting:
         self.total = state["total"]
         self.open = {int(number): replica for number, replica in state["open"].items()}
 
+    def holders(self, state: Mapping[str, Any]) -> set[str]:
+        return set(state["open"].values())
+
     def before(self, operation: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"total": self.total}
 

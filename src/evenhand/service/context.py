@@ -13,7 +13,7 @@ from evenhand.service.guards import ServedGuard
 from evenhand.service.security.keys import Keys
 from evenhand.service.settings import Settings
 from evenhand.service.shields import ServedShield
-from evenhand.service.store import Database, Ledger
+from evenhand.service.store import Database, Ledger, Replicas, Retention, Upkeep
 
 
 @dataclass
@@ -28,6 +28,7 @@ class Context:
         replica: this process's name, new at every start.
         keys: who may ask.
         deciders: by name, what asks each shield.
+        upkeep: what the replica does by itself: it beats, watches the others, deletes what is too old.
         stopping: set when the service begins to stop; whatever is sent without an end must end then.
     """
 
@@ -39,10 +40,16 @@ class Context:
     replica: str = field(default_factory=lambda: uuid4().hex)
     stopping: Event = field(default_factory=Event)
     keys: Keys = field(init=False)
+    upkeep: Upkeep = field(init=False)
     deciders: dict[str, Decider] = field(init=False)
 
     def __post_init__(self) -> None:
         self.keys = Keys(self.database)
+        kept = self.settings.retention
+        self.upkeep = Upkeep(
+            Replicas(self.database, self.ledger, self.replica),
+            Retention(self.database, self.ledger, log_days=kept.log_days, picture_days=kept.picture_days),
+        )
         self.deciders = {
             name: Decider(self.ledger, name, one.plan.inputs.groups, one.when_down)
             for name, one in self.shields.items()
@@ -55,6 +62,7 @@ class Context:
             decider.close()
         for guard in self.guards.values():
             guard.close()
+        self.upkeep.stop()
         self.ledger.close()
         self.database.close()
 

@@ -48,6 +48,7 @@ def open_service(settings: Settings, streams: Streams | None = None) -> Context:
     try:
         for entry in settings.guards:
             context.guards[entry.name] = served(entry, settings.folder, ledger, context.replica, pictures)
+        context.upkeep.start()
     except BaseException:
         context.close()
         raise

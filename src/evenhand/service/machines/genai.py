@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,6 +69,9 @@ class GuardMachine:
             number: _Open(replica, Admission.from_dict(admission), call)
             for number, replica, admission, call in state["open"]
         }
+
+    def holders(self, state: Mapping[str, Any]) -> Collection[str]:
+        return {replica for _number, replica, *_ in state["open"]}
 
     def before(self, operation: Operation) -> Mapping[str, Any]:
         return self.enforcer.remaining()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from evenhand.errors import DecisionError
@@ -36,6 +36,9 @@ class KeyMachine:
 
     def load(self, state: Mapping[str, Any]) -> None:
         self._keys = {one: dict(about) for one, about in state["keys"].items()}
+
+    def holders(self, state: Mapping[str, Any]) -> Collection[str]:
+        return ()
 
     def before(self, operation: Operation) -> Mapping[str, Any]:
         return {"keys": len(self._keys)}

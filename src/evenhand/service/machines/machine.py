@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol, TypeAlias
 
 Operation: TypeAlias = Mapping[str, Any]
@@ -39,6 +39,13 @@ class Machine(Protocol):
 
         Raises:
             DecisionError: it is none of this machine.
+        """
+        ...
+
+    def holders(self, state: Mapping[str, Any]) -> Collection[str]:
+        """The replicas that have something open in a state that `state` gave; if one dies, that is abandoned.
+
+        It depends on the argument alone, and any thread may ask.
         """
         ...
 

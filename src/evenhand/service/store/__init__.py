@@ -4,5 +4,8 @@ from __future__ import annotations
 
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Done, Ledger
+from evenhand.service.store.replicas import Replicas
+from evenhand.service.store.retention import Retention
+from evenhand.service.store.upkeep import Upkeep
 
-__all__ = ["Database", "Done", "Ledger"]
+__all__ = ["Database", "Done", "Ledger", "Replicas", "Retention", "Upkeep"]

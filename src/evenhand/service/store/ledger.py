@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -103,6 +103,10 @@ class Ledger:
     def waiting(self) -> int:
         """Operations that no transaction has taken up yet, about."""
         return self._queue.qsize()
+
+    def holders(self, stream: str, state: Mapping[str, Any]) -> Collection[str]:
+        """The replicas that have something open in a state of a stream."""
+        return self._book.machine(stream).holders(state)
 
     def submit(
         self,

@@ -28,7 +28,9 @@ def entries_after(connection: Connection, stream: str, number: int, limit: int =
     """
     query = (
         select(entries)
-        .where(entries.c.stream == stream, entries.c.number > number, entries.c.number >= first_kept(connection, stream))
+        .where(
+            entries.c.stream == stream, entries.c.number > number, entries.c.number >= first_kept(connection, stream)
+        )
         .order_by(entries.c.number)
         .limit(limit)
     )
