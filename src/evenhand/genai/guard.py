@@ -288,11 +288,7 @@ class Guard:
 
     def _shown(self, item: Item) -> Values:
         """The classifier's answers, as far as they are values of the concept groups."""
-        answers = self._classifier.classify(item)
-        if not isinstance(answers, Mapping):
-            raise ModelError(f"it answered with a {type(answers).__name__}, and not with values by concept group")
-        found = {group: answers.get(group) for group in self._groups}
-        return {group: value if value in self._groups[group] else None for group, value in found.items()}
+        return shown(item, self._classifier, self._groups)
 
     def _abandon(self, admission: Admission, error: BaseException) -> None:
         """Complete an admission whose item will never come."""
@@ -304,6 +300,19 @@ class Guard:
             return  # It is complete.
         except Exception as second:
             error.add_note(f"the slot of the request could not be given up either: {second}")
+
+
+def shown(item: Item, classifier: Classifier, groups: Mapping[str, Sequence[str]]) -> Values:
+    """What an item shows, by concept group; an answer that is no value of its group counts as "cannot tell".
+
+    Raises:
+        ModelError: the classifier answers with something else.
+    """
+    answers = classifier.classify(item)
+    if not isinstance(answers, Mapping):
+        raise ModelError(f"it answered with a {type(answers).__name__}, and not with values by concept group")
+    found = {group: answers.get(group) for group in groups}
+    return {group: value if value in groups[group] else None for group, value in found.items()}
 
 
 def _answer(

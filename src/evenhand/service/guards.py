@@ -19,6 +19,7 @@ from evenhand.genai.specification import Configuration
 from evenhand.genai.workbench import Workbench, build, check_studio, classifier_of, judge_of
 from evenhand.service.desk import Desk
 from evenhand.service.generators import Elsewhere, Makes, makes
+from evenhand.service.guardrail import Guardrail
 from evenhand.service.keeper import LedgerKeeper
 from evenhand.service.leftovers import Leftovers
 from evenhand.service.machines import GuardMachine
@@ -67,6 +68,7 @@ class ServedGuard:
         makes: pictures or texts.
         desk: where its requests wait.
         leftovers: what the store could not take.
+        guardrail: for a gateway that makes items itself.
         observers: are told of every request that was answered, in whichever thread.
     """
 
@@ -80,6 +82,7 @@ class ServedGuard:
         self.desk = Desk(entry.name, at_once=entry.at_once, waiting=entry.waiting)
         self.leftovers = Leftovers(ledger, entry.name)
         self.observers: list[Callable[[Served], None]] = []
+        self.guardrail = Guardrail(self)
 
     def request(
         self, prompt: str, *, generator: Generator | None = None, route: str = "python", address: bool = False
@@ -124,7 +127,9 @@ class ServedGuard:
 
     def close(self, seconds: float = GRACE) -> None:
         """Begin nothing more, wait for what is under way, and give up what does not end."""
-        if not self.desk.close(seconds):
+        ended = self.desk.close(seconds)
+        self.guardrail.close()
+        if not ended or self.guardrail.waiting:
             note = {"what": "stopped"}
             self.leftovers.submit({"op": "abandon", "replica": self.replica, "note": note})
         self.leftovers.close()

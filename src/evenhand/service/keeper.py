@@ -38,6 +38,7 @@ class LedgerKeeper:
         stream: the guard's name.
         replica: this process's name, under which admissions are open.
         notes: for the log.
+        call: a name for its admissions; by default one that nobody else has.
 
     Attributes:
         call: under which its admissions are open too, until they are complete; whoever does not know whether there is
@@ -46,10 +47,12 @@ class LedgerKeeper:
         withdrawn: set this once nobody waits for an item any more: those that come then are not counted as shown.
     """
 
-    def __init__(self, ledger: Ledger, stream: str, replica: str, notes: Noting | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, stream: str, replica: str, notes: Noting | None = None, *, call: str | None = None
+    ) -> None:
         self._ledger, self._stream, self._replica = ledger, stream, replica
         self._notes = notes
-        self.call = uuid4().hex
+        self.call = uuid4().hex if call is None else call
         self.number: int | None = None
         self.withdrawn = False
 

@@ -66,8 +66,13 @@ class OpenAIImages:
 
     def _picture(self, data: bytes) -> Item:
         # What it is called in an answer is not believed.
-        webp = data[:4] == b"RIFF" and data[8:12] == b"WEBP"
-        kind = "image/webp" if webp else next((name for begin, name in _TYPES if data.startswith(begin)), None)
+        kind = media_type_of(data)
         if kind is None:
             raise ModelError("the picture in the answer is neither PNG, JPEG, WebP nor GIF", where=self.wire.url)
         return Item("image", data, kind)
+
+
+def media_type_of(data: bytes) -> str | None:
+    """What a picture is by its first bytes: PNG, JPEG, WebP or GIF; None if it is none of them."""
+    webp = data[:4] == b"RIFF" and data[8:12] == b"WEBP"
+    return "image/webp" if webp else next((name for begin, name in _TYPES if data.startswith(begin)), None)

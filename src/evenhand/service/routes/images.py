@@ -79,6 +79,7 @@ async def picture(
     safe = {
         "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
         "x-content-type-options": "nosniff",
+        "cross-origin-resource-policy": "cross-origin",
         "cache-control": "private, max-age=3600",
     }
     return Response(found.data, media_type=found.media_type, headers=safe)
