@@ -61,7 +61,7 @@ async def decide(name: str, asked: DecisionRequest, here: Here) -> JSONResponse:
 async def decide_all(name: str, asked: BatchRequest, here: Here) -> JSONResponse:
     """Decide on several individuals, in their order. One that cannot be decided on has an error in its place."""
     shield = _shield(here, name)
-    under_way = [asyncio.wrap_future(here.ledger.submit(name, _operation(one), id=one.id)) for one in asked.decisions]
+    under_way = [here.deciders[name].decide(_operation(one)) for one in asked.decisions]
     results: list[dict[str, Any]] = []
     found = await asyncio.gather(*under_way, return_exceptions=True)
     guarded = True
