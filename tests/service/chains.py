@@ -1,0 +1,57 @@
+"""An independent look at a store's logs: every hash, every number, and everything done again from the first entry."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from counting import Counting
+
+from evenhand.service.store import Database
+from evenhand.service.store.reading import heads, log, state_of
+
+
+def verified(database: Database) -> dict[str, list[dict[str, Any]]]:
+    """The logs of a store of counting machines, by stream, once all of them hold."""
+    with database.reading() as connection:
+        ends = heads(connection)
+        states = {stream: state_of(connection, stream) for stream in ends}
+    logs = {stream: list(log(database, stream)) for stream in ends}
+    for stream, entries in logs.items():
+        chained(entries)
+        assert (entries[-1]["number"], entries[-1]["hash"]) == ends[stream]
+        assert again(entries).state() == states[stream]
+    return logs
+
+
+def chained(entries: list[dict[str, Any]]) -> None:
+    """Every entry follows the one before it, and has the hash of what it says."""
+    for before, entry in zip([None, *entries], entries, strict=False):
+        if before is not None:
+            assert entry["number"] == before["number"] + 1
+            assert entry["previous"] == before["hash"]
+        elif entry["number"] == 0:
+            assert entry["previous"] == 64 * "0"
+        body = json.dumps(entry["body"], sort_keys=True, separators=(",", ":"))
+        said = [entry["previous"], entry["stream"], entry["number"], entry["at"], body]
+        assert entry["hash"] == hashlib.sha256(json.dumps(said, separators=(",", ":")).encode()).hexdigest()
+
+
+def again(entries: list[dict[str, Any]]) -> Counting:
+    """The machine after all of these entries; each says what comes out, and no id occurs twice."""
+    machine = Counting()
+    ids: set[str] = set()
+    for place, entry in enumerate(entries):
+        body = entry["body"]
+        if "state" in body:
+            if place == 0:
+                machine.load(body["state"])
+            assert machine.state() == body["state"]
+            continue
+        assert body["before"] == machine.before(body["input"])
+        assert body["output"] == machine.apply(body["input"], entry["number"])
+        if body["id"] is not None:
+            assert body["id"] not in ids
+            ids.add(body["id"])
+    return machine
