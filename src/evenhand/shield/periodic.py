@@ -119,6 +119,10 @@ class Periodic:
             return Period(Policy(plan, actions, float("nan"), 0, 0, 0.0), past, None, False, False)
         return self._static(past)
 
+    def knows(self, past: Counters) -> bool:
+        """Whether a dynamic shield has its plan for the period after these counters at hand."""
+        return past in self._known
+
     def _static(self, past: Counters) -> Period:
         alone = replace(self.plan, start=())
         if len(alone.inputs.groups) > 2 and self.bounds is not None:

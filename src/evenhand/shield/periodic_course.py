@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from fractions import Fraction
 from functools import cached_property
@@ -97,6 +97,28 @@ class PeriodicCourse:
         self._begin(past)
         self.past, self.past_recommended, self.past_open, self.held = past, recommended, open_, held
         self.period, self.prompt = self.period + 1, prompt
+
+    def ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
+        """What makes the plans that the next decision needs, from here or from a state; None if they are made.
+
+        It may run in another thread, while nothing else is done with this course.
+        """
+        if self.periodic.plan.kind != "dynamic":
+            return None
+        if state is None:
+            needed = [self._totals()] if self._course.step == self.horizon else []
+        else:
+            past, now = tuple(state["past"]), state["now"]
+            needed = [past]
+            if now["step"] == self.horizon:
+                needed.append(tuple(old + new for old, new in zip(past, now["counters"], strict=True)))
+        missing = [past for past in needed if not self.periodic.knows(past)]
+
+        def make() -> None:
+            for past in missing:
+                self.periodic.begin(past)
+
+        return make if missing else None
 
     def observe(self, code: int, label: int) -> None:
         """See `Course.observe`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, NoReturn
 
@@ -212,6 +212,18 @@ class Shield:
     def needs_ids(self) -> bool:
         """Whether labels follow the decisions, so that each needs an id."""
         return self._needs_id
+
+    def ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
+        """What makes the plan that the next decision would wait for, as dynamic shields do in every period; else None.
+
+        It may run in another thread; until it is done, this shield must not be used.
+
+        Args:
+            state: that will be loaded; by default the shield goes on from its own.
+        """
+        if not isinstance(self._course, PeriodicCourse):
+            return None
+        return self._course.ahead(None if state is None else state["course"])
 
     def counters(self) -> dict[str, Any]:
         """Where the run stands, for a log: the state without ids."""

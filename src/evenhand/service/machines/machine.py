@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 Operation: TypeAlias = Mapping[str, Any]
 """What is done: ``{"op": NAME, ...}``, as JSON can hold it."""
@@ -65,5 +65,20 @@ class Machine(Protocol):
 
         Raises:
             DecisionError, OptionError: the operation makes no sense; nothing changed.
+        """
+        ...
+
+
+@runtime_checkable
+class Planner(Protocol):
+    """A machine that makes plans as it goes, which may take long: they are made outside transactions, ahead of time."""
+
+    def ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
+        """What makes the plan that the next operation needs, where that is not made yet; else None.
+
+        While it runs, in whatever thread, the machine must rest.
+
+        Args:
+            state: to be loaded before the next operation; by default the machine goes on from its own.
         """
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from evenhand.errors import DecisionError
@@ -44,6 +44,9 @@ class ShieldMachine:
 
     def holders(self, state: Mapping[str, Any]) -> Collection[str]:
         return ()
+
+    def ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
+        return self.shield.ahead(None if state is None else state["shield"])
 
     def before(self, operation: Operation) -> Mapping[str, Any]:
         return self.shield.counters()

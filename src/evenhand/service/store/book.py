@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select, update
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
-from evenhand.service.machines.machine import Machine, Operation
+from evenhand.service.machines.machine import Machine, Operation, Planner
 from evenhand.service.store import chain
 from evenhand.service.store.migrations import VERSION
 from evenhand.service.store.tables import answers, checkpoints, entries, streams, versions
@@ -60,10 +60,12 @@ class Page:
     Attributes:
         results: in the order in which they were asked for; an error: nothing was done.
         rows: the entries it appended.
+        ahead: what has to be done before the next operation, if anything; the results may end early for want of it.
     """
 
     results: list[Done | EvenhandError] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
+    ahead: Callable[[], None] | None = None
 
 
 @dataclass
@@ -124,20 +126,32 @@ class Book:
         connection.execute(insert(streams).values(name=stream, kind=machine.kind, digest=machine.digest, number=0,
                                                   hash=row["hash"], state=json.dumps(machine.state())))  # fmt: skip
 
-    def advance(self, connection: Connection, stream: str, asked: Sequence[Asked]) -> Page:
+    def advance(self, connection: Connection, stream: str, asked: Sequence[Asked], *, patient: bool = False) -> Page:
         """Carry out what was asked of a stream, in this order.
+
+        Args:
+            connection: in a transaction.
+            stream: its name.
+            asked: of it.
+            patient: end where a machine needs a plan that is not made yet: everybody else would wait for it too.
 
         Raises:
             StoreError: the store failed.
         """
         kept = self._kept[stream]
-        self._catch_up(connection, stream, kept)
-        known = _answers(connection, stream, [key_of(one.id) for one in asked if one.id is not None])
         page = Page()
+        planner = kept.machine if isinstance(kept.machine, Planner) else None
+        page.ahead = self._catch_up(connection, stream, kept, planner if patient else None)
+        if page.ahead is not None:
+            return page
+        known = _answers(connection, stream, [key_of(one.id) for one in asked if one.id is not None])
         remembered: dict[str, dict[str, Any]] = {}
         marks: list[dict[str, Any]] = []
         number, last = kept.number or 0, kept.hash
         for one in asked:
+            page.ahead = planner.ahead() if planner is not None else None
+            if page.ahead is not None and patient:
+                break
             key, fingerprint = "", ""
             if one.id is not None:
                 key, fingerprint = key_of(one.id), _fingerprint(one.answered or one.operation)
@@ -182,10 +196,18 @@ class Book:
                 .values(number=number, hash=last, state=json.dumps(kept.machine.state()))
             )
         kept.number, kept.hash = number, last
+        # As early as that: whoever asks next may come after it is done.
+        page.ahead = planner.ahead() if planner is not None else None
         return page
 
-    def _catch_up(self, connection: Connection, stream: str, kept: _Kept) -> None:
-        """Lock the stream's row, and load its state unless this process wrote it last."""
+    def _catch_up(
+        self, connection: Connection, stream: str, kept: _Kept, planner: Planner | None
+    ) -> Callable[[], None] | None:
+        """Lock the stream's row, and load its state unless this process wrote it last.
+
+        Returns:
+            What the planner has to do before; then nothing was loaded.
+        """
         version = select(versions.c.version).scalar_subquery().label("version")
         row = connection.execute(
             select(streams.c.number, streams.c.hash, version)
@@ -199,8 +221,13 @@ class Book:
             )
         if row.number != kept.number or row.hash != kept.hash:
             state = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
-            kept.machine.load(json.loads(state))
+            loaded = json.loads(state)
+            ahead = None if planner is None else planner.ahead(loaded)
+            if ahead is not None:
+                return ahead
+            kept.machine.load(loaded)
             kept.number, kept.hash = row.number, row.hash
+        return None
 
     def _row(self, stream: str, number: int, previous: str, body: Mapping[str, Any]) -> dict[str, Any]:
         at, text = self._clock(), chain.canonical(body)

@@ -37,6 +37,9 @@ Listener: TypeAlias = Callable[[str, Sequence[Mapping[str, Any]]], None]
 Measurer: TypeAlias = Callable[[int, float], None]
 T = TypeVar("T")
 
+ROUNDS = 3
+"""So often operations wait for a plan; other replicas may then have gone so far that another one is needed."""
+
 
 @dataclass(frozen=True)
 class _Task:
@@ -50,6 +53,11 @@ class _Errand(Generic[T]):
     work: Callable[[Connection], T]
     durable: bool
     future: Future[T] = field(default_factory=Future)
+
+
+@dataclass(frozen=True)
+class _Planned:
+    stream: str
 
 
 class Ledger:
@@ -83,7 +91,10 @@ class Ledger:
         self._pauses = pauses
         self.listeners: list[Listener] = []
         self.measurers: list[Measurer] = []
-        self._queue: SimpleQueue[_Task | _Errand[Any] | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Task | _Errand[Any] | _Planned | None] = SimpleQueue()
+        # By stream, what waits for its machine's plan, and how often it has waited.
+        self._aside: dict[str, list[_Task]] = {}
+        self._rounds: dict[str, int] = defaultdict(int)
         self._gate = threading.Lock()
         self._closed = False
         with database.transaction() as connection:
@@ -176,7 +187,7 @@ class Ledger:
 
     def _write(self) -> None:
         stopping = False
-        while not stopping:
+        while not stopping or self._aside:
             one = self._queue.get()
             tasks: list[_Task] = []
             errands: list[_Errand[Any]] = []
@@ -184,9 +195,12 @@ class Ledger:
                 if one is None:
                     stopping = True
                     break
-                if isinstance(one, _Errand):
+                if isinstance(one, _Planned):
+                    tasks += self._aside.pop(one.stream)
+                elif isinstance(one, _Errand):
                     errands.append(one)
-                else:
+                # From here on nobody can take a request back: callers who gave up before have not asked for anything.
+                elif one.future.set_running_or_notify_cancel():
                     tasks.append(one)
                 if len(tasks) >= BATCH:
                     break
@@ -194,8 +208,7 @@ class Ledger:
                     one = self._queue.get_nowait()
                 except Empty:
                     break
-            # From here on nobody can take a request back: callers who gave up before have not asked for anything.
-            self._carry_out([task for task in tasks if task.future.set_running_or_notify_cancel()])
+            self._carry_out(tasks)
             for errand in errands:
                 if errand.future.set_running_or_notify_cancel():
                     self._run(errand)
@@ -209,12 +222,17 @@ class Ledger:
         else:
             errand.future.set_result(result)
 
-    def _carry_out(self, tasks: Sequence[_Task]) -> None:
+    def _carry_out(self, asked: Sequence[_Task]) -> None:
+        tasks = []
+        by_stream: dict[str, list[_Task]] = defaultdict(list)
+        for task in asked:
+            if task.asked.stream in self._aside:
+                self._aside[task.asked.stream].append(task)
+            else:
+                tasks.append(task)
+                by_stream[task.asked.stream].append(task)
         if not tasks:
             return
-        by_stream: dict[str, list[_Task]] = defaultdict(list)
-        for task in tasks:
-            by_stream[task.asked.stream].append(task)
         started = time.perf_counter()
         try:
             pages = self._transact(by_stream, durable=any(task.durable for task in tasks))
@@ -233,12 +251,30 @@ class Ledger:
             return
         seconds = time.perf_counter() - started
         for stream, page in pages.items():
-            for task, result in zip(by_stream[stream], page.results, strict=True):
+            done = len(page.results)
+            if page.ahead is not None:
+                self._plan(stream, page.ahead, by_stream[stream][done:])
+            self._rounds[stream] = 0 if done else self._rounds[stream] + 1
+            for task, result in zip(by_stream[stream][:done], page.results, strict=True):
                 if isinstance(result, EvenhandError):
                     task.future.set_exception(result)
                 else:
                     task.future.set_result(result)
-        self._tell(pages, len(tasks), seconds)
+        self._tell(pages, sum(len(page.results) for page in pages.values()), seconds)
+
+    def _plan(self, stream: str, work: Callable[[], None], waiting: list[_Task]) -> None:
+        """Have a plan made by another thread; meanwhile the other streams go on."""
+        self._aside[stream] = waiting
+
+        def make() -> None:
+            try:
+                work()
+            except Exception:
+                # Whoever needs the plan runs into the same, and is told.
+                logger.exception("no plan could be made for %s", stream)
+            self._queue.put(_Planned(stream))
+
+        threading.Thread(target=make, name=f"evenhand-plan-{stream}", daemon=True).start()
 
     def _transact(self, by_stream: Mapping[str, Sequence[_Task]], *, durable: bool) -> dict[str, Page]:
         pages: dict[str, Page] = {}
@@ -247,7 +283,9 @@ class Ledger:
             with self._database.transaction(durable=durable) as connection:
                 # In one order everywhere, so that replicas never wait for each other in a circle.
                 for stream in sorted(by_stream):
-                    pages[stream] = self._book.advance(connection, stream, [task.asked for task in by_stream[stream]])
+                    asked = [task.asked for task in by_stream[stream]]
+                    patient = self._rounds[stream] < ROUNDS
+                    pages[stream] = self._book.advance(connection, stream, asked, patient=patient)
                 committing = True
         except BaseException as error:
             for stream in by_stream:

@@ -36,7 +36,7 @@ class Out(NamedTuple):
     cells_b: Bytes
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def settled(rejected, accepted, one, zero, cost):
     """One cost: the expected value of a step, ``one`` and ``zero`` being the probabilities of the recommendations."""
     flipped_down, flipped_up = cost + rejected, cost + accepted
@@ -45,7 +45,7 @@ def settled(rejected, accepted, one, zero, cost):
     )
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def risen(rejected, accepted, below, above):
     """One cost: the level. A difference of infinities is no number and compares as false; such a state is dead."""
     gain = rejected - accepted
@@ -53,7 +53,7 @@ def risen(rejected, accepted, below, above):
     return level if (rejected if rejected < accepted else accepted) < np.inf else np.uint8(DEAD)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def mixed(rejected, accepted, mix, near):
     """Several costs: the expected value of a step and its level, searched for from ``near`` on."""
     top = len(mix.rises)
@@ -69,7 +69,7 @@ def mixed(rejected, accepted, mix, near):
     return mix.accept[near] * accepted + mix.reject[near] * rejected + mix.cost[near], near
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def parity_single(up, own, a, columns, mix_a, mix_b, new, level_a, level_b):
     """The values of a row and the levels on both groups; ``up`` has the values with one more of group a seen."""
     cost = mix_a.single
@@ -84,7 +84,7 @@ def parity_single(up, own, a, columns, mix_a, mix_b, new, level_a, level_b):
         level_b[b] = risen(rejected, accepted, below_b, above_b)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def parity_several(up, own, a, columns, mix_a, mix_b, new, level_a, level_b):
     """`parity_single` with several costs."""
     near_a = near_b = len(mix_a.rises) // 2
@@ -96,7 +96,7 @@ def parity_several(up, own, a, columns, mix_a, mix_b, new, level_a, level_b):
         level_b[b] = near_b if value_b < np.inf else DEAD
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def opportunity_single(up, right, own, a, columns, labels, mix_a, mix_b, new, level_a, level_b):
     """As `parity_single`, where with label 0 the counters stay; ``right`` has one more of group b seen."""
     cost = mix_a.single
@@ -114,7 +114,7 @@ def opportunity_single(up, right, own, a, columns, labels, mix_a, mix_b, new, le
         level_b[b] = risen(rejected, accepted, below_b, above_b)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def opportunity_several(up, right, own, a, columns, labels, mix_a, mix_b, new, level_a, level_b):
     """`opportunity_single` with several costs."""
     not_a, yes_a, not_b, yes_b = labels[0, 0], labels[0, 1], labels[1, 0], labels[1, 1]
@@ -129,7 +129,7 @@ def opportunity_several(up, right, own, a, columns, labels, mix_a, mix_b, new, l
         level_b[b] = near_b if value_b < np.inf else DEAD
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def along(level, words, columns, rises, i):
     """Thresholds along a row into ``rises[i]``; whether the level never falls on its live states.
 
@@ -155,7 +155,7 @@ def along(level, words, columns, rises, i):
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def across(level, words, columns, a, reached, reached_words, rises, start, step):
     """Thresholds of group b, whose rows run across: that of its count b is ``start + b * step``."""
     kept = True
@@ -173,7 +173,7 @@ def across(level, words, columns, a, reached, reached_words, rises, start, step)
     return kept
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def parity(values, horizon, t, mix_a, mix_b, out):
     """The layer at time t from the one after it; n_b is t - n_a. Whether thresholds store its levels.
 
@@ -215,7 +215,7 @@ def parity(values, horizon, t, mix_a, mix_b, out):
     return kept
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def opportunity(values, planes, t, mix_a, mix_b, labels, out):
     """As `parity` where an individual counts only with label 1, of which (group, label) has the probability ``labels``.
 
@@ -259,7 +259,7 @@ def opportunity(values, planes, t, mix_a, mix_b, labels, out):
     return kept
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def forbid(values, start, columns, low, high):
     """Infinite outside the intervals [low, high]: row i of ``columns[i]`` states begins at ``start[i]``."""
     for i in range(len(start)):
