@@ -10,6 +10,7 @@ from fastapi import Request
 
 from evenhand.service.deciding import Decider
 from evenhand.service.guards import ServedGuard
+from evenhand.service.metrics import Metrics
 from evenhand.service.security.keys import Keys
 from evenhand.service.settings import Settings
 from evenhand.service.shields import ServedShield
@@ -28,6 +29,7 @@ class Context:
         replica: this process's name, new at every start.
         keys: who may ask.
         deciders: by name, what asks each shield.
+        metrics: what is counted.
         upkeep: what the replica does by itself: it beats, watches the others, deletes what is too old.
         stopping: set when the service begins to stop; whatever is sent without an end must end then.
     """
@@ -42,8 +44,10 @@ class Context:
     keys: Keys = field(init=False)
     upkeep: Upkeep = field(init=False)
     deciders: dict[str, Decider] = field(init=False)
+    metrics: Metrics = field(init=False)
 
     def __post_init__(self) -> None:
+        self.metrics = Metrics(self.ledger)
         self.keys = Keys(self.database)
         kept = self.settings.retention
         self.upkeep = Upkeep(

@@ -47,7 +47,9 @@ def open_service(settings: Settings, streams: Streams | None = None) -> Context:
     pictures = Pictures(database)
     try:
         for entry in settings.guards:
-            context.guards[entry.name] = served(entry, settings.folder, ledger, context.replica, pictures)
+            guard = served(entry, settings.folder, ledger, context.replica, pictures)
+            context.guards[entry.name] = guard
+            context.metrics.watch(guard)
         context.upkeep.start()
     except BaseException:
         context.close()
