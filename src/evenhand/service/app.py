@@ -10,8 +10,20 @@ from fastapi import FastAPI
 from evenhand import __version__
 from evenhand.service import faults
 from evenhand.service.context import Context
+from evenhand.service.metrics import Measured
 from evenhand.service.opening import open_service
-from evenhand.service.routes import chat, events, guardrail, health, images, models, pages, shields
+from evenhand.service.routes import (
+    chat,
+    events,
+    guardrail,
+    health,
+    images,
+    metrics,
+    models,
+    pages,
+    shields,
+    streams,
+)
 from evenhand.service.security.gate import Gate
 from evenhand.service.security.headers import Headed
 from evenhand.service.security.journal import Journal
@@ -42,8 +54,9 @@ def create_app(settings: Settings, context: Context | None = None) -> FastAPI:
     app.add_middleware(Limiter, limits=settings.limits)
     app.add_middleware(Gate)
     app.add_middleware(Journal)
+    app.add_middleware(Measured)
     app.add_middleware(Headed)
     faults.install(app)
-    for module in (shields, images, chat, models, guardrail, events, health, pages):
+    for module in (shields, images, chat, models, guardrail, events, streams, health, metrics, pages):
         app.include_router(module.router)
     return app
