@@ -196,7 +196,8 @@ class Ledger:
                     stopping = True
                     break
                 if isinstance(one, _Planned):
-                    tasks += self._aside.pop(one.stream)
+                    # What waited came before all that was taken up now.
+                    tasks = self._aside.pop(one.stream) + tasks
                 elif isinstance(one, _Errand):
                     errands.append(one)
                 # From here on nobody can take a request back: callers who gave up before have not asked for anything.

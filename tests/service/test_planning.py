@@ -1,0 +1,143 @@
+"""Machines that make plans: nobody else waits for them, and what waits is carried out in its order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counting import Counting
+
+from evenhand.service.machines import ShieldMachine
+from evenhand.service.store import Database, Ledger
+from evenhand.shield import Periodic, Plan, Shield
+
+SECONDS = 60
+"""Far longer than anything here takes: what would wait for ever fails."""
+
+
+class Planning(Counting):
+    """Needs a plan before every third entry; `go` lets it be made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+        self.made = 0
+        self.wrong: Exception | None = None
+
+    def ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
+        total = self.total if state is None else state["total"]
+        return self.make if total // 3 > self.made else None
+
+    def make(self) -> None:
+        assert self.go.wait(SECONDS)
+        if self.wrong is not None:
+            raise self.wrong
+        self.made += 1
+
+
+def add(amount: int = 1) -> dict[str, Any]:
+    return {"op": "add", "amount": amount}
+
+
+@pytest.fixture
+def database(tmp_path: Path):
+    here = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
+    yield here
+    here.close()
+
+
+@pytest.fixture
+def planning() -> Planning:
+    return Planning()
+
+
+@pytest.fixture
+def ledger(database: Database, planning: Planning):
+    here = Ledger(database, {"slow": planning, "quick": Counting()})
+    yield here
+    planning.go.set()
+    here.close()
+
+
+def test_other_streams_go_on_while_a_plan_is_made(ledger, planning):
+    asked = [ledger.submit("slow", add()) for _ in range(8)]
+    assert [one.result(SECONDS).number for one in asked[:3]] == [1, 2, 3]
+    assert ledger.submit("quick", add()).result(SECONDS).number == 1
+    assert not any(one.done() for one in asked[3:])
+    planning.go.set()
+    assert [one.result(SECONDS).number for one in asked[3:]] == [4, 5, 6, 7, 8]
+    assert planning.made == 2
+
+
+def test_what_waits_for_a_plan_is_carried_out_before_what_comes_later(ledger, planning):
+    first = [ledger.submit("slow", add()) for _ in range(4)]
+    first[2].result(SECONDS)
+    ledger.submit("quick", add()).result(SECONDS)
+    later = [ledger.submit("slow", add()) for _ in range(2)]
+    planning.go.set()
+    assert [one.result(SECONDS).number for one in (*first, *later)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_stopping_waits_for_the_plan(database, planning):
+    ledger = Ledger(database, {"slow": planning})
+    asked = [ledger.submit("slow", add()) for _ in range(4)]
+    asked[2].result(SECONDS)
+    closing = threading.Thread(target=ledger.close)
+    closing.start()
+    planning.go.set()
+    closing.join(SECONDS)
+    assert asked[3].result(0).number == 4
+
+
+def test_a_plan_that_cannot_be_made_keeps_nobody_waiting_for_ever(ledger, planning, caplog):
+    planning.wrong = RuntimeError("no plan")
+    planning.go.set()
+    asked = [ledger.submit("slow", add()) for _ in range(5)]
+    assert [one.result(SECONDS).number for one in asked] == [1, 2, 3, 4, 5]
+    assert "no plan could be made for slow" in caplog.text
+
+
+PLAN = Plan.read(
+    {
+        "property": "demographic_parity",
+        "kappa": "0.2",
+        "horizon": 12,
+        "kind": "dynamic",
+        "groups": {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}},
+    }
+)
+
+
+def test_two_replicas_of_a_dynamic_shield_decide_as_one_would(database):
+    ledgers = [Ledger(database, {"loans": ShieldMachine(Shield(Periodic(PLAN)), {})}) for _ in range(2)]
+    people = [("women" if k % 5 < 2 else "men", int(k % 7 < 3)) for k in range(60)]
+    alone = Shield(Periodic(PLAN))
+    # In runs of 5, so that either takes up states in the middle and at the ends of periods.
+    for k, (group, recommendation) in enumerate(people):
+        operation = {"op": "decide", "id": str(k), "group": group, "recommendation": recommendation}
+        done = ledgers[k // 5 % 2].submit("loans", operation, id=str(k)).result(SECONDS)
+        assert done.number == k + 1
+        assert done.answer["decision"] == alone.decide(group, recommendation).decision
+    for one in ledgers:
+        one.close()
+
+
+def test_a_shield_says_what_it_needs_ahead():
+    shield = Shield(Periodic(PLAN))
+    assert shield.ahead() is None
+    for k in range(PLAN.horizon):
+        shield.decide("men" if k % 2 else "women", k % 2)
+    state = shield.state()
+    fresh = Shield(Periodic(PLAN))
+    make = fresh.ahead(state)
+    assert make is not None
+    make()
+    assert fresh.ahead(state) is None
+    fresh.load(state)
+    assert fresh.ahead() is None
+    assert shield.ahead() is not None
+    shield.decide("men", 1)
+    assert shield.ahead() is None
