@@ -14,6 +14,7 @@ from evenhand.service.metrics import Measured
 from evenhand.service.opening import open_service
 from evenhand.service.routes import (
     chat,
+    dashboard,
     events,
     guardrail,
     health,
@@ -57,6 +58,6 @@ def create_app(settings: Settings, context: Context | None = None) -> FastAPI:
     app.add_middleware(Measured)
     app.add_middleware(Headed)
     faults.install(app)
-    for module in (shields, images, chat, models, guardrail, events, streams, health, metrics, pages):
+    for module in (shields, images, chat, models, guardrail, events, streams, health, metrics, pages, dashboard):
         app.include_router(module.router)
     return app

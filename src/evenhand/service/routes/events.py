@@ -1,7 +1,48 @@
-"""What happens, as it happens: server-sent events."""
+"""What happens, as it happens: server-sent events for the dashboard."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from collections.abc import AsyncIterator
+from typing import Annotated
 
-router = APIRouter(tags=["events"])
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import StreamingResponse
+
+from evenhand.service.context import context_of
+from evenhand.service.dashboard.hub import Hub, positions_in
+from evenhand.service.security import requires
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/v1/events", dependencies=[requires("read")])
+async def events(
+    request: Request,
+    after: Annotated[str, Query(max_length=20_000)] = "",
+    last_event_id: Annotated[str, Header(max_length=20_000)] = "",
+) -> StreamingResponse:
+    """New rows of every stream, from ``after`` on, or from what the browser heard last."""
+    told = hub_of(request).events(positions_in(last_event_id or after))
+    # A refusal must come before the answer begins.
+    first = await anext(told)
+
+    async def all_of_it() -> AsyncIterator[str]:
+        try:
+            yield first
+            async for text in told:
+                yield text
+        finally:
+            await told.aclose()
+
+    # Proxies that collect an answer before they hand it on must not.
+    headers = {"x-accel-buffering": "no"}
+    return StreamingResponse(all_of_it(), media_type="text/event-stream", headers=headers)
+
+
+def hub_of(request: Request) -> Hub:
+    """The one hub of a process."""
+    state = request.app.state
+    if not hasattr(state, "hub"):
+        state.hub = Hub(context_of(request))
+    hub: Hub = state.hub
+    return hub

@@ -1,0 +1,180 @@
+"""Tells every open page what is new: the store is asked once for all of them, and a slow page holds nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any
+
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy import select
+
+from evenhand.errors import AccessError, StoreError
+from evenhand.service.context import Context
+from evenhand.service.dashboard.windows import KINDS, new_rows
+from evenhand.service.store.tables import streams
+
+EVERY = 0.25
+"""Seconds between two looks at the store."""
+
+BEAT = 10.0
+"""Seconds after which a page hears something even if nothing happens, so that a dead connection is noticed."""
+
+PAGES = 64
+"""Open at the same time, at most, in one process."""
+
+WAITING = 32
+"""Messages that may wait for a page; a page that is slower is let go, and comes back for what it missed."""
+
+MOST = 2_000
+"""Rows of one stream in a message; if there are more, the page is told to read again."""
+
+Positions = dict[str, int]
+
+
+class Page:
+    """One open page.
+
+    Attributes:
+        waiting: messages for it.
+        lost: whether it was too slow.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue(WAITING)
+        self.lost = False
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Put a message behind the others."""
+        try:
+            self.waiting.put_nowait(message)
+        except asyncio.QueueFull:
+            self.lost = True
+
+
+class Hub:
+    """Looks at the store while pages are open.
+
+    Args:
+        context: of the service.
+        every, beat: seconds; see `EVERY` and `BEAT`.
+        pages: open at the same time, at most.
+    """
+
+    def __init__(self, context: Context, *, every: float = EVERY, beat: float = BEAT, pages: int = PAGES) -> None:
+        self._context = context
+        self._every, self._beat, self._most = every, beat, pages
+        self._pages: set[Page] = set()
+        self._seen: Positions = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._failed = False
+
+    @property
+    def pages(self) -> int:
+        """Open now."""
+        return len(self._pages)
+
+    async def events(self, positions: Mapping[str, int]) -> AsyncGenerator[str]:
+        """Server-sent events from these positions on: the number of the last entry that a page knows, by stream.
+
+        Streams that are left out begin at what is new.
+
+        Raises:
+            AccessError: too many pages are open.
+        """
+        if len(self._pages) >= self._most:
+            raise AccessError(f"{self._most} pages of the dashboard are open already", code="busy", mend="close one")
+        page = Page()
+        self._pages.add(page)
+        try:
+            if self._looking is None or self._looking.done():
+                self._seen = await run_in_threadpool(self._heads)
+                self._looking = asyncio.create_task(self._look())
+            # What is new from here on waits for the page meanwhile.
+            seen = dict(self._seen)
+            known = {stream: min(positions.get(stream, number), number) for stream, number in seen.items()}
+            yield f"retry: 1000\n{_event('hello', {'failed': self._failed}, known)}"
+            for message in await run_in_threadpool(self._news, dict(known), seen):
+                known[message["stream"]] = message["number"]
+                yield _event("news", message, known)
+            async for text in self._live(page, known):
+                yield text
+        finally:
+            self._pages.discard(page)
+
+    async def _live(self, page: Page, known: Positions) -> AsyncIterator[str]:
+        while not self._context.stopping.is_set():
+            try:
+                message = await asyncio.wait_for(page.waiting.get(), self._beat)
+            except TimeoutError:
+                # A comment for whatever stands between, and an event for the page.
+                yield ": still here\n" + _event("beat", {}, known)
+                continue
+            if page.lost:
+                return
+            if "stream" in message:
+                known[message["stream"]] = message["number"]
+                yield _event("news", message, known)
+            elif message:
+                yield _event("store", message, known)
+
+    async def _look(self) -> None:
+        """Look at the store again and again until the last page is closed."""
+        while self._pages:
+            if self._context.stopping.is_set():
+                self._tell({})
+                return
+            try:
+                news = await run_in_threadpool(self._new)
+            except StoreError as error:
+                if not self._failed:
+                    self._failed = True
+                    self._tell({"failed": True, "message": error.what})
+            else:
+                if self._failed:
+                    self._failed = False
+                    self._tell({"failed": False})
+                for message in news:
+                    self._seen[message["stream"]] = message["number"]
+                    self._tell(message)
+            await asyncio.sleep(self._every)
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        for page in self._pages:
+            page.tell(message)
+
+    def _new(self) -> list[dict[str, Any]]:
+        heads = self._heads()
+        return self._news(self._seen, heads) if heads != self._seen else []
+
+    def _heads(self) -> Positions:
+        with self._context.database.reading() as connection:
+            rows = connection.execute(select(streams.c.name, streams.c.number).where(streams.c.kind.in_(KINDS)))
+            return {row.name: row.number for row in rows}
+
+    def _news(self, before: Mapping[str, int], now: Mapping[str, int]) -> list[dict[str, Any]]:
+        found = []
+        with self._context.database.reading() as connection:
+            for stream, number in now.items():
+                after = before.get(stream, -1)
+                if number > after:
+                    gap = number - after > MOST
+                    rows = [] if gap else new_rows(connection, stream, after, number)
+                    found.append({"stream": stream, "number": number, "gap": gap, "rows": rows})
+        return found
+
+
+def positions_in(text: str) -> Positions:
+    """Positions as events carry them in their id: ``loans=120,studio=8``; what is not written so is left out."""
+    found: Positions = {}
+    for part in text.split(","):
+        name, _, number = part.rpartition("=")
+        if name and number.isascii() and number.isdigit() and len(number) < 19:
+            found[name] = int(number)
+    return found
+
+
+def _event(kind: str, data: Any, known: Positions) -> str:
+    place = ",".join(f"{name}={number}" for name, number in known.items())
+    return f"id: {place}\nevent: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"

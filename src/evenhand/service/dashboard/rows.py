@@ -1,0 +1,217 @@
+"""Entries of a log as rows that people read: flat, short, and with everything in them that the dashboard shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from evenhand.service.store.chain import canonical
+from evenhand.shield.runtime import Reason
+
+Row: TypeAlias = dict[str, Any]
+Entry: TypeAlias = Mapping[str, Any]
+
+LONGEST = 2_000
+"""Characters of a prompt that are shown; the log has all of it."""
+
+COLUMNS = {
+    "shield": ("number", "time", "op", "id", "group", "recommendation", "decision", "intervened", "reason", "label",
+               "shielded", "unshielded", "bound", "period", "step"),
+    "guard": ("number", "time", "op", "admission", "prompt", "sent", "changed", "why", "conditions", "fixed", "values",
+              "status", "reason", "slots", "picture"),
+}  # fmt: skip
+"""What an export has of each kind of stream, in this order."""
+
+
+def row_of(entry: Entry, admitted: Mapping[int, Row] | None = None) -> Row:
+    """What a person reads in an entry.
+
+    Args:
+        entry: as it is exported.
+        admitted: the rows of admissions, by number, for what only they say about an outcome.
+    """
+    body = entry["body"]
+    asked, said = body.get("input", {}), body.get("output", {})
+    row: Row = {"n": entry["number"], "at": entry["at"], "op": asked.get("op", "checkpoint")}
+    match row["op"]:
+        case "decide":
+            row.update(_decided(asked, said))
+        case "label":
+            row.update(id=asked["id"], label=asked["label"], **_standing(said))
+        case "admit":
+            row.update(_admitted(body))
+        case "complete" | "fail":
+            row.update(_judged(asked, said, admitted or {}))
+        case "abandon":
+            row.update(_abandoned(asked, said))
+        case "checkpoint":
+            row["text"] = "what the stream is, for whoever reads its log from here on"
+        case "unguarded":
+            row.update(_unguarded(asked, said))
+        case "record":
+            row.update(_recorded(entry["number"], asked.get("note") or {}))
+        case _:
+            row.update(text=_short(canonical(asked)))
+    return row
+
+
+def _standing(said: Mapping[str, Any]) -> Row:
+    """Where a shield stands after an operation."""
+    certificate = said["certificate"]
+    return {
+        "shielded": certificate["bias_shielded"],
+        "unshielded": certificate["bias_unshielded"],
+        "bound": certificate["bound"],
+        "period": certificate["period"],
+        "step": certificate["step"],
+    }
+
+
+def _decided(asked: Mapping[str, Any], said: Mapping[str, Any]) -> Row:
+    reason = said["reason"]
+    return {
+        "id": asked.get("id"),
+        "group": asked["group"],
+        "recommendation": asked["recommendation"],
+        "decision": said["decision"],
+        "intervened": said["intervened"],
+        # What an advisory shield would have done is marked like what one in force does.
+        "marked": reason != Reason.FOLLOWED.value,
+        "reason": reason,
+        **_standing(said),
+    }
+
+
+def _unguarded(asked: Mapping[str, Any], said: Mapping[str, Any]) -> Row:
+    """What passed a shield while the store was away."""
+    if "missing" in asked:
+        n = asked["missing"]
+        text = f"{n} more recommendation{' stands' if n == 1 else 's stand'} unguarded: the store was away"
+        return {"marked": True, "text": text}
+    return {
+        "id": asked.get("id"),
+        "group": asked.get("group"),
+        "recommendation": asked.get("recommendation"),
+        "decision": said.get("decision"),
+        "reason": "unguarded",
+        "marked": True,
+        "text": "unguarded: the store was away, and the recommendation stands",
+    }
+
+
+def _recorded(number: int, note: Mapping[str, Any]) -> Row:
+    """What a guard has the log keep, and that decides nothing."""
+    what = note.get("what")
+    if what == "answer":
+        attempts = note.get("attempts") or [{}]
+        alone = note.get("admission") is None
+        unguarded = note.get("status") == "unguarded"
+        return {
+            "admission": number if alone else note["admission"],
+            "prompt": _short(note.get("prompt")),
+            "status": note.get("status", ""),
+            "reason": note.get("reason", ""),
+            "values": attempts[-1].get("values", {}),
+            "picture": alone and unguarded,
+            "marked": True,
+        }
+    if what == "started":
+        return {"text": f"a replica of the service started, with version {note.get('evenhand')}"}
+    if what == "lost":
+        return {"marked": True, "text": f"{note.get('records')} more records were lost while the store was away"}
+    return {"text": _short(canonical(note))}
+
+
+def _admitted(body: Mapping[str, Any]) -> Row:
+    asked, admission = body["input"], body["output"]["admission"]
+    note = asked.get("note") or {}
+    return {
+        "conditions": asked["conditions"],
+        "fixed": asked.get("fixed", []),
+        "must": admission["must"],
+        "why": admission.get("reason", ""),
+        "left": body["before"],
+        "prompt": _short(note.get("prompt")),
+        "route": note.get("route", ""),
+    }
+
+
+def _judged(asked: Mapping[str, Any], said: Mapping[str, Any], admitted: Mapping[int, Row]) -> Row:
+    outcome, note = said["outcome"], asked.get("note") or {}
+    number = asked.get("admission")
+    before = admitted.get(number, {}) if number is not None else {}
+    prompt = _short(note.get("prompt")) or before.get("prompt", "")
+    # The words that were put behind a prompt are kept even where the prompt is not.
+    clause = note.get("clause", "")
+    changed = bool(clause) if "clause" in note else bool(before.get("must"))
+    status = outcome["status"]
+    nothing = asked["op"] == "fail"
+    media = (note.get("item") or {}).get("media_type", "")
+    return {
+        "admission": number,
+        "prompt": prompt,
+        "sent": _short(note.get("sent")) or (prompt if not changed else f"{prompt or '...'} {clause}".strip()),
+        "changed": changed,
+        "why": before.get("why", "") if changed else "",
+        "conditions": before.get("conditions", []),
+        "fixed": before.get("fixed", []),
+        "left": before.get("left", {}),
+        "values": asked.get("values") or {},
+        "status": "withdrawn" if asked.get("withdrawn") else "failed" if nothing and status == "ok" else status,
+        "reason": outcome["reason"],
+        "slots": outcome["slots"],
+        "picture": number is not None and not nothing and status != "retry" and media.startswith("image/"),
+        "marked": changed or status != "ok" or nothing,
+    }
+
+
+def _abandoned(asked: Mapping[str, Any], said: Mapping[str, Any]) -> Row:
+    n = len(said["abandoned"])
+    return {
+        "status": "failed",
+        "reason": f"{n} request{' was' if n == 1 else 's were'} given up: nobody was left to complete "
+        f"{'it' if n == 1 else 'them'}",
+        "slots": {},
+        "values": {},
+        "marked": n > 0,
+    }
+
+
+def _short(text: str | None) -> str:
+    text = text or ""
+    return text if len(text) <= LONGEST else text[:LONGEST] + "..."
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which rows are wanted.
+
+    Attributes:
+        since, until: seconds since 1970; the second is left out itself.
+        marked: only interventions: overrides, changed prompts, failures, violations.
+        text: only rows that contain it, whatever its case.
+    """
+
+    since: float | None = None
+    until: float | None = None
+    marked: bool = False
+    text: str = ""
+
+    def fits(self, row: Row) -> bool:
+        """Whether a row is wanted, its time aside."""
+        if self.marked and not row.get("marked"):
+            return False
+        return not self.text or self.text.casefold() in said_in(row)
+
+
+def said_in(row: Row) -> str:
+    """Everything in a row that a person may look for."""
+    parts: list[str] = []
+    for name in ("id", "group", "reason", "prompt", "sent", "why", "status", "text"):
+        value = row.get(name)
+        if value:
+            parts.append(str(value))
+    parts.extend(f"{group} {value}" for group, value in row.get("values", {}).items() if value)
+    parts.extend(row.get("conditions", ()))
+    return "\n".join(parts).casefold()
