@@ -1,0 +1,292 @@
+"""While the store is away: every answer is in the log, or says that it is unguarded, or is an error."""
+
+import asyncio
+import json
+import logging
+from collections import Counter
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evenhand.errors import DecisionError, StoreError
+from evenhand.service import deciding
+from evenhand.service.deciding import Decider
+from evenhand.service.machines import ShieldMachine
+from evenhand.service.store import Database, Ledger
+from evenhand.service.store.reading import entries_after
+from evenhand.shield import Plan, Shield, synthesize
+
+GROUPS = ("women", "men")
+PLAN = {
+    "property": "demographic_parity",
+    "kappa": "0.2",
+    "horizon": 60,
+    "groups": {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}},
+}
+LABELLED = {
+    "property": "equal_opportunity",
+    "kappa": "0.2",
+    "horizon": 20,
+    "groups": {
+        "women": {"rate": 0.4, "accept": 0.35, "label": 0.5},
+        "men": {"rate": 0.6, "accept": 0.6, "label": 0.5},
+    },
+}
+
+
+class Failing(Database):
+    """A store that fails when it is told to: before anything is written, or while it commits."""
+
+    def __init__(self, url):
+        self.plan = []
+        self.down = False
+        super().__init__(url)
+
+    @contextmanager
+    def transaction(self, *, durable=True):
+        how = "before" if self.down else self.plan.pop(0) if self.plan else "works"
+        if how == "before":
+            raise StoreError("the store failed: no space left")
+        with super().transaction(durable=durable) as connection:
+            yield connection
+        if how == "after":
+            raise StoreError("the store failed: the connection broke")
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return synthesize(Plan.read(PLAN))
+
+
+class World:
+    """A shield in a store that fails, and what callers were told."""
+
+    def __init__(self, folder, policy, when_down="pass"):
+        self.database = Failing(f"sqlite:///{folder / 'evenhand.db'}")
+        self.ledger = Ledger(self.database, {"loans": ShieldMachine(Shield(policy), {})}, pauses=())
+        self.decider = Decider(self.ledger, "loans", GROUPS, when_down)
+        self.told = {}
+
+    async def ask(self, id, group="women", recommendation=1):  # noqa: A002
+        operation = {"op": "decide", "id": id, "group": group, "recommendation": recommendation}
+        try:
+            made = await self.decider.decide(operation)
+        except (StoreError, DecisionError) as error:
+            return error
+        self.told.setdefault(id, []).append(made)
+        return made
+
+    async def settled(self):
+        self.database.down, self.database.plan = False, []
+        while self.decider.remembered or self.decider._missing:
+            await asyncio.sleep(0.001)
+
+    def log(self):
+        with self.database.reading() as connection:
+            return [one["body"] for one in entries_after(connection, "loans", 0, 100_000)]
+
+    def close(self):
+        self.decider.close()
+        self.ledger.close()
+        self.database.close()
+
+
+@pytest.fixture(autouse=True)
+def prompt(monkeypatch):
+    monkeypatch.setattr(deciding, "PAUSE", 0.002)
+
+
+@pytest.fixture
+def world(tmp_path, policy):
+    one = World(tmp_path, policy)
+    yield one
+    one.close()
+
+
+def test_nothing_passes_where_it_must_not(tmp_path, policy):
+    world = World(tmp_path, policy, "refuse")
+
+    async def run():
+        assert (await world.ask("1")).guarded
+        world.database.down = True
+        assert isinstance(await world.ask("2"), StoreError)
+        world.database.down = False
+        assert (await world.ask("2")).guarded
+
+    asyncio.run(run())
+    world.close()
+
+
+def test_what_passed_is_logged_in_its_order_and_given_again(world):
+    async def run():
+        before = await world.ask("0")
+        world.database.down = True
+        passed = [await world.ask(str(k), GROUPS[k % 2], k % 3 % 2) for k in range(1, 20)]
+        assert [one.guarded for one in passed] == [False] * 19
+        assert [one.answer["decision"] for one in passed] == [k % 3 % 2 for k in range(1, 20)]
+        assert all(one.number is None and one.answer["reason"] == "unguarded" for one in passed)
+        again = await world.ask("5", "men", 0)
+        assert again.repeated
+        assert (world.decider.remembered, world.decider.passed) == (19, 19)
+        await world.settled()
+        after = await world.ask("20")
+        assert after.guarded
+        later = await world.ask("5", "men", 0)
+        assert (later.guarded, later.repeated, dict(later.answer)) == (False, True, dict(again.answer))
+        other = await world.ask("5", "men", 1)
+        assert isinstance(other, DecisionError)
+        assert other.code == "repeated"
+        log = world.log()
+        assert [one["id"] for one in log] == [str(k) for k in range(21)]
+        assert [one["input"]["op"] for one in log] == ["decide", *["unguarded"] * 19, "decide"]
+        assert log[1]["before"] == log[19]["before"] == log[20]["before"], "what passed has not counted"
+        assert before.number == 1
+
+    asyncio.run(run())
+
+
+def test_an_id_means_one_request_also_while_the_store_is_away(world):
+    async def run():
+        world.database.down = True
+        await world.ask("1", "women", 1)
+        other = await world.ask("1", "women", 0)
+        assert isinstance(other, DecisionError)
+        assert other.code == "repeated"
+        unknown = await world.ask("2", "children", 0)
+        assert isinstance(unknown, DecisionError)
+        assert unknown.code == "group"
+
+    asyncio.run(run())
+
+
+def test_who_asks_again_is_told_the_same_also_while_the_store_is_away(world):
+    async def run():
+        before = await world.ask("1")
+        world.database.down = True
+        again = await world.ask("1")
+        assert (again.guarded, again.repeated, again.answer) == (True, True, before.answer)
+        assert isinstance(await world.ask("1", recommendation=0), DecisionError)
+        assert world.decider.remembered == 0
+
+    asyncio.run(run())
+
+
+def test_who_asks_the_same_at_the_same_time_is_told_the_same(world):
+    async def run():
+        with world.database.transaction():  # What is asked now waits for this.
+            waiting = asyncio.create_task(world.ask("1"))
+            await asyncio.sleep(0)
+            passed = world.decider._pass({"op": "decide", "id": "1", "group": "women", "recommendation": 1})
+        assert not passed.guarded
+        assert (await waiting).answer == passed.answer
+        await world.settled()
+        assert (await world.ask("1")).answer == passed.answer
+
+    asyncio.run(run())
+
+
+def test_what_there_is_no_room_for_is_counted_and_told(world, monkeypatch):
+    monkeypatch.setattr(deciding, "MOST", 5)
+
+    async def run():
+        world.database.down = True
+        answers = [await world.ask(str(k)) for k in range(12)]
+        assert not any(one.guarded for one in answers)
+        assert (world.decider.remembered, world.decider.lost, world.decider.passed) == (5, 7, 12)
+        await world.settled()
+        assert [one["input"] for one in world.log()][-1] == {"op": "unguarded", "missing": 7}
+        assert len(world.log()) == 6
+
+    asyncio.run(run())
+
+
+def test_a_store_that_hangs_is_not_waited_for(world, monkeypatch):
+    monkeypatch.setattr(deciding, "PATIENCE", 0.05)
+
+    async def run():
+        with world.database.transaction():  # Nobody else writes now.
+            assert not (await world.ask("1")).guarded
+            assert not (await world.ask("2")).guarded
+        await world.settled()
+        assert (await world.ask("3")).guarded
+        said = [(one["id"], one["input"]["op"]) for one in world.log()]
+        # The first was begun, so it was decided in the end; what its caller was told is there as well.
+        assert said == [("1", "decide"), ("1", "unguarded"), ("2", "unguarded"), ("3", "decide")]
+        again = await world.ask("1")
+        assert (again.guarded, again.repeated) == (False, True)
+
+    asyncio.run(run())
+
+
+def test_what_is_left_at_the_end_is_logged_or_told(tmp_path, policy, caplog):
+    for back in (True, False):
+        folder = tmp_path / str(back)
+        folder.mkdir()
+        world = World(folder, policy)
+
+        async def run(world=world):
+            world.database.down = True
+            await world.ask("1")
+
+        asyncio.run(run())
+        world.database.down = not back
+        with caplog.at_level(logging.ERROR, "evenhand.service"):
+            caplog.clear()
+            world.close()
+        told = [one.about for one in caplog.records]
+        assert told == ([] if back else [{"stream": "loans", "recommendations": 1}])
+        if back:
+            database = Database(f"sqlite:///{folder / 'evenhand.db'}")
+            with database.reading() as connection:
+                assert [one["body"]["id"] for one in entries_after(connection, "loans", 0)] == ["1"]
+            database.close()
+
+
+@given(
+    asked=st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0, 0, 0, 1])), min_size=1, max_size=40),
+    failures=st.lists(st.sampled_from(["works", "works", "before", "after"]), max_size=60),
+    together=st.integers(1, 8),
+    when_down=st.sampled_from(["pass", "pass", "refuse"]),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_never_a_silent_skip(asked, failures, together, when_down, tmp_path_factory, policy, monkeypatch):
+    world = World(tmp_path_factory.mktemp("store"), policy, when_down)
+
+    async def run():
+        world.database.plan = list(failures)
+        for k in range(0, len(asked), together):
+            now = asked[k : k + together]
+            await asyncio.gather(*(world.ask(str(one), GROUPS[one % 2], (one + other) % 2) for one, other in now))
+        await world.settled()
+
+    asyncio.run(run())
+    logged = {}
+    for entry in world.log():
+        logged.setdefault(entry["id"], []).append(entry)
+    for id, answers in world.told.items():  # noqa: A001
+        for made in answers:
+            if made.guarded:
+                entry = world.log()[made.number - 1]
+                assert (entry["id"], entry["output"]) == (id, dict(made.answer))
+            else:
+                assert when_down == "pass"
+                assert made.answer["guarded"] is False
+                assert any(entry["output"] == dict(made.answer) for entry in logged[id]), "told, and not logged"
+        assert len({json.dumps(made.answer, sort_keys=True) for made in answers}) == 1, "an id has one answer"
+    # No decision counts twice, whatever failed.
+    counted = Counter(entry["id"] for entry in world.log() if entry["input"]["op"] == "decide")
+    assert all(count == 1 for count in counted.values())
+    world.close()
+
+
+def test_a_label_of_what_passed_is_refused_and_changes_nothing():
+    shield = ShieldMachine(Shield(synthesize(Plan.read(LABELLED))), {})
+    before = shield.state()
+    shield.apply({"op": "unguarded", "id": "1", "group": "women", "recommendation": 1}, 1)
+    shield.apply({"op": "unguarded", "missing": 3}, 2)
+    assert shield.state() == before
+    with pytest.raises(DecisionError) as raised:
+        shield.apply({"op": "label", "id": "1", "label": 1}, 3)
+    assert raised.value.code == "unknown-id"
