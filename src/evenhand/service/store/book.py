@@ -13,6 +13,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.machines.machine import Machine, Operation, Planner
 from evenhand.service.store import chain
+from evenhand.service.store.differences import differences
 from evenhand.service.store.migrations import VERSION
 from evenhand.service.store.tables import answers, checkpoints, entries, streams, versions
 
@@ -115,9 +116,12 @@ class Book:
         found = connection.execute(select(streams.c.digest, streams.c.kind).where(streams.c.name == stream)).first()
         if found is not None:
             if (found.digest, found.kind) != (machine.digest, machine.kind):
+                query = select(entries.c.body).where(entries.c.stream == stream).order_by(entries.c.number).limit(1)
+                kept = json.loads(connection.execute(query).scalar() or "{}").get("configuration")
+                what = differences(kept, json.loads(chain.canonical(machine.configuration))) if kept else ""
                 raise StoreError(
-                    f"{stream!r} in the store belongs to another configuration",
-                    mend="give the new configuration a new name, or use the old one",
+                    f"{stream!r} in the store belongs to another configuration{what and f': {what}'}",
+                    mend="give the new configuration a new name, under which it begins anew, or use the old one",
                 )
             return
         row = self._row(stream, 0, chain.BEGINNING, _itself(machine))

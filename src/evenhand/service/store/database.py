@@ -66,6 +66,10 @@ class Database:
         if self.sqlite:
             self._refuse_places(address, make)
         self._engine = _sqlite(address, wait_seconds) if self.sqlite else _postgres(address, wait_seconds)
+        # What the driver itself raises while a connection is made or a transaction begun.
+        driver = self._engine.dialect.dbapi
+        assert driver is not None
+        self._failures: tuple[type[Exception], ...] = (SQLAlchemyError, driver.Error)
         try:
             if make:
                 with self.transaction() as connection:
@@ -113,7 +117,7 @@ class Database:
                 connection = plain.execution_options(**options)
                 with connection.begin():
                     yield connection
-        except SQLAlchemyError as error:
+        except self._failures as error:
             what, mend = _explained(error)
             raise StoreError(what, where=self._where, mend=mend) from error
 
@@ -222,7 +226,7 @@ def _sqlite(address: URL, wait_seconds: float) -> Engine:
     return engine
 
 
-def _explained(error: SQLAlchemyError) -> tuple[str, str]:
+def _explained(error: Exception) -> tuple[str, str]:
     """What went wrong in one line, and what can be done."""
     cause = getattr(error, "orig", None) or error
     said = str(cause).splitlines()[0] if str(cause) else type(cause).__name__

@@ -52,7 +52,8 @@ def prepare(connection: Connection) -> None:
         return
     for number in range(version_of(connection) + 1, VERSION + 1):
         STEPS[number](connection)
-        connection.execute(update(versions).values(version=number))
+    # Also where nothing is to be done: who may only read is told at once.
+    connection.execute(update(versions).values(version=VERSION))
 
 
 def version_of(connection: Connection) -> int:

@@ -1,0 +1,53 @@
+"""A store that fails when it is told to: before a transaction, in the middle, at its commit, or after it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from sqlalchemy.exc import OperationalError
+
+from evenhand.errors import StoreError
+from evenhand.service.store import Database
+
+Fault = Literal["before", "during", "commit", "after"]
+
+
+class Faulty(Database):
+    """The next transactions that write fail as `faults` says, in turn; None: nothing happens to that one."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.faults: deque[Fault | None] = deque()
+        super().__init__(url, **options)
+
+    @contextmanager
+    def transaction(self, *, durable: bool = True) -> Iterator[Any]:
+        fault = self.faults.popleft() if self.faults else None
+        if fault == "before":
+            raise StoreError("it cannot be reached")
+        with super().transaction(durable=durable) as connection:
+            yield _Failing(connection) if fault == "during" else connection
+            if fault == "commit":
+                raise StoreError("the commit was refused")
+        if fault == "after":
+            raise StoreError("the answer to the commit was lost")
+
+
+class _Failing:
+    """A connection on which the second statement that changes something fails."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._left = 1
+
+    def execute(self, statement: Any, *arguments: Any) -> Any:
+        if getattr(statement, "is_dml", False):
+            if not self._left:
+                raise OperationalError("", {}, Exception("disk I/O error"))
+            self._left -= 1
+        return self._connection.execute(statement, *arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chains import verified
+from counting import Counting
+from faulty import Fault, Faulty
+from postgres import Cluster
+from severing import Proxy, Severing
+from sqlalchemy import make_url, text
+
+from evenhand.errors import StoreError
+from evenhand.service.store import Database, Ledger
+
+
+def _add(ledger: Ledger, amount: int, id: str | None = None) -> Any:  # noqa: A002
+    return ledger.submit("a", {"op": "add", "amount": amount}, id=id).result(60)
+
+
+@pytest.mark.parametrize("fault", ["before", "during", "commit"])
+def test_what_failed_before_its_commit_did_not_happen(store_url: str, fault: Fault) -> None:
+    database = Faulty(store_url)
+    ledger = Ledger(database, {"a": Counting()}, pauses=(0.0,) * 3)
+    _add(ledger, 1, "x")
+    database.faults.append(fault)
+    with pytest.raises(StoreError):
+        _add(ledger, 2, "y")
+    assert _add(ledger, 4, "z").answer == {"total": 5, "number": 2}
+    assert not _add(ledger, 2, "y").repeated
+    ledger.close()
+    verified(database)
+    database.close()
+
+
+def test_a_commit_that_happened_is_acknowledged_even_if_its_answer_was_lost(store_url: str) -> None:
+    database = Faulty(store_url)
+    ledger = Ledger(database, {"a": Counting()}, pauses=(0.0,) * 3)
+    told: list[Any] = []
+    ledger.listeners.append(lambda _stream, rows: told.extend(rows))
+    database.faults.extend(["after", "before", "commit"])
+    assert _add(ledger, 2).answer == {"total": 2, "number": 1}
+    assert _add(ledger, 4).answer == {"total": 6, "number": 2}
+    ledger.close()
+    assert told == verified(database)["a"][1:]
+    database.close()
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_nobody_is_told_what_nobody_knows_and_asking_again_tells(store_url: str, happened: bool) -> None:
+    database = Faulty(store_url)
+    ledger = Ledger(database, {"a": Counting()}, pauses=(0.0,) * 3)
+    database.faults.extend(["after" if happened else "commit", "before", "before", "before"])
+    with pytest.raises(StoreError, match="not known yet") as caught:
+        _add(ledger, 2, "x")
+    assert "same id" in str(caught.value)
+    done = _add(ledger, 2, "x")
+    assert (done.answer, done.repeated) == ({"total": 2, "number": 1}, happened)
+    ledger.close()
+    verified(database)
+    database.close()
+
+
+@pytest.mark.parametrize("sever", ["before", "after"])
+def test_the_connection_breaks_at_the_commit(postgres: Cluster, sever: Severing) -> None:
+    proxy = Proxy(postgres.port)
+    address = make_url(postgres.url())
+    database = Database(address.set(port=proxy.port).render_as_string(hide_password=False))
+    ledger = Ledger(database, {"a": Counting()})
+    _add(ledger, 1, "x")
+    proxy.sever = sever
+    if sever == "after":
+        assert _add(ledger, 2).answer == {"total": 3, "number": 2}
+    else:
+        with pytest.raises(StoreError, match="the store failed"):
+            _add(ledger, 2)
+        assert _add(ledger, 2).answer == {"total": 3, "number": 2}
+    assert proxy.severed == 1
+    ledger.close()
+    verified(database)
+    database.close()
+    proxy.close()
+
+
+def test_a_server_that_is_killed_and_comes_back_has_lost_nothing_acknowledged(own_postgres: Cluster) -> None:
+    database = Database(own_postgres.url())
+    ledger = Ledger(database, {"a": Counting()}, pauses=(0.0,))
+    done = [_add(ledger, 1, f"{one}") for one in range(20)]
+    own_postgres.stop(signal.SIGQUIT)
+    with pytest.raises(StoreError, match="store"):
+        _add(ledger, 1, "20")
+    own_postgres.start()
+    assert _add(ledger, 1, "20").answer["total"] == 21
+    assert _add(ledger, 1, "7").answer == done[7].answer
+    ledger.close()
+    assert len(verified(database)["a"]) == 22
+    database.close()
+
+
+def test_a_server_that_ends_idle_connections_is_asked_anew(postgres: Cluster) -> None:
+    database = Database(postgres.url())
+    ledger = Ledger(database, {"a": Counting()})
+    _add(ledger, 1)
+    with database.transaction() as connection:
+        mine = "datname = current_database() AND pid <> pg_backend_pid()"
+        connection.execute(text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {mine}"))
+    assert _add(ledger, 1).answer["total"] == 2
+    ledger.close()
+    database.close()
+
+
+def test_a_replica_that_is_stopped_in_a_transaction_does_not_stop_the_others(postgres: Cluster) -> None:
+    import psycopg
+
+    url = postgres.url()
+    database = Database(url)
+    ledger = Ledger(database, {"a": Counting()})
+    with database.transaction() as connection:
+        limits = {name: connection.execute(text(f"SHOW {name}")).scalar()
+                  for name in ("lock_timeout", "idle_in_transaction_session_timeout")}  # fmt: skip
+    assert limits == {"lock_timeout": "30s", "idle_in_transaction_session_timeout": "30s"}
+    with psycopg.connect(url.replace("+psycopg", "")) as frozen:
+        frozen.execute("SET idle_in_transaction_session_timeout = 200")
+        frozen.commit()
+        frozen.execute("SELECT * FROM streams FOR UPDATE")
+        assert _add(ledger, 1).answer["total"] == 1  # The server ended the other one.
+        with pytest.raises(psycopg.Error, match="terminating|closed"):
+            frozen.execute("SELECT 1")
+    ledger.close()
+    database.close()
+
+
+def test_a_store_that_somebody_else_holds_is_waited_for_and_then_refused(tmp_path: Path) -> None:
+    path = tmp_path / "evenhand.db"
+    database = Database(f"sqlite:///{path}", wait_seconds=0.1)
+    ledger = Ledger(database, {"a": Counting()})
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="held by another process") as caught:
+        _add(ledger, 1, "x")
+    assert caught.value.mend is not None
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert _add(ledger, 1, "x").answer["total"] == 1
+    ledger.close()
+    verified(database)
+    database.close()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A disk of two megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    made = shutil.which("mount") and os.geteuid() == 0
+    if not made or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", place], check=False).returncode:
+        pytest.skip("no small disk can be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def _until_full(ledger: Ledger) -> int:
+    """How many additions were acknowledged before the store took no more."""
+    for count in range(5_000):
+        try:
+            ledger.submit("a", {"op": "add", "amount": 1, "note": "x" * 5_000}, id=f"{count}").result(60)
+        except StoreError as error:
+            assert error.mend
+            return count
+    raise AssertionError("the store was never full")
+
+
+def test_a_full_disk_loses_nothing_acknowledged_and_there_is_room_again(small: Path) -> None:
+    ballast = small / "ballast"
+    ballast.write_bytes(bytes(600_000))
+    database = Database(f"sqlite:///{small / 'evenhand.db'}")
+    ledger = Ledger(database, {"a": Counting()})
+    done = _until_full(ledger)
+    assert done > 10
+    for _ in range(3):
+        with pytest.raises(StoreError, match="disk is full"):
+            ledger.submit("a", {"op": "add", "amount": 1, "note": "y" * 200_000}).result(60)
+    # What was acknowledged is there, and can be read while the disk is full.
+    assert len(verified(database)["a"]) == done + 1
+    ballast.unlink()
+    for one in range(done + 3):
+        again = ledger.submit("a", {"op": "add", "amount": 1, "note": "x" * 5_000}, id=f"{one}").result(60)
+        assert again.answer["total"] == one + 1
+        assert again.repeated == (one < done)
+    ledger.close()
+    verified(database)
+    database.close()
+
+
+def test_a_full_disk_that_another_process_opens_is_as_it_was(small: Path) -> None:
+    url = f"sqlite:///{small / 'evenhand.db'}"
+    code = (
+        "import sys; sys.path[:0] = sys.argv[2:]\n"
+        "from counting import Counting; from evenhand.errors import StoreError\n"
+        "from evenhand.service.store import Database, Ledger\n"
+        "import os\n"
+        "ledger = Ledger(Database(sys.argv[1]), {'a': Counting()})\n"
+        "count = 0\n"
+        "try:\n"
+        "    while True:\n"
+        "        ledger.submit('a', {'op': 'add', 'amount': 1, 'note': 'x' * 5000}).result(60); count += 1\n"
+        "except StoreError: print(count, flush=True)\n"
+        "os._exit(9)\n"
+    )
+    here = str(Path(__file__).parent)
+    ran = subprocess.run(
+        [sys.executable, "-c", code, url, here], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ran.returncode == 9, ran.stderr
+    database = Database(url)
+    assert len(verified(database)["a"]) == int(ran.stdout) + 1
+    database.close()
+
+
+def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path: Path) -> None:
+    path = tmp_path / "evenhand.db"
+    database = Database(f"sqlite:///{path}")
+    ledger = Ledger(database, {"a": Counting()})
+    _add(ledger, 1, "x")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
+    try:
+        with pytest.raises(StoreError):
+            for _ in range(100):
+                ledger.submit("a", {"op": "add", "amount": 1, "note": "x" * 20_000}).result(60)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    before = verified(database)["a"][-1]["body"]["output"]["total"]
+    assert _add(ledger, 1).answer["total"] == before + 1
+    ledger.close()
+    verified(database)
+    database.close()
+
+
+def test_a_store_that_may_only_be_read_refuses_and_keeps_what_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "evenhand.db"
+    database = Database(f"sqlite:///{path}")
+    ledger = Ledger(database, {"a": Counting()})
+    _add(ledger, 1)
+    ledger.close()
+    database.close()
+    reading = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    assert reading.execute("SELECT number FROM streams").fetchall() == [(1,)]
+    reading.close()
+    # SQLAlchemy hands the address on as it is.
+    with pytest.raises(StoreError, match="readonly"):
+        Database(f"sqlite:///file:{path}?mode=ro&uri=true")

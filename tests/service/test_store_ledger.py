@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from chains import verified
+from counting import Counting
+from sqlalchemy import select
+
+from evenhand.errors import DecisionError, StoreError
+from evenhand.service.store import Database, Done, Ledger
+from evenhand.service.store.tables import streams
+
+
+@pytest.fixture
+def database(store_url: str) -> Iterator[Database]:
+    database = Database(store_url)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def ledger(database: Database) -> Iterator[Ledger]:
+    ledger = Ledger(database, {"a": Counting(), "b": Counting()})
+    yield ledger
+    ledger.close()
+
+
+def _add(ledger: Ledger, amount: int, id: str | None = None, stream: str = "a") -> Future[Done]:  # noqa: A002
+    return ledger.submit(stream, {"op": "add", "amount": amount}, id=id)
+
+
+@contextmanager
+def _held(ledger: Ledger) -> Iterator[None]:
+    """What is submitted meanwhile comes into one transaction."""
+    begun, go = threading.Event(), threading.Event()
+
+    def wait(_connection: object) -> None:
+        begun.set()
+        assert go.wait(20)
+
+    errand = ledger.aside(wait)
+    assert begun.wait(20)
+    yield
+    go.set()
+    errand.result(20)
+
+
+def test_the_same_id_has_one_answer_whoever_asks_and_however_often(database: Database, ledger: Ledger) -> None:
+    other = Ledger(database, {"a": Counting(), "b": Counting()})
+    with _held(ledger):
+        asked = [_add(ledger, 5, "one") for _ in range(3)] + [_add(ledger, 1), _add(ledger, 5, "one", "b")]
+    done = [one.result(10) for one in asked]
+    assert [(one.number, one.repeated) for one in done] == [(1, False), (1, True), (1, True), (2, False), (1, False)]
+    assert done[0].answer == done[1].answer == done[2].answer
+    again = _add(other, 5, "one").result(10)
+    assert (again.answer, again.repeated) == (done[0].answer, True)
+    with pytest.raises(DecisionError, match="another request") as caught:
+        _add(other, 6, "one").result(10)
+    assert caught.value.code == "repeated"
+    other.close()
+    assert [len(log) for log in verified(database).values()] == [3, 2]
+
+
+def test_what_makes_no_sense_changes_nothing_and_its_id_may_be_used_again(database: Database, ledger: Ledger) -> None:
+    with _held(ledger):
+        asked = [_add(ledger, 1), _add(ledger, -1, "x"), _add(ledger, 2, "x")]
+    assert [one.exception(10) is None for one in asked] == [True, False, True]
+    assert asked[2].result().answer == {"total": 3, "number": 2}
+    with pytest.raises(DecisionError, match="no 'c'"):
+        _add(ledger, 1, stream="c")
+    verified(database)
+
+
+def test_replicas_take_turns_and_each_goes_on_from_the_others(database: Database, ledger: Ledger) -> None:
+    other = Ledger(database, {"a": Counting(), "b": Counting()})
+    with ThreadPoolExecutor(8) as pool:
+        jobs = [
+            pool.submit(lambda one=one: _add((ledger, other)[one % 2], 1, f"{one % 50}").result(30))
+            for one in range(100)
+        ]
+        done = [job.result(60) for job in jobs]
+    assert sum(not one.repeated for one in done) == 50
+    other.close()
+    logged = verified(database)["a"]
+    assert logged[-1]["body"]["output"]["total"] == 50
+
+
+def test_replicas_that_begin_at_the_same_time_begin_each_stream_once(database: Database, store_url: str) -> None:
+    def begin(_: int) -> None:
+        here = Database(store_url)
+        ledger = Ledger(here, {f"s{one}": Counting() for one in range(5)})
+        _add(ledger, 1, stream="s3").result(20)
+        ledger.close()
+        here.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(begin, range(4)))
+    logs = verified(database)
+    assert sorted(logs) == ["s0", "s1", "s2", "s3", "s4"]
+    assert len(logs["s3"]) == 5
+
+
+def test_another_configuration_under_the_same_name_is_refused(database: Database, ledger: Ledger) -> None:
+    with pytest.raises(StoreError, match="'a' in the store belongs to another configuration"):
+        Ledger(database, {"a": Counting("1" * 64)})
+
+
+def test_any_text_is_an_id(database: Database, ledger: Ledger) -> None:
+    ids = ["x" * 200, "π" * 200, "\u0000", "\ud800 alone", "\U0001f600" * 200, "", "' OR 1=1 --", "a\nb"]
+    first = [_add(ledger, 1, one).result(10) for one in ids]
+    again = [_add(ledger, 1, one).result(10) for one in ids]
+    assert again == [Done(one.number, one.answer, repeated=True) for one in first]
+    assert [entry["body"]["id"] for entry in verified(database)["a"][1:]] == ids
+
+
+def test_ids_that_look_alike_are_not_the_same(ledger: Ledger) -> None:
+    alike = ["é", "e\u0301", "E", "e", "e ", "ｅ", "е"]
+    with _held(ledger):
+        asked = [_add(ledger, 1, one) for one in alike]
+    assert [one.result(10).number for one in asked] == list(range(1, len(alike) + 1))
+
+
+class Greedy(Counting):
+    """Keeps whatever it is given, and breaks half-way when it is told to."""
+
+    def apply(self, operation: Mapping[str, Any], number: int) -> dict[str, Any]:
+        if operation["op"] == "break":
+            self.total = 10**9
+            raise RuntimeError("a fault of the machine")
+        if operation["op"] == "mad":
+            self.total = 10**9
+            return {"total": float("nan")}
+        return super().apply(operation, number)
+
+
+def test_a_fault_of_the_machine_is_the_fault_of_one_operation_alone(database: Database) -> None:
+    ledger = Ledger(database, {"a": Greedy(), "b": Counting()})
+    with _held(ledger):
+        asked = [_add(ledger, 1, "x"), ledger.submit("a", {"op": "break"}), _add(ledger, 2, "y"),
+                 ledger.submit("a", {"op": "mad"}), _add(ledger, 4, stream="b")]  # fmt: skip
+    assert [type(one.exception(10)).__name__ for one in asked] == [
+        "NoneType", "RuntimeError", "NoneType", "ValueError", "NoneType"
+    ]  # fmt: skip
+    assert asked[2].result().answer == {"total": 3, "number": 2}
+    ledger.close()
+    verified(database)
+
+
+def test_what_no_text_can_hold_is_refused_alone(database: Database, ledger: Ledger) -> None:
+    with _held(ledger):
+        asked = [_add(ledger, 1), ledger.submit("a", {"op": "add", "amount": float("inf")}, id="x"), _add(ledger, 2)]
+    assert [one.exception(10) is None for one in asked] == [True, False, True]
+    assert verified(database)["a"][-1]["body"]["output"]["total"] == 3
+
+
+def test_callers_who_gave_up_have_asked_for_nothing(database: Database, ledger: Ledger) -> None:
+    with _held(ledger):
+        asked = [_add(ledger, one) for one in (1, 2, 4)]
+        assert asked[1].cancel()
+    assert asked[2].result(10).answer == {"total": 5, "number": 2}
+    verified(database)
+
+
+def test_who_listens_is_told_what_was_committed_and_cannot_stop_the_ledger(
+    database: Database, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[dict[str, Any]] = []
+
+    def falls(_stream: str, _rows: object) -> None:
+        raise RuntimeError("nobody caught this")
+
+    ledger.listeners += [falls, lambda _stream, rows: told.extend(rows)]
+    for one in range(3):
+        _add(ledger, one, f"{one}").result(10)
+    ledger.close()
+    assert told == verified(database)["a"][1:]
+    assert "nobody caught this" in caplog.text
+
+
+def test_nothing_is_taken_up_after_the_end_and_everything_before_it_is(database: Database) -> None:
+    ledger = Ledger(database, {"a": Counting()})
+    asked = [_add(ledger, 1) for _ in range(700)]
+    ledger.close()
+    assert all(one.done() for one in asked)
+    with pytest.raises(StoreError, match="stopping"):
+        _add(ledger, 1)
+    with pytest.raises(StoreError, match="stopping"):
+        ledger.aside(lambda connection: None)
+    ledger.close()
+    assert verified(database)["a"][-1]["body"]["output"]["total"] == 700
+
+
+def test_an_errand_that_fails_changes_nothing_and_stops_nothing(database: Database, ledger: Ledger) -> None:
+    def spoil(connection: Any) -> None:
+        connection.execute(streams.delete())
+        raise KeyError("stop")
+
+    with pytest.raises(KeyError):
+        ledger.aside(spoil).result(10)
+    assert ledger.aside(lambda connection: connection.execute(select(streams.c.name)).scalars().all()).result(10) == [
+        "a",
+        "b",
+    ]
+    _add(ledger, 1).result(10)
+    verified(database)
+
+
+class Huge(Counting):
+    """Its state is megabytes long."""
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "ballast": "π" * 300_000}
+
+
+def test_huge_states_are_kept_and_loaded(database: Database) -> None:
+    one, two = (Ledger(database, {"h": Huge()}) for _ in range(2))
+    for amount in range(3):
+        _add((one, two)[amount % 2], amount, stream="h").result(20)
+    assert _add(one, 0, stream="h").result(20).answer == {"total": 3, "number": 4}
+    one.close()
+    two.close()
+
+
+def test_streams_are_locked_in_one_order_so_that_replicas_never_wait_in_a_circle(
+    database: Database, new_store_url: Callable[[str], str]
+) -> None:
+    one, two = (Ledger(database, {"a": Counting(), "b": Counting()}) for _ in range(2))
+    asked = []
+    for number in range(20):
+        with _held(one):
+            asked += [_add(one, 1, stream=stream) for stream in "ab"[:: 1 if number % 2 else -1]]
+        asked += [_add(two, 1, stream=stream) for stream in "ba"]
+    assert all(future.exception(30) is None for future in asked)
+    one.close()
+    two.close()
+    assert [log[-1]["body"]["output"]["total"] for log in verified(database).values()] == [40, 40]
