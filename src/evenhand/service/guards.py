@@ -125,9 +125,9 @@ class ServedGuard:
         note = {"what": "started", "replica": self.replica, "evenhand": __version__, "configuration": configuration}
         self.leftovers.submit({"op": "record", "note": note})
 
-    def close(self, seconds: float = GRACE) -> None:
+    def close(self, seconds: float | None = None) -> None:
         """Begin nothing more, wait for what is under way, and give up what does not end."""
-        ended = self.desk.close(seconds)
+        ended = self.desk.close(GRACE if seconds is None else seconds)
         self.guardrail.close()
         if not ended or self.guardrail.waiting:
             note = {"what": "stopped"}
@@ -164,10 +164,11 @@ class Request:
         guard, keeper = self._guard, self._keeper
         try:
             answer = guard.workbench.guard(keeper, generator=self._made).answer(self.prompt)
-        except StoreError:
+        except BaseException as error:
             # Whether it is open in the store nobody knows; nothing may stay open for ever.
-            guard.leftovers.submit({"op": "abandon", "call": keeper.call, "note": {"what": "store"}})
-            if guard.entry.when_down == "refuse":
+            if keeper.call:
+                guard.leftovers.submit({"op": "abandon", "call": keeper.call, "note": {"what": "store"}})
+            if not isinstance(error, StoreError) or guard.entry.when_down == "refuse":
                 raise
             answer = self._without_store()
         number = self._record(answer)

@@ -7,15 +7,17 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 from uuid import uuid4
 
+from evenhand.errors import DecisionError, StoreError
 from evenhand.genai.core import Admission, Must, Outcome
 from evenhand.service.store.ledger import Ledger
 
 
 @dataclass(frozen=True)
 class Numbered(Admission):
-    """An admission that is open in the store under a number."""
+    """An admission that is open in the store under a number, and the call that it belongs to."""
 
     number: int
+    call: str
 
 
 class Noting(Protocol):
@@ -52,7 +54,8 @@ class LedgerKeeper:
     ) -> None:
         self._ledger, self._stream, self._replica = ledger, stream, replica
         self._notes = notes
-        self.call = uuid4().hex if call is None else call
+        self._given = call
+        self.call = call or ""
         self.number: int | None = None
         self.withdrawn = False
 
@@ -68,6 +71,7 @@ class LedgerKeeper:
         Raises:
             StoreError: the store failed.
         """
+        self.call = self._given or uuid4().hex
         operation: dict[str, Any] = {
             "op": "admit",
             "replica": self._replica,
@@ -82,10 +86,14 @@ class LedgerKeeper:
         # Nothing has left the house yet: if a power cut takes this, it takes the request with it.
         done = self._ledger.submit(self._stream, operation, durable=False).result()
         self.number = done.number
-        return _numbered(done.answer["admission"], done.number)
+        return _numbered(done.answer["admission"], done.number, self.call)
 
     def complete(self, admission: Admission, values: Mapping[str, str | None]) -> Outcome:
-        """As ``Enforcer.complete``, durably."""
+        """As ``Enforcer.complete``, durably.
+
+        Raises:
+            StoreError: the store failed, or the request was given up meanwhile; the item must not be delivered.
+        """
         if self.withdrawn:
             return self._judged(admission, {"op": "fail", "final": True, "withdrawn": True})
         return self._judged(admission, {"op": "complete", "values": dict(values)})
@@ -98,12 +106,21 @@ class LedgerKeeper:
         assert isinstance(admission, Numbered)
         if self._notes is not None:
             operation["note"] = dict(self._notes.came(admission.must))
-        done = self._ledger.submit(self._stream, {**operation, "admission": admission.number}).result()
+        # With its call: should the store have lost the admission in a crash, another one may have got its number.
+        known = {"admission": admission.number, "call": admission.call}
+        try:
+            done = self._ledger.submit(self._stream, {**operation, **known}).result()
+        except DecisionError as error:
+            if error.code != "unknown-id":
+                raise
+            raise StoreError("this request was given up meanwhile: its replica was silent", mend="ask again") from None
         outcome = done.answer["outcome"]
-        again = None if outcome["admission"] is None else _numbered(outcome["admission"], admission.number)
+        again = None
+        if outcome["admission"] is not None:
+            again = _numbered(outcome["admission"], admission.number, admission.call)
         return Outcome(outcome["status"], again, outcome["reason"], outcome["slots"])
 
 
-def _numbered(described: Mapping[str, Any], number: int) -> Numbered:
+def _numbered(described: Mapping[str, Any], number: int, call: str) -> Numbered:
     admission = Admission.from_dict(described)
-    return Numbered(**{one.name: getattr(admission, one.name) for one in fields(admission)}, number=number)
+    return Numbered(**{one.name: getattr(admission, one.name) for one in fields(admission)}, number=number, call=call)

@@ -54,7 +54,7 @@ class ChatRequest(BaseModel):
 
     messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
     model: str | None = None
-    n: Annotated[int, Field(ge=1)] | None = None
+    n: Annotated[int, Field(ge=1, strict=True)] | None = None
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
     modalities: list[str] | None = None

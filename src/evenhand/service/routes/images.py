@@ -34,7 +34,7 @@ class ImagesRequest(BaseModel):
 
     prompt: Annotated[str, Field(min_length=1, max_length=32_000)]
     model: str | None = None
-    n: Annotated[int, Field(ge=1, le=10)] | None = None
+    n: Annotated[int, Field(ge=1, le=10, strict=True)] | None = None
     response_format: Literal["b64_json", "url"] | None = None
     stream: bool | None = None
 

@@ -1,0 +1,308 @@
+"""Generators, judges, classifiers and stores that fail, and callers who leave: what is said, and what stays open."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+httpx = pytest.importorskip("httpx", reason="httpx is not installed: pip install httpx")
+
+from in_thread import Running, running, until  # noqa: E402
+
+from evenhand.errors import ModelError, StoreError  # noqa: E402
+from evenhand.genai.backends import Studio  # noqa: E402
+from evenhand.service.store import Ledger  # noqa: E402
+from genai_upstream import Upstream  # noqa: E402
+
+SPECIFICATIONS = [{"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": 4}]
+BIAS = {"age": {"child": 0.0, "adult": 1.0, "elderly": 0.0}}
+
+
+def described(folder: Path, generator: dict[str, Any], *, limits: dict[str, Any] | None = None,
+              guard: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:  # fmt: skip
+    config = {
+        "conditions": [{"name": "leader", "keywords": ["leader"]}],
+        "specifications": SPECIFICATIONS,
+        "generator": generator,
+        "classifier": {"kind": "studio"},
+        **changes,
+    }
+    return {
+        "service": {"database": f"sqlite:///{folder / 'evenhand.db'}", "keys": False},
+        "limits": limits or {},
+        "guards": [{"name": "guard", "config": config, **(guard or {})}],
+    }
+
+
+def ask(service: Running, prompt: str = "a leader", **more: Any) -> httpx.Response:
+    return httpx.post(f"{service.url}/v1/images/generations", json={"prompt": prompt, **more}, timeout=30)
+
+
+def guarded(answer: httpx.Response) -> tuple[int, str, str]:
+    return answer.status_code, answer.headers["x-evenhand-guarded"], answer.headers["x-evenhand-status"]
+
+
+@contextmanager
+def replaced(thing: Any, name: str, by: Any) -> Any:
+    """Even where it is frozen."""
+    before = getattr(thing, name)
+    object.__setattr__(thing, name, by)
+    try:
+        yield
+    finally:
+        object.__setattr__(thing, name, before)
+
+
+class Failing:
+    """A part of a guard that fails, and tells where."""
+
+    def __init__(self, times: int = 10**9) -> None:
+        self.times = times
+
+    def _fail(self, *_: Any) -> Any:
+        self.times -= 1
+        if self.times < 0:
+            return {"age": "adult"}
+        raise ModelError("http://10.0.0.7:9000/secret does not answer")
+
+    conditions = fixed = classify = generate = _fail
+
+
+# ---- parts that fail
+
+
+@pytest.mark.parametrize(("unsure", "said"), [
+    ("refuse", {"judge": (503, "true", "refused"), "classifier": (502, "true", "refused")}),
+    ("pass", {"judge": (200, "false", "unguarded"), "classifier": (200, "false", "unguarded")}),
+])  # fmt: skip
+@pytest.mark.parametrize("part", ["judge", "classifier"])
+def test_a_part_that_fails_is_told_and_its_words_are_in_the_log_alone(tmp_path, unsure, said, part):
+    made = described(tmp_path, {"kind": "studio", "bias": BIAS}, guard={"log_prompts": False})
+    made["guards"][0]["config"]["guard"] = {"when_unsure": unsure}
+    with running(made) as service:
+        with replaced(service.guard("guard").workbench, part, Failing()):
+            answer = ask(service, "a leader from Utopia")
+        assert guarded(answer) == said[part]
+        assert "10.0.0.7" not in answer.text + str(answer.headers)
+        if answer.status_code != 200:
+            assert answer.json()["error"]["code"] == f"{part}_failed"
+        else:
+            assert answer.json()["data"][0]["evenhand"]["reason"] == f"the {part} failed"
+        until(lambda: service.inputs("guard", "record"), "the log tells nothing")
+        note = service.inputs("guard", "record")[-1]["note"]
+        assert "10.0.0.7" in note["reason"]
+        assert "Utopia" not in json.dumps(service.log("guard"))
+        assert not service.check_replay("guard").open
+        assert answer.headers["x-evenhand-entry"]
+        if answer.status_code == 200:
+            assert service.pictures("guard") == [int(answer.headers["x-evenhand-entry"])]
+
+
+def test_a_generator_that_ignores_what_it_is_asked_is_told_as_a_violation(tmp_path):
+    made = described(tmp_path, {"kind": "studio", "bias": BIAS, "obeys": 0.0})
+    with running(made) as service:
+        answers = [ask(service) for _ in range(5)]
+        assert {guarded(one) for one in answers} == {(200, "true", "ok"), (200, "true", "violation")}
+        last = answers[-1].json()["data"][0]["evenhand"]
+        assert "would let a deadline be missed" in last["reason"]
+        machine = service.check_replay("guard")
+        assert machine.enforcer.counts["leader: age"]["disobeyed"] >= 1
+
+
+def test_prompts_are_in_the_log_only_if_it_may_have_them(tmp_path):
+    for log_prompts in (False, True):
+        folder = tmp_path / str(log_prompts)
+        folder.mkdir()
+        made = described(folder, {"kind": "studio", "bias": BIAS}, guard={"log_prompts": log_prompts})
+        with running(made) as service:
+            for _ in range(4):
+                ask(service, "a leader from Utopia")
+            text = json.dumps(service.log("guard"))
+            assert ("Utopia" in text) is log_prompts
+            notes = [one["note"] for one in service.inputs("guard", "complete")]
+            assert any(note["clause"].startswith("(showing: age") for note in notes)
+            if log_prompts:
+                assert any(note["sent"].startswith("a leader from Utopia (showing") for note in notes)
+            else:
+                assert len({note["prompt_sha256"] for note in notes}) == 1
+
+
+def test_pictures_are_kept_only_if_they_may_be(tmp_path):
+    made = described(tmp_path, {"kind": "studio", "bias": BIAS}, guard={"keep_pictures": False})
+    with running(made) as service:
+        ask(service)
+        assert service.pictures("guard") == []
+        assert httpx.get(ask(service, response_format="url").json()["data"][0]["url"]).status_code == 200
+
+
+# ---- too much, too late
+
+
+def test_more_than_can_wait_is_refused_with_a_time_to_ask_again(tmp_path):
+    with Upstream(Studio(BIAS)) as upstream:
+        remote = {"kind": "images", "url": upstream.url, "model": "m"}
+        with running(described(tmp_path, remote, guard={"at_once": 1, "waiting": 1})) as service:
+            upstream.hang()
+            answers: list[httpx.Response] = []
+            threads = [threading.Thread(target=lambda: answers.append(ask(service))) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            until(lambda: service.guard("guard").desk.taken == 2, "nobody waits")
+            over = ask(service)
+            assert over.status_code == 429
+            assert over.headers["retry-after"]
+            assert over.json()["error"]["code"] == "busy"
+            assert ask(service, n=5).status_code == 429
+            upstream.release()
+            for thread in threads:
+                thread.join()
+            assert [one.status_code for one in answers] == [200, 200]
+            assert len(upstream.asked("/images/generations")) == 2
+            assert service.guard("guard").desk.taken == 0
+
+
+def test_an_item_that_comes_too_late_does_not_count_as_shown(tmp_path):
+    with Upstream(Studio(BIAS)) as upstream:
+        remote = {"kind": "images", "url": upstream.url, "model": "m"}
+        with running(described(tmp_path, remote, limits={"upstream_seconds": 0.3})) as service:
+            upstream.hang()
+            answer = ask(service)
+            assert answer.status_code == 504
+            assert answer.json()["error"]["code"] == "timeout"
+            upstream.release()
+            until(lambda: not service.state("guard")["open"], "it stays open")
+            (done,) = service.inputs("guard", "fail")
+            assert done["withdrawn"]
+            assert not service.inputs("guard", "complete")
+            until(lambda: service.guard("guard").desk.taken == 0, "the desk is not free again")
+            service.check_replay("guard")
+
+
+def test_what_an_upstream_lets_hang_ends_with_its_own_time(tmp_path):
+    with Upstream(Studio(BIAS)) as upstream:
+        remote = {"kind": "images", "url": upstream.url, "model": "m", "timeout": 0.2}
+        with running(described(tmp_path, remote)) as service:
+            upstream.hang()
+            answer = ask(service, "a tree")
+            assert guarded(answer) == (502, "true", "refused")
+            assert not service.state("guard")["open"]
+
+
+def test_a_caller_who_hangs_up_leaves_nothing_open(tmp_path):
+    with Upstream(Studio(BIAS)) as upstream:
+        remote = {"kind": "images", "url": upstream.url, "model": "m"}
+        with running(described(tmp_path, remote)) as service:
+            upstream.hang()
+            host, port = service.url.removeprefix("http://").split(":")
+            with socket.create_connection((host, int(port))) as caller:
+                body = json.dumps({"prompt": "a leader"}).encode()
+                caller.sendall(b"POST /v1/images/generations HTTP/1.1\r\nHost: localhost\r\n"
+                               b"Content-Type: application/json\r\n"
+                               b"Content-Length: %d\r\n\r\n%s" % (len(body), body))  # fmt: skip
+                until(lambda: upstream.received, "nothing was asked")
+            upstream.release()
+            until(lambda: len(service.inputs("guard")) == 2, "it is not complete")
+            assert not service.check_replay("guard").open
+            until(lambda: service.guard("guard").desk.taken == 0, "the desk is not free again")
+            assert ask(service).status_code == 200
+
+
+def test_a_service_that_stops_gives_up_what_does_not_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("evenhand.service.guards.GRACE", 0.2)
+    with Upstream(Studio(BIAS)) as upstream:
+        remote = {"kind": "images", "url": upstream.url, "model": "m"}
+        made = described(tmp_path, remote, limits={"upstream_seconds": 0.3})
+        with running(made) as service:
+            upstream.hang()
+            assert ask(service).status_code == 504
+            assert service.state("guard")["open"]
+        upstream.release()
+        with running(made) as again:
+            assert not again.state("guard")["open"]
+            assert again.log("guard")[-2]["body"]["input"]["op"] == "abandon"
+            again.check_replay("guard")
+
+
+# ---- a store that fails
+
+
+class Broken:
+    """A ledger whose store fails for some operations."""
+
+    def __init__(self, ledger: Ledger, *ops: str) -> None:
+        self.ledger, self.ops = ledger, ops
+
+    def submit(self, stream: str, operation: Any, **more: Any) -> Any:
+        if operation["op"] in self.ops:
+            raise StoreError("the disk is full")
+        return self.ledger.submit(stream, operation, **more)
+
+
+@pytest.mark.parametrize("ops", [("admit",), ("complete", "fail"), ("admit", "complete", "fail", "record", "abandon")])
+@pytest.mark.parametrize("down", ["refuse", "pass"])
+def test_a_store_that_fails_leaves_nothing_open_and_nothing_untold(tmp_path, ops, down, monkeypatch):
+    monkeypatch.setattr("evenhand.service.leftovers.SECONDS", 0.02)
+    made = described(tmp_path, {"kind": "studio", "bias": BIAS}, guard={"when_down": down})
+    with running(made) as service:
+        guard = service.guard("guard")
+        broken: Any = Broken(guard.ledger, *ops)
+        with replaced(guard, "ledger", broken), replaced(guard.leftovers, "_ledger", broken):
+            answer = ask(service)
+            if down == "refuse":
+                assert answer.status_code == 503
+                assert answer.json()["error"]["message"] == "the disk is full"
+            else:
+                assert guarded(answer) == (200, "false", "unguarded")
+                assert answer.json()["data"][0]["evenhand"]["reason"] == "the store failed"
+        until(lambda: guard.leftovers.waiting == 0, "leftovers stay")
+        until(lambda: not service.state("guard")["open"], "it stays open")
+        if down == "pass":
+            until(lambda: service.inputs("guard", "record"), "what passed is not in the log")
+            assert service.inputs("guard", "record")[-1]["note"]["status"] == "unguarded"
+        assert ask(service).status_code == 200
+        service.check_replay("guard")
+
+
+def test_an_address_is_not_promised_where_no_picture_can_be_kept(tmp_path):
+    made = described(tmp_path, {"kind": "studio", "bias": BIAS}, guard={"when_down": "pass"})
+    with running(made) as service:
+        guard = service.guard("guard")
+        broken: Any = Broken(guard.ledger, "admit", "record")
+        with replaced(guard, "ledger", broken), replaced(guard.leftovers, "_ledger", broken):
+            assert ask(service, response_format="url").status_code == 503
+
+
+# ---- bodies
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory):
+    with running(described(tmp_path_factory.mktemp("studio"), {"kind": "studio"})) as service:
+        yield service
+
+
+@pytest.mark.parametrize("body", [
+    b"{", b"[]", b"null", b'"x"', b'{"prompt": 1}', b'{"prompt": "x", "n": true}', b'{"prompt": "x", "n": 1e99}',
+    b'{"prompt": "\\ud800"}', b'{"prompt": "x", "response_format": "png"}', b"\xff\xfe",
+    b'{"prompt": "x", "size": NaN}', b'{"prompt": "x", "a\\ud800": 1}',
+])  # fmt: skip
+def test_bodies_that_make_no_sense_are_refused_in_one_shape(studio, body):
+    for path in ("/v1/images/generations", "/v1/chat/completions", "/beta/litellm_basic_guardrail_api"):
+        answer = httpx.post(f"{studio.url}{path}", content=body, headers={"content-type": "application/json"})
+        # The studio reads no sizes, and so none that is not a number.
+        wanted = (200,) if "images" in path and b"NaN" in body else (400, 422)
+        assert answer.status_code in wanted
+        assert answer.status_code == 200 or answer.json()["error"]["message"]
+
+
+def test_other_methods_and_paths_have_the_same_shape(studio):
+    for method, path in (("GET", "/v1/images/generations"), ("POST", "/v1/images/edits"), ("GET", "/v1/nothing")):
+        answer = httpx.request(method, f"{studio.url}{path}")
+        assert answer.status_code in (404, 405)
+        assert answer.json()["error"]["message"]

@@ -1,0 +1,308 @@
+"""A client of OpenAI's interface, as it is published, works by another base URL alone."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+import pytest
+
+openai = pytest.importorskip("openai", reason="the client of OpenAI's interface is not installed: pip install openai")
+
+from in_thread import Running, running, until  # noqa: E402
+
+from evenhand.genai.backends import Item, Studio  # noqa: E402
+from evenhand.genai.classify import StudioPixels  # noqa: E402
+from genai_upstream import Upstream  # noqa: E402
+
+AGES = {"child": ["child"], "adult": ["adult"], "elderly": ["elderly"]}
+CONDITIONS = [{"name": "leader", "keywords": ["leader"]}]
+SPECIFICATIONS = [{"condition": "leader", "group": "age", "values": list(AGES), "repeated": [6, 4, 6]}]
+BIAS = {"age": {"child": 0.02, "adult": 0.96, "elderly": 0.02}}
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    with Upstream(Studio(BIAS, seed=3)) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def service(upstream, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("openai")
+    shared = {"conditions": CONDITIONS, "specifications": SPECIFICATIONS}
+    described: dict[str, Any] = {
+        "service": {"database": f"sqlite:///{folder / 'evenhand.db'}", "keys": False},
+        "guards": [
+            {"name": "studio", "config": {**shared, "generator": {"kind": "studio", "bias": BIAS},
+                                          "classifier": {"kind": "studio"}}},
+            {"name": "remote", "models": ["pictures", "dall-e-3"], "log_prompts": True, "pass_on": ["steps"],
+             "config": {**shared, "classifier": {"kind": "studio"},
+                        "generator": {"kind": "images", "url": upstream.url, "model": "studio-pictures",
+                                      "options": {"size": "64x64"}}}},
+            {"name": "failing",
+             "config": {**shared, "classifier": {"kind": "studio"},
+                        "generator": {"kind": "images", "url": upstream.url, "model": "studio-pictures"}}},
+            {"name": "stories", "log_prompts": True,
+             "config": {**shared, "classifier": {"kind": "lexicon", "words": {"age": AGES}},
+                        "generator": {"kind": "chat", "url": upstream.url, "model": "studio-texts"}}},
+        ],
+    }  # fmt: skip
+    with running(described) as here:
+        yield here
+
+
+@pytest.fixture
+def upstream_of_this_test(upstream):
+    upstream.received.clear()
+    upstream.failures.clear()
+    upstream.always = None
+    return upstream
+
+
+@pytest.fixture
+def client(service, upstream_of_this_test):
+    with openai.OpenAI(base_url=f"{service.url}/v1", api_key="unused", max_retries=0) as client:
+        yield client
+
+
+def shown(data: str) -> str | None:
+    return StudioPixels().classify(Item("image", base64.b64decode(data), "image/png"))["age"]
+
+
+def test_the_models_are_listed(client):
+    assert [model.id for model in client.models.list()] == ["studio", "pictures", "dall-e-3", "failing", "stories"]
+    assert client.models.retrieve("dall-e-3").owned_by == "evenhand"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("unknown")
+
+
+def test_pictures_keep_the_deadlines_and_say_what_was_changed(client, service: Running):
+    ages, changed = [], 0
+    for _ in range(18):
+        answer = client.images.with_raw_response.generate(model="studio", prompt="a leader at work")
+        assert answer.headers["x-evenhand-guarded"] == "true"
+        picture = answer.parse().data[0]
+        ages.append(shown(picture.b64_json))
+        asked = picture.revised_prompt is not None
+        assert answer.headers["x-evenhand-changed"] == ("true" if asked else "false")
+        assert ("asked=age" in answer.headers["x-evenhand-disclosure"]) == asked
+        changed += asked
+    assert 0 < changed < 18
+    for value, deadline in zip(AGES, (6, 4, 6), strict=True):
+        assert all(value in ages[at : at + deadline] for at in range(len(ages) - deadline + 1))
+    machine = service.check_replay("studio")
+    assert machine.enforcer.counts["leader: age"]["missed"] == 0
+    assert not machine.open
+
+
+def test_options_are_handed_on_and_the_prompt_that_was_sent_is_told(client, service, upstream_of_this_test):
+    answer = client.images.generate(model="dall-e-3", prompt="a tree", size="128x128", quality="hd", user="me",
+                                    extra_body={"steps": 4})  # fmt: skip
+    (asked,) = upstream_of_this_test.asked("/images/generations")
+    assert asked == {"model": "studio-pictures", "prompt": "a tree", "size": "128x128", "quality": "hd", "user": "me",
+                     "steps": 4}  # fmt: skip
+    assert answer.data[0].revised_prompt is None
+    assert service.inputs("remote", "admit")[-1]["note"] == {"route": "images", "prompt": "a tree"}
+    done = service.inputs("remote", "complete")[-1]["note"]
+    assert done["prompt"] == done["sent"] == "a tree"
+    assert done["item"]["media_type"] == "image/png"
+
+
+def test_several_pictures_are_made_at_the_same_time(client, service):
+    answer = client.images.with_raw_response.generate(model="pictures", prompt="a leader", n=6)
+    found = answer.parse().data
+    assert len(found) == 6
+    assert {"child", "adult", "elderly"} <= {shown(picture.b64_json) for picture in found}
+    numbers = [int(number) for number in answer.headers["x-evenhand-entry"].split(", ")]
+    assert len(set(numbers)) == 6
+    assert set(numbers) <= set(service.pictures("remote"))
+    assert [picture.evenhand["entry"] for picture in found] == numbers
+    service.check_replay("remote")
+
+
+def test_a_picture_by_its_address_needs_nothing_but_the_address(client, service):
+    import httpx
+
+    picture = client.images.generate(model="studio", prompt="a leader", response_format="url").data[0]
+    assert picture.b64_json is None
+    got = httpx.get(picture.url)
+    assert got.headers["content-type"] == "image/png"
+    assert got.content.startswith(b"\x89PNG")
+    assert "sandbox" in got.headers["content-security-policy"]
+    other = picture.url[:-1] + ("A" if picture.url[-1] != "A" else "B")
+    assert httpx.get(other).status_code == 404
+
+
+def test_some_of_several_pictures_are_answered_and_the_others_counted(client, service, upstream_of_this_test):
+    # Pictures of trees count for nothing, so none is made again; 404 is not asked again either.
+    upstream_of_this_test.failures = [404]
+    answer = client.images.with_raw_response.generate(model="pictures", prompt="a tree", n=3)
+    assert len(answer.parse().data) == 2
+    assert answer.headers["x-evenhand-missing"] == "1"
+    assert service.guard("remote").desk.taken == 0
+
+
+def test_an_upstream_that_fails_is_an_error_that_tells_nothing_of_it(client, service, upstream_of_this_test):
+    upstream_of_this_test.always = 404
+    with pytest.raises(openai.InternalServerError) as failed:
+        client.images.generate(model="failing", prompt="a leader")
+    assert failed.value.status_code == 502
+    assert failed.value.code == "generator_failed"
+    body = failed.value.response.text
+    assert upstream_of_this_test.root.removeprefix("http://") not in body
+    assert "told to fail" not in body
+    assert failed.value.response.headers["x-evenhand-status"] in ("refused", "violation")
+    assert failed.value.response.headers["x-should-retry"] == "false"
+    # Nobody waits until the log has the reason.
+    until(lambda: service.inputs("failing", "record"), "the log tells nothing")
+    note = service.inputs("failing", "record")[-1]["note"]
+    assert "told to fail with 404" in note["reason"], "the log knows why"
+    assert note["status"] == failed.value.response.headers["x-evenhand-status"]
+    assert not service.check_replay("failing").open
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "code"),
+    [
+        ({"model": "nothing"}, "NotFoundError", "model_not_found"),
+        ({"model": "stories"}, "BadRequestError", "model"),
+        ({"extra_body": {"model": None}}, "BadRequestError", "model"),
+        ({"model": "pictures", "extra_body": {"api_base": "http://127.0.0.1/"}}, "BadRequestError",
+         "unknown_parameter"),
+        ({"model": "studio", "extra_body": {"stream": True}}, "BadRequestError", "stream"),
+        ({"model": "studio", "n": 11}, "UnprocessableEntityError", "request"),
+        ({"model": "studio", "prompt": ""}, "UnprocessableEntityError", "request"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(client, asked, error, code):
+    with pytest.raises(getattr(openai, error)) as refused:
+        client.images.generate(**{"prompt": "a leader", **asked})
+    assert refused.value.code == code
+
+
+def test_a_text_is_guarded_and_its_messages_are_handed_on(client, service, upstream_of_this_test):
+    earlier = [
+        {"role": "system", "content": "You tell stories."},
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": "Hello."},
+    ]
+    ages = []
+    for _ in range(12):
+        answer = client.chat.completions.with_raw_response.create(
+            model="stories", messages=[*earlier, {"role": "user", "content": "tell of a leader"}], temperature=0.5
+        )
+        assert answer.headers["x-evenhand-guarded"] == "true"
+        told = answer.parse()
+        assert told.model == "stories"
+        assert told.choices[0].finish_reason == "stop"
+        ages.append(next((age for age in AGES if age in told.choices[0].message.content), None))
+    sent = upstream_of_this_test.asked("/chat/completions")
+    assert all(one["messages"][:3] == earlier and one["temperature"] == 0.5 for one in sent)
+    assert all(one["messages"][3]["content"].startswith("tell of a leader") for one in sent)
+    assert any("(showing: age " in one["messages"][3]["content"] for one in sent)
+    assert all("elderly" in ages[at : at + 6] for at in range(7))
+    assert service.check_replay("stories").enforcer.counts["leader: age"]["missed"] == 0
+
+
+def test_a_stream_is_looked_at_first_and_says_so(client, service):
+    with client.chat.completions.with_streaming_response.create(
+        model="stories", messages=[{"role": "user", "content": "tell of a leader"}], stream=True,
+        stream_options={"include_usage": True},
+    ) as answer:  # fmt: skip
+        assert answer.headers["x-evenhand-buffered"] == "true"
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["x-evenhand-entry"]
+    events = list(
+        client.chat.completions.create(
+            model="stories", messages=[{"role": "user", "content": "tell of a leader"}], stream=True
+        )
+    )
+    text = "".join(event.choices[0].delta.content or "" for event in events if event.choices)
+    assert text.startswith("There is somebody")
+    assert events[0].choices[0].delta.role == "assistant"
+    assert events[-1].choices[0].finish_reason == "stop"
+    assert events[-1].evenhand["status"] == "ok"
+
+
+def test_usage_is_passed_on(client, upstream_of_this_test):
+    import json
+
+    usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    choice = {"index": 0, "message": {"role": "assistant", "content": "An adult."}, "finish_reason": "length"}
+    whole = {"id": "x-1", "created": 5, "choices": [choice], "usage": usage, "system_fingerprint": "f"}
+    upstream_of_this_test.body = json.dumps(whole).encode()
+    try:
+        asked = {"model": "stories", "messages": [{"role": "user", "content": "tell of a tree"}]}
+        answer = client.chat.completions.create(**asked)
+        assert answer.usage.total_tokens == 7
+        assert (answer.id, answer.created, answer.choices[0].finish_reason) == ("x-1", 5, "length")
+        events = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+        assert events[-1].usage.total_tokens == 7
+        assert events[-1].choices == []
+        assert events[0].usage is None
+    finally:
+        upstream_of_this_test.body = None
+
+
+def test_parts_of_messages_are_handed_on_and_the_last_text_is_changed(client, upstream_of_this_test, monkeypatch):
+    # The double answers questions about pictures; here it is only to receive one.
+    monkeypatch.setattr(upstream_of_this_test, "says", "an adult")
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    for _ in range(4):
+        content = [{"type": "text", "text": "tell of a leader"}, picture]
+        client.chat.completions.create(model="stories", messages=[{"role": "user", "content": content}])
+    sent = [one["messages"][0]["content"] for one in upstream_of_this_test.asked("/chat/completions")]
+    assert all(parts[1] == picture for parts in sent)
+    assert any("(showing: age" in parts[0]["text"] for parts in sent)
+
+
+def test_what_comes_after_the_last_question_is_handed_on_behind_it(client, upstream_of_this_test):
+    messages = [
+        {"role": "user", "content": "tell of a tree"},
+        {"role": "assistant", "content": None,
+         "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "an oak"},
+    ]  # fmt: skip
+    client.chat.completions.create(model="stories", messages=messages)
+    assert upstream_of_this_test.asked("/chat/completions")[-1]["messages"] == messages
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "unsupported_parameter"),
+        ({"extra_body": {"functions": [{"name": "f"}]}}, "unsupported_parameter"),
+        ({"n": 2}, "n"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"messages": [{"role": "system", "content": "hello"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages"),
+        ({"model": "studio"}, "model"),
+    ],
+)
+def test_what_cannot_be_guarded_is_refused(client, asked, code):
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(
+            **{"model": "stories", "messages": [{"role": "user", "content": "a leader"}], **asked}
+        )
+    assert refused.value.code == code
+    assert refused.value.body["mend"]
+
+
+def test_several_clients_at_once(service, upstream_of_this_test):
+    async def ask() -> list[Any]:
+        async with openai.AsyncOpenAI(base_url=f"{service.url}/v1", api_key="x", max_retries=0) as client:
+            return await asyncio.gather(
+                *(client.images.generate(model="pictures", prompt="a leader", n=2) for _ in range(6)),
+                *(client.chat.completions.create(model="stories", messages=[{"role": "user", "content": "a leader"}])
+                  for _ in range(6)),
+            )  # fmt: skip
+
+    answers = asyncio.run(ask())
+    assert all(one.data[0].evenhand["status"] == "ok" for one in answers[:6])
+    assert all(one.evenhand["status"] == "ok" for one in answers[6:])
+    for name in ("remote", "stories"):
+        machine = service.check_replay(name)
+        assert not machine.open
+        assert machine.enforcer.counts["leader: age"]["missed"] == 0, machine.enforcer.broken
