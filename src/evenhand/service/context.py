@@ -71,7 +71,8 @@ class Context:
         self.database.close()
 
 
-def context_of(request: Request) -> Context:
+async def context_of(request: Request) -> Context:
     """The context of the service that a request came to."""
+    # Not a plain function: those are called in a thread each, which costs more than all that a decision takes.
     found: Context = request.app.state.context
     return found
