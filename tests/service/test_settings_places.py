@@ -1,8 +1,10 @@
-"""Paths in the service's file start from its folder, whatever folder the service is started from."""
+"""Where a service is: paths in its file start from its folder, and its address is one that may be listened on."""
 
 import pytest
 
+from evenhand.errors import OptionError
 from evenhand.service import Settings
+from evenhand.service.demo import demo
 
 
 @pytest.mark.parametrize(
@@ -20,3 +22,11 @@ def test_a_relative_store_lies_beside_the_file(given, meant, tmp_path, monkeypat
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     assert Settings.read(tmp_path / "evenhand.toml").service.database == meant.format(folder=tmp_path)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "nowhere.invalid"])
+def test_a_service_without_keys_listens_to_its_own_machine_alone(host):
+    with pytest.raises(OptionError, match="listens to its own machine alone") as refused:
+        demo().listening(host, None)
+    assert refused.value.where == "--host"
+    assert demo().listening("::1", 8001).service.port == 8001

@@ -92,7 +92,7 @@ def fault_of(
     full = [str(part) for part in fault["loc"]]
     starts = [".".join(full[:length]) for length in range(len(full), 0, -1)]
     # The kind that was chosen stands behind its place, and not in the file.
-    path = full[:1] + full[2:] if ".".join(full[:2]) in entries and full[0] not in entries else full
+    path = full[:1] + full[2:] if full and ".".join(full[:2]) in entries and full[0] not in entries else full
     given, context = fault.get("input"), fault.get("ctx", {})
     named = zip(starts, reversed(full), strict=True)
     mend = next((mends[name] for pair in named for name in pair if name in mends), None)
