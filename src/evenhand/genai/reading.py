@@ -126,7 +126,7 @@ def fault_of(
         "dict_type": f"{given!r} is not a mapping of names",
         "model_type": f"{given!r} has no entries with names",
         "model_attributes_type": f"{given!r} has no entries with names",
-        "literal_error": f"there is no {path[-1]} {given!r}",
+        "literal_error": f"there is no {''.join(path[-1:])} {given!r}",
         "less_than": f"{given!r} is not less than {context.get('lt')}",
         "greater_than": f"{given!r} is not more than {context.get('gt')}",
         "finite_number": f"{given!r} is no finite number",
