@@ -133,7 +133,7 @@ def test_a_replica_that_is_stopped_in_a_transaction_does_not_stop_the_others(pos
         frozen.commit()
         frozen.execute("SELECT * FROM streams FOR UPDATE")
         assert _add(ledger, 1).answer["total"] == 1  # The server ended the other one.
-        with pytest.raises(psycopg.Error, match="terminating|closed"):
+        with pytest.raises(psycopg.Error, match=r"terminating|closed"):
             frozen.execute("SELECT 1")
     ledger.close()
     database.close()
@@ -173,8 +173,7 @@ def _until_full(ledger: Ledger) -> int:
     for count in range(5_000):
         try:
             ledger.submit("a", {"op": "add", "amount": 1, "note": "x" * 5_000}, id=f"{count}").result(60)
-        except StoreError as error:
-            assert error.mend
+        except StoreError:
             return count
     raise AssertionError("the store was never full")
 
@@ -234,9 +233,7 @@ def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
     try:
-        with pytest.raises(StoreError):
-            for _ in range(100):
-                ledger.submit("a", {"op": "add", "amount": 1, "note": "x" * 20_000}).result(60)
+        _until_full(ledger)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     before = verified(database)["a"][-1]["body"]["output"]["total"]

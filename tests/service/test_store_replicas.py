@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from chains import verified
+from counting import Counting
+from sqlalchemy import select
+
+from evenhand.errors import DecisionError, StoreError
+from evenhand.genai.backends import Item
+from evenhand.genai.core import Enforcer
+from evenhand.genai.guard import Guard
+from evenhand.genai.specification import Configuration
+from evenhand.service.keeper import LedgerKeeper
+from evenhand.service.machines import GuardMachine
+from evenhand.service.store import Database, Ledger, Replicas, Retention, Upkeep
+from evenhand.service.store.reading import log, state_of
+from evenhand.service.store.replicas import BEAT_SECONDS, DEAD_SECONDS, PAUSE_SECONDS
+from evenhand.service.store.tables import replicas
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self, begin: float = 0.0) -> None:
+        self.now = begin
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Replica:
+    """A process in the test's own: its ledger, its beats, its clock."""
+
+    def __init__(self, url: str, name: str, begin: float = 0.0) -> None:
+        self.name = name
+        self.clock = Clock(begin)
+        self.database = Database(url)
+        self.ledger = Ledger(self.database, {"a": Counting(), "b": Counting()})
+        self.replicas = Replicas(self.database, self.ledger, name, steady=self.clock)
+
+    def open(self, stream: str = "a") -> int:
+        return self.ledger.submit(stream, {"op": "open", "replica": self.name}, durable=False).result(10).number
+
+    def close(self, number: int) -> Any:
+        return self.ledger.submit("a", {"op": "close", "opened": number}).result(10)
+
+    def rows(self) -> dict[str, int]:
+        with self.database.reading() as connection:
+            return {row.name: row.beat for row in connection.execute(select(replicas))}
+
+    def lives(self, seconds: float, *others: Replica, beats: bool = True) -> None:
+        """Time passes, for this one and others that beat too."""
+        passed = 0.0
+        while passed < seconds:
+            passed += BEAT_SECONDS
+            for one in (self, *others):
+                one.clock.now += BEAT_SECONDS
+                if beats or one is not self:
+                    one.replicas.beat()
+                one.replicas.look()
+
+    def end(self) -> None:
+        self.ledger.close()
+        self.database.close()
+
+
+@pytest.fixture
+def pair(store_url: str) -> Iterator[tuple[Replica, Replica]]:
+    # No two clocks show the same time, nor anything that means something.
+    one, two = Replica(store_url, "one", 1e9), Replica(store_url, "two", -5.0)
+    for here in (one, two):
+        here.replicas.beat()
+    yield one, two
+    for here in (one, two):
+        here.end()
+
+
+def _opened(replica: Replica) -> dict[str, str]:
+    with replica.database.reading() as connection:
+        return {**state_of(connection, "a")["open"], **state_of(connection, "b")["open"]}
+
+
+def test_what_a_dead_replica_left_open_is_failed_everywhere_and_nothing_else(pair: tuple[Replica, Replica]) -> None:
+    one, two = pair
+    one.open()
+    one.open("b")
+    kept = two.open()
+    two.lives(DEAD_SECONDS - BEAT_SECONDS)
+    assert len(_opened(two)) == 2  # Numbers of the two streams: 1 (twice) and 2.
+    assert two.rows().keys() == {"one", "two"}
+    two.lives(3 * BEAT_SECONDS)
+    assert two.rows().keys() == {"two"}
+    assert _opened(two) == {str(kept): "two"}
+    logs = verified(two.database)
+    assert [one_log[-1]["body"]["input"]["op"] for one_log in logs.values()] == ["abandon", "abandon"]
+    # It is done once.
+    two.lives(DEAD_SECONDS)
+    assert [len(one_log) for one_log in verified(two.database).values()] == [len(one_log) for one_log in logs.values()]
+
+
+def test_a_replica_that_comes_back_completes_nothing_that_was_failed(pair: tuple[Replica, Replica]) -> None:
+    one, two = pair
+    number = one.open()
+    two.lives(2 * DEAD_SECONDS)
+    one.clock.now += 2 * DEAD_SECONDS
+    with pytest.raises(DecisionError, match="not open"):
+        one.close(number)
+    # It goes on living, and is one among the others again.
+    one.lives(DEAD_SECONDS, two)
+    assert one.rows().keys() == {"one", "two"}
+    again = one.open()
+    one.lives(2 * DEAD_SECONDS, two)
+    one.close(again)
+    verified(one.database)
+
+
+def test_replicas_that_live_leave_each_other_alone(pair: tuple[Replica, Replica]) -> None:
+    one, two = pair
+    number = one.open()
+    one.lives(5 * DEAD_SECONDS, two)
+    assert one.rows() == {"one": 39, "two": 39}
+    one.close(number)
+
+
+def test_who_was_stopped_does_not_take_the_others_for_dead(pair: tuple[Replica, Replica]) -> None:
+    one, two = pair
+    number = one.open()
+    one.lives(BEAT_SECONDS, two)
+    # Both stand still: their machine slept, or was moved. Only two looks before one beats again.
+    for clock in (one.clock, two.clock):
+        clock.now += 100 * DEAD_SECONDS
+    two.replicas.look()
+    two.clock.now += PAUSE_SECONDS
+    two.replicas.look()
+    assert two.rows().keys() == {"one", "two"}
+    one.lives(BEAT_SECONDS, two)
+    one.close(number)
+
+
+def test_a_replica_that_beats_at_the_last_moment_is_not_declared_dead(pair: tuple[Replica, Replica]) -> None:
+    one, two = pair
+    number = one.open()
+    two.lives(DEAD_SECONDS - BEAT_SECONDS)
+    one.replicas.beat()
+    two.lives(DEAD_SECONDS - BEAT_SECONDS)
+    assert "one" in two.rows()
+    one.close(number)
+
+
+def test_what_a_replica_left_that_ended_and_one_before_a_restart_is_failed_at_the_first_look(store_url: str) -> None:
+    first = Replica(store_url, "first")
+    first.replicas.beat()
+    first.open()
+    first.replicas.leave()
+    first.end()
+    second = Replica(store_url, "second")
+    second.replicas.beat()
+    second.replicas.look()
+    assert _opened(second) == {}
+    assert second.rows().keys() == {"second"}
+    second.end()
+
+
+def test_a_replica_that_was_declared_dead_twice_over_by_two_is_failed_once_or_harmlessly(store_url: str) -> None:
+    here = [Replica(store_url, name, begin) for name, begin in (("one", 5.0), ("two", 0.0), ("three", 77.0))]
+    for one in here:
+        one.replicas.beat()
+    here[0].open()
+    here[1].lives(3 * DEAD_SECONDS, here[2])
+    assert here[1].rows().keys() == {"two", "three"}
+    assert _opened(here[1]) == {}
+    verified(here[1].database)
+    for one in here:
+        one.end()
+
+
+def test_the_upkeep_beats_looks_and_goes_on_when_the_store_fails(
+    pair: tuple[Replica, Replica], caplog: pytest.LogCaptureFixture
+) -> None:
+    one, _two = pair
+    upkeep = Upkeep(one.replicas, Retention(one.database, one.ledger, log_days=None, picture_days=30), steady=one.clock)
+    upkeep.once()
+    assert one.rows() == {"one": 2, "two": 1}
+    one.ledger.close()
+    upkeep.once()
+    assert "beat: the service is stopping" in caplog.text
+    upkeep.stop()
+
+
+def test_the_upkeep_runs_by_itself_and_says_when_it_ends(store_url: str) -> None:
+    one = Replica(store_url, "one")
+    upkeep = Upkeep(one.replicas, Retention(one.database, one.ledger, log_days=1, picture_days=None))
+    upkeep.start()
+    assert one.rows().keys() == {"one"}
+    upkeep.stop()
+    assert one.rows() == {}
+    upkeep.stop()
+    one.end()
+
+
+CONFIGURATION: dict[str, Any] = {
+    "conditions": [{"name": "leader", "keywords": ["leader"]}],
+    "specifications": [{"condition": "leader", "group": "gender", "values": ["woman", "man"], "repeated": 5}],
+    "generator": {"kind": "studio"},
+    "classifier": {"kind": "studio"},
+}
+
+
+def _machine() -> GuardMachine:
+    return GuardMachine(Enforcer(Configuration.read(CONFIGURATION)), CONFIGURATION, "0" * 64)
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_a_guard_whose_replica_was_declared_dead_meanwhile_releases_no_item(store_url: str) -> None:
+    database = Database(store_url)
+    ledgers = [Ledger(database, {"guard": _machine()}) for _ in range(2)]
+    clocks = [Clock(), Clock()]
+    one, two = (
+        Replicas(database, ledger, name, steady=clock)
+        for ledger, name, clock in zip(ledgers, ("one", "two"), clocks, strict=True)
+    )
+    one.beat()
+    two.beat()
+
+    class Parts:
+        """Makes items, looks at them and reads prompts; while an item is made, the replica is stopped."""
+
+        stopped = False
+
+        def conditions(self, prompt: str) -> set[str]:
+            return {"leader"}
+
+        def fixed(self, prompt: str) -> set[str]:
+            return set()
+
+        def classify(self, item: Item) -> dict[str, str]:
+            return {"gender": "man"}
+
+        def generate(self, prompt: str) -> Item:
+            if self.stopped:
+                for _ in range(10):
+                    clocks[1].now += BEAT_SECONDS
+                    two.beat()
+                    two.look()
+            return Item("image", b"picture", "image/png")
+
+    parts = Parts()
+    guard = Guard(LedgerKeeper(ledgers[0], "guard", "one"), parts, parts, parts, groups={"gender": ("woman", "man")})
+    assert guard.answer("a leader").item is not None
+    parts.stopped = True
+    with pytest.raises(StoreError, match="given up meanwhile"):
+        guard.answer("a leader")
+    # Its slot was given up: as if no item had come, and no item came.
+    entries = [entry["body"] for entry in log(database, "guard")]
+    assert [entry["input"]["op"] for entry in entries[1:]] == ["admit", "complete", "admit", "abandon"]
+    for ledger in ledgers:
+        ledger.close()
+    database.close()
+
+
+def test_a_store_that_is_away_stops_nobody(pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = pair
+    number = one.open()
+
+    def away(**_options: object) -> Any:
+        raise StoreError("it cannot be reached")
+
+    upkeep = Upkeep(one.replicas, Retention(one.database, one.ledger, log_days=1, picture_days=1), steady=one.clock)
+    with monkeypatch.context() as patched:
+        patched.setattr(one.database, "transaction", away)
+        patched.setattr(one.database, "reading", away)
+        for _ in range(3):
+            one.clock.now += BEAT_SECONDS
+            upkeep.once()
+    upkeep.once()
+    assert one.rows()["one"] == 2
+    one.close(number)
+    verified(two.database)

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chains import chained, verified
+from counting import Counting
+from sqlalchemy import func, insert, select
+
+from evenhand.errors import DecisionError, StoreError
+from evenhand.service.settings import Settings
+from evenhand.service.store import Database, Ledger, Retention
+from evenhand.service.store.reading import entries_after, first_kept, log
+from evenhand.service.store.retention import DAY, ENTRIES, JUMP_SECONDS, PICTURES
+from evenhand.service.store.tables import answers, entries, pictures
+
+LOG_DAYS, PICTURE_DAYS = 8.0, 2.0
+
+
+class House:
+    """A store of which the clocks are told."""
+
+    def __init__(self, url: str, log_days: float | None = LOG_DAYS, picture_days: float | None = PICTURE_DAYS) -> None:
+        self.now, self.steady = 1.8e9, 5.0
+        self.database = Database(url)
+        self.ledger = Ledger(self.database, {"a": Counting(), "quiet": Counting()}, clock=lambda: self.now)
+        self.retention = Retention(self.database, self.ledger, log_days=log_days, picture_days=picture_days,
+                                   clock=lambda: self.now, steady=lambda: self.steady)  # fmt: skip
+
+    def add(self, amount: int, id: str | None = None) -> Any:  # noqa: A002
+        return self.ledger.submit("a", {"op": "add", "amount": amount}, id=id).result(20)
+
+    def passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.steady += seconds
+
+    def day(self, adds: int = 3) -> None:
+        """A day in which something is added every hour, with retention at its end."""
+        for _ in range(adds):
+            self.add(1, f"at {self.now}")
+            self.passes(DAY / adds)
+        self.retention.tidy()
+
+    def logged(self) -> list[dict[str, Any]]:
+        return list(log(self.database, "a"))
+
+    def end(self) -> None:
+        self.ledger.close()
+        self.database.close()
+
+
+@pytest.fixture
+def house(store_url: str) -> Iterator[House]:
+    house = House(store_url)
+    yield house
+    house.end()
+
+
+def test_a_log_is_kept_as_long_as_it_must_and_no_longer_and_still_replays(house: House) -> None:
+    for day in range(30):
+        house.day()
+        logged = verified(house.database)["a"]
+        oldest = house.now - logged[0]["at"]
+        if day > LOG_DAYS:
+            assert LOG_DAYS * DAY <= oldest <= (LOG_DAYS * 9 / 8 + 1) * DAY
+            assert logged[0]["number"] > 0
+            assert logged[0]["body"].keys() == {"kind", "digest", "configuration", "state"}
+        elif day < LOG_DAYS:
+            assert logged[0]["number"] == 0
+    assert logged[-1]["body"].get("output", {"total": 90})["total"] == 90
+    with house.database.reading() as connection:
+        assert (
+            connection.execute(select(func.min(entries.c.number)).where(entries.c.stream == "a")).scalar()
+            == (logged[0]["number"])
+        )
+    # A stream in which nothing happens gets no entries for it.
+    assert len(list(log(house.database, "quiet"))) == 1
+
+
+def test_an_id_whose_answer_is_gone_is_still_used(house: House) -> None:
+    house.add(5, "old")
+    for _ in range(20):
+        house.day(1)
+    house.add(6, "new")
+    with pytest.raises(DecisionError, match="not kept any more") as caught:
+        house.add(5, "old")
+    assert caught.value.code == "repeated"
+    with pytest.raises(DecisionError, match="another request"):
+        house.add(7, "old")
+    assert house.add(6, "new").repeated
+    with house.database.reading() as connection:
+        kept = connection.execute(select(answers).order_by(answers.c.number)).all()
+        first = first_kept(connection, "a")
+    assert [row.answer is None for row in kept] == [row.number < first for row in kept]
+    assert not any("old" in str(row) for row in kept)
+    verified(house.database)
+
+
+def test_much_is_deleted_in_small_pieces_and_an_interruption_is_made_good(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for future in [house.ledger.submit("a", {"op": "add", "amount": 1}, id=f"{n}") for n in range(3 * ENTRIES)]:
+        future.result(30)
+    house.passes(2 * DAY)
+    house.retention.tidy()
+    house.passes(2 * LOG_DAYS * DAY)
+    house.add(1)
+    done = 0
+    aside = house.ledger.aside
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        nonlocal done
+        done += 1
+        if done > 2:
+            raise StoreError("the store is away")
+        return aside(*arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.ledger, "aside", interrupted)
+        with pytest.raises(StoreError, match="away"):
+            house.retention.tidy()
+    with house.database.reading() as connection:
+        lowest = connection.execute(select(func.min(entries.c.number)).where(entries.c.stream == "a")).scalar_one()
+        first = first_kept(connection, "a")
+        assert 0 < lowest < first
+        # What is left of the beginning is not read any more.
+        assert entries_after(connection, "a", -1, 1)[0]["number"] == first
+        assert entries_after(connection, "a", lowest, 1)[0]["number"] == first
+    verified(house.database)
+    house.retention.tidy()
+    with house.database.reading() as connection:
+        assert (
+            connection.execute(select(func.min(entries.c.number)).where(entries.c.stream == "a")).scalar_one() == first
+        )
+    verified(house.database)
+
+
+def test_who_reads_while_the_beginning_is_deleted_is_told(house: House) -> None:
+    for _ in range(4):
+        house.day()
+    reading = log(house.database, "a", page=2)
+    begun = [next(reading) for _ in range(2)]
+    chained(begun)
+    for _ in range(20):
+        house.day()
+    with pytest.raises(StoreError, match="were deleted while"):
+        list(reading)
+
+
+def test_without_a_limit_everything_stays_and_nothing_is_added(store_url: str) -> None:
+    house = House(store_url, log_days=None, picture_days=None)
+    for _ in range(20):
+        house.day(1)
+    assert [entry["number"] for entry in house.logged()] == list(range(21))
+    house.end()
+
+
+def _picture(house: House, number: int) -> None:
+    with house.database.transaction() as connection:
+        connection.execute(insert(pictures).values(stream="a", number=number, id=f"{number}", at=house.now,
+                                                   media_type="image/png", data=b"picture"))  # fmt: skip
+
+
+def test_pictures_go_by_themselves(house: House) -> None:
+    for number in range(PICTURES + 5):
+        _picture(house, number)
+    house.passes(PICTURE_DAYS * DAY - 60)
+    _picture(house, 1000)
+    house.retention.tidy()
+    with house.database.reading() as connection:
+        assert connection.execute(select(func.count()).select_from(pictures)).scalar() == PICTURES + 6
+    house.passes(120)
+    house.retention.tidy()
+    with house.database.reading() as connection:
+        assert connection.execute(select(pictures.c.number)).scalars().all() == [1000]
+
+
+@pytest.mark.parametrize("seconds", [1000 * DAY, -1000 * DAY, JUMP_SECONDS + 1])
+def test_a_clock_that_jumps_deletes_nothing(house: House, seconds: float) -> None:
+    for number in range(5):
+        house.day()
+        _picture(house, number)
+    before = verified(house.database)
+    house.now += seconds
+    house.retention.tidy()
+    assert verified(house.database) == before
+    # It jumps back, as clocks do that were set right.
+    house.now -= seconds
+    house.retention.tidy()
+    assert verified(house.database) == before
+    with house.database.reading() as connection:
+        assert connection.execute(select(func.count()).select_from(pictures)).scalar() == 3
+
+
+def test_the_settings_say_how_long(tmp_path: Path) -> None:
+    read = Settings.read({"retention": {"log_days": 90, "picture_days": 7}})
+    assert (read.retention.log_days, read.retention.picture_days) == (90, 7)
+    default = Settings.read({})
+    assert (default.retention.log_days, default.retention.picture_days) == (None, 30)
