@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, func, or_, select
 
 from evenhand.service.dashboard.rows import Entry, Row, Wanted, row_of
-from evenhand.service.store import Database, chain
+from evenhand.service.store import Database
 from evenhand.service.store.tables import entries, streams
 
 KINDS = ("shield", "guard")
@@ -25,6 +26,10 @@ PIECE = 1_000
 
 POINTS = 600
 """Of an overview."""
+
+
+ENTRY = select(entries.c.number, entries.c.at, entries.c.body)
+"""Entries without their hashes, which nobody looks at here."""
 
 
 def streams_of(connection: Connection) -> list[dict[str, Any]]:
@@ -50,21 +55,15 @@ def rows_of(connection: Connection, stream: str, some: Sequence[Entry]) -> list[
     admitted = {one["number"]: row_of(one) for one in some if one["number"] in asked}
     missing = sorted(asked - admitted.keys())
     for start in range(0, len(missing), PIECE):
-        query = select(entries).where(entries.c.stream == stream, entries.c.number.in_(missing[start : start + PIECE]))
-        for row in connection.execute(query).mappings():
-            if row["number"]:
-                admitted[row["number"]] = row_of(chain.entry(dict(row)))
+        query = ENTRY.where(entries.c.stream == stream, entries.c.number.in_(missing[start : start + PIECE]))
+        admitted.update((one["number"], row_of(one)) for one in _read(connection, query))
     return [row_of(one, admitted) for one in some]
 
 
 def new_rows(connection: Connection, stream: str, after: int, until: int) -> list[Row]:
     """The rows of the entries after one number, up to another."""
-    query = (
-        select(entries)
-        .where(entries.c.stream == stream, entries.c.number > after, entries.c.number <= until)
-        .order_by(entries.c.number)
-    )
-    return rows_of(connection, stream, [chain.entry(dict(row)) for row in connection.execute(query).mappings()])
+    query = ENTRY.where(entries.c.stream == stream, entries.c.number > after, entries.c.number <= until)
+    return rows_of(connection, stream, _read(connection, query.order_by(entries.c.number)))
 
 
 def window(connection: Connection, stream: str, kind: str, wanted: Wanted, limit: int = WINDOW) -> dict[str, Any]:
@@ -77,8 +76,7 @@ def window(connection: Connection, stream: str, kind: str, wanted: Wanted, limit
     where = _time(stream, wanted)
     total = connection.execute(select(func.count()).select_from(entries).where(*where)).scalar_one()
     last = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
-    query = select(entries).where(*where).order_by(entries.c.number.desc()).limit(limit)
-    some = [chain.entry(dict(row)) for row in connection.execute(query).mappings()][::-1]
+    some = _read(connection, ENTRY.where(*where).order_by(entries.c.number.desc()).limit(limit))[::-1]
     return {"rows": _shown(rows_of(connection, stream, some)), "total": total, "number": last}
 
 
@@ -93,8 +91,8 @@ def overview(connection: Connection, stream: str, points: int = POINTS) -> list[
         return []
     n = min(points, last - first + 1)
     numbers = sorted({first + (last - first) * i // max(1, n - 1) for i in range(n)})
-    query = select(entries).where(entries.c.stream == stream, entries.c.number.in_(numbers)).order_by(entries.c.number)
-    return [row_of(chain.entry(dict(row))) for row in connection.execute(query).mappings()]
+    query = ENTRY.where(entries.c.stream == stream, entries.c.number.in_(numbers)).order_by(entries.c.number)
+    return [row_of(one) for one in _read(connection, query)]
 
 
 def found(
@@ -124,13 +122,13 @@ def found(
     looked, reached = 0, before
     number = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
     while len(rows) < limit and looked < SCANNED:
-        query = select(entries).where(*_time(stream, wanted), *_likely(kind, wanted))
+        query = ENTRY.where(*_time(stream, wanted), *_likely(kind, wanted))
         if reached is not None:
             query = query.where(entries.c.number < reached)
         if after is not None:
             query = query.where(entries.c.number > after)
-        piece = connection.execute(query.order_by(entries.c.number.desc()).limit(PIECE)).mappings().all()
-        for row in _shown(rows_of(connection, stream, [chain.entry(dict(one)) for one in piece])):
+        piece = _read(connection, query.order_by(entries.c.number.desc()).limit(PIECE))
+        for row in _shown(rows_of(connection, stream, piece)):
             reached = row["n"]
             if wanted.fits(row):
                 rows.append(row)
@@ -154,6 +152,10 @@ def all_found(database: Database, stream: str, kind: str, wanted: Wanted) -> Ite
         if not part["more"]:
             return
         before = part["reached"]
+
+
+def _read(connection: Connection, query: Select[Any]) -> list[Entry]:
+    return [{"number": number, "at": at, "body": json.loads(body)} for number, at, body in connection.execute(query)]
 
 
 def _time(stream: str, wanted: Wanted) -> list[ColumnElement[bool]]:

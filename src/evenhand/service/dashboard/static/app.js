@@ -62,7 +62,10 @@ async function route() {
   if (!first) main.focus({ preventScroll: true });
   first = false;
   scrollTo(0, 0);
-  await shown.load();
+  const page = shown;
+  main.setAttribute("aria-busy", "true");
+  await page.load();
+  if (page === shown) main.setAttribute("aria-busy", "false");
 }
 
 function heard(news) {

@@ -4,6 +4,7 @@ import { canvas, measured, slider, strokes } from "/assets/chart.js";
 import { Filter, Log } from "/assets/log.js";
 import { ask, calmly, count, fill, h, listed, many, moment, put, s, say } from "/assets/page.js";
 
+const FIRST = 500;
 const MOST = 5_000;
 const LANE = 30;
 const PICTURES = 12;
@@ -44,13 +45,13 @@ function valueOf(row, specification) {
   return parts.every(Boolean) ? parts.join(" + ") : null;
 }
 
-const shown = (row) => listed(Object.entries(row.values).filter(([, value]) => value).map(([group, value]) => `${group} ${value}`)) || "nothing recognisable";
+const shown = (row) => (row.op === "complete" && !row.conditions.length ? "counts for nothing" : listed(Object.entries(row.values).filter(([, value]) => value).map(([group, value]) => `${group} ${value}`)) || "nothing recognisable");
 
 const asked = (row) => row.prompt || "a prompt that is not kept (log_prompts = false)";
 
 /** What a row says, in one or two sentences. */
 function sentence(row) {
-  const what = row.op === "complete" ? `it shows ${shown(row)}` : STATUS[row.status] ?? row.status;
+  const what = row.op === "complete" ? row.conditions.length ? `it shows ${shown(row)}` : shown(row) : STATUS[row.status] ?? row.status;
   return `Number ${count(row.n)}, ${moment(row.at)}: ${asked(row)}; ${what}.` + (row.changed ? ` The prompt was changed to: ${row.sent}.` : "") + (row.status !== "ok" && row.reason ? ` ${row.reason}.` : "");
 }
 
@@ -118,17 +119,26 @@ export class GeneratorPage {
     this.draw();
   }
 
+  /** The latest rows at once, and then all that are wanted. */
   async #window() {
     this.ready = false;
     const turn = (this.turn = (this.turn ?? 0) + 1);
-    try {
-      const { said } = await ask(`${this.path}/window?${this.filter.times()}`);
+    for (const limit of [FIRST, MOST]) {
+      const query = this.filter.times();
+      query.set("limit", limit);
+      let said;
+      try {
+        ({ said } = await ask(`${this.path}/window?${query}`));
+      } catch (error) {
+        say(this.lead, `The log cannot be read: ${error.message}`);
+        return;
+      }
       if (turn !== this.turn) return;
-      Object.assign(this, { rows: said.rows, number: said.number, ready: true });
-    } catch (error) {
-      say(this.lead, `The log cannot be read: ${error.message}`);
-      return;
+      Object.assign(this, { rows: said.rows, number: said.number });
+      this.#draw();
+      if (said.total <= limit) break;
     }
+    this.ready = true;
     this.#add(this.waiting.splice(0));
     this.#draw();
   }
@@ -170,7 +180,7 @@ export class GeneratorPage {
 
   #framed(row) {
     return h("li", { "data-n": row.n }, h("figure", {}, this.#thumb(row, 96),
-      h("figcaption", {}, listed(Object.values(row.values).filter(Boolean)) || "?", row.changed ? h("span", { class: "changed" }, " \u25c6 changed") : null)));
+      h("figcaption", {}, listed(Object.values(row.values).filter(Boolean)) || shown(row), row.changed ? h("span", { class: "changed" }, " \u25c6 changed") : null)));
   }
 
   #changes() {
@@ -205,7 +215,7 @@ export class GeneratorPage {
   /** A picture that can be pointed at or reached by keyboard, to be seen larger. */
   #thumb(row, size) {
     if (!row.picture) return "";
-    const image = h("img", { src: this.picture(row), width: size, height: size, loading: "lazy", alt: `picture of number ${row.n}: ${shown(row)}` });
+    const image = h("img", { src: this.picture(row), width: size, height: size, loading: "lazy", alt: "" });
     let tries = 0;
     // It is kept a moment after its entry in the log; or it is not kept any more.
     image.addEventListener("error", () => {

@@ -2,7 +2,8 @@
 
 import { ask, calmly, count, fill, h, many, put, say } from "/assets/page.js";
 
-const PAGE = 100;
+const PAGE = 25;
+const MORE = 100;
 const KEPT = 500;
 
 /** Times, words and "only interventions", as a form; `changed` is told whenever they are others. */
@@ -20,7 +21,8 @@ export class Filter {
     this.element = h("form", { class: "filter", role: "search", "aria-label": "Filter", submit: (event) => event.preventDefault() },
       label(this.text, "Text"), label(this.range, "Time"), this.own,
       h("span", { class: "check" }, this.marked, h("label", { for: this.marked.id }, marked)),
-      h("button", { type: "button", class: "plain", click: () => this.clear() }, "Clear"));
+      h("button", { type: "button", class: "plain", click: () => this.clear() }, "Clear"),
+      h("p", { class: "note" }, "The time holds for everything on this page, the rest for the log."));
     const soon = calmly(250, changed);
     this.changed = changed;
     this.element.addEventListener("input", () => {
@@ -118,7 +120,7 @@ export class Log {
 
   async #newer() {
     const turn = this.asked;
-    const found = await this.#ask({ after: this.top ?? 0 });
+    const found = await this.#ask({ after: this.top ?? 0, limit: MORE });
     if (turn !== this.asked || !found) return;
     if (found.more) {
       await this.load();
@@ -139,7 +141,7 @@ export class Log {
   async #older() {
     const turn = this.asked;
     this.extended = true;
-    const found = await this.#ask({ before: this.reached });
+    const found = await this.#ask({ before: this.reached, limit: MORE });
     if (turn !== this.asked || !found) return;
     put(this.body, found.rows.map((row) => this.#row(row)));
     this.#tell(found);

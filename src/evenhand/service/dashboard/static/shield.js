@@ -4,6 +4,7 @@ import { canvas, line, measured, scale, slider, strokes, ticks } from "/assets/c
 import { Filter, Log } from "/assets/log.js";
 import { ask, calmly, count, fill, fraction, h, many, moment, put, s, say, share } from "/assets/page.js";
 
+const FIRST = 500;
 const MOST = 10_000;
 const HEIGHT = 250;
 const STRIP = 18;
@@ -94,17 +95,26 @@ export class ShieldPage {
     this.draw();
   }
 
+  /** The latest rows at once, and then all that are wanted. */
   async #window() {
     this.ready = false;
     const turn = (this.turn = (this.turn ?? 0) + 1);
-    try {
-      const { said } = await ask(`${this.path}/window?${this.filter.times()}`);
+    for (const limit of [FIRST, MOST]) {
+      const query = this.filter.times();
+      query.set("limit", limit);
+      let said;
+      try {
+        ({ said } = await ask(`${this.path}/window?${query}`));
+      } catch (error) {
+        say(this.lead, `The log cannot be read: ${error.message}`);
+        return;
+      }
       if (turn !== this.turn) return;
-      Object.assign(this, { rows: said.rows, total: said.total, number: said.number, ready: true });
-    } catch (error) {
-      say(this.lead, `The log cannot be read: ${error.message}`);
-      return;
+      Object.assign(this, { rows: said.rows, number: said.number, total: said.total });
+      this.#draw();
+      if (said.total <= limit) break;
     }
+    this.ready = true;
     this.#add(this.waiting.splice(0));
     this.#draw();
   }
@@ -112,7 +122,7 @@ export class ShieldPage {
   #draw() {
     if (this.closed) return;
     this.chart.draw(this.total, this.kappa);
-    fill(this.groups, byGroup(this.rows, this.total));
+    fill(this.groups, byGroup(this.rows, this.total, this.advisory));
   }
 
   async #stand() {
@@ -126,6 +136,8 @@ export class ShieldPage {
     }
     const about = stands.certificate;
     this.kappa = fraction(about.kappa);
+    this.advisory = about.advisory;
+    this.chart.named(about.advisory);
     if (stands.number) {
       const fair = about.bias <= this.kappa + 1e-12;
       say(this.lead, `After ${count(about.step)} of ${many(about.horizon, "decision")}${about.period || about.bound_later !== null ? ` of period ${about.period + 1}` : ""} the bias is ${share(about.bias)}${fair ? ", within the band up to" : "; fair is up to"} ${share(this.kappa)}. ` +
@@ -135,7 +147,7 @@ export class ShieldPage {
       say(this.lead, "No decision yet.");
       fill(this.facts, promise(about, stands), empty(this.stream.name, stands.groups));
     }
-    this.chart.draw(this.total ?? 0, this.kappa);
+    this.chart.draw(this.total, this.kappa);
   }
 }
 
@@ -174,7 +186,7 @@ function empty(name, groups) {
 }
 
 /** Counts of the rows that are shown. */
-function byGroup(rows, total) {
+function byGroup(rows, total, advisory) {
   const groups = new Map();
   for (const row of rows) {
     if (row.op !== "decide") continue;
@@ -189,7 +201,7 @@ function byGroup(rows, total) {
   const part = (n, of) => [count(n), h("span", { class: "of" }, ` ${((100 * n) / of).toFixed(0)} %`)];
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Counts by group" }, h("table", {},
     h("caption", {}, rows.length < total ? `the latest ${many(rows.length, "entry", "entries")}` : `all ${many(total, "entry", "entries")} of this time`),
-    h("thead", {}, h("tr", {}, ["Group", "Seen", "Recommended", "Accepted", "Overridden"].map((words, i) => h("th", { scope: "col", class: i ? "number" : null }, words)))),
+    h("thead", {}, h("tr", {}, ["Group", "Seen", "Recommended", "Accepted", advisory ? "Advised" : "Overridden"].map((words, i) => h("th", { scope: "col", class: i ? "number" : null }, words)))),
     h("tbody", {}, [...groups].sort().map(([name, found]) => h("tr", {}, h("th", { scope: "row" }, name),
       h("td", { class: "number" }, count(found.seen)), h("td", { class: "number" }, part(found.recommended, found.seen)),
       h("td", { class: "number" }, part(found.accepted, found.seen)), h("td", { class: "number" }, part(found.marked, found.seen)))))));
@@ -202,10 +214,12 @@ class BiasChart {
     this.rows = [];
     this.axis = h("select", { id: "axis", change: () => this.#paint() }, h("option", { value: "n" }, "decisions"), h("option", { value: "at" }, "time"));
     this.plot = h("div", { class: "plot" });
+    this.names = { with: h("span"), without: h("span"), tick: h("span") };
+    this.named(false);
     this.read = h("p", { class: "readout", "aria-hidden": "true" });
     this.caption = h("figcaption");
     this.element = h("figure", { class: "bias" },
-      h("p", { class: "legend" }, key("with", "with the shield"), key("without", "without it"), key("band", "fair"), key("tick", "overridden"),
+      h("p", { class: "legend" }, key("with", this.names.with), key("without", this.names.without), key("band", h("span", {}, "fair")), key("tick", this.names.tick),
         h("span", { class: "field inline" }, h("label", { for: "axis" }, "Along"), this.axis)),
       this.plot, this.read, this.caption);
     this.width = measured(this.plot, () => this.#paint());
@@ -215,6 +229,12 @@ class BiasChart {
       place: (event) => this.#nearest(event),
       chosen: (i) => this.#choose(i),
     });
+  }
+
+  /** In advisory mode the recommendations stand, and the shield is what would be. */
+  named(advisory) {
+    this.words = advisory ? { with: "were it in force", without: "as decided", tick: "advised" } : { with: "with the shield", without: "without it", tick: "overridden" };
+    for (const [name, place] of Object.entries(this.names)) say(place, this.words[name]);
   }
 
   draw(total, kappa) {
@@ -229,13 +249,14 @@ class BiasChart {
     const { rows, kappa } = this;
     if (!width) return;
     const narrow = width < 520;
-    const left = 42, right = narrow ? 10 : 118, top = 8, bottom = top + HEIGHT;
-    const height = bottom + 28 + STRIP * KINDS.length + 6;
+    const left = 42, right = narrow ? 10 : 146, top = 8, bottom = top + HEIGHT;
+    const strip = narrow ? STRIP + 15 : STRIP;
+    const height = bottom + 28 + strip * KINDS.length + 6;
     const drawing = canvas(width, height);
     fill(this.plot, drawing);
     const by = this.axis.value;
     if (!rows.length || kappa === null || kappa === undefined) {
-      put(drawing, s("text", { x: width / 2, y: HEIGHT / 2, class: "nothing", "text-anchor": "middle" }, "no decision in this time"));
+      put(drawing, s("text", { x: width / 2, y: HEIGHT / 2, class: "nothing", "text-anchor": "middle" }, this.total === undefined ? "reading" : "no decision in this time"));
       say(this.caption, "");
       say(this.read, "");
       this.slider.reset();
@@ -261,25 +282,25 @@ class BiasChart {
         s("path", { class: "with", d: line(rows.length, (i) => x(rows[i][by]), (i) => y(rows[i].shielded)) })));
     const last = rows.at(-1);
     if (!narrow) {
-      const names = [[y(kappa), `fair up to ${share(kappa)}`, "end"], [y(Math.min(high, last.shielded)), `with ${share(last.shielded)}`, "end strong"], [y(Math.min(high, last.unshielded)), `without ${share(last.unshielded)}`, "end"]];
+      const names = [[y(kappa), `fair up to ${share(kappa)}`, "end"], [y(Math.min(high, last.shielded)), `${this.words.with.replace(" the shield", "")} ${share(last.shielded)}`, "end strong"], [y(Math.min(high, last.unshielded)), `${this.words.without.replace(" it", "")} ${share(last.unshielded)}`, "end"]];
       for (const [at, words, kind] of apart(names, 15, top + 4, bottom)) put(drawing, s("text", { x: width - right + 8, y: at + 4, class: kind }, words));
     }
-    this.#below(drawing, { x, by, left, width, right, bottom, from, to });
+    this.#below(drawing, { x, by, left, width, right, bottom, from, to, strip });
     this.mark = s("line", { class: "cursor", y1: top, y2: height - 4, visibility: "hidden" });
     put(drawing, this.mark);
     const shown = this.total > rows.length ? `The latest ${count(rows.length)} of ${many(this.total, "entry", "entries")} of this time` : many(rows.length, "entry", "entries");
     const marked = rows.filter((row) => row.marked).length;
-    say(this.caption, `${shown}, ${moment(rows[0].at)} to ${moment(last.at)}; ${count(marked)} overridden. Upright lines: a new period.${cut ? ` Above ${share(high)} the lines leave the chart.` : ""} Point at it, or use the arrow keys, to read single decisions.`);
+    say(this.caption, `${shown}, ${moment(rows[0].at)} to ${moment(last.at)}; ${count(marked)} ${this.words.tick}. ${borders(rows).length ? "Upright lines: a new period." : ""}${cut ? ` Above ${share(high)} the lines leave the chart.` : ""} Point at it, or use the arrow keys, to read single decisions.`);
     this.slider.reset();
     this.#choose(this.slider.at());
   }
 
-  #below(drawing, { x, by, left, width, right, bottom, from, to }) {
+  #below(drawing, { x, by, left, width, right, bottom, from, to, strip }) {
     const { rows } = this;
     const most = Math.max(2, Math.floor((width - left - right) / 110));
     if (by === "n") {
       for (const value of ticks(from, to, most).filter((one) => Number.isInteger(one))) {
-        put(drawing, s("text", { x: x(value), y: bottom + 17, "text-anchor": "middle" }, count(value)));
+        put(drawing, s("text", { x: x(value), y: bottom + 17, "text-anchor": x(value) > width - 24 ? "end" : "middle" }, count(value)));
       }
     } else {
       const n = Math.max(1, Math.min(most, Math.floor((width - left - right) / 150)));
@@ -289,12 +310,12 @@ class BiasChart {
       }
     }
     KINDS.forEach((kind, i) => {
-      const place = bottom + 28 + STRIP * i;
+      const place = bottom + 28 + strip * i + strip - STRIP;
       const some = rows.filter(kind.of);
       put(drawing,
         s("line", { class: "grid", x1: left, x2: width - right, y1: place + STRIP - 3, y2: place + STRIP - 3 }),
         s("path", { class: i ? "tick down" : "tick", d: strokes(some.map((row) => x(row[by])), place + (i ? 5 : 1), place + STRIP - 3) }),
-        s("text", width - right < width - 60 ? { x: width - right + 8, y: place + STRIP - 5 } : { x: left, y: place + 10 }, `${count(some.length)} ${kind.name.replace(" instead", "")}`));
+        s("text", strip === STRIP ? { x: width - right + 8, y: place + STRIP - 5 } : { x: left, y: place - 2 }, `${count(some.length)} ${kind.name.replace(" instead", "")}`));
     });
   }
 
