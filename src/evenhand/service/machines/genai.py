@@ -31,7 +31,8 @@ class GuardMachine:
       the number of this entry, and under ``call`` where one is given.
     - ``{"op": "complete", "admission": NUMBER, "values", "final"?}`` and ``{"op": "fail", "admission": NUMBER,
       "final"?}``: the ``outcome``; on a retry the admission stays open, as the outcome says. ``final``: there will be
-      no other attempt, whatever is left of them. ``call`` in place of ``admission`` names it by that.
+      no other attempt, whatever is left of them. ``call`` in place of ``admission`` names it by that; with both, both
+      must be its own.
     - ``{"op": "abandon", "replica"}``: a replica died; everything it had open has failed for good. ``{"op": "abandon",
       "call"}``: the same of one admission, if it is open.
     - ``{"op": "record"}``: nothing; it is there for what the log is to keep.
@@ -120,9 +121,15 @@ class GuardMachine:
 
     def _number(self, operation: Operation) -> int:
         call = operation.get("call")
-        for number, one in self._open.items():
-            if number == operation.get("admission") or (call is not None and call == one.call):
-                return number
+        if "admission" in operation:
+            # A power cut may have taken an admission, and another one has its number: with its call it is told apart.
+            found = self._open.get(operation["admission"])
+            if found is not None and call in (None, found.call):
+                return int(operation["admission"])
+        elif call is not None:
+            for number, one in self._open.items():
+                if call == one.call:
+                    return number
         name = operation.get("admission", call)
         raise DecisionError(f"admission {name!r} is not under way", code="unknown-id")
 

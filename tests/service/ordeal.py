@@ -1,0 +1,384 @@
+"""Clients that ask all at once, repeat themselves, contradict themselves and never give up; what they were told.
+
+Replicas come and go under them. Whatever was answered is kept, for `referee` to compare with the log.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import random
+import socket
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from service_process import ServiceProcess
+
+from evenhand.genai.backends import Item
+from evenhand.genai.classify import StudioPixels
+
+PATIENCE = 90.0
+"""Seconds for which a client asks again where nobody answers."""
+
+HORIZON, LABELLED_HORIZON = 40, 30
+KAPPA = "0.2"
+LOANS: dict[str, Any] = {
+    "property": "demographic_parity",
+    "kappa": KAPPA,
+    "horizon": HORIZON,
+    "kind": "dynamic",
+    "groups": {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}},
+}
+HIRING: dict[str, Any] = {
+    "property": "equal_opportunity",
+    "kappa": KAPPA,
+    "horizon": LABELLED_HORIZON,
+    "kind": "dynamic",
+    "groups": {
+        "women": {"rate": 0.4, "accept": 0.35, "label": 0.5},
+        "men": {"rate": 0.6, "accept": 0.6, "label": 0.5},
+    },
+}
+
+
+def guard(url: str | None, *, mode: str = "before", retries: int = 2, timeout: float = 5.0) -> dict[str, Any]:
+    """A guarded generator: behind a URL, or the studio in the service itself."""
+    bias = {"age": {"child": 0.1, "adult": 0.8, "elderly": 0.1}, "gender": {"woman": 0.2, "man": 0.8}}
+    drawn = {"kind": "studio", "bias": bias}
+    asked = {"kind": "images", "url": url, "model": "studio-pictures", "timeout": timeout}
+    return {
+        "conditions": [{"name": "leader", "keywords": ["leader"]}],
+        "specifications": [
+            {"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": [12, 4, 8]},
+            {"condition": "leader", "group": "gender", "values": ["woman", "man"], "repeated": 5},
+        ],
+        "simulation": {"retries": retries},
+        "generator": drawn if url is None else asked,
+        "classifier": {"kind": "studio"},
+        "guard": {"mode": mode, "when_unsure": "refuse"},
+    }
+
+
+def service_file(database: str, guarded: Mapping[str, Any] | None = None, more: str = "") -> str:
+    """The text of a service's file with two shields and perhaps a guarded generator."""
+    lines = ["[service]", f"database = {json.dumps(database)}", "keys = false", more]
+    for name, plan in (("loans", LOANS), ("hiring", HIRING)):
+        lines += ["[[shields]]", f"name = {json.dumps(name)}", f"plan = {_toml(plan)}"]
+    if guarded is not None:
+        lines += ["[[guards]]", 'name = "pictures"', f"config = {_toml(guarded)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    """A value on one line."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{json.dumps(name)} = {_toml(one)}" for name, one in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value)
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+class Replicas:
+    """Processes of `evenhand serve` with one file, each on a port of its own that it keeps; a context manager."""
+
+    def __init__(self, folder: Path, config: str, count: int = 1, **options: Any) -> None:
+        self.all = [
+            ServiceProcess(folder, config, port=free_port(), name=f"replica-{k}", **options) for k in range(count)
+        ]
+
+    def __enter__(self) -> Replicas:
+        # All at once: each of them finds an empty store.
+        for one in self.all:
+            one.spawn()
+        for one in self.all:
+            self.wait(one)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self.all:
+            one.kill()
+
+    @property
+    def urls(self) -> list[str]:
+        return [f"http://127.0.0.1:{one.port}" for one in self.all]
+
+    @staticmethod
+    def wait(one: ServiceProcess) -> None:
+        """Wait until a replica that was spawned is ready."""
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            assert one.process is not None
+            if one.process.poll() is not None:
+                raise AssertionError(f"it ended with {one.process.returncode}:\n{one.out}\n{one.err}")
+            status, _ = ask(f"http://127.0.0.1:{one.port}/readyz", timeout=5)
+            if status == 200:
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"it was not ready in time:\n{one.out}\n{one.err}")
+
+    def kill_and_restart(self, which: Sequence[int]) -> None:
+        """kill -9 of some replicas at the same time, and start them again."""
+        for k in which:
+            process = self.all[k].process
+            assert process is not None
+            process.kill()
+        for k in which:
+            self.all[k].kill()
+            process = self.all[k].process
+            assert process is not None
+            process.wait(30)
+            self.all[k].spawn()
+        for k in which:
+            self.wait(self.all[k])
+
+
+def ask(url: str, body: Any = None, *, timeout: float = 30.0) -> tuple[int, Any]:
+    """One request on a connection of its own: status and JSON; status 0 if there was no answer."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
+    try:
+        return _exchange(connection, parts.path + (f"?{parts.query}" if parts.query else ""), body)[:2]
+    except (OSError, http.client.HTTPException):
+        return 0, None
+    finally:
+        connection.close()
+
+
+def _exchange(connection: http.client.HTTPConnection, path: str, body: Any) -> tuple[int, Any, http.client.HTTPMessage]:
+    if body is None:
+        connection.request("GET", path)
+    else:
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    said = answer.read()
+    try:
+        return answer.status, json.loads(said), answer.headers
+    except ValueError:
+        return answer.status, said.decode(errors="replace"), answer.headers
+
+
+@dataclass(frozen=True)
+class Told:
+    """An answer that a client got: to what, with which status, and what its picture showed, with its SHA-256."""
+
+    asked: Mapping[str, Any]
+    status: int
+    said: Any
+    values: Mapping[str, str | None] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    item: str = ""
+
+
+@dataclass
+class Book:
+    """What all clients were told, by stream."""
+
+    decisions: dict[str, list[Told]] = field(default_factory=lambda: defaultdict(list))
+    labels: dict[str, list[Told]] = field(default_factory=lambda: defaultdict(list))
+    pictures: list[Told] = field(default_factory=list)
+    unanswered: int = 0
+    given_up: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Client(threading.Thread):
+    """Asks until it is told to stop; where nobody answers it asks the same again, of any replica."""
+
+    def __init__(self, swarm: Swarm, number: int) -> None:
+        super().__init__(name=f"client-{number}", daemon=True)
+        self.swarm, self.number = swarm, number
+        self.random = random.Random(f"{swarm.seed}/{number}")
+        self._connections: dict[str, http.client.HTTPConnection] = {}
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.swarm.stopped.is_set():
+                self.turn()
+                self.swarm.stopped.wait(self.swarm.pause)
+        except BaseException as error:
+            self.failure = error
+        finally:
+            for one in self._connections.values():
+                one.close()
+
+    def turn(self) -> None:
+        raise NotImplementedError
+
+    def insist(self, path: str, body: Mapping[str, Any]) -> tuple[int, Any, Mapping[str, str]] | None:
+        """The answer to a request, asked until there is one; None: the clients were told to stop meanwhile."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            url = self.random.choice(self.swarm.urls)
+            try:
+                status, said, headers = self._ask(url, path, body)
+            except (OSError, http.client.HTTPException):
+                status = 0
+            if status and status not in (502, 503, 504):
+                return status, said, {name.lower(): value for name, value in headers.items()}
+            with self.swarm.book.lock:
+                self.swarm.book.unanswered += 1
+            if self.swarm.stopped.wait(0.1):
+                return None
+        with self.swarm.book.lock:
+            self.swarm.book.given_up.append(f"{path}: {body}")
+        return None
+
+    def _ask(self, url: str, path: str, body: Mapping[str, Any]) -> tuple[int, Any, Mapping[str, str]]:
+        parts = urlsplit(url)
+        connection = self._connections.get(url)
+        if connection is None:
+            connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+            self._connections[url] = connection
+        try:
+            return _exchange(connection, path, body)
+        except BaseException:
+            self._connections.pop(url).close()
+            raise
+
+
+class Decider(Client):
+    """Asks shields for decisions: new ones, the same again while others ask it too, the same id for another one."""
+
+    def turn(self) -> None:
+        draw = self.random.random()
+        swarm = self.swarm
+        if draw < 0.12 and swarm.labels:
+            self._label()
+            return
+        stream = "hiring" if draw < 0.25 else "loans"
+        if draw > 0.85:
+            asked = swarm.used(stream, self.random)
+            if draw > 0.97 and asked is not None:
+                asked = {**asked, "recommendation": 1 - asked["recommendation"]}
+        else:
+            asked = None
+        if asked is None:
+            woman = self.random.random() < 0.4
+            asked = {
+                "id": swarm.next_id(),
+                "group": "women" if woman else "men",
+                "recommendation": int(self.random.random() < (0.3 if woman else 0.65)),
+            }
+            swarm.use(stream, asked)
+        found = self.insist(f"/v1/shields/{stream}/decisions", asked)
+        if found is not None:
+            with swarm.book.lock:
+                swarm.book.decisions[stream].append(Told(asked, found[0], found[1], headers=found[2]))
+
+    def _label(self) -> None:
+        """The label of someone who was asked about, some time ago or just now, or a second time."""
+        asked = self.swarm.used("hiring", self.random)
+        if asked is None:
+            return
+        # One label each, whoever asks; now and then the other one, which contradicts it.
+        label = len(asked["id"].encode()) % 2 if int(asked["id"].rpartition("-")[2]) % 3 else 1
+        if self.random.random() < 0.03:
+            label = 1 - label
+        given = {"id": asked["id"], "label": label}
+        found = self.insist("/v1/shields/hiring/labels", given)
+        if found is not None:
+            with self.swarm.book.lock:
+                self.swarm.book.labels["hiring"].append(Told(given, found[0], found[1]))
+
+
+class Painter(Client):
+    """Asks for pictures, and looks at those that it gets."""
+
+    def turn(self) -> None:
+        counts = self.random.random() < 0.9
+        asked = {"prompt": f"a {'leader' if counts else 'tree'}, number {self.swarm.next_id()}", "model": "pictures"}
+        url = self.random.choice(self.swarm.urls)
+        status, said, headers = 0, None, {}
+        try:
+            status, said, found = self._ask(url, "/v1/images/generations", asked)
+            headers = {name.lower(): value for name, value in found.items()}
+        except (OSError, http.client.HTTPException):
+            with self.swarm.book.lock:
+                self.swarm.book.unanswered += 1
+            self.swarm.stopped.wait(0.1)
+        values: dict[str, str | None] = {}
+        item = ""
+        if status == 200 and said.get("data"):
+            data = base64.b64decode(said.pop("data")[0]["b64_json"])
+            values, item = dict(StudioPixels().classify(Item("image", data, "image/png"))), sha256(data).hexdigest()
+        if status:
+            with self.swarm.book.lock:
+                self.swarm.book.pictures.append(Told(asked, status, said, values, headers, item))
+
+
+class Swarm:
+    """Clients of several kinds at the same time; a context manager that starts and stops them.
+
+    Args:
+        urls: of the replicas.
+        deciders: how many ask for decisions.
+        painters: how many ask for pictures.
+        seed: of what they ask.
+        pause: seconds between two requests of one client.
+    """
+
+    def __init__(
+        self, urls: Sequence[str], *, deciders: int = 6, painters: int = 0, seed: int = 0, pause: float = 0.0
+    ) -> None:
+        self.urls, self.seed, self.pause = list(urls), seed, pause
+        self.book = Book()
+        self.stopped = threading.Event()
+        self.labels = True
+        self._count = 0
+        self._lock = threading.Lock()
+        self._used: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        kinds: list[Callable[[Swarm, int], Client]] = [Decider] * deciders + [Painter] * painters
+        self._clients = [kind(self, number) for number, kind in enumerate(kinds)]
+
+    def __enter__(self) -> Swarm:
+        for one in self._clients:
+            one.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop all clients; what one of them failed at is raised."""
+        self.stopped.set()
+        for one in self._clients:
+            one.join(60)
+        stuck = [one.name for one in self._clients if one.is_alive()]
+        assert not stuck, f"clients wait for ever: {stuck}"
+        failed = next((one.failure for one in self._clients if one.failure is not None), None)
+        if failed is not None:
+            raise failed
+
+    def next_id(self) -> str:
+        with self._lock:
+            self._count += 1
+            return f"{self.seed}-{self._count}"
+
+    def use(self, stream: str, asked: dict[str, Any]) -> None:
+        with self._lock:
+            self._used[stream].append(asked)
+
+    def used(self, stream: str, chosen: random.Random) -> dict[str, Any] | None:
+        """Something that was asked before: mostly just now, so that two clients ask it at the same time."""
+        with self._lock:
+            past = self._used[stream]
+            if not past:
+                return None
+            return chosen.choice(past[-5:]) if chosen.random() < 0.7 else chosen.choice(past)

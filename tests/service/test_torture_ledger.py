@@ -1,0 +1,248 @@
+"""Replicas in one process, on a store that fails before, while and after it commits, and clocks that jump."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra serve")
+pytest.importorskip("sqlalchemy", reason="needs the extra serve")
+
+from ordeal import HIRING, LOANS, Told, guard
+from referee import GuardReferee, ShieldReferee, Store
+from sqlalchemy import Connection
+
+from evenhand.errors import DecisionError, StoreError
+from evenhand.genai.backends import Item, Studio
+from evenhand.service.guards import ServedGuard, machine_of, served
+from evenhand.service.keeper import LedgerKeeper
+from evenhand.service.settings import GuardEntry, ShieldEntry
+from evenhand.service.shields import shield_of
+from evenhand.service.store import Database, Ledger
+
+
+class Flaky(Database):
+    """A store that fails now and then: at the beginning, before the commit, or after it, when only the answer is lost.
+
+    Args:
+        url: of the store.
+        seed: of when it fails.
+        often: how often, by which way; nothing fails while `steady` is set.
+    """
+
+    def __init__(self, url: str, seed: int, often: float = 0.04) -> None:
+        self.random, self.often, self.steady = random.Random(seed), often, True
+        self.failures = 0
+        super().__init__(url)
+
+    @contextmanager
+    def transaction(self, *, durable: bool = True) -> Iterator[Connection]:
+        self._perhaps("at its beginning")
+        with super().transaction(durable=durable) as connection:
+            yield connection
+            self._perhaps("before it committed")
+        self._perhaps("after it committed")
+
+    def _perhaps(self, when: str) -> None:
+        if not self.steady and self.random.random() < self.often:
+            self.failures += 1
+            raise StoreError(f"the store failed {when}")
+
+
+class Jumping:
+    """A clock of a machine that is set wrong, and right again, all the time."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now = 1.7e9
+
+    def __call__(self) -> float:
+        self.now += self.random.choice([0.001, 0.001, 1.0, -3600.0, 3600.0, -1e8, 1e8])
+        return self.now
+
+
+@contextmanager
+def replicas(url: str, count: int, guarded: dict[str, Any] | None = None) -> Iterator[list[Any]]:
+    """Several ledgers on one store, each with its own machines, store and clock: (ledger, database, guard)."""
+    found: list[tuple[Ledger, Flaky, ServedGuard | None]] = []
+    for k in range(count):
+        machines = {
+            name: shield_of(ShieldEntry(name=name, plan=plan), Path())[1]
+            for name, plan in (("loans", LOANS), ("hiring", HIRING))
+        }
+        entry = None if guarded is None else GuardEntry(name="pictures", config=guarded)
+        if entry is not None:
+            machines["pictures"] = machine_of(entry, Path())
+        database = Flaky(url, seed=k)
+        ledger = Ledger(database, machines, clock=Jumping(k), pauses=(0.0,) * 5)
+        at_work = None if entry is None else served(entry, Path(), ledger, f"replica {k}")
+        found.append((ledger, database, at_work))
+    try:
+        yield found
+    finally:
+        for ledger, database, at_work in found:
+            database.steady = True
+            if at_work is not None:
+                at_work.close()
+            ledger.close()
+            database.close()
+
+
+def together(work: list[Any]) -> None:
+    """Run all of it at the same time; what one of them raised is raised."""
+    failed: list[BaseException] = []
+
+    def one(piece: Any) -> None:
+        try:
+            piece()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=one, args=(piece,), daemon=True) for piece in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not [thread for thread in threads if thread.is_alive()], "somebody waits for ever"
+    if failed:
+        raise failed[0]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_decisions_on_a_store_that_fails_at_any_time(tmp_path: Path, count: int) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    told: dict[str, list[Told]] = {"loans": [], "hiring": []}
+    lost: list[str] = []
+
+    with replicas(url, count) as here:
+        for _, database, _ in here:
+            database.steady = False
+
+        def client(number: int) -> None:
+            chosen = random.Random(number)
+            for k in range(60):
+                # Neighbours ask for the same ids at the same time, and not always for the same.
+                id_ = f"{(number // 2 if k % 3 else number)}-{k}"
+                stream = "hiring" if k % 8 == 0 else "loans"
+                asked = {"id": id_, "group": ["women", "men"][k % 5 < 3], "recommendation": int(k % 7 < 3)}
+                if chosen.random() < 0.05:
+                    asked["recommendation"] = 1 - asked["recommendation"]
+                for _ in range(50):
+                    ledger, _, _ = chosen.choice(here)
+                    try:
+                        done = ledger.submit(stream, {"op": "decide", **asked}, id=id_).result(60)
+                    except StoreError:
+                        continue
+                    except DecisionError as error:
+                        told[stream].append(Told(asked, 409, {"error": {"code": error.code}}))
+                    else:
+                        told[stream].append(Told(asked, 200, {**done.answer, "number": done.number}))
+                    break
+                else:
+                    lost.append(id_)
+
+        together([lambda number=number: client(number) for number in range(6)])
+        assert sum(database.failures for _, database, _ in here) > 10
+
+    store = Store(url)
+    assert not lost
+    for name, plan in (("loans", LOANS), ("hiring", HIRING)):
+        referee = ShieldReferee(store, name, plan)
+        assert referee.follow() > 30
+        referee.guaranteed()
+        met = referee.compare(told[name])
+        assert met["acknowledged"] > 30
+        assert set(referee.answers) == {one.asked["id"] for one in told[name]}
+        # Clocks jumped back and forth, and nothing came of it.
+        assert any(after < before for before, after in zip(referee.at, referee.at[1:], strict=False))
+
+
+class Moody:
+    """A studio that fails, ignores what it is told, draws nobody, or answers with nonsense, now and then."""
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.lock = random.Random(seed), threading.Lock()
+        self.studio = Studio({"age": {"child": 1, "adult": 8, "elderly": 1}}, obeys=0.9, unrecognised=0.05, seed=seed)
+
+    def generate(self, prompt: str) -> Item:
+        with self.lock:
+            draw = self.random.random()
+            if draw < 0.05:
+                raise OSError("the connection was reset")
+            if draw < 0.1:
+                return "nonsense"  # type: ignore[return-value]
+            return self.studio.generate(prompt)
+
+
+@pytest.mark.parametrize("mode", ["before", "after"])
+def test_guarded_items_of_a_moody_generator_on_a_store_that_fails_at_any_time(tmp_path: Path, mode: str) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    configuration = guard(None, mode=mode)
+    delivered: list[tuple[int, str, dict[str, Any]]] = []
+    lock = threading.Lock()
+
+    with replicas(url, 3, configuration) as here:
+        for _, database, _ in here:
+            database.steady = False
+        generator = Moody(7)
+
+        def client(number: int) -> None:
+            chosen = random.Random(number)
+            for k in range(25):
+                _, _, at_work = chosen.choice(here)
+                prompt = f"a leader, number {number}-{k}"
+                try:
+                    found = at_work.request(prompt, generator=generator)()
+                except StoreError:
+                    continue
+                if found.answer.item is not None:
+                    with lock:
+                        delivered.append((found.number, prompt, dict(found.answer.values)))
+
+        together([lambda number=number: client(number) for number in range(6)])
+        for _, database, _ in here:
+            database.steady = True
+    # What the store could not take at first was told it when the guards were closed.
+
+    referee = GuardReferee(Store(url), "pictures", configuration)
+    referee.follow()
+    logged = dict(referee.delivered)
+    assert len(delivered) > 60
+    for number, prompt, values in delivered:
+        shown = {group: values.get(group) for group in logged[number]}
+        assert logged[number] == shown, (number, prompt)
+    assert not referee.open, "an admission stays open for ever"
+    referee.guaranteed()
+
+
+def test_an_admission_that_a_crash_took_is_not_taken_for_the_one_that_got_its_number(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    configuration = guard(None)
+    store = Store(url)
+    with replicas(url, 1, configuration) as [(ledger, database, _)]:
+        database.steady = True
+        first, second = (LedgerKeeper(ledger, "pictures", "replica 0") for _ in range(2))
+        ledger.submit("pictures", {"op": "record"}).result()  # Behind what the guard itself says at its start.
+        (before,) = store.rows("SELECT number, hash, state FROM streams WHERE name = 'pictures'")
+        lost = first.admit(["leader"])
+        # What was not flushed is gone after a power cut: the store stands where it stood before.
+        with sqlite3.connect(tmp_path / "store.db") as connection:
+            connection.execute("DELETE FROM entries WHERE stream = 'pictures' AND number > ?", before[:1])
+            connection.execute("UPDATE streams SET number = ?, hash = ?, state = ? WHERE name = 'pictures'", before)
+        connection.close()
+        other = second.admit(["leader"])
+        assert other.number == lost.number
+        with pytest.raises(StoreError, match="given up"):
+            first.complete(lost, {"age": "adult", "gender": "man"})
+        assert second.complete(other, {"age": "child", "gender": "woman"}).ok
+
+    referee = GuardReferee(store, "pictures", configuration)
+    referee.follow()
+    assert [values for _, values in referee.delivered] == [{"age": "child", "gender": "woman"}]
