@@ -21,6 +21,7 @@ from evenhand.cli import (
     check_certificate,
     datasets,
     genai,
+    keys,
     replay,
     reproduce,
     schema,
@@ -65,6 +66,7 @@ app.command("search")(search.search)
 app.command("subgroups")(subgroups.subgroups)
 app.add_typer(shield.app)
 app.add_typer(genai.app)
+app.add_typer(keys.app)
 app.add_typer(reproduce.app)
 app.command("serve")(serve.serve)
 app.command("replay")(replay.replay)

@@ -36,6 +36,9 @@ COOKIE = "evenhand_key"
 FRESH_SECONDS = 1.0
 """For so long keys are believed without a look into the store; so a revoked one ends within about this time."""
 
+WAIT_SECONDS = 1.0
+"""For so long a look into the store is waited for."""
+
 STALE_SECONDS = 3600.0
 """For so long the keys last read are believed while the store does not answer."""
 
@@ -152,7 +155,7 @@ class Keys:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(asyncio.to_thread(self._read, now))
             # A store that hangs holds nobody up for longer than this: what was read last is believed.
-            done, _ = await asyncio.wait({self._reading}, timeout=FRESH_SECONDS)
+            done, _ = await asyncio.wait({self._reading}, timeout=WAIT_SECONDS)
             if not done:
                 self._tried_at = self._steady()
         if now - self._read_at > STALE_SECONDS:

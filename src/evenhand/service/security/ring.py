@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 from evenhand.errors import OptionError
 from evenhand.service.machines.keys import STREAM, KeyMachine, identifier
-from evenhand.service.security.keys import SCOPES, Key, Scope, hash_of, keys_in, new_key
+from evenhand.service.security.keys import SCOPES, Key, hash_of, keys_in, new_key
 from evenhand.service.store import Database, Ledger
 from evenhand.service.store.reading import state_of
 
@@ -31,13 +31,18 @@ class Ring:
     def __exit__(self, *_raised: object) -> None:
         self._ledger.close()
 
+    @property
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._clock()
+
     def keys(self) -> list[Key]:
         """All keys that there ever were, in their order."""
         with self._database.reading() as connection:
             state = state_of(connection, STREAM)
         return [] if state is None else sorted(keys_in(state), key=lambda key: (key.made, key.id))
 
-    def add(self, name: str, scopes: Collection[Scope], *, seconds: float | None = None) -> str:
+    def add(self, name: str, scopes: Collection[str], *, seconds: float | None = None) -> str:
         """A new key, which is nowhere to be found again.
 
         Args:
@@ -51,14 +56,15 @@ class Ring:
         """
         if not re.fullmatch(r"[A-Za-z0-9_.@-]{1,100}", name):
             raise OptionError(f"{name!r} is no name of a key", mend="1 to 100 letters, digits and . _ - @")
-        if not scopes or not set(scopes) <= set(SCOPES):
-            raise OptionError(f"{', '.join(scopes) or 'nothing'} is no scope", mend=f"of: {', '.join(SCOPES)}")
+        unknown = [one for one in scopes if one not in SCOPES]
+        if unknown or not scopes:
+            raise OptionError(f"there is no scope {(*unknown, '')[0]!r}", mend=f"one of: {', '.join(SCOPES)}")
         if self._valid(name):
             raise OptionError(f"{name} has a key already", mend=f"evenhand keys rotate {name}")
         return self._add(name, scopes, seconds)
 
     def rotate(self, name: str, *, overlap: float) -> str:
-        """Another key for the same holder; the old ones end some seconds later.
+        """Another key like a holder's last one; the old ones end some seconds later.
 
         Raises:
             OptionError: there is no valid key of this name.
@@ -67,9 +73,10 @@ class Ring:
         old = self._valid(name)
         if not old:
             raise OptionError(f"{name} has no valid key", mend=f"evenhand keys add {name}")
-        scopes: set[Scope] = {scope for scope in SCOPES for key in old if scope in key.scopes}
-        made = self._add(name, scopes, None)
         now = self._clock()
+        last = old[-1]
+        # A key for a time is followed by one for as long a time.
+        made = self._add(name, last.scopes, None if last.expires is None else last.expires - last.made)
         for key in old:
             self._change({"op": "expire", "key": key.id, "expires": now + overlap, "at": now})
         return made
@@ -93,7 +100,7 @@ class Ring:
         now = self._clock()
         return [key for key in self.keys() if key.name == name and key.status(now) == "valid"]
 
-    def _add(self, name: str, scopes: Collection[Scope], seconds: float | None) -> str:
+    def _add(self, name: str, scopes: Collection[str], seconds: float | None) -> str:
         key, now = new_key(), self._clock()
         expires = None if seconds is None else now + seconds
         self._change({"op": "add", "hash": hash_of(key), "name": name, "scopes": sorted(scopes), "expires": expires,

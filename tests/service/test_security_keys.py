@@ -1,0 +1,393 @@
+"""Keys: made, shown once, changed, ended; and what the service does with them."""
+
+import asyncio
+import hashlib
+import json
+import re
+import threading
+
+import pytest
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from evenhand.cli.main import app as command
+from evenhand.errors import AccessError, DecisionError, OptionError, StoreError
+from evenhand.service.app import create_app
+from evenhand.service.machines.keys import STREAM, KeyMachine
+from evenhand.service.security import keys as module
+from evenhand.service.security.keys import COOKIE, PREFIX, Keys, hash_of, new_key
+from evenhand.service.security.ring import Ring
+from evenhand.service.settings import Settings
+from evenhand.service.store import Database
+from evenhand.service.store.reading import entries_after
+
+
+class Clock:
+    def __init__(self, now=1_000.0):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'evenhand.db'}"
+
+
+@pytest.fixture
+def database(url):
+    one = Database(url)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def ring(database, clock):
+    with Ring(database, clock=clock) as one:
+        yield one
+
+
+def asked(keys, key):
+    return asyncio.run(keys.caller(key))
+
+
+def refused(keys, key):
+    with pytest.raises(AccessError) as raised:
+        asked(keys, key)
+    assert key not in str(raised.value)
+    return raised.value.what
+
+
+# ---- keys and their machine
+
+
+def test_keys_are_long_random_and_recognised():
+    made = {new_key() for _ in range(1_000)}
+    assert len(made) == 1_000
+    assert all(re.fullmatch(PREFIX + r"[A-Za-z0-9_-]{43}", one) for one in made), "256 bits"
+
+
+def test_the_store_has_the_hash_alone(ring, tmp_path, database):
+    key = ring.add("ann", ["decide"])
+    database.close()
+    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert key.encode() not in written
+    assert key.removeprefix(PREFIX).encode() not in written
+    assert hashlib.sha256(key.encode()).hexdigest().encode() in written
+
+
+def test_every_change_is_in_the_log(ring, database, clock):
+    key = ring.add("ann", ["read", "decide"], seconds=60)
+    clock.now += 10
+    ring.rotate("ann", overlap=5)
+    ring.revoke("ann")
+    with database.reading() as connection:
+        bodies = [one["body"] for one in entries_after(connection, STREAM, 0)]
+    assert [one["input"]["op"] for one in bodies] == ["add", "add", "expire", "revoke", "revoke"]
+    assert bodies[0]["input"] == {
+        "op": "add", "hash": hash_of(key), "name": "ann", "scopes": ["decide", "read"], "expires": 1_060.0,
+        "at": 1_000.0,
+    }  # fmt: skip
+    assert [one["before"]["keys"] for one in bodies] == [0, 1, 2, 2, 2]
+    assert key not in json.dumps(bodies)
+
+
+def test_the_log_gives_the_keys_again(ring, database):
+    ring.add("ann", ["read"])
+    ring.rotate("ann", overlap=60)
+    ring.add("bob", ["admin"])
+    ring.revoke("bob")
+    again = KeyMachine()
+    with database.reading() as connection:
+        for entry in entries_after(connection, STREAM, 0):
+            assert again.before(entry["body"]["input"]) == entry["body"]["before"]
+            assert again.apply(entry["body"]["input"], entry["number"]) == entry["body"]["output"]
+    taken_up = KeyMachine()
+    taken_up.load(json.loads(json.dumps(again.state())))
+    assert taken_up.state() == again.state()
+    assert {one["name"]: one["revoked"] for one in again.state()["keys"].values()} == {"ann": None, "bob": 1_000.0}
+
+
+def test_what_makes_no_sense_changes_nothing(ring):
+    ring.add("ann", ["read"])
+    before = ring.keys()
+    for name, scopes in (("ann", ["read"]), ("a b", ["read"]), ("", ["read"]), ("x" * 101, ["read"]),
+                         ("bob", []), ("bob", ["everything"]), ("bob\n", ["read"])):  # fmt: skip
+        with pytest.raises(OptionError):
+            ring.add(name, scopes)
+    for change in (lambda: ring.rotate("bob", overlap=1), lambda: ring.revoke("bob")):
+        with pytest.raises(OptionError):
+            change()
+    assert ring.keys() == before
+    machine = KeyMachine()
+    for operation, code in (({"op": "revoke", "key": "x", "at": 1}, "unknown-id"), ({"op": "make"}, "operation")):
+        with pytest.raises(DecisionError) as raised:
+            machine.apply(operation, 1)
+        assert raised.value.code == code
+    added = {"op": "add", "hash": "a" * 64, "name": "x", "scopes": [], "expires": None, "at": 1}
+    machine.apply(added, 1)
+    with pytest.raises(DecisionError):
+        machine.apply(added, 2)
+
+
+def test_an_end_is_never_put_off(ring, clock):
+    ring.add("ann", ["read"], seconds=10)
+    clock.now += 1
+    ring.rotate("ann", overlap=100)
+    old, new = ring.keys()
+    assert old.expires == 1_010.0
+    assert new.expires == 1_011.0, "a key for a time is followed by one for as long a time"
+
+
+# ---- looking keys up
+
+
+def test_callers_are_told_apart(ring, database, clock):
+    ann, bob = ring.add("ann", ["decide"]), ring.add("bob", ["admin"])
+    keys = Keys(database, clock=clock)
+    caller = asked(keys, ann)
+    assert (caller.name, caller.may("decide"), caller.may("read")) == ("ann", True, False)
+    assert all(asked(keys, bob).may(scope) for scope in module.SCOPES)
+    for wrong in ("evenhand_", ann[:-1], ann + "x", ann.upper(), hash_of(ann), PREFIX + "é" * 43):
+        assert "not known" in refused(keys, wrong)
+
+
+def test_nobody_has_a_key_in_a_new_store(database):
+    assert "not known" in refused(Keys(database), new_key())
+
+
+def test_rotation_keeps_both_for_a_while(ring, database, clock):
+    steady = Clock()
+    old = ring.add("ann", ["decide"])
+    keys = Keys(database, clock=clock, steady=steady)
+    assert asked(keys, old).name == "ann"
+    new = ring.rotate("ann", overlap=60)
+    steady.now += 1
+    assert asked(keys, old).name == asked(keys, new).name == "ann"
+    clock.now += 59.9
+    assert asked(keys, old).name == "ann"
+    clock.now += 0.1
+    assert "expired" in refused(keys, old)
+    assert asked(keys, new).name == "ann"
+
+
+def test_revocation_is_known_within_a_second(ring, database, clock):
+    steady = Clock()
+    key = ring.add("ann", ["decide"])
+    keys = Keys(database, clock=clock, steady=steady)
+    asked(keys, key)
+    ring.revoke("ann")
+    steady.now += module.FRESH_SECONDS
+    assert "revoked" in refused(keys, key)
+
+
+def test_one_key_of_a_holder_can_be_ended_by_its_id(ring, database, clock):
+    old = ring.add("ann", ["decide"])
+    new = ring.rotate("ann", overlap=60)
+    assert [key.hash for key in ring.revoke(hash_of(new)[:12])] == [hash_of(new)]
+    keys = Keys(database, clock=clock)
+    assert asked(keys, old).name == "ann"
+    assert "revoked" in refused(keys, new)
+
+
+def test_the_store_is_not_asked_for_every_request(ring, database, clock, monkeypatch):
+    steady = Clock()
+    key = ring.add("ann", ["decide"])
+    keys = Keys(database, clock=clock, steady=steady)
+    looks = []
+    plain = database.reading
+    monkeypatch.setattr(database, "reading", lambda: looks.append(1) or plain())
+    for _ in range(50):
+        asked(keys, key)
+    assert len(looks) == 1
+    steady.now += 1
+
+    async def many():
+        await asyncio.gather(*(keys.caller(key) for _ in range(50)))
+
+    asyncio.run(many())
+    assert len(looks) == 2
+
+
+def test_while_the_store_is_away_the_keys_last_read_are_believed_for_an_hour(ring, database, clock, monkeypatch):
+    steady = Clock()
+    key = ring.add("ann", ["decide"], seconds=100_000)
+    keys = Keys(database, clock=clock, steady=steady)
+    asked(keys, key)
+
+    def fails():
+        raise StoreError("the store failed")
+
+    monkeypatch.setattr(database, "reading", fails)
+    for _ in range(3):
+        steady.now += module.STALE_SECONDS / 3
+        assert asked(keys, key).name == "ann"
+    steady.now += 1
+    with pytest.raises(StoreError):
+        asked(keys, key)
+    with pytest.raises(StoreError):
+        asked(Keys(database, clock=clock, steady=steady), key)
+
+
+def test_a_store_that_hangs_holds_nobody_up(ring, database, clock, monkeypatch):
+    steady = Clock()
+    key = ring.add("ann", ["decide"])
+    keys = Keys(database, clock=clock, steady=steady)
+    asked(keys, key)
+    monkeypatch.setattr(module, "WAIT_SECONDS", 0.01)
+    release = threading.Event()
+    plain = database.reading
+
+    def hangs():
+        release.wait(30)
+        return plain()
+
+    monkeypatch.setattr(database, "reading", hangs)
+    steady.now += 2
+
+    async def run():
+        assert (await keys.caller(key)).name == "ann"
+        assert (await keys.caller(key)).name == "ann"
+        release.set()
+        await keys._reading
+        assert (await keys.caller(key)).name == "ann"
+
+    asyncio.run(run())
+
+
+# ---- over HTTP
+
+
+@pytest.fixture
+def client(url, monkeypatch):
+    monkeypatch.setattr(module, "FRESH_SECONDS", 0.0)
+    with TestClient(create_app(Settings.read({"service": {"database": url}}))) as here:
+        yield here
+
+
+@pytest.fixture
+def reader(database):
+    with Ring(database) as ring:
+        return ring.add("reader", ["read"])
+
+
+def test_where_a_key_may_stand(client, reader):
+    get = client.get
+    assert get("/v1/shields", headers={"authorization": f"Bearer {reader}"}).status_code == 200
+    assert get("/v1/shields", headers={"authorization": f"bearer  {reader} "}).status_code == 200
+    assert get("/v1/shields", headers={"x-api-key": reader}).status_code == 200
+    assert get("/v1/shields", headers={"cookie": f"{COOKIE}={reader}"}).status_code == 200
+    for wrong in (
+        {}, {"authorization": reader}, {"authorization": f"Basic {reader}"}, {"authorization": "Bearer"},
+        {"authorization": "Bearer x"}, {"x-api-key": ""}, {"cookie": f"{COOKIE}="}, {"cookie": f"other={reader}"},
+    ):  # fmt: skip
+        answer = get("/v1/shields", headers=wrong)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "key"), wrong
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert reader not in answer.text
+    twice = [("authorization", f"Bearer {reader}"), ("authorization", "Bearer other")]
+    assert get("/v1/shields", headers=twice).status_code == 401
+    assert get(f"/v1/shields?key={reader}").status_code == 401, "addresses are written down everywhere"
+
+
+def test_a_browser_is_led_to_the_door(client):
+    answer = client.get("/", headers={"accept": "text/html,*/*"}, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+    assert client.get("/", follow_redirects=False).status_code == 401
+
+
+def test_nothing_is_read_of_who_has_no_key(client):
+    read = []
+
+    def body():
+        read.append(1)
+        yield b"x" * 10_000_000
+
+    assert client.post("/v1/images/generations", content=body()).status_code == 401
+
+
+def test_another_site_cannot_use_a_browsers_cookie(client, reader):
+    own, other = {"cookie": f"{COOKIE}={reader}"}, "https://other.example"
+    post = lambda headers: client.post("/v1/shields/x/labels", headers={**own, **headers}, json={}).json()  # noqa: E731
+    assert post({"sec-fetch-site": "cross-site"})["error"]["code"] == "origin"
+    assert post({"sec-fetch-site": "same-site"})["error"]["code"] == "origin"
+    assert post({"origin": other})["error"]["code"] == "origin"
+    assert post({"origin": "null"})["error"]["code"] == "origin"
+    for headers in ({"sec-fetch-site": "same-origin"}, {"origin": "http://testserver"}, {}):
+        assert post(headers)["error"]["code"] == "scope"
+    written = client.post("/v1/shields/x/labels", headers={"authorization": f"Bearer {reader}", "origin": other})
+    assert written.json()["error"]["code"] == "scope", "who writes a key into the request means it"
+
+
+def test_a_service_without_keys_answers_to_its_own_machine_alone(url):
+    with TestClient(create_app(Settings.read({"service": {"database": url, "keys": False}}))) as client:
+        for host in ("localhost", "localhost:8000", "127.0.0.1:8000", "[::1]:8000", "evenhand", "a.localhost:1"):
+            assert client.get("/v1/shields", headers={"host": host}).status_code == 200, host
+        for host in ("other.example", "other.example:8000", "127.0.0.1.other.example", "1.2.3.4.example", "a.b"):
+            answer = client.get("/v1/shields", headers={"host": host})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "origin"), host
+        crossing = {"sec-fetch-site": "cross-site"}
+        assert client.post("/v1/shields/x/labels", headers=crossing, json={}).json()["error"]["code"] == "origin"
+        assert client.post("/v1/shields/x/labels", json={}).json()["error"]["code"] != "origin"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.org"])
+def test_a_service_without_keys_listens_to_its_own_machine_alone(host):
+    with pytest.raises(OptionError, match="keys = true"):
+        Settings.read({"service": {"keys": False, "host": host}})
+    with pytest.raises(OptionError, match="keys = true"):
+        Settings.read({"service": {"keys": False}}).listening(host, None)
+    assert Settings.read({"service": {"keys": True, "host": host}}).service.host == host
+
+
+# ---- the command
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evenhand.toml").write_text('[service]\ndatabase = "sqlite:///evenhand.db"\n')
+
+    def go(*arguments):
+        return CliRunner().invoke(command, ["keys", *arguments])
+
+    return go
+
+
+def test_the_command_makes_lists_rotates_and_revokes(run, database):
+    made = run("add", "ann", "--scope", "decide", "--scope", "read", "--expires", "90d")
+    key = made.stdout.strip()
+    assert re.fullmatch(PREFIX + r"[A-Za-z0-9_-]{43}", key), "the key alone, for scripts"
+    assert "only time" in made.stderr
+    assert asked(Keys(database), key).scopes == {"decide", "read"}
+    new = run("rotate", "ann", "--overlap", "30m").stdout.strip()
+    listed = run("list")
+    assert key not in listed.output
+    assert new not in listed.output
+    assert listed.output.count("valid") == 2
+    rows = json.loads(run("list", "--json", "-").stdout)["keys"]
+    assert [(row["name"], row["status"], row["scopes"]) for row in rows] == [("ann", "valid", ["decide", "read"])] * 2
+    assert "revoked" in run("revoke", rows[0]["id"]).output
+    assert [row["status"] for row in json.loads(run("list", "--json", "-").stdout)["keys"]] == ["revoked", "valid"]
+    run("revoke", "ann")
+    assert "revoked" in refused(Keys(database), new)
+
+
+def test_an_empty_list_says_how_to_begin(run):
+    assert "evenhand keys add" in run("list").output
+
+
+@pytest.mark.parametrize("arguments", [
+    ("add", "ann", "--scope", "all"), ("add", "ann", "--scope", "read", "--expires", "3y"), ("revoke", "ann"),
+    ("rotate", "ann"), ("rotate", "ann", "--overlap", "-1d"), ("add", "a/b", "--scope", "read"),
+])  # fmt: skip
+def test_wrong_commands_have_one_clear_message(run, arguments):
+    with pytest.raises(OptionError) as raised:
+        CliRunner().invoke(command, ["keys", *arguments], catch_exceptions=False)
+    assert raised.value.mend
