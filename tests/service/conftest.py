@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,22 @@ def client(settings: Settings) -> Iterator[Any]:
 
     with TestClient(create_app(settings), raise_server_exceptions=False) as here:
         yield here
+
+
+@pytest.fixture
+def serving_client() -> Iterator[Callable[[Settings], Any]]:
+    """Makes clients of applications of their own settings, and ends them with the test."""
+    from starlette.testclient import TestClient
+
+    from evenhand.service.app import create_app
+
+    with ExitStack() as running:
+
+        def start(settings: Settings) -> Any:
+            one = TestClient(create_app(settings), base_url="http://localhost", raise_server_exceptions=False)
+            return running.enter_context(one)
+
+        yield start
 
 
 @pytest.fixture

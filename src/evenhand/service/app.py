@@ -50,7 +50,8 @@ def create_app(settings: Settings, context: Context | None = None) -> FastAPI:
             here.close()
 
     # The interactive pages would load scripts from elsewhere.
-    app = FastAPI(title="Evenhand", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(title="Evenhand", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
+                  responses=faults.DOCUMENTED)  # fmt: skip
     # What is added last comes first.
     app.add_middleware(Limiter, limits=settings.limits)
     app.add_middleware(Gate)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from evenhand.errors import AccessError, DecisionError, EvenhandError, FetchError, StoreError
@@ -19,6 +20,40 @@ ABSENT = ("stream", "unknown-id")
 
 ACCESS = {"key": 401, "scope": 403, "origin": 403, "rate": 429, "busy": 429, "size": 413, "slow": 408, "late": 504}
 """HTTP statuses of what a caller may not do, or not now, by code."""
+
+
+EXAMPLE: dict[str, Any] = {
+    "error": {
+        "message": "unknown group 'children'",
+        "type": "invalid_request_error",
+        "code": "group",
+        "mend": "one of women, men",
+    }
+}
+
+
+class FaultBody(BaseModel):
+    """What was wrong."""
+
+    message: str
+    type: str
+    code: str | None
+    mend: Annotated[str | None, Field(description="What to do about it.")]
+
+
+class FaultAnswer(BaseModel):
+    """Every answer that is an error has this body."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
+
+    error: FaultBody
+
+
+DOCUMENTED: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": FaultAnswer, "description": "The request makes no sense, or is not allowed; nothing was done."},
+    "5XX": {"model": FaultAnswer, "description": "The service, its store or a generator failed."},
+}
+"""Of every route."""
 
 
 class Fault(HTTPException):

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from evenhand.service.faults import EXAMPLE, FaultAnswer
+
 MOST = 1_000
 """Decisions in a batch, and entries on a page of a log, at most."""
 
@@ -72,12 +74,6 @@ DECISION: dict[str, Any] = {
     "bias": 0.0,
     "certificate": CERTIFICATE,
     "number": 1,
-}
-FAULT: dict[str, Any] = {
-    "message": "unknown group 'children'",
-    "type": "invalid_request_error",
-    "code": "group",
-    "mend": "one of women, men",
 }
 
 
@@ -170,23 +166,6 @@ class DecisionAnswer(BaseModel):
     number: Annotated[int | None, Field(description="Of the entry in the log; null: there is none yet.")]
 
 
-class Fault(BaseModel):
-    """What was wrong."""
-
-    message: str
-    type: str
-    code: str | None
-    mend: Annotated[str | None, Field(description="What to do about it.")]
-
-
-class FaultAnswer(BaseModel):
-    """Every answer that is an error has this body."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"error": FAULT}]})
-
-    error: Fault
-
-
 class BatchDecision(DecisionAnswer):
     """A decision of a batch."""
 
@@ -203,7 +182,7 @@ class BatchAnswer(BaseModel):
     """One result for each individual, in their order."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"results": [{**DECISION, "repeated": False}, {"id": "2", "error": FAULT}]}]}
+        json_schema_extra={"examples": [{"results": [{**DECISION, "repeated": False}, {"id": "2", **EXAMPLE}]}]}
     )
 
     results: list[BatchDecision | BatchFault]

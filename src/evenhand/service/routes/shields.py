@@ -49,7 +49,7 @@ async def decide(name: str, asked: DecisionRequest, here: Here) -> JSONResponse:
     """Decide on one individual. Asked again with the same id, the answer is the same and nothing is decided."""
     shield = _shield(here, name)
     made = await here.deciders[name].decide(_operation(asked))
-    return JSONResponse(_decided(asked.id, made), headers=_said(shield, made.guarded, made.repeated))
+    return JSONResponse(_decided(shield, asked.id, made), headers=_said(shield, made.guarded, made.repeated))
 
 
 @router.post(
@@ -72,7 +72,7 @@ async def decide_all(name: str, asked: BatchRequest, here: Here) -> JSONResponse
             raise made
         else:
             guarded = guarded and made.guarded
-            results.append({**_decided(one.id, made), "repeated": made.repeated})
+            results.append({**_decided(shield, one.id, made), "repeated": made.repeated})
     return JSONResponse({"results": results}, headers=_said(shield, guarded))
 
 
@@ -154,13 +154,13 @@ def _operation(asked: DecisionRequest) -> dict[str, Any]:
     return operation
 
 
-def _decided(given: str, made: Decided) -> dict[str, Any]:
+def _decided(shield: ServedShield, given: str, made: Decided) -> dict[str, Any]:
     answer = made.answer
     certificate, reason = answer["certificate"], answer["reason"]
     return {
         "id": given,
         **answer,
-        "guarded": made.guarded,
+        "guarded": made.guarded and not shield.advisory,
         "explanation": Reason(reason).words if made.guarded else UNGUARDED,
         "bias": None if certificate is None else certificate["bias"],
         "number": made.number,

@@ -1,0 +1,293 @@
+"""Shields over HTTP: decisions, batches, labels, where they stand, their logs; and everything that makes no sense."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import Any
+
+import pytest
+
+from evenhand.service import Settings
+from evenhand.service.store.chain import BEGINNING, canonical, link
+from evenhand.shield import Periodic, Plan, Shield
+
+LOANS = "/v1/shields/loans/decisions"
+
+
+def person(id: Any, group: str = "women", recommendation: int = 1, **more: Any) -> dict[str, Any]:  # noqa: A002
+    return {"id": id, "group": group, "recommendation": recommendation, **more}
+
+
+def fault(answer) -> dict[str, Any]:
+    return answer.json()["error"]
+
+
+def test_it_decides_as_the_shield_alone_would(client, described):
+    alone = Shield(Periodic(Plan.read(described["shields"][0]["plan"])))
+    for k in range(90):
+        group, recommendation = ("women", int(k % 5 == 0)) if k % 2 else ("men", int(k % 3 > 0))
+        answer = client.post(LOANS, json=person(k, group, recommendation))
+        made = alone.decide(group, recommendation)
+        said = answer.json()
+        assert answer.headers["x-evenhand-guarded"] == "true"
+        assert (said["decision"], said["intervened"], said["reason"]) == (made.decision, made.intervened, made.reason)
+        assert said["explanation"] == made.reason.words
+        assert said["number"] == k + 1
+        assert said["certificate"] == alone.certificate().to_dict()
+        assert said["bias"] == float(alone.certificate().bias)
+    assert alone.interventions > 0
+    stands = client.get("/v1/shields/loans").json()
+    assert stands["interventions"] == alone.interventions
+    assert stands["cost"] == alone.cost
+    assert stands["counters"] == alone.counters()
+    assert stands["certificate"] == said["certificate"]
+
+
+def test_the_same_id_has_one_answer(client):
+    first = client.post(LOANS, json=person("a"))
+    again = client.post(LOANS, json=person("a"))
+    assert again.json() == first.json()
+    assert (first.headers["x-evenhand-repeated"], again.headers["x-evenhand-repeated"]) == ("false", "true")
+    assert client.get("/v1/shields/loans").json()["number"] == 1
+    other = client.post(LOANS, json=person("a", recommendation=0))
+    assert other.status_code == 409
+    assert fault(other)["code"] == "repeated"
+    assert fault(other)["mend"]
+
+
+def test_a_whole_number_is_the_same_id_as_its_digits(client):
+    first = client.post(LOANS, json=person(7)).json()
+    assert first["id"] == "7"
+    again = client.post(LOANS, json=person("7"))
+    assert again.json() == first
+    assert again.headers["x-evenhand-repeated"] == "true"
+
+
+def test_ids_of_different_shields_have_nothing_to_do_with_each_other(client):
+    assert client.post(LOANS, json=person("a")).status_code == 200
+    assert client.post("/v1/shields/finite/decisions", json=person("a", "men", 0)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "said"),
+    [
+        (person("a", "children"), 422, "group", "unknown group 'children'"),
+        (person("a", recommendation=2), 422, "request", "recommendation"),
+        (person("a", recommendation=True), 422, "request", "recommendation"),
+        (person("a", cost=-1), 422, "request", "cost"),
+        (person("a", cost=1.5), 422, "cost", "from 0 to 1"),
+        (person("a", cost="1"), 422, "request", "cost"),
+        (person(""), 422, "request", "id"),
+        (person("x" * 191), 422, "request", "id"),
+        (person("a\nb"), 422, "request", "id"),
+        (person("a\n"), 422, "request", "id"),
+        (person("\x00"), 422, "request", "id"),
+        (person(True), 422, "request", "id"),
+        (person(1.5), 422, "request", "id"),
+        (person(None), 422, "request", "id"),
+        (person("a", "x" * 201), 422, "request", "group"),
+        (person("a", csot=1), 422, "request", "csot: there is no such entry"),
+        ({"id": "a", "group": "women"}, 422, "request", "recommendation: this is missing"),
+        ([], 422, "request", ""),
+        ('{"id": "a", "group": "women", "recommendation": 1, "cost": NaN}', 422, "request", "cost: this is no"),
+        ('{"id": "a", "group": "women", "recommendation": 1, "cost": 1e999}', 422, "request", "cost: this is no"),
+        ('{"id": "\\ud800", "group": "women", "recommendation": 1}', 422, "request", "id"),
+        ('{"id": "a", "group": "\\ud800", "recommendation": 1}', 422, "request", "group"),
+        ("{", 422, "request", "not valid JSON"),
+        (b'"\xff"', 400, "400", ""),
+        ("[" * 100_000, 400, "400", ""),
+        ('{"id": ' + "9" * 5_000 + ', "group": "women", "recommendation": 1}', 400, "400", ""),
+        (" " * 10_000_001, 413, "size", ""),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_and_counts_nothing(client, body, status, code, said):
+    content = body if isinstance(body, str | bytes) else json.dumps(body)
+    answer = client.post(LOANS, content=content, headers={"content-type": "application/json"})
+    assert answer.status_code == status, answer.text
+    assert fault(answer)["code"] == code
+    assert said in fault(answer)["message"]
+    assert client.get("/v1/shields/loans").json()["number"] == 0
+
+
+def test_there_is_no_such_shield(client):
+    bodies = {"/decisions": person("a"), "/labels": {"id": "a", "label": 1}}
+    for name, path in product(["none", "studio", "evenhand:keys", "%00", "x" * 5_000], ["", "/log", *bodies]):
+        body = bodies.get(path)
+        answer = client.request("GET" if body is None else "POST", f"/v1/shields/{name}{path}", json=body)
+        assert answer.status_code == 404, (name, path, answer.text)
+        assert fault(answer)["code"] == "stream"
+        assert fault(answer)["mend"] == "one of: loans, finite, labelled"
+
+
+def test_past_its_horizon_a_finite_shield_says_what_to_do(client):
+    for k in range(6):
+        assert client.post("/v1/shields/finite/decisions", json=person(k)).status_code == 200
+    late = client.post("/v1/shields/finite/decisions", json=person(6))
+    assert late.status_code == 409
+    assert fault(late)["code"] == "horizon"
+    assert "new name" in fault(late)["mend"]
+    assert client.post("/v1/shields/finite/decisions", json=person(5)).status_code == 200, "a repeated one is answered"
+    stands = client.get("/v1/shields/finite").json()
+    assert stands["certificate"]["attained"]
+    assert stands["bias"] <= 0.2
+
+
+def test_a_batch_has_a_result_for_each(client):
+    asked = [person("a"), person("b", "children"), person("a"), person("a", recommendation=0), person("c", "men", 0)]
+    answer = client.post(f"{LOANS}/batch", json={"decisions": asked})
+    assert answer.status_code == 200
+    results = answer.json()["results"]
+    assert [one["id"] for one in results] == ["a", "b", "a", "a", "c"]
+    assert [one.get("number") for one in results] == [1, None, 1, None, 2]
+    assert [one.get("repeated") for one in results] == [False, None, True, None, False]
+    assert [one["error"]["code"] for one in results if "error" in one] == ["group", "repeated"]
+    single = client.post(LOANS, json=person("a")).json()
+    assert single == {key: value for key, value in results[0].items() if key != "repeated"}
+
+
+def test_a_batch_that_cannot_be_read_decides_nothing(client):
+    answer = client.post(f"{LOANS}/batch", json={"decisions": [person("a"), person("b", recommendation=3)]})
+    assert answer.status_code == 422
+    assert fault(answer)["message"].startswith("decisions.1.recommendation")
+    assert client.post(f"{LOANS}/batch", json={"decisions": []}).status_code == 422
+    many = [person(k) for k in range(1_001)]
+    assert client.post(f"{LOANS}/batch", json={"decisions": many}).status_code == 422
+    assert client.get("/v1/shields/loans").json()["number"] == 0
+
+
+def test_labels_follow_their_decisions(client, described):
+    alone = Shield.restore(*_labelled(described))
+    labels = "/v1/shields/labelled/labels"
+    unknown = client.post(labels, json={"id": "a", "label": 1})
+    assert unknown.status_code == 404
+    assert fault(unknown)["code"] == "unknown-id"
+    client.post("/v1/shields/labelled/decisions", json=person("a"))
+    alone.decide("women", 1, id="a")
+    first = client.post(labels, json={"id": "a", "label": 1})
+    alone.observe("a", 1)
+    assert first.json()["certificate"] == alone.certificate().to_dict()
+    again = client.post(labels, json={"id": "a", "label": 1})
+    assert again.json() == first.json()
+    assert again.headers["x-evenhand-repeated"] == "true"
+    other = client.post(labels, json={"id": "a", "label": 0})
+    assert other.status_code == 409
+    assert fault(other)["code"] == "contradiction"
+    useless = client.post("/v1/shields/loans/labels", json={"id": "a", "label": 1})
+    assert useless.status_code == 422
+    assert fault(useless)["code"] == "label"
+
+
+def _labelled(described):
+    from evenhand.shield import synthesize
+
+    policy = synthesize(Plan.read(described["shields"][2]["plan"]))
+    return policy, Shield(policy).state()
+
+
+def test_labels_that_come_late_are_counted_and_the_guarantee_says_so(client, described):
+    alone = Shield.restore(*_labelled(described))
+    people = [("women", 1), ("men", 0), ("men", 1), ("women", 0), ("men", 1), ("women", 1), ("men", 0), ("men", 1)]
+    for k, (group, recommendation) in enumerate(people):
+        said = client.post("/v1/shields/labelled/decisions", json=person(k, group, recommendation)).json()
+        made = alone.decide(group, recommendation, id=str(k))
+        assert (said["decision"], said["guaranteed"]) == (made.decision, made.guaranteed)
+        if k >= 3:
+            label = int(k % 3 == 0)
+            client.post("/v1/shields/labelled/labels", json={"id": k - 3, "label": label})
+            alone.observe(str(k - 3), label)
+    stands = client.get("/v1/shields/labelled").json()
+    assert stands["certificate"] == alone.certificate().to_dict()
+    assert stands["certificate"]["open_labels"] == 3
+    assert stands["bound"] == stands["certificate"]["bound"]
+
+
+def test_all_shields_and_one(client, described):
+    client.post(LOANS, json=person("a"))
+    found = client.get("/v1/shields").json()["shields"]
+    assert [one["name"] for one in found] == ["loans", "finite", "labelled"]
+    assert [one["number"] for one in found] == [1, 0, 0]
+    for about, entry in zip(found, described["shields"], strict=True):
+        plan = Plan.read(entry["plan"])
+        assert about["kind"] == plan.kind
+        assert about["property"] == plan.property.words()
+        assert about["groups"] == ["women", "men"]
+        assert about["labels"] == plan.property.labelled
+        assert about["bound"] == about["certificate"]["bound"] == 0.2
+        one = client.get(f"/v1/shields/{entry['name']}").json()
+        assert {key: value for key, value in one.items() if key != "counters"} == about
+
+
+def test_the_log_is_read_in_pages_and_its_chain_holds(client):
+    for k in range(7):
+        client.post(LOANS, json=person(k))
+    entries: list[dict[str, Any]] = []
+    after, pages = -1, 0
+    while after is not None:
+        page = client.get("/v1/shields/loans/log", params={"after": after, "limit": 3}).json()
+        entries += page["entries"]
+        after, pages = page["next"], pages + 1
+    assert pages == 3
+    assert [entry["number"] for entry in entries] == list(range(8))
+    previous = BEGINNING
+    for entry in entries:
+        assert entry["previous"] == previous
+        previous = link(previous, "loans", entry["number"], entry["at"], canonical(entry["body"]))
+        assert entry["hash"] == previous
+    assert client.get("/v1/shields/loans").json()["hash"] == previous
+    assert entries[3]["body"]["input"] == {"op": "decide", **person("2")}
+
+
+@pytest.mark.parametrize("query", ["after=-2", "after=x", "limit=0", "limit=1001", "after=99999999999999999999"])
+def test_pages_that_there_are_not(client, query):
+    answer = client.get(f"/v1/shields/loans/log?{query}")
+    assert answer.status_code == 422
+    assert fault(answer)["message"].startswith(query.partition("=")[0])
+
+
+def test_costs_are_needed_where_there_are_several(described, serving_client):
+    plan = {**described["shields"][1]["plan"], "horizon": 8, "costs": [1.0, 2.5]}
+    for group in ("women", "men"):
+        weights = {"costs_if_rejected": [0.5, 0.5], "costs_if_accepted": [0.5, 0.5]}
+        plan["groups"] = {**plan["groups"], group: {**plan["groups"][group], **weights}}
+    described["shields"] = [{"name": "costly", "plan": plan}]
+    client = serving_client(Settings.read(described))
+    about = client.get("/v1/shields/costly").json()
+    assert (about["cost_needed"], about["largest_cost"]) == (True, 2.5)
+    missing = client.post("/v1/shields/costly/decisions", json=person("a"))
+    assert fault(missing)["code"] == "cost"
+    assert client.post("/v1/shields/costly/decisions", json=person("a", cost=2)).status_code == 200
+    assert fault(client.post("/v1/shields/costly/decisions", json=person("b", cost=3)))["code"] == "cost"
+
+
+def test_an_advisory_shield_says_that_it_is_not_in_force(described, serving_client):
+    described["shields"] = [{**described["shields"][1], "advisory": True}]
+    client = serving_client(Settings.read(described))
+    answers = [client.post("/v1/shields/finite/decisions", json=person(k, "men", 1)) for k in range(3)]
+    assert {answer.headers["x-evenhand-guarded"] for answer in answers} == {"false"}
+    said = [answer.json() for answer in answers]
+    assert all(one["decision"] == 1 and not one["guarded"] and not one["guaranteed"] for one in said)
+    assert "would-reject" in {one["reason"] for one in said}
+    assert client.get("/v1/shields/finite").json()["bound"] is None
+
+
+def test_what_was_decided_outlives_the_process(settings, serving_client):
+    first = serving_client(settings)
+    before = [first.post(LOANS, json=person(k, "men" if k % 3 else "women", k % 2)).json() for k in range(50)]
+    stands = first.get("/v1/shields/loans").json()
+    first.__exit__(None, None, None)
+    second = serving_client(settings)
+    assert second.get("/v1/shields/loans").json() == stands
+    again = second.post(LOANS, json=person(49, "men", 1))
+    assert again.headers["x-evenhand-repeated"] == "true"
+    assert again.json() == before[49]
+
+
+def test_another_policy_under_the_name_is_refused(described, serving_client):
+    from evenhand.errors import StoreError
+    from evenhand.service.opening import open_service
+
+    serving_client(Settings.read(described)).__exit__(None, None, None)
+    described["shields"][0]["plan"] = {**described["shields"][0]["plan"], "kappa": "0.3"}
+    with pytest.raises(StoreError, match="'loans' in the store belongs to another configuration"):
+        open_service(Settings.read(described))
