@@ -45,8 +45,26 @@ def _announce(context: Context, url: str) -> None:
         f"  state       {settings.service.place}",
         *(f"  shield      {entry.name}{' (advisory)' if entry.advisory else ''}" for entry in settings.shields),
         *(f"  generator   {guard.name}" for guard in context.guards.values()),
-        f"  keys        {'needed' if settings.service.keys else 'not needed: only this machine should reach it'}",
+        *(
+            []
+            if settings.shields or settings.guards
+            else ["  nothing     the file has neither [[shields]] nor [[guards]]"]
+        ),
+        f"  keys        {_keys(context)}",
         f"  interface   {url}/openapi.json",
         "Ctrl-C stops it.",
     ]
     typer.echo("\n".join(lines))
+
+
+def _keys(context: Context) -> str:
+    """Whether callers need a key; where nobody can have one yet, how the first is made."""
+    from evenhand.service.machines.keys import STREAM
+    from evenhand.service.store.reading import state_of
+
+    if not context.settings.service.keys:
+        return "not needed: only this machine should reach it"
+    with context.database.reading() as connection:
+        state = state_of(connection, STREAM)
+    made = state is not None and state["keys"]
+    return "needed" if made else "needed, and there is none: evenhand keys add NAME --scope admin --config FILE"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -130,6 +131,10 @@ class Database:
         path = Path(name)
         if not path.parent.is_dir():
             raise StoreError(f"there is no folder {path.parent}", where=self._where, mend="make it first")
+        if make and not all(os.access(one, os.W_OK) for one in (path.parent, path) if one.exists()):
+            raise StoreError(
+                "this user may not write there", where=self._where, mend="let it write the folder, or name another one"
+            )
         if not make and not path.is_file():
             raise StoreError("there is no such file", where=self._where, mend="name the file of the service's store")
 
