@@ -101,6 +101,7 @@ def test_a_part_that_fails_is_told_and_its_words_are_in_the_log_alone(tmp_path, 
         assert not service.check_replay("guard").open
         assert answer.headers["x-evenhand-entry"]
         if answer.status_code == 200:
+            until(lambda: service.pictures("guard"), "the picture is not kept")
             assert service.pictures("guard") == [int(answer.headers["x-evenhand-entry"])]
 
 
@@ -137,8 +138,20 @@ def test_pictures_are_kept_only_if_they_may_be(tmp_path):
     made = described(tmp_path, {"kind": "studio", "bias": BIAS}, guard={"keep_pictures": False})
     with running(made) as service:
         ask(service)
-        assert service.pictures("guard") == []
         assert httpx.get(ask(service, response_format="url").json()["data"][0]["url"]).status_code == 200
+        service.context.pictures.close()
+        assert len(service.pictures("guard")) == 1
+
+
+def test_pictures_that_wait_are_kept_when_the_service_stops(tmp_path):
+    made = described(tmp_path, {"kind": "studio", "bias": BIAS})
+    with running(made) as service:
+        numbers = [int(ask(service).headers["x-evenhand-entry"]) for _ in range(5)]
+    with running(made) as again:
+        assert again.pictures("guard") == numbers
+        pictures = again.context.pictures
+        assert pictures.of("guard", numbers[0]).data.startswith(b"\x89PNG")
+        assert pictures.of("guard", 10**6) is None
 
 
 # ---- too much, too late

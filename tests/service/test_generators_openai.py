@@ -117,7 +117,7 @@ def test_several_pictures_are_made_at_the_same_time(client, service):
     assert {"child", "adult", "elderly"} <= {shown(picture.b64_json) for picture in found}
     numbers = [int(number) for number in answer.headers["x-evenhand-entry"].split(", ")]
     assert len(set(numbers)) == 6
-    assert set(numbers) <= set(service.pictures("remote"))
+    until(lambda: set(numbers) <= set(service.pictures("remote")), "the pictures are not kept")
     assert [picture.evenhand["entry"] for picture in found] == numbers
     service.check_replay("remote")
 

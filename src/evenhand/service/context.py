@@ -11,6 +11,7 @@ from fastapi import Request
 from evenhand.service.deciding import Decider
 from evenhand.service.guards import ServedGuard
 from evenhand.service.metrics import Metrics
+from evenhand.service.pictures import Pictures
 from evenhand.service.security.keys import Keys
 from evenhand.service.settings import Settings
 from evenhand.service.shields import ServedShield
@@ -28,6 +29,7 @@ class Context:
         guards: by name, each guarded generator.
         replica: this process's name, new at every start.
         keys: who may ask.
+        pictures: that were delivered.
         deciders: by name, what asks each shield.
         metrics: what is counted.
         upkeep: what the replica does by itself: it beats, watches the others, deletes what is too old.
@@ -42,6 +44,7 @@ class Context:
     replica: str = field(default_factory=lambda: uuid4().hex)
     stopping: Event = field(default_factory=Event)
     keys: Keys = field(init=False)
+    pictures: Pictures = field(init=False)
     upkeep: Upkeep = field(init=False)
     deciders: dict[str, Decider] = field(init=False)
     metrics: Metrics = field(init=False)
@@ -49,6 +52,7 @@ class Context:
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.ledger)
         self.keys = Keys(self.database)
+        self.pictures = Pictures(self.database)
         kept = self.settings.retention
         self.upkeep = Upkeep(
             Replicas(self.database, self.ledger, self.replica),
@@ -66,6 +70,7 @@ class Context:
             decider.close()
         for guard in self.guards.values():
             guard.close()
+        self.pictures.close()
         self.upkeep.stop()
         self.ledger.close()
         self.database.close()

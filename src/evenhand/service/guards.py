@@ -40,7 +40,7 @@ class Served:
     Attributes:
         answer: the guard's.
         number: of the entry in the log that admitted it, or else tells of it; None: the store has none.
-        picture: the end of the picture's address, if it is kept.
+        picture: the end of the picture's address, if it has to have one.
         seconds: that all of it took.
         upstream_seconds: of these, that the generator took.
     """
@@ -220,13 +220,10 @@ class Request:
         if self._address:
             if number is None:
                 raise StoreError("the picture cannot be kept", mend="ask for b64_json")
-            return guard.pictures.keep(guard.name, number, item, durable=True)
-        if number is None or not guard.entry.keep_pictures:
-            return None
-        try:
-            return guard.pictures.keep(guard.name, number, item, durable=False)
-        except StoreError:
-            return None  # The dashboard lacks a picture; the answer has it.
+            return guard.pictures.keep(guard.name, number, item)
+        if number is not None and guard.entry.keep_pictures:
+            guard.pictures.keep_later(guard.name, number, item)
+        return None
 
 
 def configuration_of(entry: GuardEntry, folder: Path) -> Configuration:

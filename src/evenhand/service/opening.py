@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from evenhand.service.context import Context
 from evenhand.service.guards import machine_of, served
 from evenhand.service.machines import Machine
-from evenhand.service.pictures import Pictures
 from evenhand.service.settings import Settings
 from evenhand.service.shields import ServedShield, shield_of
 from evenhand.service.store import Database, Ledger
@@ -44,10 +43,9 @@ def open_service(settings: Settings, streams: Streams | None = None) -> Context:
         database.close()
         raise
     context = Context(settings, database, ledger, streams.shields)
-    pictures = Pictures(database)
     try:
         for entry in settings.guards:
-            guard = served(entry, settings.folder, ledger, context.replica, pictures)
+            guard = served(entry, settings.folder, ledger, context.replica, context.pictures)
             context.guards[entry.name] = guard
             context.metrics.watch(guard)
         context.upkeep.start()

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from queue import Empty, Full, Queue
+from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import ColumnElement, insert, select
 
+from evenhand.errors import StoreError
 from evenhand.genai.backends import Item
 from evenhand.service.store import Database
 from evenhand.service.store.tables import pictures
+
+WAITING = 64
+"""Pictures that nobody waits for and that are not in the store yet; of further ones the dashboard shows nothing."""
 
 
 @dataclass(frozen=True)
@@ -38,25 +45,37 @@ class Pictures:
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
+        self._waiting: Queue[Mapping[str, Any] | None] = Queue(WAITING)
+        self._thread = threading.Thread(target=self._write, name="evenhand-pictures", daemon=True)
+        self._thread.start()
 
-    def keep(self, stream: str, number: int, item: Item, *, durable: bool) -> str:
-        """Keep a picture; the end of its address.
+    def keep(self, stream: str, number: int, item: Item) -> str:
+        """Keep a picture where not even a power cut takes it; the end of its address.
 
         Args:
             stream: of the guard.
             number: of the entry that admitted its request.
             item: the picture.
-            durable: whether a power cut may not take it.
 
         Raises:
             StoreError: the store failed.
         """
-        id = secrets.token_urlsafe(32)  # noqa: A001
-        row = {"stream": stream, "number": number, "id": id, "at": self._clock(), "media_type": item.media_type,
-               "data": item.data}  # fmt: skip
-        with self._database.transaction(durable=durable) as connection:
-            connection.execute(insert(pictures).values(**row))
-        return id
+        row = self._row(stream, number, item)
+        self._insert([row], durable=True)
+        return str(row["id"])
+
+    def keep_later(self, stream: str, number: int, item: Item) -> None:
+        """Keep a picture for the dashboard, unless too many wait for that, or the store fails; nobody waits for it."""
+        try:
+            self._waiting.put_nowait(self._row(stream, number, item))
+        except Full:
+            return
+
+    def close(self) -> None:
+        """Keep what waits, and stop."""
+        if self._thread.is_alive():
+            self._waiting.put(None)
+            self._thread.join()
 
     def find(self, id: str) -> Picture | None:  # noqa: A002
         """The picture at an address, unless its time is over.
@@ -74,8 +93,33 @@ class Pictures:
         """
         return self._read(pictures.c.stream == stream, pictures.c.number == number)
 
-    def _read(self, *where: object) -> Picture | None:
+    def _row(self, stream: str, number: int, item: Item) -> dict[str, Any]:
+        return {"stream": stream, "number": number, "id": secrets.token_urlsafe(32), "at": self._clock(),
+                "media_type": item.media_type, "data": item.data}  # fmt: skip
+
+    def _insert(self, rows: Sequence[Mapping[str, Any]], *, durable: bool) -> None:
+        with self._database.transaction(durable=durable) as connection:
+            connection.execute(insert(pictures), rows)
+
+    def _write(self) -> None:
+        stopping = False
+        while not stopping:
+            found = [self._waiting.get()]
+            while len(found) < WAITING:
+                try:
+                    found.append(self._waiting.get_nowait())
+                except Empty:
+                    break
+            stopping = None in found
+            rows = [row for row in found if row is not None]
+            try:
+                if rows:
+                    self._insert(rows, durable=False)
+            except StoreError:
+                continue  # The dashboard lacks these pictures; whoever asked for them has them.
+
+    def _read(self, *where: ColumnElement[bool]) -> Picture | None:
         with self._database.reading() as connection:
-            query = select(pictures.c.media_type, pictures.c.data).where(*where)  # type: ignore[arg-type]
+            query = select(pictures.c.media_type, pictures.c.data).where(*where)
             row = connection.execute(query).first()
         return None if row is None else Picture(row.media_type, bytes(row.data))

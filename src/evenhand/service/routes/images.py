@@ -15,7 +15,6 @@ from evenhand.service.disclosure import headers, told
 from evenhand.service.faults import Fault
 from evenhand.service.generators import PICTURES, for_pictures, options_of
 from evenhand.service.guards import Served
-from evenhand.service.pictures import Pictures
 from evenhand.service.routes.asking import answered, guard_for
 from evenhand.service.security import requires
 
@@ -72,7 +71,7 @@ async def picture(
     here: Here,
 ) -> Response:
     """A picture that was answered by its address, which is all that is needed to get it."""
-    found = await run_in_threadpool(Pictures(here.database).find, id)
+    found = await run_in_threadpool(here.pictures.find, id)
     if found is None:
         raise Fault(404, "there is no such picture, or its time is over", code="picture")
     # Some pictures can hold scripts; none is run.
