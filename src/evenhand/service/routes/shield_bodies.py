@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from evenhand.service.faults import EXAMPLE, FaultAnswer
 
@@ -79,6 +79,14 @@ DECISION: dict[str, Any] = {
 
 class _Asked(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, given: object) -> object:
+        # A hundred thousand faults take seconds to write down, in which nobody else is answered.
+        if isinstance(given, dict) and len(given) > 10:
+            raise ValueError("these are too many entries")
+        return given
 
 
 class DecisionRequest(_Asked):

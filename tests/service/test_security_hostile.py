@@ -1,0 +1,177 @@
+"""Requests that are made to break things: each gets one error, and harms nobody else."""
+
+import json
+import urllib.parse
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from evenhand.service.app import create_app
+from evenhand.service.security.headers import ALWAYS, Headed, harmless, header_text
+from evenhand.service.settings import Settings
+
+PLAN = {
+    "property": "demographic_parity",
+    "kappa": "0.2",
+    "horizon": 40,
+    "kind": "dynamic",
+    "groups": {"größe\r\nx: y": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}},
+    "costs": {"values": [1, 2], "probabilities": [0.5, 0.5]},
+}
+GUARD = {
+    "conditions": [{"name": "leader", "keywords": ["leader"]}],
+    "specifications": [{"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": 3}],
+    "generator": {"kind": "studio", "bias": {"age": {"child": 0.05, "adult": 0.9, "elderly": 0.05}}, "seed": 1},
+    "classifier": {"kind": "studio"},
+}
+DECISIONS, PICTURES, TEXTS = "/v1/shields/loans/decisions", "/v1/images/generations", "/v1/chat/completions"
+GUARDRAIL = "/beta/litellm_basic_guardrail_api"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    store = tmp_path_factory.mktemp("store") / "evenhand.db"
+    plan = {name: value for name, value in PLAN.items() if name != "costs"}
+    described = {
+        "service": {"database": f"sqlite:///{store}", "keys": False},
+        "limits": {"body_bytes": 3_000_000},
+        "shields": [{"name": "loans", "plan": plan}],
+        "guards": [{"name": "studio", "config": GUARD}],
+    }
+    with TestClient(create_app(Settings.read(described)), raise_server_exceptions=False) as here:
+        yield here
+
+
+def send(client, path, body):
+    return client.post(path, content=body, headers={"content-type": "application/json"})
+
+
+def decision(cost="", group="men", id="x"):  # noqa: A002
+    return f'{{"id": {json.dumps(id)}, "group": {json.dumps(group)}, "recommendation": 1{cost}}}'
+
+
+BOMBS = {
+    "deep lists": "[" * 1_000_000,
+    "deep lists that end": "[" * 200_000 + "]" * 200_000,
+    "deep objects": '{"a":' * 200_000,
+    "a deep id": f'{{"id": {"[" * 5_000}{"]" * 5_000}, "group": "men", "recommendation": 1}}',
+    "a deep entry": f'{{"prompt": "leader", "messages": {"[" * 5_000}{"]" * 5_000}}}',
+    "not a number": decision(', "cost": NaN'),
+    "infinite": decision(', "cost": Infinity'),
+    "too large for a float": decision(', "cost": 1e999'),
+    "minus infinity": decision(', "cost": -Infinity'),
+    "a giant integer": decision(', "cost": ' + "9" * 100_000),
+    "an integer beyond floats": decision(', "cost": ' + "9" * 400),
+    "a giant id": '{"id": ' + "9" * 100_000 + ', "group": "men", "recommendation": 1}',
+    "a giant number alone": "1" * 1_000_000,
+    "half a surrogate": '{"id": "\\ud800", "group": "men", "recommendation": 1}',
+    "half a surrogate as a group": '{"id": "x", "group": "\\udfff", "recommendation": 1}',
+    "half a surrogate as a prompt": '{"prompt": "leader \\ud800"}',
+    "control characters": '{"id": "a\\u0000\\r\\nb", "group": "men", "recommendation": 1}',
+    "a group that is a header": decision(group="men\r\nset-cookie: a=b"),
+    "not UTF-8": b'{"id": "\xff", "group": "men", "recommendation": 1}',
+    "nothing": "",
+    "null": "null",
+    "a text": '"x"',
+    "a text that does not end": '"' + "x" * 1_000_000,
+    "many entries": json.dumps({f"entry{k}": k for k in range(100_000)}),
+    "many entries of many": json.dumps({"decisions": [{f"entry{k}": k for k in range(100)}] * 1_000}),
+    "many individuals": json.dumps({"decisions": [{}] * 200_000}),
+    "too large": b" " * 3_000_001,
+}
+
+
+@pytest.mark.parametrize(
+    "path", [DECISIONS, f"{DECISIONS}/batch", "/v1/shields/loans/labels", PICTURES, TEXTS, GUARDRAIL]
+)
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_cannot_be_meant_is_one_error(client, path, name):
+    answer = send(client, path, BOMBS[name])
+    assert 400 <= answer.status_code < 500, answer.text[:200]
+    assert set(answer.json()) == {"error"}
+    assert set(answer.json()["error"]) == {"message", "type", "code", "mend"}
+    assert len(answer.text) < 5_000, "what was sent is not sent back"
+    assert "x-evenhand-guarded" not in answer.headers
+
+
+def test_nobody_else_is_harmed(client):
+    for k, name in enumerate(BOMBS):
+        send(client, DECISIONS, BOMBS[name])
+        assert send(client, DECISIONS, decision(id=f"fine {k}")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "prompt", ["leader\r\nset-cookie: a=b", "leader ☃ \u2028 ünï", "leader \x00\x7f", "leader %0d%0a"]
+)
+def test_prompts_break_no_header(client, prompt):
+    for path, body in ((PICTURES, {"prompt": prompt}), (GUARDRAIL, {"texts": [prompt], "input_type": "request",
+                                                                     "litellm_call_id": prompt})):  # fmt: skip
+        answer = client.post(path, json=body)
+        assert answer.status_code == 200
+        assert "set-cookie" not in answer.headers
+        for name, value in answer.headers.raw:
+            assert harmless(value) == value, name
+
+
+def test_names_of_groups_break_no_header(client):
+    answer = client.post(DECISIONS, json={"id": "g", "group": "größe\r\nx: y", "recommendation": 1})
+    assert answer.status_code == 200
+    assert answer.headers["x-evenhand-guarded"] == "true"
+    assert "x" not in answer.headers
+
+
+@pytest.mark.parametrize("value", [b"plain", b"a\r\nset-cookie: b", b"\xc3\xa9", b"\x00\x7f\t", b"100%", b""])
+def test_values_of_headers_are_made_harmless(value):
+    made = harmless(value)
+    assert all(32 <= one < 127 for one in made)
+    assert made == value if all(32 <= one < 127 for one in value) else urllib.parse.unquote_to_bytes(made) == value
+    assert harmless(header_text("grün\r\n\ud800").encode("ascii")) == b"gr%C3%BCn%0D%0A?"
+
+
+def test_routes_cannot_send_a_broken_header_whatever_they_do():
+    def page(request):
+        return Response("x", headers={"x-said": request.query_params["said"], "cache-control": "max-age=5"})
+
+    app = Headed(Starlette(routes=[Route("/", page)]))
+    answer = TestClient(app).get("/", params={"said": "a\r\nset-cookie: b\xe9"})
+    assert answer.headers["x-said"] == "a%0D%0Aset-cookie: b%E9"
+    assert answer.headers["cache-control"] == "max-age=5", "a route may say otherwise"
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("path", ["/", "/login", "/healthz", "/v1/shields", "/v1/models", "/openapi.json", "/nothing"])
+def test_every_answer_keeps_browsers_from_harm(client, path):
+    headers = client.get(path).headers
+    assert set(ALWAYS) <= set(headers)
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] in ("no-store", "no-cache")
+    assert "server" not in headers
+
+
+@pytest.mark.parametrize("path", [
+    "/assets/../app.py", "/assets/..%2f..%2fapp.py", "/assets/%2e%2e/%2e%2e/settings.py", "/assets/....//app.py",
+    "/assets//etc/passwd", "/assets/%2fetc%2fpasswd", "/assets/index.html%00.js", "//etc/passwd",
+    "/v1/pictures/../../x", "/v1/pictures/..%2f..%2fevenhand.db", "/v1/shields/..%2f..%2f", "/v1/shields/%00",
+    "/v1/shields/evenhand:keys", "/v1/shields/evenhand:keys/log", "/v1/shields/a%0d%0ab", "/v1/models/..%2f..",
+    "/v1/streams/..%2fevenhand.db/log",
+])  # fmt: skip
+def test_no_path_leads_anywhere_else(client, path):
+    answer = client.get(path)
+    assert answer.status_code in (404, 422), answer.text[:200]
+    assert set(answer.json()) == {"error"}
+    for secret in ("root:", "import ", "SQLite format"):
+        assert secret not in answer.text
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "TRACE", "OPTIONS", "BREW"])
+def test_other_methods_do_nothing(client, method):
+    answer = client.request(method, DECISIONS)
+    assert answer.status_code == 405
+    assert "access-control-allow-origin" not in answer.headers
