@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.machines.machine import Machine, Operation, Planner
@@ -19,6 +19,18 @@ from evenhand.service.store.tables import answers, checkpoints, entries, streams
 
 CHECKPOINT: Operation = {"op": "checkpoint"}
 """Handled by the book itself: an entry that says what the stream is, and its state, as the first entry does."""
+
+
+# Statements of every transaction, built once: building one costs as much as running it.
+HEAD = (
+    select(streams.c.number, streams.c.hash, select(versions.c.version).scalar_subquery().label("version"))
+    .where(streams.c.name == bindparam("of"))
+    .with_for_update(of=streams)
+)
+STANDS = update(streams).where(streams.c.name == bindparam("of"))
+ANSWERED = select(answers).where(
+    answers.c.stream == bindparam("of"), answers.c.id.in_(bindparam("keys", expanding=True))
+)
 
 
 @dataclass(frozen=True)
@@ -124,7 +136,7 @@ class Book:
                     mend="give the new configuration a new name, under which it begins anew, or use the old one",
                 )
             return
-        row = self._row(stream, 0, chain.BEGINNING, _itself(machine))
+        row = self._row(stream, 0, chain.BEGINNING, chain.canonical(_itself(machine)))
         connection.execute(insert(entries).values(row))
         connection.execute(insert(checkpoints).values(stream=stream, number=0, at=row["at"]))
         connection.execute(insert(streams).values(name=stream, kind=machine.kind, digest=machine.digest, number=0,
@@ -152,19 +164,23 @@ class Book:
         remembered: dict[str, dict[str, Any]] = {}
         marks: list[dict[str, Any]] = []
         number, last = kept.number or 0, kept.hash
+        digest = chain.canonical(kept.machine.digest)
         for one in asked:
             page.ahead = planner.ahead() if planner is not None else None
             if page.ahead is not None and patient:
                 break
-            key, fingerprint = "", ""
+            key, fingerprint, given = "", "", chain.canonical(one.operation)
             if one.id is not None:
-                key, fingerprint = key_of(one.id), _fingerprint(one.answered or one.operation)
+                key = key_of(one.id)
+                fingerprint = _hashed(given if one.answered is None else chain.canonical(one.answered))
                 if key in known and one.answered is None:
                     page.results.append(_again(one.id, fingerprint, known[key]))
                     continue
             answer: Mapping[str, Any] = {}
+            # Every part is written as text once, whatever it goes into.
+            said = "{}"
             if one.operation is CHECKPOINT:
-                body = _itself(kept.machine)
+                body = chain.canonical(_itself(kept.machine))
             else:
                 try:
                     before = kept.machine.before(one.operation)
@@ -172,8 +188,9 @@ class Book:
                 except EvenhandError as error:
                     page.results.append(error)
                     continue
-                body = {"id": one.id, "before": before, "input": one.operation, "output": answer,
-                        "digest": kept.machine.digest}  # fmt: skip
+                said = chain.canonical(answer)
+                body = chain.joined({"id": chain.canonical(one.id), "before": chain.canonical(before), "input": given,
+                                     "output": said, "digest": digest})  # fmt: skip
             number += 1
             row = self._row(stream, number, last, body)
             last = row["hash"]
@@ -182,23 +199,20 @@ class Book:
                 marks.append({"stream": stream, "number": number, "at": row["at"]})
             if one.id is not None:
                 known[key] = {"stream": stream, "id": key, "number": number, "asked": fingerprint,
-                              "answer": chain.canonical(answer)}  # fmt: skip
+                              "answer": said}  # fmt: skip
                 remembered[key] = known[key]
             page.results.append(Done(number, answer))
         if page.rows:
             connection.execute(insert(entries), page.rows)
             if remembered:
-                said = [key_of(one.id) for one in asked if one.answered is not None and one.id is not None]
-                if said:
-                    connection.execute(delete(answers).where(answers.c.stream == stream, answers.c.id.in_(said)))
+                told = [key_of(one.id) for one in asked if one.answered is not None and one.id is not None]
+                if told:
+                    connection.execute(delete(answers).where(answers.c.stream == stream, answers.c.id.in_(told)))
                 connection.execute(insert(answers), list(remembered.values()))
             if marks:
                 connection.execute(insert(checkpoints), marks)
-            connection.execute(
-                update(streams)
-                .where(streams.c.name == stream)
-                .values(number=number, hash=last, state=json.dumps(kept.machine.state()))
-            )
+            state = json.dumps(kept.machine.state())
+            connection.execute(STANDS, {"of": stream, "number": number, "hash": last, "state": state})
         kept.number, kept.hash = number, last
         # As early as that: whoever asks next may come after it is done.
         page.ahead = planner.ahead() if planner is not None else None
@@ -212,12 +226,7 @@ class Book:
         Returns:
             What the planner has to do before; then nothing was loaded.
         """
-        version = select(versions.c.version).scalar_subquery().label("version")
-        row = connection.execute(
-            select(streams.c.number, streams.c.hash, version)
-            .where(streams.c.name == stream)
-            .with_for_update(of=streams)
-        ).one()
+        row = connection.execute(HEAD, {"of": stream}).one()
         if row.version != VERSION:
             raise StoreError(
                 f"the store was brought from version {VERSION} to {row.version} while this ran",
@@ -233,10 +242,10 @@ class Book:
             kept.number, kept.hash = row.number, row.hash
         return None
 
-    def _row(self, stream: str, number: int, previous: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        at, text = self._clock(), chain.canonical(body)
-        return {"stream": stream, "number": number, "at": at, "body": text, "previous": previous,
-                "hash": chain.link(previous, stream, number, at, text)}  # fmt: skip
+    def _row(self, stream: str, number: int, previous: str, body: str) -> dict[str, Any]:
+        at = self._clock()
+        return {"stream": stream, "number": number, "at": at, "body": body, "previous": previous,
+                "hash": chain.link(previous, stream, number, at, body)}  # fmt: skip
 
 
 def wrote(connection: Connection, stream: str, last: Mapping[str, Any]) -> bool:
@@ -254,11 +263,11 @@ def wrote(connection: Connection, stream: str, last: Mapping[str, Any]) -> bool:
 
 def key_of(id: str) -> str:  # noqa: A002
     """Under which the answer to an id is kept: its hash, so that any text is an id, and none is kept in the clear."""
-    return hashlib.sha256(chain.canonical(id).encode()).hexdigest()
+    return _hashed(chain.canonical(id))
 
 
-def _fingerprint(operation: Operation) -> str:
-    return hashlib.sha256(chain.canonical(operation).encode()).hexdigest()
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _itself(machine: Machine) -> dict[str, Any]:
@@ -270,8 +279,8 @@ def _itself(machine: Machine) -> dict[str, Any]:
 def _answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
     if not keys:
         return {}
-    query = select(answers).where(answers.c.stream == stream, answers.c.id.in_(keys))
-    return {row["id"]: dict(row) for row in connection.execute(query).mappings()}
+    found = connection.execute(ANSWERED, {"of": stream, "keys": keys})
+    return {row["id"]: dict(row) for row in found.mappings()}
 
 
 def _again(id: str, fingerprint: str, row: Mapping[str, Any]) -> Done | DecisionError:  # noqa: A002

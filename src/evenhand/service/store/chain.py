@@ -11,9 +11,17 @@ BEGINNING = "0" * 64
 """What the first entry of a log is chained to."""
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
 def canonical(body: Any) -> str:
     """The one JSON text of a value: keys sorted, no spaces, no NaN."""
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _ENCODER.encode(body)
+
+
+def joined(parts: Mapping[str, str]) -> str:
+    """The canonical text of an object, from those of its values; its names are in ASCII and have no quotes."""
+    return "{" + ",".join([f'"{name}":{parts[name]}' for name in sorted(parts)]) + "}"
 
 
 def link(previous: str, stream: str, number: int, at: float, body: str) -> str:
