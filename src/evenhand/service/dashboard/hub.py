@@ -10,7 +10,7 @@ from typing import Any
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import select
 
-from evenhand.errors import AccessError, StoreError
+from evenhand.errors import AccessError, EvenhandError
 from evenhand.service.context import Context
 from evenhand.service.dashboard.windows import KINDS, new_rows
 from evenhand.service.store.tables import streams
@@ -68,6 +68,7 @@ class Hub:
         self._pages: set[Page] = set()
         self._seen: Positions = {}
         self._looking: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
         self._failed = False
 
     @property
@@ -83,16 +84,17 @@ class Hub:
         Raises:
             AccessError: too many pages are open.
         """
-        if len(self._pages) >= self._most:
-            raise AccessError(f"{self._most} pages of the dashboard are open already", code="busy", mend="close one")
         page = Page()
-        self._pages.add(page)
-        try:
+        async with self._opening:
+            if len(self._pages) >= self._most:
+                raise AccessError(f"{self._most} pages of the dashboard are open already", code="busy", mend="close one")
             if self._looking is None or self._looking.done():
                 self._seen = await run_in_threadpool(self._heads)
                 self._looking = asyncio.create_task(self._look())
-            # What is new from here on waits for the page meanwhile.
+            # From here on what is new waits for the page; nothing may come between these two.
+            self._pages.add(page)
             seen = dict(self._seen)
+        try:
             known = {stream: min(positions.get(stream, number), number) for stream, number in seen.items()}
             yield f"retry: 1000\n{_event('hello', {'failed': self._failed}, known)}"
             for message in await run_in_threadpool(self._news, dict(known), seen):
@@ -127,10 +129,12 @@ class Hub:
                 return
             try:
                 news = await run_in_threadpool(self._new)
-            except StoreError as error:
+            except Exception as error:
+                # Whatever it is, the pages say that what they show may be old, and it is tried again.
                 if not self._failed:
                     self._failed = True
-                    self._tell({"failed": True, "message": error.what})
+                    what = error.what if isinstance(error, EvenhandError) else type(error).__name__
+                    self._tell({"failed": True, "message": what})
             else:
                 if self._failed:
                     self._failed = False

@@ -44,6 +44,6 @@ def hub_of(request: Request, here: Context) -> Hub:
     """The one hub of a process."""
     state = request.app.state
     if not hasattr(state, "hub"):
-        state.hub = Hub(state.context)
+        state.hub = Hub(here)
     hub: Hub = state.hub
     return hub
