@@ -158,7 +158,7 @@ class Database:
 def _address(url: str) -> URL:
     try:
         address = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise StoreError(
             "this is no address of a store", mend="sqlite:///evenhand.db, or postgresql://user@host/name"
         ) from None
@@ -173,7 +173,10 @@ def _address(url: str) -> URL:
 def _postgres(address: URL, wait_seconds: float) -> Engine:
     try:
         engine = create_engine(
-            address, pool_pre_ping=True, connect_args={key: LINK[key] for key in LINK.keys() - address.query.keys()}
+            address,
+            pool_pre_ping=True,
+            hide_parameters=True,
+            connect_args={key: LINK[key] for key in LINK.keys() - address.query.keys()},
         )
     except ModuleNotFoundError:
         raise MissingExtraError("psycopg", extra="postgres", purpose="to keep the store in PostgreSQL") from None
@@ -205,7 +208,9 @@ def _postgres(address: URL, wait_seconds: float) -> Engine:
 
 
 def _sqlite(address: URL, wait_seconds: float) -> Engine:
-    engine = create_engine(address, connect_args={"timeout": wait_seconds, "check_same_thread": False})
+    engine = create_engine(
+        address, hide_parameters=True, connect_args={"timeout": wait_seconds, "check_same_thread": False}
+    )
 
     @event.listens_for(engine, "connect")
     def _connected(connection: Any, _record: Any) -> None:

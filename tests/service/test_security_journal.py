@@ -1,0 +1,279 @@
+"""No secret and no prompt is in anything that the service writes."""
+
+import asyncio
+import io
+import json
+import logging
+import sys
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from evenhand.errors import StoreError
+from evenhand.service.app import create_app
+from evenhand.service.security.journal import Journal, journal, logger
+from evenhand.service.security.keys import hash_of, new_key
+from evenhand.service.security.redaction import HIDDEN, Redaction
+from evenhand.service.security.ring import Ring
+from evenhand.service.settings import Settings
+from evenhand.service.store import Database
+from genai_upstream import Upstream
+
+UPSTREAM_KEY = "upstream-9f8e7d6c5b4a"
+DATABASE_PASSWORD = "hunter2hunter2"
+PROMPT = "a portrait of the leader Wilhelmina Quackenbush"
+
+SOME_KEY = "Zm9vYmFyYmF6Zm9vYmFyYmF6Zm9vYmFyYmF6Zm9vYmF"
+
+# ---- taking secrets out of texts
+
+
+@pytest.mark.parametrize(("text", "secret"), [
+    (f"the key evenhand_{SOME_KEY} is wrong", SOME_KEY),
+    ("Authorization: Bearer abc.def-123", "abc.def-123"),
+    ('{"authorization": "bearer   tok"}', "tok"),
+    ("Incorrect API key provided: sk-proj-abcdefghijklmnop", "proj-abcdefghijklmnop"),
+    ("cannot connect to postgresql+psycopg://evenhand:s3cr3t@db/x", "s3cr3t"),
+    ("host=db password=s3cr3t user=x", "s3cr3t"),
+    ("planted-secret-value here", "planted-secret-value"),
+])  # fmt: skip
+def test_secrets_are_taken_out(text, secret):
+    clean = Redaction({"MY_API_KEY": "planted-secret-value", "HOME": "here"})(text)
+    assert secret not in clean
+    assert HIDDEN in clean
+    assert "here" not in text or "here" in clean, "what is no secret stays"
+
+
+@pytest.mark.parametrize("text", ["a bearer of news", "see https://host/path", "evenhand_x", "password", "ask-me", ""])
+def test_what_is_no_secret_stays(text):
+    words = Redaction({})(text)
+    assert words.split()[:1] == text.split()[:1]
+    assert Redaction({"KEY": "a", "TOKEN": "", "A_SECRET": "short"})("a short text") == "a short text"
+
+
+@given(st.text(), st.text(), st.integers(0, 2**256 - 1))
+def test_no_key_survives_wherever_it_stands(before, after, seed):
+    key = "evenhand_" + "".join(f"{seed:064x}"[:43])
+    assert key.removeprefix("evenhand_") not in Redaction({})(f"{before}{key}{after}")
+
+
+# ---- the journal
+
+
+@pytest.fixture
+def lines():
+    stream = io.StringIO()
+    with journal(requests=True, stream=stream):
+        yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+class Line:
+    def __init__(self, path="/x", query=b""):
+        self.sent = []
+        self.scope = {"type": "http", "method": "GET", "path": path, "query_string": query, "headers": []}
+
+    async def receive(self):
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(self, message):
+        self.sent.append(message)
+
+
+def fails(error):
+    async def app(scope, receive, send):
+        raise error
+
+    return app
+
+
+def test_a_fault_is_told_without_its_words_and_answered_without_them(lines):
+    line = Line("/v1/x", b"key=" + UPSTREAM_KEY.encode())
+    asyncio.run(Journal(fails(ValueError(f"could not draw {PROMPT}")))(line.scope, line.receive, line.send))
+    assert line.sent[0]["status"] == 500
+    assert json.loads(line.sent[1]["body"])["error"]["code"] == "fault"
+    (told,) = lines()
+    assert (told["error"], told["status"], told["path"], told["level"]) == ("ValueError", 500, "/v1/x", "error")
+    assert told["at"][0].startswith("test_security_journal.py:")
+    for secret in (PROMPT, "Wilhelmina", UPSTREAM_KEY):
+        assert secret not in json.dumps([told, str(line.sent)])
+
+
+def test_errors_of_other_threads_and_libraries_are_told_without_their_words(lines):
+    thread = threading.Thread(target=lambda: int(PROMPT), name="a thread")
+    thread.start()
+    thread.join()
+    logging.getLogger("asyncio").error("Task exception was never retrieved\n%s", ValueError(PROMPT))
+    try:
+        raise KeyError(PROMPT)
+    except KeyError:
+        logging.getLogger("uvicorn.error").exception("Exception in ASGI application")
+    told = lines()
+    assert [one["event"] for one in told] == [
+        "a thread ended", "Task exception was never retrieved", "Exception in ASGI application",
+    ]  # fmt: skip
+    assert [one.get("error") for one in told] == ["ValueError", None, "KeyError"]
+    assert "Wilhelmina" not in json.dumps(told)
+
+
+def test_every_line_is_one_line_of_json_whatever_is_in_it(lines):
+    line = Line("/v1/\r\n\u2028\x00\udcff" + '"}{')
+    asyncio.run(Journal(fails(StoreError("x")))(line.scope, line.receive, line.send))
+    logger.error("two\nlines")
+    assert [one["event"] for one in lines()] == ["request", "two"]
+
+
+def test_requests_are_told_where_that_is_wanted():
+    async def fine(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    for requests in (True, False):
+        stream = io.StringIO()
+        with journal(requests=requests, stream=stream):
+            line = Line()
+            asyncio.run(Journal(fine)(line.scope, line.receive, line.send))
+        assert len(stream.getvalue().splitlines()) == requests
+
+
+def test_the_journal_leaves_nothing_behind():
+    before = (logging.getLogger().level, list(logging.getLogger().handlers), logger.level, threading.excepthook)
+    with journal(requests=True, stream=io.StringIO()):
+        pass
+    after = (logging.getLogger().level, list(logging.getLogger().handlers), logger.level, threading.excepthook)
+    assert after == before
+
+
+def test_what_the_store_holds_of_a_statement_is_not_told(tmp_path):
+    database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
+    with pytest.raises(StoreError) as raised, database.transaction() as connection:
+        connection.exec_driver_sql("INSERT INTO nowhere VALUES (?)", (PROMPT,))
+    assert "Wilhelmina" not in str(raised.value)
+    database.close()
+
+
+# ---- a whole service, and all that it writes
+
+TOML = """
+[service]
+database = "sqlite:///evenhand.db"
+log_requests = true
+
+[[guards]]
+name = "remote"
+config = "genai.yaml"
+
+[[shields]]
+name = "loans"
+[shields.plan]
+property = "demographic_parity"
+kappa = "0.2"
+horizon = 6
+kind = "finite"
+groups = { women = { rate = 0.4, accept = 0.35 }, men = { rate = 0.6, accept = 0.6 } }
+"""
+GUARD = """
+conditions: [{name: leader, keywords: [leader]}]
+specifications: [{condition: leader, group: age, values: [child, adult, elderly], repeated: 6}]
+generator: {kind: images, url: URL, model: studio-pictures, key: MY_UPSTREAM_KEY}
+classifier: {kind: studio}
+"""
+
+
+def ask(url, path, body, headers):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"{url}{path}", data, {"content-type": "application/json", **headers})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read().decode() + str(answer.headers)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode() + str(error.headers)
+
+
+def test_nothing_secret_is_written_anywhere(served, tmp_path):
+    with Upstream(key=UPSTREAM_KEY) as upstream:
+        (tmp_path / "genai.yaml").write_text(GUARD.replace("URL", upstream.url))
+        database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
+        with Ring(database) as ring:
+            key = ring.add("ann", ["admin"])
+        database.close()
+        wrong = new_key()
+        service = served(TOML, environment={"MY_UPSTREAM_KEY": UPSTREAM_KEY})
+        good, bad = {"authorization": f"Bearer {key}"}, {"authorization": f"Bearer {wrong}"}
+        answers = [ask(service.url, "/v1/images/generations", {"prompt": PROMPT, "model": "remote"}, good)]
+        upstream.body = json.dumps({"error": f"Incorrect API key provided: {UPSTREAM_KEY}; asked {PROMPT}"}).encode()
+        answers += [ask(service.url, "/v1/images/generations", {"prompt": PROMPT, "model": "remote"}, good)]
+        upstream.body, upstream.always = None, 401
+        for path, body, headers in (
+            ("/v1/images/generations", {"prompt": PROMPT, "model": "remote"}, good),
+            ("/v1/images/generations", {"prompt": PROMPT, "model": PROMPT}, bad),
+            (f"/v1/images/generations?key={key}", {"prompt": PROMPT}, {}),
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": PROMPT}], "model": "remote"}, good),
+            ("/v1/shields/loans/decisions", {"id": "1", "group": "men", "recommendation": 1}, good),
+            ("/v1/shields/loans/decisions", {"id": "1", "group": "men", "recommendation": "x"}, good),
+            (f"/v1/shields/{key}", None, good),
+            (f"/{wrong}", None, {"cookie": f"evenhand_key={wrong}"}),
+            ("/v1/streams/remote/log", None, good),
+            ("/metrics", None, good),
+            ("/v1/shields", None, good),
+        ):
+            answers.append(ask(service.url, path, body, headers))
+        assert service.stop() == 0
+    assert answers[0][0] == 200
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != "genai.yaml"}
+    assert "service-0.err" in written
+    requests = [json.loads(line) for line in written["service-0.err"].splitlines()]
+    assert [one["status"] for one in requests if one["event"] == "request" and one["path"] != "/readyz"] == [
+        status for status, _text in answers
+    ]
+    for name, content in {**written, "answers": "".join(text for _, text in answers).encode()}.items():
+        for secret in (UPSTREAM_KEY, key.removeprefix("evenhand_"), wrong.removeprefix("evenhand_")):
+            # Whoever asks for a name is told that there is none of this name.
+            if name != "answers" or secret != key.removeprefix("evenhand_"):
+                assert secret.encode() not in content, name
+        if name != "answers":
+            assert b"Wilhelmina" not in content, name
+            assert hash_of(wrong).encode() not in content, name
+
+
+@pytest.mark.parametrize("url", [
+    f"postgresql+psycopg://evenhand:{DATABASE_PASSWORD}@127.0.0.1:1/nothing",
+    f"postgresql+psycopg://evenhand:{DATABASE_PASSWORD}@127.0.0.1:no/nothing",
+    f"nothing://evenhand:{DATABASE_PASSWORD}@127.0.0.1/nothing",
+])  # fmt: skip
+def test_passwords_of_stores_are_not_told(url, tmp_path, capsys, monkeypatch):
+    from evenhand.cli.main import main
+
+    if url.startswith("postgresql"):
+        pytest.importorskip("psycopg", reason="needs the extra postgres")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evenhand.toml").write_text(f'[service]\ndatabase = "{url}"\n')
+    for command in (["keys", "list"], ["serve", "--config", "evenhand.toml", "--port", "0"]):
+        monkeypatch.setattr(sys, "argv", ["evenhand", *command])
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr()
+        assert left.value.code == 2, said
+        assert DATABASE_PASSWORD not in said.out + said.err
+        assert said.err.startswith("error: ")
+
+
+def test_a_route_that_fails_says_nothing_of_what_was_sent(tmp_path, monkeypatch, lines):
+    settings = Settings.read({"service": {"database": f"sqlite:///{tmp_path / 'evenhand.db'}", "keys": False}})
+    app = create_app(settings)
+
+    @app.post("/fails")
+    async def page(said: dict[str, str]) -> None:
+        raise RuntimeError(f"cannot work with {said}")
+
+    with TestClient(app) as client:
+        answer = client.post("/fails", json={"prompt": PROMPT})
+    assert answer.status_code == 500
+    assert answer.json()["error"]["code"] == "fault"
+    assert "content-security-policy" in answer.headers
+    assert "Wilhelmina" not in answer.text + json.dumps(lines())
