@@ -9,6 +9,7 @@ import base64
 import http.client
 import json
 import random
+import signal
 import socket
 import threading
 import time
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from service_process import ServiceProcess
+from nursery import Nursery, Replica
 
 from evenhand.genai.backends import Item
 from evenhand.genai.classify import StudioPixels
@@ -97,55 +98,59 @@ def free_port() -> int:
 class Replicas:
     """Processes of `evenhand serve` with one file, each on a port of its own that it keeps; a context manager."""
 
-    def __init__(self, folder: Path, config: str, count: int = 1, **options: Any) -> None:
-        self.all = [
-            ServiceProcess(folder, config, port=free_port(), name=f"replica-{k}", **options) for k in range(count)
-        ]
+    def __init__(self, folder: Path, config: str, count: int = 1) -> None:
+        self._nursery = Nursery(folder)
+        self.all = [Replica(self._nursery, config, free_port(), f"replica-{k}") for k in range(count)]
 
     def __enter__(self) -> Replicas:
-        # All at once: each of them finds an empty store.
-        for one in self.all:
-            one.spawn()
-        for one in self.all:
-            self.wait(one)
+        self._nursery.__enter__()
+        try:
+            # All at once: each of them finds an empty store.
+            for one in self.all:
+                one.spawn()
+            for one in self.all:
+                self.await_ready(one)
+        except BaseException:
+            self._nursery.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        for one in self.all:
-            one.kill()
+        self._nursery.__exit__()
 
     @property
     def urls(self) -> list[str]:
         return [f"http://127.0.0.1:{one.port}" for one in self.all]
 
     @staticmethod
-    def wait(one: ServiceProcess) -> None:
+    def await_ready(one: Replica) -> None:
         """Wait until a replica that was spawned is ready."""
         until = time.monotonic() + 120
         while time.monotonic() < until:
-            assert one.process is not None
-            if one.process.poll() is not None:
-                raise AssertionError(f"it ended with {one.process.returncode}:\n{one.out}\n{one.err}")
+            code = one.poll()
+            if code is not None:
+                raise AssertionError(f"it ended with {code}:\n{one.said}")
             status, _ = ask(f"http://127.0.0.1:{one.port}/readyz", timeout=5)
             if status == 200:
                 return
-            time.sleep(0.05)
-        raise AssertionError(f"it was not ready in time:\n{one.out}\n{one.err}")
+            time.sleep(0.02)
+        raise AssertionError(f"it was not ready in time:\n{one.said}")
 
     def kill_and_restart(self, which: Sequence[int]) -> None:
         """kill -9 of some replicas at the same time, and start them again."""
         for k in which:
-            process = self.all[k].process
-            assert process is not None
-            process.kill()
+            self.all[k].send(signal.SIGKILL)
         for k in which:
-            self.all[k].kill()
-            process = self.all[k].process
-            assert process is not None
-            process.wait(30)
+            assert self.all[k].wait() == -signal.SIGKILL, f"it had ended before:\n{self.all[k].said}"
             self.all[k].spawn()
         for k in which:
-            self.wait(self.all[k])
+            self.await_ready(self.all[k])
+
+    def stop(self) -> list[int]:
+        """Tell all of them to stop, and wait for their exit codes."""
+        for one in self.all:
+            one.send(signal.SIGTERM)
+        return [one.wait() for one in self.all]
 
 
 def ask(url: str, body: Any = None, *, timeout: float = 30.0) -> tuple[int, Any]:

@@ -1,0 +1,160 @@
+"""kill -9 of replicas and of the database under load, with an upstream that misbehaves: nothing acknowledged is lost.
+
+The long form, with its figures printed: ``pytest -m slow -s tests/service/test_torture_kill.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra serve")
+pytest.importorskip("sqlalchemy", reason="needs the extra serve")
+
+from ordeal import HIRING, LOANS, Replicas, Swarm, guard, service_file
+from postgres import Cluster
+from referee import GuardReferee, ShieldReferee, Store
+
+from evenhand.genai.backends import Studio
+from genai_upstream import Upstream
+
+BIAS = {"age": {"child": 1.0, "adult": 8.0, "elderly": 1.0}, "gender": {"woman": 2.0, "man": 8.0}}
+
+
+@contextmanager
+def moody(seed: int) -> Iterator[Upstream]:
+    """An upstream that fails, hangs, answers with nonsense, ignores what it is told, and works, by turns."""
+    chosen = random.Random(seed)
+    obedient, deaf = Studio(BIAS, seed=seed), Studio(BIAS, obeys=0.0, unrecognised=0.1, seed=seed)
+    over = threading.Event()
+
+    def moods(upstream: Upstream) -> None:
+        while not over.wait(chosen.choice([0.2, 0.5, 1.0])):
+            upstream.release()
+            upstream.always = upstream.body = None
+            upstream.studio = obedient
+            mood = chosen.choice(["good", "good", "fails", "hangs", "nonsense", "deaf"])
+            if mood == "fails":
+                upstream.always = chosen.choice([400, 429, 500, 503])
+            elif mood == "hangs":
+                upstream.hang()
+            elif mood == "nonsense":
+                upstream.body = chosen.choice([b"", b"<html>", b'{"data": []}', b'{"data": [{"b64_json": "AAAA"}]}'])
+            elif mood == "deaf":
+                upstream.studio = deaf
+        upstream.release()
+        upstream.always = upstream.body = None
+        upstream.studio = obedient
+
+    with Upstream(obedient) as upstream:
+        thread = threading.Thread(target=moods, args=(upstream,), daemon=True)
+        thread.start()
+        try:
+            yield upstream
+        finally:
+            over.set()
+            thread.join(10)
+
+
+def crash(cluster: Cluster) -> None:
+    """kill -9 of the database's first process; its data is recovered when it starts again."""
+    cluster.stop(signal.SIGKILL)
+    for _ in range(50):  # Until what it left behind in memory has gone.
+        try:
+            cluster.start()
+            return
+        except RuntimeError:
+            time.sleep(0.2)
+    raise AssertionError("the database does not come back")
+
+
+def ordeal(folder: Path, url: str, count: int, trials: int, cluster: Cluster | None = None) -> dict[str, Any]:
+    """Load without a pause, and one kill after another; the log is followed after each."""
+    chosen = random.Random(f"{url.partition(':')[0]}/{count}/{trials}")
+    store = Store(url)
+    killed = {"replicas": 0, "databases": 0}
+    with moody(trials) as upstream:
+        configuration = guard(upstream.url, timeout=1.0)
+        referees = {
+            "loans": ShieldReferee(store, "loans", LOANS),
+            "hiring": ShieldReferee(store, "hiring", HIRING),
+            "pictures": GuardReferee(store, "pictures", configuration),
+        }
+        config = service_file(url, configuration)
+        with (
+            Replicas(folder, config, count) as replicas,
+            Swarm(replicas.urls, deciders=5, painters=3, seed=trials, pause=0.01) as swarm,
+        ):
+            for trial in range(trials):
+                answered = len(swarm.book.decisions["loans"])
+                for _ in range(600):  # Every kill hits a service that is at work.
+                    if len(swarm.book.decisions["loans"]) > answered + 5:
+                        break
+                    time.sleep(0.05)
+                else:
+                    raise AssertionError("nothing is decided any more")
+                time.sleep(chosen.random())
+                if cluster is not None and trial % 4 == 3:
+                    crash(cluster)
+                    killed["databases"] += 1
+                else:
+                    which = chosen.sample(range(count), chosen.randint(1, count))
+                    replicas.kill_and_restart(which)
+                    killed["replicas"] += len(which)
+                for referee in referees.values():
+                    referee.follow()
+            time.sleep(0.5)
+            # The end is in good order, and under load too.
+            codes = replicas.stop()
+            swarm.stop()
+        assert codes == [0] * count
+        assert not swarm.book.given_up
+
+    store.sound()
+    book = swarm.book
+    met = {}
+    for name, referee in referees.items():
+        referee.follow()
+        told = book.pictures if name == "pictures" else book.decisions[name]
+        met[name] = dict(referee.compare(told, *([book.labels[name]] if name == "hiring" else [])))
+        met[name]["entries"] = referee.number
+    referees["loans"].guaranteed()
+    met["pictures"]["missed, for want of items that obey"] = referees["pictures"].guaranteed()
+    met["pictures"]["abandoned"] = referees["pictures"].abandoned
+    met["loans"] |= {"periods": len(referees["loans"].ends), "interventions": referees["loans"].interventions}
+    assert met["loans"]["acknowledged"] > 5 * trials
+    return {"trials": trials, "killed": killed, "unanswered": book.unanswered, **met}
+
+
+def test_kills_under_load_on_sqlite(tmp_path: Path) -> None:
+    ordeal(tmp_path, f"sqlite:///{tmp_path / 'store.db'}", 1, 2)
+
+
+def test_kills_of_replicas_and_of_their_postgresql_under_load(tmp_path: Path, own_postgres: Cluster) -> None:
+    met = ordeal(tmp_path, own_postgres.url(), 3, 4, own_postgres)
+    assert met["killed"]["databases"] == 1
+
+
+def _trials(standard: int) -> int:
+    return int(os.environ.get("EVENHAND_TRIALS", standard))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "trials"), [(1, 100), (2, 25)])
+def test_a_hundred_kills_on_sqlite(tmp_path: Path, count: int, trials: int) -> None:
+    print("\n", ordeal(tmp_path, f"sqlite:///{tmp_path / 'store.db'}", count, _trials(trials)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "trials"), [(3, 100), (1, 25)])
+def test_a_hundred_kills_on_postgresql(tmp_path: Path, own_postgres: Cluster, count: int, trials: int) -> None:
+    print("\n", ordeal(tmp_path, own_postgres.url(), count, _trials(trials), own_postgres))
