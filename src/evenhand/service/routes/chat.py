@@ -17,7 +17,9 @@ from evenhand.service.disclosure import headers, told
 from evenhand.service.faults import Fault
 from evenhand.service.generators import TEXTS, Conversation, options_of
 from evenhand.service.guards import Served
+from evenhand.service.routes import examples
 from evenhand.service.routes.asking import answered, guard_for
+from evenhand.service.routes.examples import shown
 from evenhand.service.security import requires
 
 router = APIRouter(prefix="/v1", tags=["generators"])
@@ -60,7 +62,7 @@ class ChatRequest(BaseModel):
     modalities: list[str] | None = None
 
 
-@router.post("/chat/completions", dependencies=[requires("generate")])
+@router.post("/chat/completions", dependencies=[requires("generate")], responses=shown(examples.TEXT))
 async def complete(asked: ChatRequest, here: Here) -> Response:
     """The next message of a conversation.
 

@@ -19,6 +19,8 @@ from evenhand.service.context import Context, context_of
 from evenhand.service.faults import Fault
 from evenhand.service.guardrail import Verdict
 from evenhand.service.guards import ServedGuard
+from evenhand.service.routes import examples
+from evenhand.service.routes.examples import shown
 from evenhand.service.security import requires
 
 router = APIRouter(tags=["guardrail"])
@@ -54,7 +56,11 @@ class GuardrailRequest(BaseModel):
     additional_provider_specific_params: dict[str, Any] | None = None
 
 
-@router.post("/beta/litellm_basic_guardrail_api", dependencies=[requires("generate")])
+@router.post(
+    "/beta/litellm_basic_guardrail_api",
+    dependencies=[requires("generate")],
+    responses=shown(examples.GUARDRAIL),
+)
 async def check(asked: GuardrailRequest, response: Response, here: Here) -> dict[str, Any]:
     """Whether LiteLLM may go on, and with which prompt; or whether it may deliver what came of it."""
     guard = _guard(asked, here)

@@ -9,18 +9,19 @@ from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import select
 
 from evenhand.service.context import Context, context_of
+from evenhand.service.routes.examples import shown
 from evenhand.service.store.tables import versions
 
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz")
+@router.get("/healthz", responses=shown({"status": "ok"}))
 async def alive() -> dict[str, str]:
     """The process answers."""
     return {"status": "ok"}
 
 
-@router.get("/readyz")
+@router.get("/readyz", responses=shown({"status": "ready"}))
 async def ready(here: Annotated[Context, Depends(context_of)]) -> dict[str, str]:
     """The store can be written."""
 

@@ -15,7 +15,9 @@ from evenhand.service.disclosure import headers, told
 from evenhand.service.faults import Fault
 from evenhand.service.generators import PICTURES, for_pictures, options_of
 from evenhand.service.guards import Served
+from evenhand.service.routes import examples
 from evenhand.service.routes.asking import answered, guard_for
+from evenhand.service.routes.examples import shown
 from evenhand.service.security import requires
 
 router = APIRouter(prefix="/v1", tags=["generators"])
@@ -38,7 +40,7 @@ class ImagesRequest(BaseModel):
     stream: bool | None = None
 
 
-@router.post("/images/generations", dependencies=[requires("generate")])
+@router.post("/images/generations", dependencies=[requires("generate")], responses=shown(examples.PICTURES))
 async def generate(asked: ImagesRequest, request: Request, response: Response, here: Here) -> dict[str, Any]:
     """Pictures for a prompt; each is a request of its own for the guard.
 

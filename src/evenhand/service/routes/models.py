@@ -8,6 +8,8 @@ from fastapi import APIRouter, Depends
 
 from evenhand.service.context import Context, context_of
 from evenhand.service.faults import Fault
+from evenhand.service.routes import examples
+from evenhand.service.routes.examples import shown
 from evenhand.service.security import requires
 
 router = APIRouter(prefix="/v1", tags=["generators"], dependencies=[requires("generate")])
@@ -15,13 +17,13 @@ router = APIRouter(prefix="/v1", tags=["generators"], dependencies=[requires("ge
 Here = Annotated[Context, Depends(context_of)]
 
 
-@router.get("/models")
+@router.get("/models", responses=shown(examples.MODELS))
 async def models(here: Here) -> dict[str, Any]:
     """Every guarded generator, under every name that it has."""
     return {"object": "list", "data": _models(here)}
 
 
-@router.get("/models/{name:path}")
+@router.get("/models/{name:path}", responses=shown(examples.MODEL))
 async def model(name: str, here: Here) -> dict[str, Any]:
     """One of them."""
     for one in _models(here):

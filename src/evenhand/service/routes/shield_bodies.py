@@ -75,6 +75,62 @@ DECISION: dict[str, Any] = {
     "certificate": CERTIFICATE,
     "number": 1,
 }
+ABOUT: dict[str, Any] = {
+    "name": "loans",
+    "kind": "dynamic",
+    "property": "the acceptance rates of the groups differ by at most 0.1",
+    "kappa": "1/10",
+    "horizon": 100,
+    "groups": ["women", "men"],
+    "largest_cost": 1.0,
+    "cost_needed": False,
+    "labels": False,
+    "advisory": False,
+    "when_down": "refuse",
+    "digest": "3f2a" + "0" * 60,
+    "number": 1,
+    "hash": "5f0c" + "0" * 60,
+    "bias": 0.0,
+    "bound": 0.1,
+    "interventions": 0,
+    "cost": 0.0,
+    "certificate": CERTIFICATE,
+}
+COUNTERS: dict[str, Any] = {
+    "period": 0,
+    "past": [0, 0, 0, 0],
+    "past_recommended": [0, 0, 0, 0],
+    "past_open": [0, 0, 0, 0, 0, 0, 0, 0],
+    "held": True,
+    "prompt": True,
+    "now": {
+        "step": 1,
+        "counters": [1, 0, 0, 0],
+        "recommended": [0, 0],
+        "open": [0, 0, 0, 0, 0, 0, 0, 0],
+        "prompt": True,
+    },
+}
+ENTRY: dict[str, Any] = {
+    "stream": "loans",
+    "number": 1,
+    "at": 1767225600.0,
+    "body": {
+        "id": "application 1",
+        "before": {**COUNTERS, "now": {**COUNTERS["now"], "step": 0, "counters": [0, 0, 0, 0]}},
+        "input": {"op": "decide", "id": "application 1", "group": "women", "recommendation": 0},
+        "output": {
+            "decision": 0,
+            "intervened": False,
+            "reason": "followed",
+            "guaranteed": True,
+            "certificate": CERTIFICATE,
+        },
+        "digest": ABOUT["digest"],
+    },
+    "previous": "9d1e" + "0" * 60,
+    "hash": ABOUT["hash"],
+}
 
 
 class _Asked(BaseModel):
@@ -199,6 +255,12 @@ class BatchAnswer(BaseModel):
 class LabelAnswer(BaseModel):
     """What is guaranteed with the label."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"id": "application 1", "bias": 0.0, "certificate": CERTIFICATE, "number": 2}],
+        }
+    )
+
     id: str
     bias: float
     certificate: Certificate
@@ -232,11 +294,15 @@ class ShieldAbout(BaseModel):
 class ShieldState(ShieldAbout):
     """A shield and everything that it counts."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{**ABOUT, "counters": COUNTERS}]})
+
     counters: dict[str, Any]
 
 
 class Shields(BaseModel):
     """All shields that are served."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"shields": [ABOUT]}]})
 
     shields: list[ShieldAbout]
 
@@ -254,6 +320,8 @@ class Entry(BaseModel):
 
 class LogPage(BaseModel):
     """Some entries of the log, oldest first."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"entries": [ENTRY], "next": 1}]})
 
     entries: list[Entry]
     next: Annotated[int | None, Field(description="Ask again with after=NEXT; null: this was the end.")]
