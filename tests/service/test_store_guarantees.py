@@ -107,7 +107,8 @@ class Promises(RuleBasedStateMachine):
         database.faults.clear()
         failed = [error for error in errors if isinstance(error, StoreError)]
         if failed:
-            # One transaction: the same for everybody in it.
+            # Nothing fails by itself; and it is one transaction: the same for everybody in it.
+            assert any(faults), failed[0]
             assert len(failed) == len(asked)
             if not self._happened(asked):
                 return
