@@ -14,6 +14,7 @@ from evenhand.errors import DecisionError, EvenhandError
 from evenhand.service import faults
 from evenhand.service.context import Context, context_of
 from evenhand.service.deciding import Decided
+from evenhand.service.routes.direct import Direct
 from evenhand.service.routes.shield_bodies import (
     MOST,
     BatchAnswer,
@@ -39,12 +40,6 @@ UNGUARDED = "The recommendation passed: the store could not be used, so the shie
 """An explanation."""
 
 
-@router.post(
-    "/{name}/decisions",
-    dependencies=[requires("decide")],
-    response_model=None,
-    responses={200: {"model": DecisionAnswer}},
-)
 async def decide(name: str, asked: DecisionRequest, here: Here) -> JSONResponse:
     """Decide on one individual. Asked again with the same id, the answer is the same and nothing is decided."""
     shield = _shield(here, name)
@@ -52,12 +47,6 @@ async def decide(name: str, asked: DecisionRequest, here: Here) -> JSONResponse:
     return JSONResponse(_decided(shield, asked.id, made), headers=_said(shield, made.guarded, made.repeated))
 
 
-@router.post(
-    "/{name}/decisions/batch",
-    dependencies=[requires("decide")],
-    response_model=None,
-    responses={200: {"model": BatchAnswer}},
-)
 async def decide_all(name: str, asked: BatchRequest, here: Here) -> JSONResponse:
     """Decide on several individuals, in their order. One that cannot be decided on has an error in its place."""
     shield = _shield(here, name)
@@ -100,6 +89,21 @@ async def label(name: str, asked: LabelRequest, here: Here) -> JSONResponse:
     certificate = done.answer["certificate"]
     answer = {"id": asked.id, "bias": certificate["bias"], "certificate": certificate, "number": done.number}
     return JSONResponse(answer, headers=_said(shield, True, done.repeated))
+
+
+for path, endpoint, model in (
+    ("/{name}/decisions", decide, DecisionAnswer),
+    ("/{name}/decisions/batch", decide_all, BatchAnswer),
+):
+    router.add_api_route(
+        path,
+        endpoint,
+        methods=["POST"],
+        dependencies=[requires("decide")],
+        response_model=None,
+        responses={200: {"model": model}},
+        route_class_override=Direct,
+    )
 
 
 @router.get("", dependencies=[requires("read")], response_model=None, responses={200: {"model": Shields}})
