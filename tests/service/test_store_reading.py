@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
 from counting import Counting
+from sqlalchemy import insert, text, update
 
-from evenhand.service.store import Database, Ledger
+from evenhand.service.store import Database, Ledger, Retention
 from evenhand.service.store.reading import entries_after, heads, log, state_of
+from evenhand.service.store.retention import DAY
+from evenhand.service.store.tables import entries, streams
 
 
 @pytest.fixture
@@ -51,3 +55,53 @@ def test_readers_see_one_moment_and_hold_no_writer_up(database: Database) -> Non
     with database.reading() as connection:
         assert heads(connection)["a"][0] == 1
     ledger.close()
+
+
+def _plan(database: Database, query: str, **values: object) -> str:
+    with database.reading() as connection:
+        if not database.sqlite:
+            connection.execute(text("SET LOCAL enable_seqscan = off"))  # What it would do with more than a few rows.
+        explain = "EXPLAIN QUERY PLAN " if database.sqlite else "EXPLAIN "
+        return "\n".join(str(tuple(row)) for row in connection.execute(text(explain + query), values))
+
+
+def test_a_page_is_found_without_going_through_the_log(database: Database) -> None:
+    page = _plan(database, "SELECT * FROM entries WHERE stream = :s AND number > :n AND number >= :f ORDER BY number"
+                 " LIMIT 10", s="a", n=5, f=0)  # fmt: skip
+    first = _plan(database, "SELECT min(number) FROM checkpoints WHERE stream = :s", s="a")
+    answer = _plan(database, "SELECT * FROM answers WHERE stream = :s AND number < :n", s="a", n=5)
+    for plan in (page, first, answer):
+        assert "SEARCH" in plan or "Index" in plan
+        assert "Seq Scan" not in plan
+        assert "Sort" not in plan
+        assert "TEMP B-TREE" not in plan
+
+
+@pytest.mark.slow
+def test_a_log_of_a_million_entries_is_read_a_page_at_a_time_and_cut(store_url: str) -> None:
+    count = 1_000_000
+    database = Database(store_url)
+    ledger = Ledger(database, {"a": Counting()}, clock=lambda: 1e9)
+    with database.transaction() as connection:
+        for begin in range(1, count, 10_000):
+            rows = [{"stream": "a", "number": number, "at": 1e9, "body": '{"id":null}', "previous": "0" * 64,
+                     "hash": "1" * 64} for number in range(begin, begin + 10_000)]  # fmt: skip
+            connection.execute(insert(entries), rows)
+        connection.execute(update(streams).values(number=count, hash="1" * 64))
+    tracemalloc.start()
+    assert sum(1 for _ in log(database, "a")) == count + 1
+    assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    tracemalloc.stop()
+    with database.reading() as connection:
+        assert len(entries_after(connection, "a", count - 3, 10)) == 3
+    ledger.submit("a", {"op": "add", "amount": 1}).result(60)
+    now = [1e9 + 100 * DAY, 0.0]
+    retention = Retention(database, ledger, log_days=10, picture_days=None, clock=lambda: now[0], steady=lambda: now[1])
+    ledger._book._clock = lambda: now[0]
+    retention.tidy()
+    for passed in (now[0] + 11 * DAY,):
+        now[:] = [passed, 11 * DAY]
+        retention.tidy()
+    assert [entry["number"] for entry in log(database, "a")] == [count + 2]
+    ledger.close()
+    database.close()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from counting import Counting
 from sqlalchemy import func, insert, select
 
 from evenhand.errors import DecisionError, StoreError
+from evenhand.service.opening import open_service
 from evenhand.service.settings import Settings
 from evenhand.service.store import Database, Ledger, Retention
 from evenhand.service.store.reading import entries_after, first_kept, log
 from evenhand.service.store.retention import DAY, ENTRIES, JUMP_SECONDS, PICTURES
-from evenhand.service.store.tables import answers, entries, pictures
+from evenhand.service.store.tables import answers, entries, pictures, replicas
 
 LOG_DAYS, PICTURE_DAYS = 8.0, 2.0
 
@@ -199,3 +201,24 @@ def test_the_settings_say_how_long(tmp_path: Path) -> None:
     assert (read.retention.log_days, read.retention.picture_days) == (90, 7)
     default = Settings.read({})
     assert (default.retention.log_days, default.retention.picture_days) == (None, 30)
+
+
+def test_a_running_service_does_it_by_itself(settings: Settings) -> None:
+    context = open_service(settings)
+    with context.database.transaction() as connection:
+        connection.execute(insert(pictures).values(stream="studio", number=1, id="old", at=1.0, media_type="image/png",
+                                                   data=b"picture"))  # fmt: skip
+    context.close()
+    context = open_service(settings)
+    try:
+        for _ in range(600):
+            with context.database.reading() as connection:
+                beats = connection.execute(select(replicas.c.name, replicas.c.beat)).all()
+                left = connection.execute(select(pictures.c.id)).scalars().all()
+            if not left and beats[0].beat > 1:
+                break
+            time.sleep(0.05)
+        assert left == []
+        assert [row.name for row in beats] == [context.replica]
+    finally:
+        context.close()
