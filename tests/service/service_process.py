@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 TRIES = 600
@@ -25,6 +25,7 @@ class ServiceProcess:
         config: the text of its file, written to ``evenhand.toml`` in the folder; None: it is started without one.
         port: to listen on; 0: any that is free, another one at every start.
         name: of the replica, for its files.
+        arguments: more of them.
         environment: more variables.
         preexec: is run in the new process before it starts, e.g. to limit it.
     """
@@ -36,11 +37,12 @@ class ServiceProcess:
         *,
         port: int = 0,
         name: str = "service",
+        arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         preexec=None,
     ) -> None:
         self.folder, self.port, self.name = folder, port, name
-        self.arguments = ["serve", "--port", str(port)]
+        self.arguments = ["serve", "--port", str(port), *arguments]
         if config is not None:
             path = folder / f"{name}.toml"
             path.write_text(config, "utf-8")

@@ -1,34 +1,238 @@
 """`evenhand serve` starts, says what it serves and stops cleanly; what cannot work is refused before that."""
 
+from __future__ import annotations
+
 import json
 import signal
+import socket
+import threading
+import time
 import urllib.request
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from service_settings import FINITE
 
-ONE = json.dumps({"id": "one", "group": "women", "recommendation": 1}).encode()
+from evenhand.cli.main import main
+from evenhand.shield import Plan, synthesize
+from evenhand.shield.file import save
+from genai_upstream import Upstream
+
+ONE = {"id": "one", "group": "women", "recommendation": 1}
+HALF = {"accept": 0.5}
+TRIES = 600
 
 
 def post(url, body):
-    request = urllib.request.Request(url, body, {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_it_is_told_to_stop_and_goes_on_where_it_was(served, how):
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys) -> Callable[..., str]:
+    """Run ``evenhand serve`` on a file that it must refuse; gives the complaint."""
+
+    def run(config: str, *options: str) -> str:
+        (tmp_path / "evenhand.toml").write_text(config, "utf-8")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("sys.argv", ["evenhand", "serve", "--config", "evenhand.toml", *options])
+        with pytest.raises(SystemExit) as left:
+            main()
+        assert left.value.code == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert "Traceback" not in said.err
+        assert said.err.count("error:") == 1
+        assert not list(tmp_path.glob("*.db*")), "nothing was started"
+        return said.err
+
+    return run
+
+
+SHIELD = '[service]\nkeys = false\n[[shields]]\nname = "loans"\n'
+
+
+def test_it_serves_until_it_is_told_to_stop_and_goes_on_where_it_was(served):
     service = served()
     first = post(f"{service.url}/v1/shields/loans/decisions", ONE)
-    assert service.stop(how) == 0
+    assert service.stop(signal.SIGINT) == 0
     assert service.err == ""
     assert service.out.rstrip().endswith("stopped")
     again = service.start()
     assert post(f"{again.url}/v1/shields/loans/decisions", ONE) == first
+    assert service.stop(signal.SIGTERM) == 0
 
 
-def test_it_says_where_it_is_and_what_it_serves(served):
+def test_without_a_file_it_serves_a_demonstration_and_says_so(served):
     service = served(None)
-    assert f"evenhand serves at {service.url}\n" in service.out
-    for said in ("state       sqlite:///evenhand.db", "shield      loans", "generator   studio", "not needed"):
-        assert said in service.out
+    said = service.out
+    assert f"evenhand serves at {service.url}\n" in said
+    for part in ("state       sqlite:///evenhand.db", "shield      loans", "generator   studio", "not needed"):
+        assert part in said
     assert (service.folder / "evenhand.db").exists()
+    picture = post(f"{service.url}/v1/images/generations", {"prompt": "a business leader"})
+    assert picture["data"][0]["evenhand"]["guarded"]
+
+
+def test_a_policy_lies_beside_the_file(served, tmp_path):
+    folder = tmp_path / "service"
+    folder.mkdir()
+    save(synthesize(Plan.read(FINITE)), folder / "loans.shield")
+    (folder / "evenhand.toml").write_text(f'{SHIELD}policy = "loans.shield"\n', "utf-8")
+    service = served(None, arguments=["--config", str(folder / "evenhand.toml")])
+    assert post(f"{service.url}/v1/shields/loans/decisions", ONE)["decision"] in (0, 1)
+    assert (folder / "evenhand.db").exists()
+    assert not (tmp_path / "evenhand.db").exists()
+
+
+def test_where_keys_are_needed_and_there_are_none_it_says_how_to_make_one(served):
+    service = served('[service]\ndatabase = "sqlite:///evenhand.db"\n')
+    assert "needed, and there is none: evenhand keys add" in service.out
+
+
+def test_what_is_under_way_when_it_stops_is_answered(served):
+    with Upstream() as upstream:
+        service = served(f"""
+[service]
+keys = false
+
+[[guards]]
+name = "pictures"
+
+[guards.config]
+conditions = [{{ name = "leader", keywords = ["leader"] }}]
+specifications = [{{ condition = "leader", group = "gender", values = ["woman", "man"], repeated = 5 }}]
+generator = {{ kind = "images", url = "{upstream.url}", model = "studio-pictures" }}
+classifier = {{ kind = "studio" }}
+""")
+        upstream.hang()
+        answers = []
+
+        def ask():
+            answers.append(post(f"{service.url}/v1/images/generations", {"prompt": "a leader"}))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        for _ in range(TRIES):
+            if upstream.received:
+                break
+            time.sleep(0.05)
+        service.process.send_signal(signal.SIGINT)
+        for _ in range(TRIES):
+            if not _listens(service.url):
+                break
+            time.sleep(0.05)
+        assert service.process.poll() is None, "it waits for what is under way"
+        assert answers == []
+        upstream.release()
+        asking.join(60)
+        assert answers[0]["data"][0]["evenhand"]["guarded"]
+        assert service.process.wait(60) == 0
+
+
+def _listens(url: str) -> bool:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    with socket.socket() as one:
+        return one.connect_ex((host, int(port))) == 0
+
+
+def test_a_page_that_listens_for_ever_does_not_keep_it(served):
+    service = served()
+    with urllib.request.urlopen(f"{service.url}/v1/events", timeout=60) as events:
+        assert events.readline()
+        assert service.stop() == 0
+
+
+def test_a_port_that_is_taken(refused):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        said = refused(f"{SHIELD}plan = {_toml(FINITE)}\n", "--port", port)
+    assert f"cannot listen on 127.0.0.1, port {port}: something else listens there already" in said
+    assert "--port" in said
+
+
+def test_an_address_that_there_is_not(refused):
+    config = '[service]\nhost = "192.0.2.1"\n'
+    assert "cannot listen on 192.0.2.1" in refused(config, "--port", "0")
+    assert "there is no address 'nowhere.invalid'" in refused('[service]\nhost = "nowhere.invalid"\n')
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
+    return json.dumps(value)
+
+
+def test_a_policy_that_cannot_be_loaded(refused, tmp_path):
+    assert "none.shield" in refused(f'{SHIELD}policy = "none.shield"\n')
+    (tmp_path / "text.shield").write_text("not a policy", "utf-8")
+    assert "text.shield" in refused(f'{SHIELD}policy = "text.shield"\n')
+    save(synthesize(Plan.read(FINITE)), tmp_path / "cut.shield")
+    whole = (tmp_path / "cut.shield").read_bytes()
+    (tmp_path / "cut.shield").write_bytes(whole[: len(whole) // 2])
+    assert "cut.shield" in refused(f'{SHIELD}policy = "cut.shield"\n')
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ({**FINITE, "kapa": 1}, "did you mean 'kappa'?"),
+        ({**FINITE, "kappa": 2}, "kappa"),
+        ({**FINITE, "kind": "finit"}, "there is no kind 'finit'"),
+        ({**FINITE, "horizon": 0}, "horizon"),
+        ({}, "is missing"),
+        (
+            {**FINITE, "groups": {"women": {"rate": [0.3, 0.5], **HALF}, "men": {"rate": [0.5, 0.7], **HALF}}},
+            "within ranges only",
+        ),
+    ],
+)  # fmt: skip
+def test_a_plan_that_makes_no_sense(refused, plan, said):
+    found = refused(f"{SHIELD}plan = {_toml(plan)}\n")
+    assert "the plan of the shield 'loans'" in found
+    assert said in found
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("[[shields]", "not valid TOML"),
+        ("shields = 3", "3 is no list"),
+        ('[[shield]]\nname = "a"', "did you mean 'shields'?"),
+        ('[[shields]]\nnme = "a"', "did you mean 'name'?"),
+        ("[service]\nprot = 1", "did you mean 'port'?"),
+        ('[service]\nport = "80"', "'80' is no whole number"),
+        ("[service]\nport = 65536", "65536 is more than 65535"),
+        ('[service]\nkeys = "no"', "'no' is neither true nor false"),
+        ('[service]\ndatabase = "mysql://me:secret@host/name"', "no address of a store"),
+        ('[service]\ndatabase = "sqlite://"', "would forget"),
+        ('folder = "x"', "there is no entry 'folder'"),
+        (f'{SHIELD}policy = "a"\n[[shields]]\nname = "loans"\npolicy = "a"', "has the name 'loans' already"),
+        (f'{SHIELD}policy = "a"\n[[guards]]\nname = "loans"\nconfig = "a"', "has the name 'loans' already"),
+        (SHIELD, "neither a policy nor a plan"),
+        (f'{SHIELD}policy = "a"\nplan = {{}}', "has a policy and a plan"),
+        (f'{SHIELD}policy = "a"\nwhen_down = "ignore"', "there is no when_down 'ignore'"),
+        ('[[shields]]\nname = "a/b"\npolicy = "a"', "'a/b' cannot be part of an address"),
+        ('[[guards]]\nname = "a"\nconfig = 3', "3 is neither a file nor a table"),
+        ('[[guards]]\nname = "a"\nconfig = "none.yaml"', "none.yaml"),
+        ('[[guards]]\nname = "a"\nconfig = "x"\n[[guards]]\nname = "b"\nconfig = "x"\nmodels = ["a"]', "'a' already"),
+        ("[limits]\nin_flight = 0", "0 is less than 1"),
+        ("[limits]\nrequests_per_second = inf", "no finite number"),
+    ],
+)
+def test_a_file_that_makes_no_sense(refused, config, said):
+    found = refused(config)
+    assert said in found
+    assert "evenhand.toml" in found or "none.yaml" in found
+    assert "secret" not in found
+
+
+def test_a_file_that_is_not_there(monkeypatch, capsys, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["evenhand", "serve", "--config", "none.toml"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert "none.toml" in capsys.readouterr().err
