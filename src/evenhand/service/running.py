@@ -14,6 +14,7 @@ from evenhand.errors import OptionError
 from evenhand.service.app import create_app
 from evenhand.service.context import Context
 from evenhand.service.opening import open_service, streams_of
+from evenhand.service.security.connection import CONNECTIONS, Connection
 from evenhand.service.security.journal import journal
 from evenhand.service.settings import Settings
 
@@ -42,6 +43,9 @@ def run(settings: Settings, *, ready: Callable[[Context, str], None]) -> None:
             log_config=None,
             access_log=False,
             server_header=False,
+            http=Connection,
+            ws="none",
+            limit_concurrency=CONNECTIONS,
             # Every request that is under way has its own limit: by then all of them are answered.
             timeout_graceful_shutdown=int(settings.limits.upstream_seconds) + 1,
         )

@@ -1,0 +1,181 @@
+"""What comes over a socket that no client of HTTP would send."""
+
+import socket
+
+import pytest
+
+TOML = """
+[service]
+database = "sqlite:///evenhand.db"
+keys = false
+
+[limits]
+body_bytes = 10000
+body_seconds = 0.6
+
+[[shields]]
+name = "loans"
+[shields.plan]
+property = "demographic_parity"
+kappa = "0.2"
+horizon = 6
+kind = "finite"
+groups = { women = { rate = 0.4, accept = 0.35 }, men = { rate = 0.6, accept = 0.6 } }
+"""
+START = b"POST /v1/shields/loans/decisions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+GOOD = b'{"id": "1", "group": "men", "recommendation": 1}'
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    from service_process import ServiceProcess
+
+    with ServiceProcess(tmp_path_factory.mktemp("sockets"), TOML) as one:
+        yield one
+
+
+@pytest.fixture
+def line(service):
+    host, _, port = service.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as one:
+        yield one
+
+
+def said(line):
+    """All that comes until the other side closes."""
+    parts = []
+    try:
+        while part := line.recv(65_536):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)
+
+
+def status(answer):
+    return int(answer.split(b" ", 2)[1]) if answer else None
+
+
+def test_chunks_that_are_too_many_are_refused(line):
+    line.sendall(START + b"transfer-encoding: chunked\r\n\r\n" + (b"400\r\n" + b"x" * 1024 + b"\r\n") * 11)
+    assert status(said(line)) == 413
+
+
+def test_chunks_within_the_limit_are_read(line):
+    pieces = b"".join(b"%x\r\n%s\r\n" % (1, GOOD[k : k + 1]) for k in range(len(GOOD)))
+    line.sendall(START + b"connection: close\r\ntransfer-encoding: chunked\r\n\r\n" + pieces + b"0\r\n\r\n")
+    assert status(said(line)) == 200
+
+
+def test_a_body_that_claims_too_much_is_not_waited_for(line):
+    line.sendall(START + b"content-length: 99999999999\r\n\r\n")
+    assert status(said(line)) == 413
+
+
+def test_a_body_that_comes_drop_by_drop_is_given_up(line):
+    line.sendall(START + b"content-length: 1000\r\n\r\n{")
+    assert status(said(line)) == 408
+
+
+@pytest.mark.parametrize("head", [
+    b"content-length: 48\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"content-length: 48\r\ncontent-length: 5\r\n\r\n",
+    b"content-length: -1\r\n\r\n",
+    b"content-length: 0x30\r\n\r\n",
+    b"transfer-encoding: chunked\r\n\r\nzz\r\n",
+    b"bad header\r\n\r\n",
+    b"a\x00b: c\r\n\r\n",
+])  # fmt: skip
+def test_what_two_readers_could_read_differently_is_refused(line, head):
+    line.sendall(START + head + b"GET /v1/shields HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    answer = said(line)
+    assert status(answer) in (400, 408, 422)
+    assert answer.count(b"HTTP/1.1") == 1, "what follows is not taken for another request"
+
+
+@pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nx: ", b"GET / HTTP/1.1\r\n"])
+def test_a_head_without_an_end_is_given_up(line, start):
+    line.sendall(start)
+    try:
+        for _ in range(100):
+            line.sendall(b"x: " + b"y" * 4_000 + b"\r\n" if start.endswith(b"\r\n") else b"y" * 4_000)
+    except OSError:
+        return
+    assert status(said(line)) in (431, 400, None)
+
+
+def test_a_web_socket_is_not_opened(line):
+    line.sendall(
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+        b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\n\r\n"
+    )
+    line.settimeout(30)
+    assert status(line.recv(65_536)) != 101
+
+
+def test_it_goes_on_after_all_of_this(line, service):
+    line.sendall(START.replace(b"\r\n", b"\r\nconnection: close\r\n", 1) + b"content-length: 48\r\n\r\n" + GOOD)
+    assert status(said(line)) == 200
+    assert "Traceback" not in service.err
+
+
+def test_silence_is_given_up():
+    """Without waiting: the clock of the loop is the test's."""
+    import asyncio
+
+    from uvicorn import Config
+    from uvicorn.server import ServerState
+
+    from evenhand.service.security.connection import HEAD_SECONDS, Connection
+
+    class Loop:
+        def __init__(self):
+            self.timers = []
+
+        def call_later(self, seconds, what, *given):
+            timer = Timer(seconds, what)
+            self.timers.append(timer)
+            return timer
+
+    class Timer:
+        def __init__(self, seconds, what):
+            self.seconds, self.what, self.cancelled = seconds, what, False
+
+        def cancel(self):
+            self.cancelled = True
+
+    class Transport(asyncio.Transport):
+        aborted = False
+
+        def is_closing(self):
+            return self.aborted
+
+        def abort(self):
+            self.aborted = True
+
+        close = abort
+
+    async def app(scope, receive, send):
+        await asyncio.Event().wait()
+
+    async def run():
+        config = Config(app, log_config=None, ws="none", lifespan="off")
+        config.load()
+        silent, slow, fine = (Connection(config, ServerState(), {}) for _ in range(3))
+        for one in (silent, slow, fine):
+            one.loop = Loop()
+            one.connection_made(Transport())
+            assert [timer.seconds for timer in one.loop.timers] == [HEAD_SECONDS]
+        slow.data_received(b"GET / HT")
+        slow.data_received(b"TP/1.1\r\nx:")
+        assert len(slow.loop.timers) == 1, "what comes slowly does not begin again"
+        for one in (silent, slow):
+            one.loop.timers[0].what()
+            assert one.transport.aborted
+        fine.loop.create_task = lambda work: work.close() or asyncio.get_running_loop().create_future()
+        fine.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert fine.loop.timers[0].cancelled
+        assert not fine.transport.aborted
+        fine.connection_lost(None)
+
+    asyncio.run(run())
