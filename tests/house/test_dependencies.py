@@ -10,9 +10,10 @@ from support import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 # Where a library is imported under another name than it is installed under.
-INSTALLED_AS = {"sklearn": "scikit-learn", "yaml": "pyyaml", "vl_convert": "vl-convert-python", "PIL": "pillow"}
+INSTALLED_AS = {"sklearn": "scikit-learn", "yaml": "pyyaml", "vl_convert": "vl-convert-python", "PIL": "pillow",
+                "prometheus_client": "prometheus-client"}  # fmt: skip
 # Part of what another one itself needs.
-BROUGHT_ALONG = {"joblib": "scikit-learn", "google": "onnx", "llvmlite": "numba", "starlette": "fastapi"}
+BROUGHT_ALONG = {"joblib": "scikit-learn", "google": "onnx", "llvmlite": "numba"}
 
 
 def distribution(requirement):
