@@ -112,9 +112,7 @@ def test_pages_that_come_and_go_miss_nothing_while_others_write(here):
             for i in range(total):
                 decide(here, "loans", f"p{i}")
 
-        found = await asyncio.wait_for(
-            asyncio.gather(*(watch(hub) for _ in range(4)), asyncio.to_thread(write)), LIMIT
-        )
+        found = await asyncio.wait_for(asyncio.gather(*(watch(hub) for _ in range(4)), asyncio.to_thread(write)), LIMIT)
         assert hub.pages == 0
         return found[:-1]
 

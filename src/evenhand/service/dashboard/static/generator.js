@@ -171,11 +171,7 @@ export class GeneratorPage {
   #strip() {
     const some = this.rows.filter((row) => row.picture).slice(-PICTURES).reverse();
     this.stripped.hidden = some.length > 0;
-    const last = listed(some.map((row) => row.n));
-    if (this.strip.dataset.shown === last) return;
-    this.strip.dataset.shown = last;
-    const before = new Map([...this.strip.children].map((child) => [child.dataset.n, child]));
-    this.strip.replaceChildren(...some.map((row) => before.get(String(row.n)) ?? this.#framed(row)));
+    renew(this.strip, some, (row) => this.#framed(row));
   }
 
   #framed(row) {
@@ -186,12 +182,7 @@ export class GeneratorPage {
   #changes() {
     const some = this.rows.filter((row) => row.changed && row.status !== "retry");
     say(this.changed, some.length ? `${many(some.length, "prompt")} of ${many(this.rows.filter((row) => row.op === "complete" && row.status !== "retry").length, "item")} in this time${some.length > CHANGED ? `; the latest ${CHANGED}` : ""}. The log has all of them.` : "No prompt was changed in this time.");
-    const latest = some.slice(-CHANGED).reverse();
-    const last = listed(latest.map((row) => row.n));
-    if (this.changes.dataset.shown === last) return;
-    this.changes.dataset.shown = last;
-    const before = new Map([...this.changes.children].map((child) => [child.dataset.n, child]));
-    this.changes.replaceChildren(...latest.map((row) => before.get(String(row.n)) ?? this.#change(row)));
+    renew(this.changes, some.slice(-CHANGED).reverse(), (row) => this.#change(row));
   }
 
   #change(row) {
@@ -233,6 +224,17 @@ export class GeneratorPage {
   }
 }
 
+/** Makes a list show these rows, in this order; whatever is shown already stays where it is, and keeps the focus. */
+function renew(list, rows, made) {
+  const wanted = new Set(rows.map((row) => String(row.n)));
+  for (const child of [...list.children]) if (!wanted.has(child.dataset.n)) child.remove();
+  let next = list.firstElementChild;
+  for (const row of rows) {
+    if (next?.dataset.n === String(row.n)) next = next.nextElementSibling;
+    else list.insertBefore(made(row), next);
+  }
+}
+
 const pair = (name, words) => h("div", {}, h("dt", {}, name), h("dd", {}, words));
 
 function troubles(stands) {
@@ -241,6 +243,11 @@ function troubles(stands) {
   return h("section", { class: "wrong", "aria-labelledby": "broken" }, h("h2", { id: "broken" }, "Not as assumed"), h("ul", {}, found),
     stands.broken.length ? h("details", {}, h("summary", {}, `The latest ${many(stands.broken.length, "case")}`), h("ul", {}, [...stands.broken].reverse().map((one) => h("li", {}, `${one.specification}: ${one.reason}`)))) : null);
 }
+
+document.addEventListener("pointerover", (event) => {
+  const on = (element) => element instanceof Element && element.closest(".thumb, .tracks");
+  if (!on(event.target) && !on(document.activeElement)) peek(null);
+});
 
 /** A larger picture and what is known of it, beside what is pointed at. */
 function peek(row, picture, place) {

@@ -1,0 +1,330 @@
+"""What people do with the dashboard, in a real browser."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+pytest.importorskip("playwright", reason="needs playwright")
+
+from browsing import ARGUMENTS, CHECK, CHROMIUM, Site
+from playwright.sync_api import expect, sync_playwright
+
+from conftest import GUARD, PLAN
+from evenhand.service.security.ring import Ring
+
+if CHROMIUM is None:
+    pytest.skip("needs chromium", allow_module_level=True)
+
+PEOPLE = [(f"person {i}", *one) for i, one in enumerate([("women", 0), ("men", 1), ("women", 0), ("men", 1)] * 20)]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    described = {
+        "service": {"database": f"sqlite:///{folder / 'evenhand.db'}", "keys": True},
+        "shields": [{"name": name, "plan": PLAN, "advisory": name == "advice"} for name in ("loans", "many", "advice")],
+        "guards": [{"name": "studio", "config": GUARD, "log_prompts": True}],
+    }
+    site = Site(described)
+    with Ring(site.context.database) as ring:
+        site.key = ring.add("visitor", ["read", "generate"])
+        site.reader = ring.add("reader", ["read"])
+    site.decide("loans", *PEOPLE)
+    site.decide("advice", *PEOPLE[:30])
+    yield site
+    site.stop()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(site, browser, request):
+    """A page of somebody who is logged in; whatever the browser complains about fails the test."""
+    options = getattr(request, "param", {})
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+    context.set_default_timeout(20_000)
+    context.add_cookies([{"name": "evenhand_key", "value": site.key, "url": site.url}])
+    page = context.new_page()
+    page.complaints = []
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("console", lambda said: said.type in ("error", "warning") and page.complaints.append(said.text))
+    page.on(
+        "request", lambda one: page.complaints.append(one.url) if not one.url.startswith((site.url, "data:")) else 0
+    )
+    yield page
+    context.close()
+    # A picture is kept a moment after its entry in the log; the page asks again.
+    assert [one for one in page.complaints if "404" not in one] == []
+
+
+def look(page, site, name=""):
+    """Go to a stream's page, and wait until everything is there."""
+    page.goto(f"{site.url}/#/{name}")
+    expect(page.locator("h1")).to_have_text(name or "All streams")
+    expect(page.locator("#main[aria-busy=false]")).to_be_visible()
+    expect(page.locator("#link")).to_have_text("live")
+
+
+def test_logging_in_and_out(site, browser):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(site.url)
+    expect(page).to_have_url(f"{site.url}/login")
+    page.get_by_label("Key").fill("evenhand_not_this_one")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_contain_text("The key is not known")
+    page.get_by_label("Key").fill(site.reader)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="All streams")).to_be_visible()
+    assert page.evaluate("document.cookie") == ""
+    (cookie,) = context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    # Whoever may only read cannot ask for pictures.
+    page.get_by_role("link", name="studio generator").click()
+    expect(page.get_by_role("heading", name="Deadlines")).to_be_visible()
+    assert page.get_by_role("button", name="Make a picture").count() == 0
+    page.get_by_role("button", name="Log out").click()
+    expect(page).to_have_url(f"{site.url}/login")
+    page.goto(site.url)
+    expect(page).to_have_url(f"{site.url}/login")
+    context.close()
+
+
+def test_the_line_moves_while_decisions_come(page, site):
+    look(page, site, "loans")
+    before = page.locator(".bias path.with").last.get_attribute("d")
+    newest = page.locator(".log tbody tr").first
+    site.decide("loans", *[(f"live {i}", "women", 0) for i in range(3)])
+    expect(newest).to_contain_text("live 2")
+    expect(page.locator(".bias path.with").last).not_to_have_attribute("d", before)
+    expect(page.locator(".lead")).to_contain_text("the bias is")
+    expect(page.get_by_role("row", name="women").first).to_contain_text("43")
+    expect(page.locator("#promise + div")).to_contain_text("proved")
+
+
+def test_advice_is_not_called_an_override(page, site):
+    look(page, site, "advice")
+    expect(page.locator(".legend")).to_contain_text("as decided")
+    expect(page.locator("#promise + div")).to_contain_text("Nothing is guaranteed")
+    expect(page.locator(".lead")).to_contain_text("With the shield in force it would be")
+
+
+def test_making_pictures(page, site):
+    look(page, site, "studio")
+    page.get_by_role("textbox", name="Prompt").fill("a portrait of a leader")
+    for i in range(9):
+        page.locator(".maker button").click()
+        expect(page.locator(".strip li")).to_have_count(i + 1)
+        expect(page.locator(".maker button")).to_have_text("Make another picture")
+    image = page.locator(".result img")
+    assert image.evaluate("image => image.naturalWidth") > 0
+    assert all(page.locator(".strip img").evaluate_all("images => images.map(one => one.complete)"))
+    # The studio draws men who are adult: others appear because prompts were changed.
+    changes = page.locator(".changes li")
+    assert changes.count() >= 1
+    expect(changes.first).to_contain_text("a portrait of a leader (showing: ")
+    expect(changes.first).to_contain_text("now lets every deadline be kept")
+    expect(page.locator(".lead")).to_contain_text("No deadline was missed")
+    marks = page.locator(".lanes .asked").evaluate_all("all => all.filter(one => one.getAttribute('d')).length")
+    assert marks >= 2  # The legend's own, and a lane's.
+    # A prompt about something else counts for nothing.
+    page.get_by_role("textbox", name="Prompt").fill("a bowl of apples")
+    page.keyboard.press("Enter")
+    expect(page.locator(".result")).to_contain_text("it counts for no deadline")
+    expect(page.locator(".strip li")).to_have_count(10)
+    # Larger when pointed at, and when reached by keyboard.
+    peek = page.locator("#peek")
+    page.locator(".strip a").last.hover()
+    expect(peek).to_contain_text("a portrait of a leader")
+    page.get_by_role("heading", name="studio").hover()
+    expect(peek).to_be_hidden()
+    page.locator(".strip a").last.focus()
+    expect(peek).to_be_visible()
+
+
+def test_lanes_by_keyboard(page, site):
+    look(page, site, "studio")
+    slider = page.get_by_role("slider", name="leader: age, item by item")
+    slider.focus()
+    page.keyboard.press("Home")
+    first = slider.get_attribute("aria-valuetext")
+    assert first.startswith("Number ")
+    assert "it shows age" in first
+    page.keyboard.press("ArrowRight")
+    assert slider.get_attribute("aria-valuetext") != first
+    assert slider.get_attribute("aria-valuenow") == "1"
+    expect(page.locator(".lanes .readout")).to_have_text(slider.get_attribute("aria-valuetext"))
+    expect(page.locator("#peek")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#peek")).to_be_hidden()
+    meter = page.get_by_role("meter", name="elderly: items left")
+    assert "of 8" in meter.get_attribute("aria-valuetext")
+
+
+def test_filters_and_exports(page, site):
+    look(page, site, "loans")
+    rows = page.locator(".log tbody tr")
+    page.get_by_label("only interventions").check()
+    expect(rows.first).to_have_class("marked")
+    expect(page.locator(".log tbody tr:not(.marked)")).to_have_count(0)
+    page.get_by_label("Text").fill("WOMEN")
+    expect(page.locator(".log tbody tr", has_text="men").filter(has_not_text="women")).to_have_count(0)
+    n = rows.count()
+    assert n > 1
+    with page.expect_download() as download:
+        page.get_by_role("link", name="CSV").click()
+    table = list(csv.DictReader(download.value.path().read_text("utf-8").splitlines()))
+    assert [row["id"] for row in table] == page.locator(".log tbody td.id").all_text_contents()
+    assert all(row["group"] == "women" and row["intervened"] == "True" for row in table)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="JSON").click()
+    assert len(json.loads(download.value.path().read_text())) == n
+    # What comes meanwhile is shown only if it is looked for.
+    site.decide("loans", ("a man", "men", 1), ("another woman", "women", 1))
+    page.get_by_label("Text").fill("another woman")
+    page.get_by_label("only interventions").uncheck()
+    expect(rows).to_have_count(1)
+    page.get_by_label("Text").fill("nobody at all")
+    expect(page.locator("main [role=status]").last).to_have_text("Nothing was found.")
+    page.get_by_role("button", name="Clear").click()
+    expect(rows.first).to_contain_text("another woman")
+    # Times hold for the chart too.
+    page.get_by_label("Time", exact=True).select_option("own")
+    page.get_by_label("From", exact=True).fill("2000-01-01T00:00:00")
+    page.get_by_label("To", exact=True).fill("2001-01-01T00:00:00")
+    expect(page.locator(".bias")).to_contain_text("no decision in this time")
+    page.get_by_label("Time", exact=True).select_option("3600")
+    expect(page.locator(".bias figcaption")).to_contain_text("overridden")
+
+
+def test_the_connection_is_lost_and_comes_back(page, site):
+    look(page, site, "loans")
+    top = page.locator(".log tbody tr").first
+    site.stop()
+    expect(page.get_by_role("alert")).to_contain_text("The connection to the service is lost")
+    expect(page.locator("#link")).to_have_text("connection lost")
+    page.complaints.clear()
+    site.start()
+    site.decide("loans", *[(f"meanwhile {i}", "men", 0) for i in range(3)])
+    expect(page.locator("#link")).to_have_text("live")
+    expect(page.locator("#lost")).to_be_hidden()
+    expect(top).to_contain_text("meanwhile 2")
+    number = int(top.locator("th").text_content())
+    numbers = [int(text) for text in page.locator(".log tbody th").all_text_contents()]
+    assert numbers == list(range(number, number - len(numbers), -1))
+    # Attempts while nobody answered are told in the browser's console, and nothing else is.
+    assert all("ERR_CONNECTION_REFUSED" in one for one in page.complaints)
+    page.complaints.clear()
+
+
+def test_everything_can_be_reached_by_keyboard(page, site):
+    for name in ("loans", "studio"):
+        # A new document, where the focus begins at the top.
+        page.goto("about:blank")
+        look(page, site, name)
+        page.evaluate(
+            """() => { window.wanted = new Set([...document.querySelectorAll(
+                   "a[href], button, input, select, summary, [tabindex='0']"
+               )].filter((one) => one.checkVisibility() && one.tabIndex >= 0)); }"""
+        )
+        for _ in range(page.evaluate("wanted.size")):
+            page.keyboard.press("Tab")
+            # It is one of those, it was not reached before, and it shows that it has the focus.
+            wrong = page.evaluate(
+                """() => { const one = document.activeElement, style = getComputedStyle(one);
+                   const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+                   return wanted.delete(one) && seen ? "" : one.outerHTML.slice(0, 200); }"""
+            )
+            assert wrong == "", name
+    page.goto(f"{site.url}/#/")
+    expect(page.get_by_role("heading", name="All streams")).to_be_visible()
+    page.locator("#streams a", has_text="loans").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="loans")).to_be_visible()
+    expect(page.locator("#main")).to_be_focused()
+
+
+PALE = [{"color_scheme": scheme} for scheme in ("light", "dark")]
+
+
+@pytest.mark.parametrize("page", PALE, indirect=True, ids=["light", "dark"])
+def test_names_and_contrast(page, site):
+    for name in ("", "loans", "studio", "many"):
+        look(page, site, name)
+        found = page.evaluate(CHECK)
+        assert found["found"] == [], name
+        assert found["looked"] > 20
+    page.context.clear_cookies()
+    page.goto(f"{site.url}/login")
+    assert page.evaluate(CHECK)["found"] == []
+    page.complaints.clear()
+
+
+def test_the_check_finds_what_is_wrong(page, site):
+    look(page, site, "loans")
+    page.evaluate(
+        """() => { const main = document.querySelector("main");
+           const add = (tag, about) => main.append(Object.assign(document.createElement(tag), about));
+           add("button", {}); add("img", {}); add("h4", { textContent: "deep" }); add("th", { textContent: "cell" });
+           add("p", { textContent: "pale" }); main.lastChild.style.color = "rgb(200, 200, 200)";
+           add("p", { id: "main" }); }"""
+    )
+    found = " ".join(page.evaluate(CHECK)["found"])
+    for wrong in ("no name: button", "without alt", "contrast 1.6", "called main", "no scope", "level 2 comes h4"):
+        assert wrong in found
+
+
+@pytest.mark.parametrize("width", [320, 390, 768])
+def test_nothing_sticks_out_of_narrow_screens(page, site, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    for name in ("", "loans", "studio"):
+        look(page, site, name)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+
+
+def test_a_chart_of_ten_thousand_is_as_light_as_one_of_ten(page, site):
+    site.decide("many", ("first", "women", 1), ("second", "men", 0))
+    site.pretend("many", 12_000)
+    look(page, site, "many")
+    caption = page.locator(".bias figcaption")
+    expect(caption).to_contain_text("The latest 10,000 of 12,002 entries")
+    expect(caption).to_contain_text("909 overridden")
+    drawn = "document.querySelectorAll('.bias svg *').length"
+    assert page.evaluate(drawn) < 120
+    assert page.locator(".log tbody tr").count() <= 30
+    lines = page.locator(".bias .plot path.with").get_attribute("d")
+    assert len(lines) < 80_000
+    # Two lines are told apart without colours.
+    dashes = [
+        page.locator(f".plot path.{kind}").evaluate("one => getComputedStyle(one).strokeDasharray")
+        for kind in ("with", "without")
+    ]
+    assert dashes[0] == "none" != dashes[1]
+    slider = page.get_by_role("slider", name="Decisions, one by one")
+    slider.focus()
+    page.keyboard.press("Home")
+    assert slider.get_attribute("aria-valuetext").startswith("Number 2,003,")
+    page.keyboard.press("End")
+    assert slider.get_attribute("aria-valuetext").startswith("Number 12,002,")
+    page.get_by_role("button", name="Show older").click()
+    expect(page.locator(".log tbody tr")).to_have_count(125)
+    page.get_by_label("Along").select_option("at")
+    expect(page.locator(".plot svg")).to_be_visible()
+
+
+def test_words_from_outside_are_words(page, site):
+    bad = '<img src=x onerror="document.title=1">'
+    site.decide("loans", (bad, "women", 1))
+    look(page, site, "loans")
+    expect(page.locator(".log td.id").first).to_have_text(bad)
+    assert page.locator(".log td.id img").count() == 0
