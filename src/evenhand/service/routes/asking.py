@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenhand.service.context import Context
-from evenhand.service.disclosure import refusal
+from evenhand.service.disclosure import headers, refusal
 from evenhand.service.faults import Fault
 from evenhand.service.generators import Makes
 from evenhand.service.guards import Request, Served, ServedGuard
@@ -62,7 +62,13 @@ async def answered(
     bare = [one for one in found if isinstance(one, Served)]
     answers, numbers = [one.answer for one in bare], [one.number for one in bare]
     if all(one.reason.startswith("no answer came") for one in answers):
-        raise Fault(504, answers[0].reason, code="timeout", mend="ask again later, or for less")
+        raise Fault(
+            504,
+            answers[0].reason,
+            code="timeout",
+            mend="ask again later, or for less",
+            headers=headers(answers, numbers),
+        )
     raise refusal(answers, numbers, what=what)
 
 
