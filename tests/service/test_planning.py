@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,8 +42,8 @@ def add(amount: int = 1) -> dict[str, Any]:
 
 
 @pytest.fixture
-def database(tmp_path: Path):
-    here = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
+def database(store_url: str):
+    here = Database(store_url)
     yield here
     here.close()
 
