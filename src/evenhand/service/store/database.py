@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 WAIT_SECONDS = 30.0
 """How long a transaction waits for another one that holds what it needs."""
 
-IDLE_SECONDS = 20.0
-"""PostgreSQL ends a transaction whose process does nothing for so long: it may be stopped, and holds others up."""
+IDLE_SECONDS = 15.0
+"""PostgreSQL ends a transaction whose process does nothing for so long: it was stopped, and others wait for it."""
 
 LINK: dict[str, Any] = {
     "connect_timeout": 10,
@@ -186,7 +186,7 @@ def _postgres(address: URL, wait_seconds: float) -> Engine:
         limits = {
             "lock_timeout": wait_seconds,
             # A process that is stopped in the middle of a transaction must not stop all the others.
-            "idle_in_transaction_session_timeout": max(wait_seconds, IDLE_SECONDS),
+            "idle_in_transaction_session_timeout": IDLE_SECONDS,
         }
         with connection.cursor() as cursor:
             for name, seconds in limits.items():
