@@ -454,7 +454,7 @@ class Maker {
         pair("Prompt", prompt),
         guard.changed ? pair("Changed to", one.revised_prompt) : pair("Changed", told.slots ? "no: no deadline was at risk" : "no: it counts for no deadline"),
         guard.changed && told.asked ? pair("Had to show", told.asked) : null,
-        told.slots ? pair("Counts for", told.slots.replace(/ (\d+)(, |$)/g, " (item $1)$2")) : null,
+        told.slots ? pair("Counts for", told.slots.replace(/ (\d+)(, |$)/g, " (slot $1)$2")) : null,
         pair("Result", `${STATUS[guard.status] ?? guard.status}${Number(told.attempts) > 1 ? `, after ${told.attempts} attempts` : ""}${guard.reason ? `: ${guard.reason}` : ""}`)),
     ];
   }
