@@ -51,7 +51,7 @@ def replay(
     if log is not None:
         result = again(read_lines(log), policies=policies, head=head)
     else:
-        database = Database(_existing(str(store)))
+        database = Database(_existing(str(store)), make=False)
         try:
             result = replay_store(database, policies=policies, head=head, stream=stream)
         finally:
