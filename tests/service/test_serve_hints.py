@@ -5,6 +5,7 @@ import os
 import pytest
 
 from evenhand.errors import StoreError
+from evenhand.service import faults
 from evenhand.service.store import Database
 
 
@@ -19,3 +20,11 @@ def test_a_folder_that_may_not_be_written_is_said_to_be_so(tmp_path):
     tmp_path.chmod(0o555)
     with pytest.raises(StoreError, match="this user may not write there"):
         Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
+
+
+def test_callers_are_not_told_where_the_store_is(caplog):
+    away = StoreError("the store failed: no route to db.internal", where="postgresql://evenhand@db.internal/evenhand")
+    said = str(faults.described(away))
+    assert "the store cannot be used now" in said
+    assert "internal" not in said
+    assert "no route to db.internal" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
@@ -11,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from evenhand.errors import AccessError, DecisionError, EvenhandError, FetchError, StoreError
+
+logger = logging.getLogger("evenhand.service")
 
 CONFLICTS = ("repeated", "horizon", "contradiction")
 """Codes of decisions that a client cannot mend by asking differently."""
@@ -96,6 +99,10 @@ def described(error: EvenhandError) -> dict[str, Any]:
     kind = "invalid_request_error" if status_of(error) < 500 else "server_error"
     code = error.code if isinstance(error, DecisionError | AccessError) else type(error).__name__
     message = f"{error.where}: {error.what}" if error.where else error.what
+    if isinstance(error, StoreError) and error.where:
+        # Where the store is, and what it said, is nothing for callers: some of them need no key.
+        logger.warning("the store: %s", error.what)
+        message = "the store cannot be used now; the service's own log says why"
     return body(message, kind=kind, code=code, mend=error.mend)
 
 
