@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 PROGRAM = """
@@ -42,14 +43,20 @@ for line in sys.stdin:
 
 
 class Nursery:
-    """Where replicas are forked; a context manager that ends all of them."""
+    """Where replicas are forked; a context manager that ends all of them.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: where their output goes.
+        environment: theirs; None: that of this process.
+    """
+
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self._environment = os.environ if environment is None else environment
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Nursery:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        environment = {**self._environment, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with (self.folder / "nursery.err").open("wb") as err:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM], cwd=self.folder, env=environment, text=True,
@@ -86,6 +93,11 @@ class Replica:
         self._config.write_text(config, "utf-8")
         self._out, self._err = (nursery.folder / f"{name}.{end}" for end in ("out", "err"))
         self._pid, self._code = 0, 0
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs."""
+        return self._pid
 
     @property
     def said(self) -> str:

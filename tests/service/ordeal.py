@@ -68,11 +68,11 @@ def guard(url: str | None, *, mode: str = "before", retries: int = 2, timeout: f
     }
 
 
-def service_file(database: str, guarded: Mapping[str, Any] | None = None, more: str = "") -> str:
+def service_file(database: str, guarded: Mapping[str, Any] | None = None, *, when_down: str = "refuse") -> str:
     """The text of a service's file with two shields and perhaps a guarded generator."""
-    lines = ["[service]", f"database = {json.dumps(database)}", "keys = false", more]
+    lines = ["[service]", f"database = {json.dumps(database)}", "keys = false"]
     for name, plan in (("loans", LOANS), ("hiring", HIRING)):
-        lines += ["[[shields]]", f"name = {json.dumps(name)}", f"plan = {_toml(plan)}"]
+        lines += ["[[shields]]", f"name = {json.dumps(name)}", f"plan = {_toml(plan)}", f'when_down = "{when_down}"']
     if guarded is not None:
         lines += ["[[guards]]", 'name = "pictures"', f"config = {_toml(guarded)}"]
     return "\n".join(lines) + "\n"
@@ -98,8 +98,10 @@ def free_port() -> int:
 class Replicas:
     """Processes of `evenhand serve` with one file, each on a port of its own that it keeps; a context manager."""
 
-    def __init__(self, folder: Path, config: str, count: int = 1) -> None:
-        self._nursery = Nursery(folder)
+    def __init__(
+        self, folder: Path, config: str, count: int = 1, *, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._nursery = Nursery(folder, environment)
         self.all = [Replica(self._nursery, config, free_port(), f"replica-{k}") for k in range(count)]
 
     def __enter__(self) -> Replicas:

@@ -77,7 +77,9 @@ def crash(cluster: Cluster) -> None:
     raise AssertionError("the database does not come back")
 
 
-def ordeal(folder: Path, url: str, count: int, trials: int, cluster: Cluster | None = None) -> dict[str, Any]:
+def ordeal(
+    folder: Path, url: str, count: int, trials: int, cluster: Cluster | None = None, *, pause: float = 0.01
+) -> dict[str, Any]:
     """Load without a pause, and one kill after another; the log is followed after each."""
     chosen = random.Random(f"{url.partition(':')[0]}/{count}/{trials}")
     store = Store(url)
@@ -92,7 +94,7 @@ def ordeal(folder: Path, url: str, count: int, trials: int, cluster: Cluster | N
         config = service_file(url, configuration)
         with (
             Replicas(folder, config, count) as replicas,
-            Swarm(replicas.urls, deciders=5, painters=3, seed=trials, pause=0.01) as swarm,
+            Swarm(replicas.urls, deciders=5, painters=3, seed=trials, pause=pause) as swarm,
         ):
             for trial in range(trials):
                 answered = len(swarm.book.decisions["loans"])
@@ -102,7 +104,7 @@ def ordeal(folder: Path, url: str, count: int, trials: int, cluster: Cluster | N
                     time.sleep(0.05)
                 else:
                     raise AssertionError("nothing is decided any more")
-                time.sleep(chosen.random())
+                time.sleep(0.5 * chosen.random())
                 if cluster is not None and trial % 4 == 3:
                     crash(cluster)
                     killed["databases"] += 1
@@ -112,6 +114,7 @@ def ordeal(folder: Path, url: str, count: int, trials: int, cluster: Cluster | N
                     killed["replicas"] += len(which)
                 for referee in referees.values():
                     referee.follow()
+                print(".", end="", flush=True)
             time.sleep(0.5)
             # The end is in good order, and under load too.
             codes = replicas.stop()
@@ -151,10 +154,10 @@ def _trials(standard: int) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "trials"), [(1, 100), (2, 25)])
 def test_a_hundred_kills_on_sqlite(tmp_path: Path, count: int, trials: int) -> None:
-    print("\n", ordeal(tmp_path, f"sqlite:///{tmp_path / 'store.db'}", count, _trials(trials)))
+    print("\n", ordeal(tmp_path, f"sqlite:///{tmp_path / 'store.db'}", count, _trials(trials), pause=0.05))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "trials"), [(3, 100), (1, 25)])
 def test_a_hundred_kills_on_postgresql(tmp_path: Path, own_postgres: Cluster, count: int, trials: int) -> None:
-    print("\n", ordeal(tmp_path, own_postgres.url(), count, _trials(trials), own_postgres))
+    print("\n", ordeal(tmp_path, own_postgres.url(), count, _trials(trials), own_postgres, pause=0.05))

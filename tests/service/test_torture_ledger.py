@@ -246,3 +246,18 @@ def test_an_admission_that_a_crash_took_is_not_taken_for_the_one_that_got_its_nu
     referee = GuardReferee(store, "pictures", configuration)
     referee.follow()
     assert [values for _, values in referee.delivered] == [{"age": "child", "gender": "woman"}]
+
+
+def test_what_passed_is_logged_once_however_often_the_store_is_told(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    asked = {"op": "decide", "id": "1", "group": "men", "recommendation": 1}
+    late = {**asked, "op": "unguarded"}
+    with replicas(url, 1) as [(ledger, _, _)]:
+        # At once and one after the other; then somebody asks again.
+        told = [ledger.submit("loans", late, id="1", answered=asked) for _ in range(3)]
+        first = told[0].result()
+        again = ledger.submit("loans", late, id="1", answered=asked).result()
+        assert [one.result().number for one in told] == [first.number] * 3 == [again.number] * 3
+        assert again.repeated
+        assert ledger.submit("loans", asked, id="1").result() == again
+    assert len(Store(url).entries("loans")) == 2

@@ -42,7 +42,8 @@ class Asked:
         operation: see the stream's machine.
         id: under which it is carried out once, however often it is asked for; None: every time.
         answered: what the caller asked, if they were told the answer already, without this operation. Then it is
-            carried out whatever has the id, and whoever asks again is told what they were told.
+            carried out whatever has the id, unless that was this very operation, and whoever asks again is told what
+            they were told.
     """
 
     stream: str
@@ -173,7 +174,7 @@ class Book:
             if one.id is not None:
                 key = key_of(one.id)
                 fingerprint = _hashed(given if one.answered is None else chain.canonical(one.answered))
-                if key in known and one.answered is None:
+                if key in known and (one.answered is None or _did(connection, one, known[key], page.rows)):
                     page.results.append(_again(one.id, fingerprint, known[key]))
                     continue
             answer: Mapping[str, Any] = {}
@@ -281,6 +282,16 @@ def _answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[s
         return {}
     found = connection.execute(ANSWERED, {"of": stream, "keys": keys})
     return {row["id"]: dict(row) for row in found.mappings()}
+
+
+def _did(connection: Connection, asked: Asked, known: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether an id's answer was given by this very operation: its first attempt may have failed after it was done."""
+    number = known["number"]
+    body = next((row["body"] for row in rows if row["number"] == number), None)
+    if body is None:
+        query = select(entries.c.body).where(entries.c.stream == asked.stream, entries.c.number == number)
+        body = connection.execute(query).scalar()
+    return body is not None and chain.canonical(json.loads(body).get("input")) == chain.canonical(asked.operation)
 
 
 def _again(id: str, fingerprint: str, row: Mapping[str, Any]) -> Done | DecisionError:  # noqa: A002
