@@ -226,6 +226,20 @@ def test_a_stream_is_looked_at_first_and_says_so(client, service):
     assert events[-1].evenhand["status"] == "ok"
 
 
+def test_streams_of_clients_at_once(service, upstream_of_this_test):
+    async def tell(client: Any) -> str:
+        asked = [{"role": "user", "content": "tell of a leader"}]
+        stream = await client.chat.completions.create(model="stories", messages=asked, stream=True)
+        return "".join([event.choices[0].delta.content or "" async for event in stream])
+
+    async def ask() -> list[str]:
+        async with openai.AsyncOpenAI(base_url=f"{service.url}/v1", api_key="x", max_retries=0) as client:
+            return await asyncio.gather(*(tell(client) for _ in range(6)))
+
+    assert all(text.startswith("There is somebody") for text in asyncio.run(ask()))
+    assert not service.check_replay("stories").open
+
+
 def test_usage_is_passed_on(client, upstream_of_this_test):
     import json
 
