@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -92,9 +93,8 @@ def test_where_keys_are_needed_and_there_are_none_it_says_how_to_make_one(served
     assert "needed, and there is none: evenhand keys add" in service.out
 
 
-def test_what_is_under_way_when_it_stops_is_answered(served):
-    with Upstream() as upstream:
-        service = served(f"""
+def _pictures(upstream: Upstream) -> str:
+    return f"""
 [service]
 keys = false
 
@@ -106,7 +106,12 @@ conditions = [{{ name = "leader", keywords = ["leader"] }}]
 specifications = [{{ condition = "leader", group = "gender", values = ["woman", "man"], repeated = 5 }}]
 generator = {{ kind = "images", url = "{upstream.url}", model = "studio-pictures" }}
 classifier = {{ kind = "studio" }}
-""")
+"""
+
+
+def test_what_is_under_way_when_it_stops_is_answered(served):
+    with Upstream() as upstream:
+        service = served(_pictures(upstream))
         upstream.hang()
         answers = []
 
@@ -115,21 +120,54 @@ classifier = {{ kind = "studio" }}
 
         asking = threading.Thread(target=ask)
         asking.start()
-        for _ in range(TRIES):
-            if upstream.received:
-                break
-            time.sleep(0.05)
+        _until(lambda: upstream.received)
         service.process.send_signal(signal.SIGINT)
-        for _ in range(TRIES):
-            if not _listens(service.url):
-                break
-            time.sleep(0.05)
+        _until(lambda: not _listens(service.url))
         assert service.process.poll() is None, "it waits for what is under way"
         assert answers == []
         upstream.release()
         asking.join(60)
         assert answers[0]["data"][0]["evenhand"]["guarded"]
         assert service.process.wait(60) == 0
+
+
+def test_told_twice_it_does_not_wait(served):
+    with Upstream() as upstream:
+        service = served(_pictures(upstream))
+        upstream.hang()
+        errors = []
+
+        def ask():
+            try:
+                post(f"{service.url}/v1/images/generations", {"prompt": "a leader"})
+            except urllib.error.HTTPError as error:
+                with error:
+                    errors.append(error)
+            except (urllib.error.URLError, ConnectionError) as error:
+                errors.append(error)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        _until(lambda: upstream.received)
+        service.process.send_signal(signal.SIGINT)
+        _until(lambda: not _listens(service.url))
+        assert service.stop(signal.SIGINT) == 130
+        asking.join(60)
+        assert len(errors) == 1
+        assert "stopped before everything was answered" in service.out
+    again = service.start()
+    with urllib.request.urlopen(f"{again.url}/v1/streams", timeout=60) as answer:
+        # What was open when it stopped has failed, so that no deadline waits for it.
+        (stream,) = json.load(answer)["streams"]
+    assert stream["number"] >= 2
+
+
+def _until(holds: Callable[[], object]) -> None:
+    for _ in range(TRIES):
+        if holds():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not come to that in time")
 
 
 def _listens(url: str) -> bool:

@@ -33,8 +33,10 @@ def serve(
     from evenhand.service.settings import Settings
 
     settings = demo() if config is None else Settings.read(config)
-    run(settings.listening(host, port), ready=_announce)
-    typer.echo("stopped")
+    answered = run(settings.listening(host, port), ready=_announce)
+    typer.echo("stopped" if answered else "stopped before everything was answered")
+    if not answered:
+        raise typer.Exit(130)
 
 
 def _announce(context: Context, url: str) -> None:

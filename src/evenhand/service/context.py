@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from threading import Event
 from uuid import uuid4
@@ -9,7 +10,7 @@ from uuid import uuid4
 from fastapi import Request
 
 from evenhand.service.deciding import Decider
-from evenhand.service.guards import ServedGuard
+from evenhand.service.guards import GRACE, ServedGuard
 from evenhand.service.metrics import Metrics
 from evenhand.service.pictures import Pictures
 from evenhand.service.security.keys import Keys
@@ -34,6 +35,7 @@ class Context:
         metrics: what is counted.
         upkeep: what the replica does by itself: it beats, watches the others, deletes what is too old.
         stopping: set when the service begins to stop; whatever is sent without an end must end then.
+        grace: seconds that work under way has to end when all of it is closed.
     """
 
     settings: Settings
@@ -43,6 +45,8 @@ class Context:
     guards: dict[str, ServedGuard] = field(default_factory=dict)
     replica: str = field(default_factory=lambda: uuid4().hex)
     stopping: Event = field(default_factory=Event)
+    grace: float = GRACE
+    closed: bool = field(default=False, init=False)
     keys: Keys = field(init=False)
     pictures: Pictures = field(init=False)
     upkeep: Upkeep = field(init=False)
@@ -64,12 +68,16 @@ class Context:
         }
 
     def close(self) -> None:
-        """Carry out what was submitted, and let go of the store."""
+        """Carry out what was submitted, and let go of the store. Once more does nothing."""
+        if self.closed:
+            return
+        self.closed = True
         self.stopping.set()
+        until = time.monotonic() + self.grace
         for decider in self.deciders.values():
             decider.close()
         for guard in self.guards.values():
-            guard.close()
+            guard.close(max(0.0, until - time.monotonic()))
         self.pictures.close()
         self.upkeep.stop()
         self.ledger.close()

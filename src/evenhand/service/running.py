@@ -6,6 +6,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -22,12 +23,15 @@ WAITING = 2048
 """Connections that may wait to be taken up."""
 
 
-def run(settings: Settings, *, ready: Callable[[Context, str], None]) -> None:
+def run(settings: Settings, *, ready: Callable[[Context, str], None]) -> bool:
     """Serve until the process is told to stop (SIGINT or SIGTERM), then answer what is under way and return.
 
     Args:
         settings: as read.
         ready: is called with the URL once requests are answered.
+
+    Returns:
+        Whether everything was answered: told to stop a second time, it does not wait.
 
     Raises:
         EvenhandError: something cannot be loaded, the address cannot be listened on, or the store cannot be used.
@@ -62,6 +66,7 @@ def run(settings: Settings, *, ready: Callable[[Context, str], None]) -> None:
             for one, handler in before.items():
                 signal.signal(one, handler)
             context.close()
+    return not server.force_exit
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -95,6 +100,11 @@ class _Server(uvicorn.Server):
         if self.started:
             with suppress(BrokenPipeError):
                 self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        if self.force_exit:
+            self._context.grace = 0.0
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._context.stopping.set()
