@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -239,3 +242,35 @@ def test_streams_are_locked_in_one_order_so_that_replicas_never_wait_in_a_circle
     one.close()
     two.close()
     assert [log[-1]["body"]["output"]["total"] for log in verified(database).values()] == [40, 40]
+
+
+ONE_OF_TWO = """
+import sys; sys.path[:0] = sys.argv[3:]
+from counting import Counting
+from evenhand.service.store import Database, Ledger
+ledger = Ledger(Database(sys.argv[1]), {'a': Counting()})
+print('ready', flush=True)
+sys.stdin.readline()
+first = int(sys.argv[2])
+asked = [ledger.submit('a', {'op': 'add', 'amount': 1}, id=f'{one}') for one in range(first, first + 300)]
+print(sum(not one.result(60).repeated for one in asked))
+ledger.close()
+"""
+
+
+def test_two_processes_on_one_store_are_one_sequence(store_url: str) -> None:
+    here = str(Path(__file__).parent)
+    both = [
+        subprocess.Popen([sys.executable, "-c", ONE_OF_TWO, store_url, first, here], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, text=True)
+        for first in ("0", "200")
+    ]  # fmt: skip
+    for one in both:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+    said = [one.communicate("go\n", timeout=120)[0] for one in both]
+    # A hundred ids were asked for by both.
+    assert sum(map(int, said)) == 500
+    database = Database(store_url)
+    assert verified(database)["a"][-1]["body"]["output"]["total"] == 500
+    database.close()

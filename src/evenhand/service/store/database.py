@@ -79,7 +79,7 @@ class Database:
                 with self.reading() as connection:
                     self._same_version(connection)
             with self.reading() as connection:
-                self._warn_of_settings(connection)
+                self._look_at_settings(connection)
         except BaseException:
             self.close()
             raise
@@ -147,7 +147,7 @@ class Database:
                 mend="a service of this version brings it there when it starts",
             )  # fmt: skip
 
-    def _warn_of_settings(self, connection: Connection) -> None:
+    def _look_at_settings(self, connection: Connection) -> None:
         if not self.sqlite:
             if connection.exec_driver_sql("SHOW fsync").scalar() == "off":
                 logger.warning("PostgreSQL runs with fsync=off: a power cut takes decisions that were acknowledged")
