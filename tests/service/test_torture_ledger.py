@@ -256,8 +256,12 @@ def test_what_passed_is_logged_once_however_often_the_store_is_told(tmp_path: Pa
         # At once and one after the other; then somebody asks again.
         told = [ledger.submit("loans", late, id="1", answered=asked) for _ in range(3)]
         first = told[0].result()
-        again = ledger.submit("loans", late, id="1", answered=asked).result()
+        # In one transaction with others, or by itself.
+        under_way = [
+            ledger.submit("loans", {**late, "id": name}, id=name, answered={**asked, "id": name}) for name in "213"
+        ]
+        again = under_way[1].result()
         assert [one.result().number for one in told] == [first.number] * 3 == [again.number] * 3
         assert again.repeated
         assert ledger.submit("loans", asked, id="1").result() == again
-    assert len(Store(url).entries("loans")) == 2
+    assert len(Store(url).entries("loans")) == 4

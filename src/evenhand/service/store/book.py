@@ -207,6 +207,7 @@ class Book:
             connection.execute(insert(entries), page.rows)
             if remembered:
                 told = [key_of(one.id) for one in asked if one.answered is not None and one.id is not None]
+                told = [one for one in told if one in remembered]
                 if told:
                     connection.execute(delete(answers).where(answers.c.stream == stream, answers.c.id.in_(told)))
                 connection.execute(insert(answers), list(remembered.values()))
