@@ -188,4 +188,4 @@ def test_the_ledger_keeps_its_promises_on_postgres(postgres: Cluster) -> None:
     class There(Promises):
         url = postgres.url()
 
-    run_state_machine_as_test(There, settings=settings(max_examples=12, stateful_step_count=8, **CALM))
+    run_state_machine_as_test(There, settings=settings(max_examples=8, stateful_step_count=8, **CALM))

@@ -258,6 +258,7 @@ ledger.close()
 """
 
 
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 def test_two_processes_on_one_store_are_one_sequence(store_url: str) -> None:
     here = str(Path(__file__).parent)
     both = [
