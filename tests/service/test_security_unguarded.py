@@ -9,11 +9,14 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 from evenhand.errors import DecisionError, StoreError
 from evenhand.service import deciding
+from evenhand.service.app import create_app
 from evenhand.service.deciding import Decider
 from evenhand.service.machines import ShieldMachine
+from evenhand.service.settings import Settings
 from evenhand.service.store import Database, Ledger
 from evenhand.service.store.reading import entries_after
 from evenhand.shield import Plan, Shield, synthesize
@@ -80,8 +83,11 @@ class World:
 
     async def settled(self):
         self.database.down, self.database.plan = False, []
-        while self.decider.remembered or self.decider._missing:
+        for _ in range(20_000):
+            if not self.decider.remembered and not self.decider._missing:
+                return
             await asyncio.sleep(0.001)
+        raise AssertionError("what passed is not logged")
 
     def log(self):
         with self.database.reading() as connection:
@@ -202,6 +208,28 @@ def test_what_there_is_no_room_for_is_counted_and_told(world, monkeypatch):
     asyncio.run(run())
 
 
+def test_what_cannot_be_logged_is_counted_and_keeps_nothing_else_back(world, monkeypatch):
+    plain = ShieldMachine.apply
+
+    def refuses(self, operation, number):
+        if operation.get("id") == "2":
+            raise DecisionError("no", code="operation")
+        return plain(self, operation, number)
+
+    monkeypatch.setattr(ShieldMachine, "apply", refuses)
+
+    async def run():
+        world.database.down = True
+        for k in range(1, 4):
+            await world.ask(str(k))
+        await world.settled()
+        said = [one["input"].get("id", one["input"].get("missing")) for one in world.log()]
+        assert said == ["1", "3", 1]
+        assert world.decider.lost == 1
+
+    asyncio.run(run())
+
+
 def test_a_store_that_hangs_is_not_waited_for(world, monkeypatch):
     monkeypatch.setattr(deciding, "PATIENCE", 0.05)
 
@@ -290,3 +318,74 @@ def test_a_label_of_what_passed_is_refused_and_changes_nothing():
     with pytest.raises(DecisionError) as raised:
         shield.apply({"op": "label", "id": "1", "label": 1}, 3)
     assert raised.value.code == "unknown-id"
+
+
+GUARD = {
+    "conditions": [{"name": "leader", "keywords": ["leader"]}],
+    "specifications": [{"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": 9}],
+    "generator": {"kind": "studio", "seed": 1},
+    "classifier": {"kind": "studio"},
+}
+
+
+def test_over_http_nothing_passes_without_saying_so(tmp_path, monkeypatch):
+    described = {
+        "service": {"database": f"sqlite:///{tmp_path / 'evenhand.db'}", "keys": False},
+        "shields": [{"name": "open", "plan": PLAN, "when_down": "pass"}, {"name": "closed", "plan": PLAN}],
+        "guards": [
+            {"name": "passing", "config": GUARD, "when_down": "pass"}, {"name": "refusing", "config": GUARD},
+        ],
+    }  # fmt: skip
+    with TestClient(create_app(Settings.read(described))) as client:
+
+        def decide(shield, id):  # noqa: A002
+            body = {"id": id, "group": "men", "recommendation": 1}
+            return client.post(f"/v1/shields/{shield}/decisions", json=body)
+
+        def draw(model):
+            return client.post("/v1/images/generations", json={"prompt": "a leader", "model": model})
+
+        def figure(name):
+            found = [line for line in client.get("/metrics").text.splitlines() if line.startswith(name)]
+            return sum(float(line.rpartition(" ")[2]) for line in found)
+
+        def guarded(answer):
+            return answer.status_code, answer.headers["x-evenhand-guarded"]
+
+        for answer in (decide("open", "1"), decide("closed", "1"), draw("passing"), draw("refusing")):
+            assert guarded(answer) == (200, "true")
+        database = client.app.state.context.database
+        with monkeypatch.context() as away:
+
+            def fails(**_options):
+                raise StoreError("the store failed: no space left")
+
+            away.setattr(database, "transaction", fails)
+            passed = decide("open", "2")
+            assert guarded(passed) == (200, "false")
+            said = passed.json()
+            assert (said["guarded"], said["decision"], said["reason"], said["number"]) == (False, 1, "unguarded", None)
+            assert (said["guaranteed"], said["certificate"], said["bias"]) == (False, None, None)
+            two = [{"id": str(k), "group": "men", "recommendation": 1} for k in (3, 4)]
+            batch = client.post("/v1/shields/open/decisions/batch", json={"decisions": two})
+            assert guarded(batch) == (200, "false")
+            item = draw("passing")
+            assert guarded(item) == (200, "false")
+            assert item.headers["x-evenhand-status"] == "unguarded"
+            for refused in (decide("closed", "2"), draw("refusing")):
+                assert refused.status_code == 503
+                assert "x-evenhand-guarded" not in refused.headers
+            assert figure("evenhand_unlogged_recommendations") == 3
+        for _ in range(2_000):
+            if (
+                not figure("evenhand_unlogged_recommendations")
+                and decide("open", "5").headers["x-evenhand-guarded"] == "true"
+            ):
+                break
+        log = client.get("/v1/shields/open/log", params={"limit": 1000}).json()["entries"]
+        assert [one["body"]["input"]["id"] for one in log if one["body"].get("input", {}).get("op") == "unguarded"] == [
+            "2", "3", "4",
+        ]  # fmt: skip
+        again = decide("open", "2")
+        assert (guarded(again), again.headers["x-evenhand-repeated"]) == ((200, "false"), "true")
+        assert again.json()["number"] is not None

@@ -161,9 +161,14 @@ class Decider:
             except StoreError:
                 return  # The service is stopping.
             for told in await asyncio.gather(*under_way, return_exceptions=True):
-                if isinstance(told, BaseException):
+                if isinstance(told, StoreError) or not isinstance(told, Done | Exception):
                     break
                 del self._told[self._left.popleft()["id"]]
+                if isinstance(told, Exception):
+                    # It must not keep all that come after it from being logged.
+                    self.lost += 1
+                    self._missing += 1
+                    logger.error("a recommendation that passed cannot be logged", exc_info=told)
             if self._missing and not self._left:
                 missing = self._missing
                 counted = await asyncio.gather(asyncio.wrap_future(self._count()), return_exceptions=True)
