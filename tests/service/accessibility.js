@@ -74,7 +74,7 @@
     const edge = Math.max(ratio(style.borderTopColor, behind(element.parentElement)), ratio(style.backgroundColor.startsWith("rgba(0, 0, 0, 0") ? behind(element.parentElement) : style.backgroundColor, behind(element.parentElement)));
     if (element.type !== "checkbox" && edge < 3) found.push(`edge ${edge.toFixed(2)}: ${said(element)}`);
   }
-  for (const [kind, paint] of [[".with", "stroke"], [".without", "stroke"], [".tick", "stroke"], [".own", "fill"], [".asked", "fill"], [".meter span", "backgroundColor"]]) {
+  for (const [kind, paint] of [[".with", "stroke"], [".without", "stroke"], [".tick", "stroke"], [".own", "fill"], [".over", "stroke"], [".asked", "fill"], [".meter span", "backgroundColor"]]) {
     const element = document.querySelector(`main ${kind}`);
     if (element && ratio(getComputedStyle(element)[paint], behind(element.parentElement)) < 3) found.push(`${kind} is hardly seen`);
   }

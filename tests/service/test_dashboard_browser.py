@@ -13,6 +13,7 @@ from browsing import ARGUMENTS, CHECK, CHROMIUM, Site
 from playwright.sync_api import expect, sync_playwright
 
 from conftest import GUARD, PLAN
+from evenhand.errors import StoreError
 from evenhand.service.security.ring import Ring
 
 if CHROMIUM is None:
@@ -27,7 +28,10 @@ def site(tmp_path_factory):
     described = {
         "service": {"database": f"sqlite:///{folder / 'evenhand.db'}", "keys": True},
         "shields": [{"name": name, "plan": PLAN, "advisory": name == "advice"} for name in ("loans", "many", "advice")],
-        "guards": [{"name": "studio", "config": GUARD, "log_prompts": True}],
+        "guards": [
+            {"name": "studio", "config": GUARD, "log_prompts": True},
+            {"name": "wild", "config": {**GUARD, "generator": {**GUARD["generator"], "obeys": 0.0}}},
+        ],
     }
     site = Site(described)
     with Ring(site.context.database) as ring:
@@ -152,6 +156,40 @@ def test_making_pictures(page, site):
     expect(peek).to_be_visible()
 
 
+def test_what_goes_wrong_is_said_plainly(page, site):
+    look(page, site, "wild")
+    guard = site.context.guards["wild"]
+    for _ in range(25):
+        guard.request("a secret leader")()
+    trouble = page.get_by_role("region", name="Not as assumed")
+    expect(trouble).to_contain_text("deadline missed")
+    expect(trouble).to_contain_text("did not show what it had to, after all retries")
+    trouble.locator("summary").click()
+    expect(trouble.locator("details li").first).to_be_visible()
+    expect(page.locator(".lead")).to_contain_text("missed")
+    expect(page.locator(".log")).to_contain_text("violation")
+    over = page.locator(".lanes .track .over").evaluate_all("all => all.filter(one => one.getAttribute('d')).length")
+    assert over >= 1
+    # Prompts that are not kept are not shown, but for what the guard put behind them.
+    expect(page.locator(".changes")).to_contain_text("... (showing: ")
+    assert "secret" not in page.content()
+
+
+def test_a_store_that_cannot_be_read_is_told(page, site, monkeypatch):
+    look(page, site, "loans")
+    with monkeypatch.context() as patch:
+
+        def away():
+            raise StoreError("the disk is gone")
+
+        patch.setattr(site.context.database, "reading", away)
+        expect(page.get_by_role("alert")).to_contain_text("The service cannot read its store")
+        expect(page.get_by_role("alert")).to_contain_text("the disk is gone")
+    expect(page.locator("#lost")).to_be_hidden()
+    site.decide("loans", ("after the disk", "men", 1))
+    expect(page.locator(".log tbody tr").first).to_contain_text("after the disk")
+
+
 def test_lanes_by_keyboard(page, site):
     look(page, site, "studio")
     slider = page.get_by_role("slider", name="leader: age, item by item")
@@ -259,7 +297,7 @@ PALE = [{"color_scheme": scheme} for scheme in ("light", "dark")]
 
 @pytest.mark.parametrize("page", PALE, indirect=True, ids=["light", "dark"])
 def test_names_and_contrast(page, site):
-    for name in ("", "loans", "studio", "many"):
+    for name in ("", "loans", "studio", "wild", "many"):
         look(page, site, name)
         found = page.evaluate(CHECK)
         assert found["found"] == [], name

@@ -57,6 +57,28 @@ def test_rows_of_a_shield_say_what_was_answered(decided):
     assert stands["interventions"] == sum(one["intervened"] for one in answers)
 
 
+def test_every_kind_of_store(described, store_url):
+    from starlette.testclient import TestClient
+
+    from evenhand.service.app import create_app
+
+    described["service"]["database"] = store_url
+    with TestClient(create_app(Settings.read(described))) as client:
+        for i in range(6):
+            client.post("/v1/shields/loans/decisions", json={"id": f"{i}", "group": "men", "recommendation": 1})
+            client.post("/v1/images/generations", json={"prompt": "a leader"})
+        assert [one["name"] for one in ask(client, "")["streams"]] == ["finite", "labelled", "loans", "studio"]
+        for name in ("loans", "studio"):
+            assert ask(client, f"/streams/{name}")["number"] >= 6
+            rows = ask(client, f"/streams/{name}/window")["rows"]
+            found = ask(client, f"/streams/{name}/rows", limit=100)
+            assert found["rows"] == rows[::-1]
+            some = ask(client, f"/streams/{name}/rows", marked=True, text="e", since=rows[2]["at"], before=10**6)
+            assert all(row["marked"] for row in some["rows"])
+            exported = client.get(f"/v1/dashboard/streams/{name}/export.json").json()
+            assert [row["number"] for row in exported] == [row["n"] for row in found["rows"]]
+
+
 def test_pages_of_rows_leave_nothing_out(decided):
     client, *_ = decided
     found, before = [], {}

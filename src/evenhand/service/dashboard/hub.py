@@ -87,7 +87,9 @@ class Hub:
         page = Page()
         async with self._opening:
             if len(self._pages) >= self._most:
-                raise AccessError(f"{self._most} pages of the dashboard are open already", code="busy", mend="close one")
+                raise AccessError(
+                    f"{self._most} pages of the dashboard are open already", code="busy", mend="close one"
+                )
             if self._looking is None or self._looking.done():
                 self._seen = await run_in_threadpool(self._heads)
                 self._looking = asyncio.create_task(self._look())

@@ -10,6 +10,7 @@ const known = { streams: [], models: {}, caller: {} };
 const standings = new Map();
 let shown = null;
 let first = true;
+let making = false;
 
 const live = new Live(heard, connection);
 
@@ -66,6 +67,8 @@ async function route() {
   main.setAttribute("aria-busy", "true");
   await page.load();
   if (page === shown) main.setAttribute("aria-busy", "false");
+  if (making) document.getElementById("prompt")?.focus();
+  making = false;
 }
 
 function heard(news) {
@@ -150,6 +153,6 @@ function generatorCard(stands, model) {
     h("p", {}, "Guarded generator: ", broken ? h("strong", {}, many(broken, "deadline") + " missed") : "no deadline was missed"),
     h("p", {}, "Due next:"),
     h("ul", { class: "plain" }, stands.specifications.map((one) => h("li", {}, `${one.name}: ${urgent(one)}`))),
-    model && known.caller.generate ? h("p", {}, h("a", { href: address(stands.name), class: "button" }, "Make a picture")) : null,
+    model && known.caller.generate ? h("p", {}, h("a", { href: address(stands.name), class: "button", click: () => { making = true; } }, "Make a picture")) : null,
   ];
 }

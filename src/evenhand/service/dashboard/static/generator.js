@@ -85,6 +85,7 @@ export class GeneratorPage {
       this.log.element);
     this.draw = calmly(200, () => this.#draw());
     this.stand = calmly(1_000, () => this.#stand());
+    this.again = calmly(3_000, () => this.#window());
     this.ready = false;
   }
 
@@ -106,7 +107,7 @@ export class GeneratorPage {
     if (news.stream !== this.stream.name) return;
     this.stand();
     this.log.heard();
-    if (news.gap) this.#window();
+    if (news.gap) this.again();
     else if (!this.ready) this.waiting.push(...news.rows);
     else this.#add(news.rows);
   }
@@ -277,7 +278,7 @@ class Lanes {
     this.boxes = h("div");
     this.read = h("p", { class: "readout", "aria-hidden": "true" });
     this.element = h("div", { class: "lanes" },
-      h("p", { class: "legend" }, mark("own", "appeared by itself"), mark("asked", "appeared in a changed prompt\u2019s item"), mark("left", "distance left to the deadline"),
+      h("p", { class: "legend" }, mark("own", "appeared by itself"), mark("asked", "appeared in a changed prompt\u2019s item"), mark("left", "distance left to the deadline"), mark("over", "overdue"),
         h("span", { class: "field inline" }, h("label", { for: "range" }, "Items"), this.range)),
       this.boxes, this.read,
       h("p", { class: "note" }, "Each lane is a value, each step an item for which the condition holds. The grey shrinks as the deadline comes nearer, and grows again when the value appears. Point at a lane, or choose one and use the arrow keys, to see the items."));
@@ -345,11 +346,12 @@ class Lanes {
     for (const lane of specification.lanes) {
       const parts = box.lanes.get(lane.value);
       const drawing = canvas(width, LANE);
-      const own = [], told = [];
+      const own = [], told = [], over = [];
       const area = [];
       box.rows.forEach((row, i) => {
         if (valueOf(row, specification) === lane.value) (row.changed ? told : own).push(middle(i));
         const left = row.left?.[name]?.[lane.value];
+        if (left <= 0) over.push(middle(i));
         if (left !== undefined) {
           const high = Math.max(0, Math.min(1, left / lane.deadline)) * (LANE - 4);
           area.push([i * box.step, high]);
@@ -360,6 +362,7 @@ class Lanes {
       put(drawing, s("path", { class: "left-area", d }), s("line", { class: "grid", x1: 0, x2: width, y1: LANE - 0.5, y2: LANE - 0.5 }),
         wide ? s("path", { class: "own", d: own.map(circle).join("") }) : s("path", { class: "tick own-tick", d: strokes(own, 8, LANE - 1) }),
         wide ? s("path", { class: "asked", d: told.map(diamond).join("") }) : s("path", { class: "tick asked-tick", d: strokes(told, 1, LANE - 1) }),
+        s("path", { class: "over", d: wide ? over.map(cross).join("") : strokes(over, LANE - 8, LANE - 1) }),
         s("line", { class: "cursor", y1: 0, y2: LANE, visibility: "hidden" }));
       fill(parts.track, drawing);
       const filled = Math.max(0, Math.min(1, lane.left / lane.deadline));
@@ -394,6 +397,7 @@ class Lanes {
 }
 
 const circle = (x) => `M${(x - 4).toFixed(1)} ${LANE / 2}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z`;
+const cross = (x) => `M${(x - 3).toFixed(1)} ${LANE - 8}l6 6m0 -6l-6 6`;
 const diamond = (x) => `M${x.toFixed(1)} ${LANE / 2 - 6.5}l6.5 6.5l-6.5 6.5l-6.5 -6.5Z`;
 
 /** An area of many items: in each column of pixels the shortest distance. */
@@ -409,6 +413,7 @@ function columns(area) {
 function mark(kind, words) {
   const drawing = canvas(18, 18);
   const shapes = { own: s("path", { class: "own", d: "M5 9a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z" }), asked: s("path", { class: "asked", d: "M9 2.5l6.5 6.5l-6.5 6.5l-6.5 -6.5Z" }),
+    over: s("path", { class: "over", d: "M5 5l8 8m0 -8l-8 8" }),
     left: s("path", { class: "left-area", d: "M1 18V3h5V18ZM6 18V8h5V18ZM11 18V13h5V18Z" }) };
   return h("span", { class: "key" }, put(drawing, shapes[kind]), " ", words);
 }

@@ -60,6 +60,7 @@ export class ShieldPage {
       this.log.element);
     this.draw = calmly(200, () => this.#draw());
     this.stand = calmly(1_000, () => this.#stand());
+    this.again = calmly(3_000, () => this.#window());
     this.ready = false;
   }
 
@@ -80,7 +81,7 @@ export class ShieldPage {
     if (news.stream !== this.stream.name) return;
     this.stand();
     this.log.heard();
-    if (news.gap) this.#window();
+    if (news.gap) this.again();
     else if (!this.ready) this.waiting.push(...news.rows);
     else this.#add(news.rows);
   }
