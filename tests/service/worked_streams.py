@@ -18,6 +18,7 @@ SERVED: dict[str, Any] = {
         {"name": "loans", "plan": PARITY},
         {"name": "hiring", "plan": OPPORTUNITY},
         {"name": "greedy", "plan": {**PARITY, "kind": "greedy", "horizon": 12}},
+        {"name": "periods", "plan": {**PARITY, "kind": "dynamic", "horizon": 7}},
         {"name": "advice", "plan": PARITY, "advisory": True},
     ],
     "guards": [
@@ -42,7 +43,7 @@ SERVED: dict[str, Any] = {
 
 def work(ledger: Ledger) -> None:
     """A little of everything that the streams take, an abandoned admission and repeated ids among it."""
-    for name in ("loans", "hiring", "greedy", "advice"):
+    for name in ("loans", "hiring", "greedy", "periods", "advice"):
         for number in range(15):
             operation = {"op": "decide", "id": f"{name} {number}", "group": ["men", "women", "men"][number % 3],
                          "recommendation": int(number % 3 != 1)}  # fmt: skip
