@@ -17,7 +17,7 @@ from service_settings import FINITE, GUARD, LABELLED, PLAN
 from evenhand.service import Settings
 from evenhand.service.app import create_app
 
-EXAMPLES = 25
+EXAMPLES = 15
 METHODS = ("get", "post", "put", "delete", "patch")
 DESCRIBED = create_app(Settings()).openapi()
 OPERATIONS = [(method, path) for path, item in DESCRIBED["paths"].items() for method in METHODS if method in item]
