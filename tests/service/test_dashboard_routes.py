@@ -17,8 +17,11 @@ from sqlalchemy import delete, insert, select
 from evenhand.service.dashboard import windows
 from evenhand.service.dashboard.hub import positions_in
 from evenhand.service.dashboard.rows import Wanted, row_of
+from evenhand.service.dashboard.standing import Standing
+from evenhand.service.guards import machine_of
 from evenhand.service.security.ring import Ring
-from evenhand.service.settings import Settings
+from evenhand.service.settings import GuardEntry, Settings
+from evenhand.service.store import Database, Ledger
 from evenhand.service.store.tables import checkpoints, entries, pictures, streams
 
 STATIC = files("evenhand.service.dashboard") / "static"
@@ -192,6 +195,27 @@ def test_lanes_shrink_by_one_with_every_item_and_begin_again(studio):
         assert state["rows"][name]
         assert stands[name]["counts"]["missed"] == 0
     assert "again and again" in ask(studio, "/streams/studio")["guarantee"]
+
+
+def test_of_many_values_those_that_are_due_first_are_shown(tmp_path):
+    many = [f"kind {i}" for i in range(100)]
+    asked = {"condition": "leader", "group": "kind", "values": many, "repeated": [300 - i for i in range(100)]}
+    config = {"conditions": [{"name": "leader"}], "specifications": [asked]}
+    database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
+    ledger = Ledger(database, {"wide": machine_of(GuardEntry(name="wide", config=config), tmp_path)})
+    admit = {"op": "admit", "replica": "r", "conditions": ["leader"], "fixed": []}
+    number = ledger.submit("wide", admit).result().number
+    ledger.submit("wide", {"op": "complete", "admission": number, "values": {"kind": many[-1]}}).result()
+    with database.reading() as connection:
+        (stands,) = Standing().of(connection, "wide")["specifications"]
+        (row,) = windows.window(connection, "wide", "guard", Wanted())["rows"]
+    ledger.close()
+    database.close()
+    # The last one appeared just now, and has the whole of its deadline before it.
+    assert stands["values"] == 100
+    assert [lane["value"] for lane in stands["lanes"]] == many[40:]
+    assert [lane["left"] for lane in stands["lanes"]] == [*(299 - i for i in range(40, 99)), 201]
+    assert (row["values"], row["left"]) == ({"kind": many[-1]}, {})
 
 
 def test_pictures_are_only_drawn(studio):

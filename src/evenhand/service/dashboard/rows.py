@@ -15,11 +15,14 @@ Entry: TypeAlias = Mapping[str, Any]
 LONGEST = 2_000
 """Characters of a prompt that are shown; the log has all of it."""
 
+LABELS = 60
+"""Values of a specification that are shown one by one; of more, those that are due first."""
+
 COLUMNS = {
     "shield": ("number", "time", "op", "id", "group", "recommendation", "decision", "intervened", "reason", "label",
-               "shielded", "unshielded", "bound", "period", "step"),
+               "shielded", "unshielded", "bound", "period", "step", "text"),
     "guard": ("number", "time", "op", "admission", "prompt", "sent", "changed", "why", "conditions", "fixed", "values",
-              "status", "reason", "slots", "picture"),
+              "status", "reason", "slots", "picture", "text"),
 }  # fmt: skip
 """What an export has of each kind of stream, in this order."""
 
@@ -131,7 +134,8 @@ def _admitted(body: Mapping[str, Any]) -> Row:
         "fixed": asked.get("fixed", []),
         "must": admission["must"],
         "why": admission.get("reason", ""),
-        "left": body["before"],
+        # Many values have no grey behind their lanes: it would be most of what a page loads.
+        "left": {name: values for name, values in body["before"].items() if len(values) <= LABELS},
         "prompt": _short(note.get("prompt")),
         "route": note.get("route", ""),
     }

@@ -10,15 +10,13 @@ from sqlalchemy import Connection, select
 
 from evenhand.errors import DecisionError, EvenhandError
 from evenhand.genai.specification import Configuration
+from evenhand.service.dashboard.rows import LABELS
 from evenhand.service.dashboard.windows import KINDS, overview
 from evenhand.service.machines import GuardMachine
 from evenhand.service.rebuild import rebuilt
 from evenhand.service.store import chain
 from evenhand.service.store.reading import first_kept
 from evenhand.service.store.tables import entries, streams
-
-LABELS = 60
-"""Values of a specification that are shown one by one; of more, those that are due first."""
 
 SPARK = 80
 """Points of a small curve."""

@@ -41,6 +41,7 @@ export class ShieldPage {
     this.rows = [];
     this.waiting = [];
     this.lead = h("p", { class: "lead", role: "status" });
+    this.start = h("div");
     this.facts = h("div");
     this.groups = h("div");
     this.chart = new BiasChart(() => this.rows);
@@ -52,7 +53,7 @@ export class ShieldPage {
         row.reason ? REASONS[row.reason] : row.op === "label" ? `the label is ${row.label}` : row.text ?? "", share2(row.shielded), share2(row.unshielded)],
     });
     this.element = h("div", {},
-      h("p", { class: "brand" }, "Shield"), h("h1", {}, stream.name), this.lead,
+      h("p", { class: "brand" }, "Shield"), h("h1", {}, stream.name), this.lead, this.start,
       h("section", { "aria-labelledby": "bias" }, h("h2", { id: "bias" }, "Bias over time"), this.chart.element),
       h("div", { class: "columns" },
         h("section", { "aria-labelledby": "promise" }, h("h2", { id: "promise" }, "Guaranteed from here on"), this.facts),
@@ -139,6 +140,7 @@ export class ShieldPage {
     this.kappa = fraction(about.kappa);
     this.advisory = about.advisory;
     this.chart.named(about.advisory);
+    fill(this.start, stands.number ? null : empty(this.stream.name, stands.groups));
     if (stands.number) {
       const fair = about.bias <= this.kappa + 1e-12;
       say(this.lead, `After ${count(about.step)} of ${many(about.horizon, "decision")}${about.period || about.bound_later !== null ? ` of period ${about.period + 1}` : ""} the bias is ${share(about.bias)}${fair ? ", within the band up to" : "; fair is up to"} ${share(this.kappa)}. ` +
@@ -146,7 +148,7 @@ export class ShieldPage {
       fill(this.facts, promise(about, stands));
     } else {
       say(this.lead, "No decision yet.");
-      fill(this.facts, promise(about, stands), empty(this.stream.name, stands.groups));
+      fill(this.facts, promise(about, stands));
     }
     this.chart.draw(this.total, this.kappa);
   }
