@@ -244,4 +244,8 @@ def _explained(error: Exception) -> tuple[str, str]:
         return f"the store's disk is full: {said}", "make room; the service goes on by itself"
     if "locked" in said or "lock timeout" in said:
         return f"the store is held by another process: {said}", "end whatever else writes to it; then ask again"
+    if "not a database" in said or "malformed" in said:
+        return f"the store failed: {said}", "name another file, or bring back a backup"
+    if "connection failed" in said or "Connection refused" in said:
+        return f"the store failed: {said}", "see that its server runs and lets this user in; then ask again"
     return f"the store failed: {said}", "see its log, and its disk; then ask again, with the same id"
