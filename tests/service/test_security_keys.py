@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import threading
+from types import SimpleNamespace
 
 import pytest
 from starlette.testclient import TestClient
@@ -15,6 +16,7 @@ from evenhand.errors import AccessError, DecisionError, OptionError, StoreError
 from evenhand.service.app import create_app
 from evenhand.service.machines.keys import STREAM, KeyMachine
 from evenhand.service.security import keys as module
+from evenhand.service.security.gate import Gate
 from evenhand.service.security.keys import COOKIE, PREFIX, Keys, hash_of, new_key
 from evenhand.service.security.ring import Ring
 from evenhand.service.settings import Settings
@@ -310,6 +312,36 @@ def test_nothing_is_read_of_who_has_no_key(client):
         yield b"x" * 10_000_000
 
     assert client.post("/v1/images/generations", content=body()).status_code == 401
+
+
+def test_a_stream_of_events_ends_with_its_key(database, clock):
+    steady = Clock()
+    with Ring(database, clock=clock) as ring:
+        key = ring.add("ann", ["read"])
+
+        async def events(scope, receive, send):
+            start = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
+            await send(start)
+            for k in range(6):
+                if k == 3:
+                    ring.revoke("ann")
+                    steady.now += module.FRESH_SECONDS
+                await send({"type": "http.response.body", "body": b"%d" % k, "more_body": True})
+
+        state = SimpleNamespace(context=SimpleNamespace(
+            settings=Settings(), keys=Keys(database, clock=clock, steady=steady)))  # fmt: skip
+        scope = {
+            "type": "http", "method": "GET", "path": "/v1/events", "app": SimpleNamespace(state=state),
+            "headers": [(b"authorization", f"Bearer {key}".encode())],
+        }  # fmt: skip
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        asyncio.run(Gate(events)(scope, None, send))
+    assert [one["body"] for one in sent[1:]] == [b"0", b"1", b"2", b""]
+    assert [one["more_body"] for one in sent[1:]] == [True, True, True, False]
 
 
 def test_another_site_cannot_use_a_browsers_cookie(client, reader):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.errors import AccessError, EvenhandError
 from evenhand.service import faults
-from evenhand.service.security.keys import ANYONE, COOKIE, Caller, no_key
+from evenhand.service.security.keys import ANYONE, COOKIE, no_key
 
 if TYPE_CHECKING:
     from evenhand.service.context import Context
@@ -50,28 +50,51 @@ class Gate:
         headers = Headers(scope=scope)
         context: Context = scope["app"].state.context
         try:
-            caller = await self._caller(context, scope, headers)
+            key = self._key(context, scope, headers)
+            caller = ANYONE if not context.settings.service.keys else None
+            if key is not None and not is_public(scope["path"]):
+                caller = await context.keys.caller(key)
         except EvenhandError as error:
             page = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
             answer = RedirectResponse("/login", 303) if page and _unknown(error) else faults.answer(error)
             await answer(scope, receive, send)
             return
         scope["evenhand.caller"] = caller
-        await self._app(scope, receive, send)
+        await self._app(scope, receive, _while_valid(key, context, send) if key and caller else send)
 
-    async def _caller(self, context: Context, scope: Scope, headers: Headers) -> Caller | None:
+    def _key(self, context: Context, scope: Scope, headers: Headers) -> str | None:
+        """The key in a request; None: it needs none."""
         if not context.settings.service.keys:
             _own_name(headers)
             _own_page(scope, headers)
-            return ANYONE
+            return None
         key = presented(headers)
         if key is None and (key := _cookies(headers).get(COOKIE)) is not None:
             _own_page(scope, headers)
-        if is_public(scope["path"]):
-            return None
-        if not key:
+        if not key and not is_public(scope["path"]):
             raise no_key()
-        return await context.keys.caller(key)
+        return key
+
+
+def _while_valid(key: str, context: Context, send: Send) -> Send:
+    """Ends a stream of events soon after its key has."""
+    flows = ended = False
+
+    async def watched(message: Message) -> None:
+        nonlocal flows, ended
+        if message["type"] == "http.response.start":
+            flows = Headers(raw=message["headers"]).get("content-type", "").startswith("text/event-stream")
+        elif flows and not ended:
+            try:
+                await context.keys.caller(key)
+            except EvenhandError:
+                ended = True
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        # The server then tells whatever makes the events that nobody listens.
+        if not ended:
+            await send(message)
+
+    return watched
 
 
 def is_public(path: str) -> bool:
