@@ -165,7 +165,8 @@ def test_the_example_of_a_service_is_read_and_can_be_kept():
     assert Plan.read(read.shields[0].plan).horizon
     assert genai.feasible(genai.Configuration.read(folder / read.guards[0].config)).feasible
     listed = (ROOT / "examples" / "README.md").read_text("utf-8")
-    assert all(f"service/{path.name}" in listed for path in folder.iterdir())
+    # A trial of it leaves its store there.
+    assert all(f"service/{path.name}" in listed for path in folder.iterdir() if ".db" not in path.name)
 
 
 COMMANDS = flat(typer.main.get_command(app).commands)
