@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from evenhand.cli.serve import serve
 from evenhand.errors import StoreError
 from evenhand.service import faults
 from evenhand.service.store import Database
@@ -28,3 +29,12 @@ def test_callers_are_not_told_where_the_store_is(caplog):
     assert "the store cannot be used now" in said
     assert "internal" not in said
     assert "no route to db.internal" in caplog.text
+
+
+def test_a_demo_that_cannot_use_the_store_it_finds_says_how_to_begin_anew(tmp_path, monkeypatch):
+    (tmp_path / "evenhand.db").write_text("a shopping list")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreError) as told:
+        serve(None, None, 0)
+    assert "begins anew in a folder without an evenhand.db" in told.value.mend
+    assert (tmp_path / "evenhand.db").read_text() == "a shopping list"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.errors import MissingExtraError
+from evenhand.errors import MissingExtraError, StoreError
 
 if TYPE_CHECKING:
     from evenhand.service.context import Context
@@ -33,7 +33,12 @@ def serve(
     from evenhand.service.settings import Settings
 
     settings = demo() if config is None else Settings.read(config)
-    answered = run(settings.listening(host, port), ready=_announce)
+    try:
+        answered = run(settings.listening(host, port), ready=_announce)
+    except StoreError as error:
+        if config is None:
+            error.mend = f"{error.mend or 'see the file'}; the demo begins anew in a folder without an evenhand.db"
+        raise
     typer.echo("stopped" if answered else "stopped before everything was answered")
     if not answered:
         raise typer.Exit(130)

@@ -248,4 +248,4 @@ def _explained(error: Exception) -> tuple[str, str]:
         return f"the store failed: {said}", "name another file, or bring back a backup"
     if "connection failed" in said or "Connection refused" in said:
         return f"the store failed: {said}", "see that its server runs and lets this user in; then ask again"
-    return f"the store failed: {said}", "see its log, and its disk; then ask again, with the same id"
+    return f"the store failed: {said}", "see its log, and its disk; a request can then be asked again, with the same id"
