@@ -1,10 +1,9 @@
 // A guarded generator: a lane for every value, what was made, which prompts were changed and why.
 
 import { canvas, measured, slider, strokes } from "/assets/chart.js";
-import { Filter, Log } from "/assets/log.js";
-import { ask, calmly, count, fill, h, listed, many, moment, put, s, say } from "/assets/page.js";
+import { ask, count, fill, h, listed, many, moment, put, s, say } from "/assets/page.js";
+import { StreamPage } from "/assets/stream.js";
 
-const FIRST = 500;
 const MOST = 5_000;
 const LANE = 30;
 const PICTURES = 12;
@@ -55,14 +54,15 @@ function sentence(row) {
   return `Number ${count(row.n)}, ${moment(row.at)}: ${asked(row)}; ${what}.` + (row.changed ? ` The prompt was changed to: ${row.sent}.` : "") + (row.status !== "ok" && row.reason ? ` ${row.reason}.` : "");
 }
 
-export class GeneratorPage {
+export class GeneratorPage extends StreamPage {
   constructor(stream, { model }) {
-    this.stream = stream;
-    this.path = `/v1/dashboard/streams/${encodeURIComponent(stream.name)}`;
-    this.rows = [];
-    this.waiting = [];
+    super(stream, {
+      most: MOST,
+      skipped: ["checkpoint", "admit"],
+      marked: "only changes, failures and violations",
+      heads: [["No.", "number"], ["Time", ""], ["Prompt", "prompt"], ["Shown", ""], ["Result", ""], ["Picture", "picture"]],
+    });
     this.specifications = [];
-    this.lead = h("p", { class: "lead", role: "status" });
     this.broken = h("div");
     this.strip = h("ul", { class: "strip" });
     this.stripped = h("p", { class: "note" }, "No picture is kept in this time.");
@@ -70,89 +70,24 @@ export class GeneratorPage {
     this.changed = h("p", { class: "note" });
     this.words = h("pre", { class: "words", tabindex: 0, "aria-label": "What is guaranteed, in words" });
     this.lanes = new Lanes(this);
-    this.filter = new Filter("only changes, failures and violations", () => this.reload());
-    this.log = new Log(stream.name, this.filter, {
-      heads: [["No.", "number"], ["Time", ""], ["Prompt", "prompt"], ["Shown", ""], ["Result", ""], ["Picture", "picture"]],
-      cells: (row) => [count(row.n), moment(row.at), this.#prompt(row), row.op === "complete" ? shown(row) : "", this.#result(row), this.#thumb(row, 48)],
-    });
-    this.element = h("div", {},
-      h("p", { class: "brand" }, "Guarded generator"), h("h1", {}, stream.name), this.lead, this.broken,
+    this.element = this.compose("Guarded generator", this.broken,
       model ? new Maker(model).element : null,
       h("section", { "aria-labelledby": "lanes" }, h("h2", { id: "lanes" }, "Deadlines"), this.lanes.element),
       h("section", { "aria-labelledby": "made" }, h("h2", { id: "made" }, "What was made last"), this.strip, this.stripped),
       h("section", { "aria-labelledby": "changed" }, h("h2", { id: "changed" }, "Changed prompts"), this.changed, this.changes),
-      h("section", { "aria-labelledby": "promise" }, h("h2", { id: "promise" }, "Guaranteed from here on"), this.words),
-      this.log.element);
-    this.draw = calmly(200, () => this.#draw());
-    this.stand = calmly(1_000, () => this.#stand());
-    this.again = calmly(3_000, () => this.#window());
-    this.ready = false;
+      h("section", { "aria-labelledby": "promise" }, h("h2", { id: "promise" }, "Guaranteed from here on"), this.words));
   }
 
-  async load() {
-    await Promise.all([this.#stand(), this.#window(), this.log.load()]);
-  }
-
-  reload() {
-    this.#window();
-    this.log.load();
+  cells(row) {
+    return [count(row.n), moment(row.at), this.#prompt(row), row.op === "complete" ? shown(row) : "", this.#result(row), this.#thumb(row, 48)];
   }
 
   close() {
-    this.closed = true;
+    super.close();
     peek(null);
   }
 
-  heard(news) {
-    if (news.stream !== this.stream.name) return;
-    this.stand();
-    this.log.heard();
-    if (news.gap) this.again();
-    else if (!this.ready) this.waiting.push(...news.rows);
-    else this.#add(news.rows);
-  }
-
-  #add(rows) {
-    const until = Number(this.filter.times().get("until") ?? Infinity);
-    this.rows.push(...rows.filter((row) => row.n > this.number && row.at < until && !["checkpoint", "admit"].includes(row.op)));
-    this.number = Math.max(this.number, rows.at(-1)?.n ?? 0);
-    if (this.rows.length > MOST) this.rows.splice(0, this.rows.length - MOST);
-    this.draw();
-  }
-
-  /** The latest rows at once, and then all that are wanted. */
-  async #window() {
-    this.ready = false;
-    const turn = (this.turn = (this.turn ?? 0) + 1);
-    for (const limit of [FIRST, MOST]) {
-      const query = this.filter.times();
-      query.set("limit", limit);
-      let said;
-      try {
-        ({ said } = await ask(`${this.path}/window?${query}`));
-      } catch (error) {
-        say(this.lead, `The log cannot be read: ${error.message}`);
-        return;
-      }
-      if (turn !== this.turn) return;
-      Object.assign(this, { rows: said.rows, number: said.number });
-      this.#draw();
-      if (said.total <= limit) break;
-    }
-    this.ready = true;
-    this.#add(this.waiting.splice(0));
-    this.#draw();
-  }
-
-  async #stand() {
-    if (this.closed) return;
-    let stands;
-    try {
-      stands = (await ask(this.path)).said;
-    } catch (error) {
-      say(this.lead, error.message);
-      return;
-    }
+  standing(stands) {
     this.specifications = stands.specifications;
     const missed = stands.specifications.reduce((sum, one) => sum + one.counts.missed, 0);
     const next = stands.specifications.map((one) => `${one.name}: ${urgent(one)}`);
@@ -162,8 +97,7 @@ export class GeneratorPage {
     this.draw();
   }
 
-  #draw() {
-    if (this.closed) return;
+  paint() {
     this.lanes.draw(this.rows, this.specifications);
     this.#strip();
     this.#changes();

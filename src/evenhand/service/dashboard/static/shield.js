@@ -1,10 +1,9 @@
 // A shield: its bias over time against the band, what it overrode, and what is guaranteed from here on.
 
 import { canvas, line, measured, scale, slider, strokes, ticks } from "/assets/chart.js";
-import { Filter, Log } from "/assets/log.js";
-import { ask, calmly, count, fill, fraction, h, many, moment, put, s, say, share } from "/assets/page.js";
+import { count, fill, fraction, h, many, moment, put, s, say, share } from "/assets/page.js";
+import { StreamPage } from "/assets/stream.js";
 
-const FIRST = 500;
 const MOST = 10_000;
 const HEIGHT = 250;
 const STRIP = 18;
@@ -34,108 +33,37 @@ function sentence(row) {
   return at + (row.text ?? row.op);
 }
 
-export class ShieldPage {
+export class ShieldPage extends StreamPage {
   constructor(stream) {
-    this.stream = stream;
-    this.path = `/v1/dashboard/streams/${encodeURIComponent(stream.name)}`;
-    this.rows = [];
-    this.waiting = [];
-    this.lead = h("p", { class: "lead", role: "status" });
+    super(stream, {
+      most: MOST,
+      skipped: ["checkpoint"],
+      marked: "only interventions",
+      heads: [["No.", "number"], ["Time", ""], ["Id", "id"], ["Group", ""], ["Recommended", ""], ["Decided", ""], ["Why", ""], ["Bias with", "number"], ["without", "number"]],
+    });
     this.start = h("div");
     this.facts = h("div");
     this.groups = h("div");
     this.chart = new BiasChart(() => this.rows);
-    this.filter = new Filter("only interventions", () => this.reload());
-    this.log = new Log(stream.name, this.filter, {
-      heads: [["No.", "number"], ["Time", ""], ["Id", "id"], ["Group", ""], ["Recommended", ""], ["Decided", ""], ["Why", ""], ["Bias with", "number"], ["without", "number"]],
-      cells: (row) => [count(row.n), moment(row.at), row.id ?? "", row.group ?? "", bit(row.recommendation),
-        row.decision !== undefined ? put(h("span", { class: row.marked ? "changed" : null }), row.marked ? "\u25c6 " : "", bit(row.decision)) : "",
-        row.reason ? REASONS[row.reason] : row.op === "label" ? `the label is ${row.label}` : row.text ?? "", share2(row.shielded), share2(row.unshielded)],
-    });
-    this.element = h("div", {},
-      h("p", { class: "brand" }, "Shield"), h("h1", {}, stream.name), this.lead, this.start,
+    this.element = this.compose("Shield", this.start,
       h("section", { "aria-labelledby": "bias" }, h("h2", { id: "bias" }, "Bias over time"), this.chart.element),
       h("div", { class: "columns" },
         h("section", { "aria-labelledby": "promise" }, h("h2", { id: "promise" }, "Guaranteed from here on"), this.facts),
-        h("section", { "aria-labelledby": "counts" }, h("h2", { id: "counts" }, "By group"), this.groups)),
-      this.log.element);
-    this.draw = calmly(200, () => this.#draw());
-    this.stand = calmly(1_000, () => this.#stand());
-    this.again = calmly(3_000, () => this.#window());
-    this.ready = false;
+        h("section", { "aria-labelledby": "counts" }, h("h2", { id: "counts" }, "By group"), this.groups)));
   }
 
-  async load() {
-    await Promise.all([this.#stand(), this.#window(), this.log.load()]);
+  cells(row) {
+    return [count(row.n), moment(row.at), row.id ?? "", row.group ?? "", bit(row.recommendation),
+      row.decision !== undefined ? put(h("span", { class: row.marked ? "changed" : null }), row.marked ? "\u25c6 " : "", bit(row.decision)) : "",
+      row.reason ? REASONS[row.reason] : row.op === "label" ? `the label is ${row.label}` : row.text ?? "", share2(row.shielded), share2(row.unshielded)];
   }
 
-  reload() {
-    this.#window();
-    this.log.load();
-  }
-
-  close() {
-    this.closed = true;
-  }
-
-  heard(news) {
-    if (news.stream !== this.stream.name) return;
-    this.stand();
-    this.log.heard();
-    if (news.gap) this.again();
-    else if (!this.ready) this.waiting.push(...news.rows);
-    else this.#add(news.rows);
-  }
-
-  #add(rows) {
-    const until = Number(this.filter.times().get("until") ?? Infinity);
-    const fresh = rows.filter((row) => row.n > this.number && row.at < until && row.op !== "checkpoint");
-    this.number = Math.max(this.number, rows.at(-1)?.n ?? 0);
-    this.rows.push(...fresh);
-    this.total += fresh.length;
-    if (this.rows.length > MOST) this.rows.splice(0, this.rows.length - MOST);
-    this.draw();
-  }
-
-  /** The latest rows at once, and then all that are wanted. */
-  async #window() {
-    this.ready = false;
-    const turn = (this.turn = (this.turn ?? 0) + 1);
-    for (const limit of [FIRST, MOST]) {
-      const query = this.filter.times();
-      query.set("limit", limit);
-      let said;
-      try {
-        ({ said } = await ask(`${this.path}/window?${query}`));
-      } catch (error) {
-        say(this.lead, `The log cannot be read: ${error.message}`);
-        return;
-      }
-      if (turn !== this.turn) return;
-      Object.assign(this, { rows: said.rows, number: said.number, total: said.total });
-      this.#draw();
-      if (said.total <= limit) break;
-    }
-    this.ready = true;
-    this.#add(this.waiting.splice(0));
-    this.#draw();
-  }
-
-  #draw() {
-    if (this.closed) return;
+  paint() {
     this.chart.draw(this.total, this.kappa);
     fill(this.groups, byGroup(this.rows, this.total, this.advisory));
   }
 
-  async #stand() {
-    if (this.closed) return;
-    let stands;
-    try {
-      stands = (await ask(this.path)).said;
-    } catch (error) {
-      say(this.lead, error.message);
-      return;
-    }
+  standing(stands) {
     const about = stands.certificate;
     this.kappa = fraction(about.kappa);
     this.advisory = about.advisory;
