@@ -102,7 +102,8 @@ def finished(spec: Spec, description: str) -> Spec:
 def _printable(part: Any) -> Any:
     """A specification whose texts are printable: one character unknown to XML, and drawing ends the whole process."""
     if isinstance(part, str):
-        return printable(part)
+        # Vega takes a title that is this word alone for the beginning of a rule.
+        return "if " if part == "if" else printable(part)
     if isinstance(part, dict):
         return {key: _printable(value) for key, value in part.items()}
     return [_printable(value) for value in part] if isinstance(part, list) else part

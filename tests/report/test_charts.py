@@ -79,6 +79,7 @@ def test_words_of_users_cannot_leave_their_place():
 @given(st.text(st.characters(exclude_categories=()), max_size=8))
 @example("\x00")
 @example("\ud800\uffff")
+@example("if")
 def test_any_word_can_be_drawn(word):
     text = {"field": "word", "type": "nominal"}
     spec = charts.finished(charts.marks([{"word": word}], {"type": "text"}, text=text) | {"title": word}, word)
