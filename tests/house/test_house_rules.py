@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections import Counter
 
 import pytest
 
@@ -83,3 +84,9 @@ def test_every_optional_part_is_in_all():
     (everything,) = extras["all"]
     named = set(re.fullmatch(r"evenhand\[(.+)\]", everything).group(1).split(","))
     assert named == set(extras) - {"all", "docs"}
+
+
+def test_no_two_files_of_tests_have_one_name():
+    # They are imported by name alone, so that all of them together would not run.
+    files = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
+    assert [name for name, times in Counter(files).items() if times > 1] == []
