@@ -177,8 +177,8 @@ def policies(setting: Setting, in_flight: int, requests: int) -> list[Row]:
                 "cpu": time.process_time() - started,
             }
         )
-    seconds = ", ".join(f"{row['policy']} {row['cpu']:.1f} s" for row in rows)
-    print(f"{setting.name}, {in_flight} in flight: {seconds}", file=sys.stderr, flush=True)
+    told = ", ".join(f"{row['policy']} {row['missed']:,} missed in {row['cpu']:.1f} s" for row in rows)
+    print(f"{setting.name}, {in_flight} in flight: {told}", file=sys.stderr, flush=True)
     return rows
 
 
