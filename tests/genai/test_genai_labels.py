@@ -228,7 +228,6 @@ def test_the_result_of_a_sample_travels_as_json(tmp_path):
 
 
 def test_the_picture_of_a_sample_has_a_square_for_every_count(tmp_path):
-    pytest.importorskip("altair")
     file = tmp_path / "sample.csv"
     file.write_text("true,said\na,a\na,b\nb,\n")
     drawn = run(file).plot().to_dict()
