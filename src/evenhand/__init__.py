@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         genai,
         groups,
         individual,
+        mitigate,
         models,
         population,
         report,
@@ -41,8 +42,8 @@ __version__ = "0.1.0"
 
 # Parts are imported when first used: `import evenhand` must not pay for scikit-learn or pandas.
 _PARTS = frozenset(
-    {"audit", "certify", "checker", "datasets", "errors", "genai", "groups", "individual", "models", "population",
-     "report", "reproduce", "schema", "service", "shield", "stats", "subgroup", "texts"}
+    {"audit", "certify", "checker", "datasets", "errors", "genai", "groups", "individual", "mitigate", "models",
+     "population", "report", "reproduce", "schema", "service", "shield", "stats", "subgroup", "texts"}
 )  # fmt: skip
 _NAMES = {
     "Attribute": "evenhand.schema",
@@ -65,6 +66,7 @@ __all__ = [
     "genai",
     "groups",
     "individual",
+    "mitigate",
     "models",
     "population",
     "report",

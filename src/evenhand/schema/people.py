@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,6 +47,15 @@ class People:
         if self.labels is None or values is None:
             raise DataError(f"the data has no column {self.schema.target.name!r} with the true label")
         return np.asarray(self.labels == values.index(self.schema.target.favourable))
+
+    def at(self, rows: NDArray[np.int64]) -> People:
+        """Some of the people, by their positions among these, in that order."""
+        return replace(
+            self,
+            individuals=self.individuals[rows],
+            labels=None if self.labels is None else self.labels[rows],
+            rows=self.rows[rows],
+        )
 
 
 def encode(schema: Schema, frame: IntoDataFrame, *, where: str = "data") -> People:

@@ -1,0 +1,9 @@
+"""Mitigate what was found: retrain on it, or train fairly, and prove the difference."""
+
+from evenhand.mitigate.candidate import Candidate, Situation, Trial
+from evenhand.mitigate.config import Config
+from evenhand.mitigate.harms import FlipHarm, GapHarm, Harm
+from evenhand.mitigate.lesson import Lesson
+from evenhand.mitigate.split import Split, split
+
+__all__ = ["Candidate", "Config", "FlipHarm", "GapHarm", "Harm", "Lesson", "Situation", "Split", "Trial", "split"]

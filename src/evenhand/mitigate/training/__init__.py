@@ -1,0 +1,3 @@
+"""Networks trained to be fair: losses, the loop, a scikit-learn-style estimator (needs the extra ``torch``)."""
+
+__all__: list[str] = []
