@@ -1,0 +1,110 @@
+"""What is added to the people learnt from: profiles relabelled by majority, and subgroup samples decided otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import ModelError
+from evenhand.individual.flips import distinct_unprotected, variants
+from evenhand.mitigate.harms import GapHarm
+from evenhand.models import Scorer, predict
+from evenhand.models.scorer import BATCH
+from evenhand.schema import People, Schema
+from evenhand.subgroup import Rules
+from evenhand.subgroup.nudge import Nudge
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+DRAWN = 20
+"""Nudged people that the model is asked about for each one wanted: most of them are decided like the others."""
+
+LEAST_DRAWN = 2000
+"""But at least so many, so that a few wanted are still chosen from many."""
+
+
+def relabelled(given: Scorer, individuals: Floats, protected: Sequence[str]) -> tuple[Floats, Ints]:
+    """Every profile under every protected assignment, all with the label that most of them are given.
+
+    A tie goes to the label with the higher mean score. Profiles that agree on everything unprotected are one profile.
+
+    Args:
+        given: the model that decides about them.
+        individuals: the profiles, shape (n, attributes); their protected entries do not matter.
+        protected: attributes whose joint values are the assignments.
+
+    Returns:
+        Instances, profile by profile, shape (profiles * assignments, attributes), and their labels as positions in the
+        target's values.
+
+    Source: Zhang, Zhang, Zhang, "Efficient white-box fairness testing through gradient search" (ISSTA 2021) relabels
+    by majority the one instance found; here the profile's whole orbit gets the label, so that nothing is left to flip.
+    """
+    schema = given.schema
+    columns, assignments = schema.positions(protected), schema.assignments(protected)
+    profiles = distinct_unprotected(individuals, columns).individuals if len(individuals) else individuals
+    added = variants(profiles, columns, assignments)
+    scores = _scores(given, added).reshape(len(profiles), len(assignments), len(given.classes))
+    votes = (predict(given, added).reshape(len(profiles), len(assignments), 1) == np.arange(len(given.classes))).sum(1)
+    # A mean score is at most 1 and a vote counts 2: scores decide between equal votes only.
+    majority = np.argmax(2 * votes + scores.mean(axis=1), axis=1)
+    return added, np.repeat(_positions(given, schema)[majority], len(assignments))
+
+
+def opposite(given: Scorer, train: People, rules: Rules, n: int, *, rng: np.random.Generator) -> tuple[Floats, Ints]:
+    """People like those of a subgroup, but decided otherwise than the subgroup mostly is.
+
+    People of the subgroup are nudged in one unprotected attribute that the subgroup is not described by. Kept are
+    those whom the model gives the favourable label, if the subgroup is given it more rarely than everybody else; those
+    whom it refuses it, if more often. Where these are too few, the others nearest to the threshold are given the
+    opposite label.
+
+    Args:
+        given: the model.
+        train: people to learn from.
+        rules: who is in the subgroup.
+        n: how many are wanted; fewer come only where nudging makes fewer different people.
+        rng: draws them.
+
+    Returns:
+        Instances, all different, shape (at most n, attributes), and their labels as positions in the target's values.
+
+    Source: Zhang and others, "TestSGD: interpretable testing of neural networks against subtle group discrimination"
+    (TOSEM 2023), section 5, RQ3; labels changed nearest to the threshold: Kamiran, Calders, "Data preprocessing
+    techniques for classification without discrimination" (KAIS 2012), massaging.
+    """
+    harm = GapHarm(rules)
+    inside = np.flatnonzero(harm.inside(train))
+    if len(inside) == 0 or n < 1:
+        return train.individuals[:0].copy(), np.empty(0, dtype=np.int64)
+    nudge = Nudge(train.schema, {*rules, *train.schema.protected})
+    seeds = train.individuals[inside[rng.integers(0, len(inside), size=max(DRAWN * n, LEAST_DRAWN))]]
+    nudged = rng.permutation(np.unique(nudge(seeds, rng), axis=0))
+    scores = _scores(given, nudged)
+    favour = harm.signed(given, train) <= 0
+    already = (predict(given, nudged) == given.favourable) == favour
+    # Those decided otherwise first, in random order; then those whose decision is closest to it.
+    distance = np.where(already, 0.0, np.abs(scores[:, given.favourable] - 0.5))
+    chosen = np.lexsort((distance, ~already))[:n]
+    refused = np.delete(np.arange(len(given.classes)), given.favourable)
+    labels = given.favourable if favour else refused[np.argmax(scores[:, refused], axis=1)][chosen]
+    return nudged[chosen], _positions(given, train.schema)[np.broadcast_to(labels, len(chosen))]
+
+
+def _scores(given: Scorer, individuals: Floats) -> Floats:
+    """As ``favourable_score``, for every class."""
+    parts = [given.scores(individuals[i : i + BATCH]) for i in range(0, len(individuals), BATCH)]
+    return np.concatenate(parts) if parts else np.empty((0, len(given.classes)))
+
+
+def _positions(given: Scorer, schema: Schema) -> Ints:
+    """Where each of the model's classes stands among the target's values."""
+    values = schema.target.values or given.classes
+    unknown = [label for label in given.classes if label not in values]
+    if unknown:
+        raise ModelError(f"the model answers {unknown[0]!r}, which is not among the labels {values}", where=given.name)
+    return np.array([values.index(label) for label in given.classes], dtype=np.int64)
