@@ -1,3 +1,5 @@
 """Networks trained to be fair: losses, the loop, a scikit-learn-style estimator (needs the extra ``torch``)."""
 
-__all__: list[str] = []
+from evenhand.mitigate.training.fair_classifier import FairClassifier
+
+__all__ = ["FairClassifier"]

@@ -1,0 +1,67 @@
+"""Which group everybody learnt from belongs to, for losses that compare groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.errors import DataError
+from evenhand.groups.membership import of_attribute
+from evenhand.schema import Schema
+
+LEAST = 30
+"""People of a group at least: what the mean of fewer says about them is mostly chance."""
+
+LEAST_SHARE = 0.01
+"""The same as a share of everybody: a smaller group is not met in every batch."""
+
+NOBODYS = -1
+
+
+def joint_groups(schema: Schema, individuals: NDArray[np.float64], protected: Sequence[str]) -> NDArray[np.int64]:
+    """Groups by the joint values of the protected attributes (an integer with many: by ranges), shape (n,).
+
+    Groups with too few people are taken together, and where even together they are too few, they are nobody's (-1):
+    a network learns to be right about these people, and no group's mean is taken of them.
+
+    Args:
+        schema: what the individuals are.
+        individuals: shape (n, attributes).
+        protected: names of the attributes; with none, everybody is nobody's.
+    """
+    if not protected:
+        return np.full(len(individuals), NOBODYS)
+    memberships = [of_attribute(schema[name], individuals[:, schema.position(name)]) for name in protected]
+    codes = np.stack([membership.codes for membership in memberships], axis=1)
+    _, groups = np.unique(codes, axis=0, return_inverse=True)
+    return pooled(groups.reshape(-1))
+
+
+def given_groups(group: ArrayLike, n: int) -> NDArray[np.int64]:
+    """Groups as they were given, shape (n,), numbered from 0; small ones pooled as in `joint_groups`.
+
+    Raises:
+        DataError: there is not one per person.
+    """
+    given = np.asarray(group)
+    if given.shape != (n,):
+        raise DataError(f"the groups have shape {given.shape}; one per person is expected: ({n},)")
+    return pooled(np.unique(given, return_inverse=True)[1])
+
+
+def pooled(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Groups (n,) renumbered from 0, with those of too few people taken together, or nobody's."""
+    least = max(LEAST, LEAST_SHARE * len(groups))
+    sizes = np.bincount(groups)
+    large = sizes >= least
+    # Where no group is large enough, there is nothing better to compare than the groups as they are.
+    if not large.any():
+        large = sizes > 0
+    number = np.where(large, np.cumsum(large) - 1, NOBODYS)
+    found = number[groups]
+    rest = found == NOBODYS
+    if rest.sum() >= least:
+        found[rest] = large.sum()
+    return np.asarray(found, dtype=np.int64)

@@ -1,0 +1,176 @@
+"""The loop that trains: batches, Adam, a falling learning rate; the same bits for the same seed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import MissingExtraError, ModelError
+from evenhand.mitigate.training.encoding import Encoding
+from evenhand.mitigate.training.losses.loss import Batch, Loss, Task
+from evenhand.mitigate.training.network import Network
+
+if TYPE_CHECKING:
+    import torch
+
+FALLS = 3
+"""Parts of a training with a rate each: every one a tenth of the rate before."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step saw: the error (cross entropy) and the penalty of its batch, the latter without its strength."""
+
+    error: float
+    penalty: float
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """What is trained on, and for how long.
+
+    Attributes:
+        individuals: shape (n, attributes).
+        labels: whether each truly has the favourable label, shape (n,).
+        groups: the group of each, -1 for nobody's, shape (n,).
+        steps: batches learnt from.
+        batch_size: people in each.
+        learning_rate: of the first third of the steps; it is a tenth of it in the second, a hundredth in the last.
+        strength: of the penalty.
+        seed: of the first weights and of the order of people.
+        deadline: by ``time.perf_counter()``, when to stop; None: no limit.
+    """
+
+    individuals: NDArray[np.float64]
+    labels: NDArray[np.bool_]
+    groups: NDArray[np.int64]
+    steps: int
+    batch_size: int
+    learning_rate: float
+    strength: float
+    seed: int
+    deadline: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Taught:
+    """A trained network.
+
+    Attributes:
+        layers: (weight, bias) of each affine layer in float64.
+        history: one entry per step.
+        interrupted: whether it was stopped before the last step; the weights are those reached by then.
+    """
+
+    layers: list[tuple[NDArray[np.float64], NDArray[np.float64]]]
+    history: tuple[Step, ...]
+    interrupted: bool
+
+
+@contextmanager
+def steady() -> Iterator[None]:
+    """PyTorch as it gives the same bits every time: one thread, deterministic algorithms; restored afterwards.
+
+    Raises:
+        MissingExtraError: PyTorch is not installed.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError("torch", extra="torch", purpose="to train a network") from None
+    threads = torch.get_num_threads()
+    strict, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(strict, warn_only=warned)
+        torch.set_num_threads(threads)
+
+
+def teach(
+    course: Course,
+    encoding: Encoding,
+    *,
+    hidden: Sequence[int],
+    loss: Loss,
+    protected: tuple[str, ...],
+    each: Callable[[int], None] | None = None,
+) -> Taught:
+    """Train a network: ``error + strength * penalty`` by Adam, batch by batch.
+
+    People are shuffled, and again when all have been seen; a last batch with too few of them is left out. Stopped by
+    the keyboard or the deadline, it comes back with what it has.
+
+    Args:
+        course: on whom, and for how long.
+        encoding: how they become features.
+        hidden: units of each hidden layer.
+        loss: what is taught besides being right.
+        protected: names of the protected attributes, for the loss.
+        each: called after every step with its number, from 1.
+
+    Raises:
+        ModelError: the weights grew beyond all numbers.
+    """
+    with steady():
+        import torch
+
+        generator = torch.Generator().manual_seed(course.seed)
+        network = Network.fresh(encoding, hidden, generator)
+        groups = int(course.groups.max(initial=-1)) + 1
+        task = Task(encoding.schema, protected, encoding, groups, generator, course.steps)
+        optimiser = torch.optim.Adam([*network.tensors, *loss.prepare(task, network)], lr=course.learning_rate)
+        history: list[Step] = []
+        interrupted = False
+        kept = [tensor.detach().clone() for tensor in network.tensors]
+        try:
+            for step, batch in enumerate(_batches(course, encoding, generator)):
+                if course.deadline is not None and time.perf_counter() > course.deadline:
+                    interrupted = True
+                    break
+                for setting in optimiser.param_groups:
+                    setting["lr"] = course.learning_rate * 0.1 ** (FALLS * step // course.steps)
+                logits = network.logits(batch.features)
+                error = torch.nn.functional.binary_cross_entropy_with_logits(logits, batch.labels)
+                penalty = loss.penalty(network, batch, logits)
+                optimiser.zero_grad()
+                (error + course.strength * penalty).backward()
+                optimiser.step()
+                # A step is whole or did not happen, whenever somebody presses the keys.
+                kept = [tensor.detach().clone() for tensor in network.tensors]
+                history.append(Step(float(error.detach()), float(penalty.detach())))
+                if each is not None:
+                    each(step + 1)
+        except KeyboardInterrupt:
+            interrupted = True
+        arrays = [tensor.numpy().astype(np.float64) for tensor in kept]
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise ModelError(
+            "the weights grew beyond all numbers while the network was trained",
+            mend=f"lower the strength ({course.strength:g}) or the learning rate ({course.learning_rate:g})",
+        )
+    return Taught(list(zip(arrays[::2], arrays[1::2], strict=True)), tuple(history), interrupted)
+
+
+def _batches(course: Course, encoding: Encoding, generator: torch.Generator) -> Iterator[Batch]:
+    import torch
+
+    individuals = torch.from_numpy(np.ascontiguousarray(course.individuals, dtype=np.float64))
+    features = torch.from_numpy(encoding.features(course.individuals))
+    labels = torch.from_numpy(course.labels.astype(np.float32))
+    groups = torch.from_numpy(course.groups.astype(np.int64))
+    size = min(course.batch_size, len(features))
+    waiting = torch.empty(0, dtype=torch.int64)
+    for step in range(course.steps):
+        if len(waiting) < size:
+            waiting = torch.randperm(len(features), generator=generator)
+        rows, waiting = waiting[:size], waiting[size:]
+        yield Batch(individuals[rows], features[rows], labels[rows], groups[rows], step)
