@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 
 from evenhand import models
-from evenhand.errors import EvenhandError, ModelError, NotAdditiveError, TrustError
+from evenhand.errors import EvenhandError, MissingExtraError, ModelError, NotAdditiveError, TrustError
 from evenhand.models import AdditiveNetwork, Scorer, from_dense, load, white_box
 from evenhand.models.load import LOADERS
 
@@ -222,8 +222,11 @@ def test_files_that_are_no_models(tmp_path):
 def test_whatever_is_in_a_file_there_is_one_clear_error(tmp_path, suffix, content):
     path = tmp_path / f"model{suffix}"
     path.write_bytes(content)
-    with pytest.raises(ModelError) as caught:
-        load(path, WORDS, trust=True)
+    try:
+        with pytest.raises(ModelError) as caught:
+            load(path, WORDS, trust=True)
+    except MissingExtraError as error:
+        pytest.skip(f"needs an extra: {error.what}")
     assert path.name in str(caught.value)
 
 

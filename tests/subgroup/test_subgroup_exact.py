@@ -196,8 +196,9 @@ def explained(inside, within, values, critical, margin):
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(RACE[:3]), st.sampled_from(CLASS), st.just("x"), st.floats(0, 1)),
-                min_size=3, max_size=9), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.1]))  # fmt: skip
+                min_size=3, max_size=9), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.0997]))  # fmt: skip
 def test_nesting_by_hand(kinds, seed, margin):
+    # The margin is no difference of two rates of some hundred people, so that rounding decides nothing.
     rng = np.random.default_rng(seed)
     rows = [kind[:3] for kind in kinds for _ in range(30)]
     values = [int(rng.random() < round(kind[3])) if rng.random() < 0.9 else 1 for kind in kinds for _ in range(30)]
