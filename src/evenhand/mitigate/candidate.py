@@ -55,6 +55,7 @@ class Situation:
         config: the settings.
         progress: called as work goes on.
         deadline: by ``time.perf_counter()``, when to come back with the best so far; None: no limit.
+        plain: what the learner makes of the people learnt from alone; None: not trained yet.
     """
 
     given: Scorer
@@ -65,6 +66,7 @@ class Situation:
     config: Config
     progress: Progress
     deadline: float | None = None
+    plain: Scorer | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.schema import People
+from evenhand.errors import ModelError
+from evenhand.models import Scorer
+from evenhand.schema import People, Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,3 +41,16 @@ class Lesson:
         """Everybody's label, shape (n + m,)."""
         assert self.people.labels is not None, "a split has labels"
         return np.concatenate([self.people.labels, self.labels])
+
+
+def positions(scorer: Scorer, schema: Schema) -> NDArray[np.int64]:
+    """Where each of a model's classes stands among the target's values, shape (classes,).
+
+    Raises:
+        ModelError: a class is none of them.
+    """
+    values = schema.target.values or scorer.classes
+    unknown = [label for label in scorer.classes if label not in values]
+    if unknown:
+        raise ModelError(f"the model answers {unknown[0]!r}, which is not among the labels {values}", where=scorer.name)
+    return np.array([values.index(label) for label in scorer.classes], dtype=np.int64)

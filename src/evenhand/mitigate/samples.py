@@ -8,12 +8,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import ModelError
 from evenhand.individual.flips import distinct_unprotected, variants
 from evenhand.mitigate.harms import GapHarm
+from evenhand.mitigate.lesson import positions
 from evenhand.models import Scorer, predict
 from evenhand.models.scorer import BATCH
-from evenhand.schema import People, Schema
+from evenhand.schema import People
 from evenhand.subgroup import Rules
 from evenhand.subgroup.nudge import Nudge
 
@@ -52,7 +52,7 @@ def relabelled(given: Scorer, individuals: Floats, protected: Sequence[str]) -> 
     votes = (predict(given, added).reshape(len(profiles), len(assignments), 1) == np.arange(len(given.classes))).sum(1)
     # A mean score is at most 1 and a vote counts 2: scores decide between equal votes only.
     majority = np.argmax(2 * votes + scores.mean(axis=1), axis=1)
-    return added, np.repeat(_positions(given, schema)[majority], len(assignments))
+    return added, np.repeat(positions(given, schema)[majority], len(assignments))
 
 
 def opposite(given: Scorer, train: People, rules: Rules, n: int, *, rng: np.random.Generator) -> tuple[Floats, Ints]:
@@ -92,19 +92,10 @@ def opposite(given: Scorer, train: People, rules: Rules, n: int, *, rng: np.rand
     chosen = np.lexsort((distance, ~already))[:n]
     refused = np.delete(np.arange(len(given.classes)), given.favourable)
     labels = given.favourable if favour else refused[np.argmax(scores[:, refused], axis=1)][chosen]
-    return nudged[chosen], _positions(given, train.schema)[np.broadcast_to(labels, len(chosen))]
+    return nudged[chosen], positions(given, train.schema)[np.broadcast_to(labels, len(chosen))]
 
 
 def _scores(given: Scorer, individuals: Floats) -> Floats:
     """As ``favourable_score``, for every class."""
     parts = [given.scores(individuals[i : i + BATCH]) for i in range(0, len(individuals), BATCH)]
     return np.concatenate(parts) if parts else np.empty((0, len(given.classes)))
-
-
-def _positions(given: Scorer, schema: Schema) -> Ints:
-    """Where each of the model's classes stands among the target's values."""
-    values = schema.target.values or given.classes
-    unknown = [label for label in given.classes if label not in values]
-    if unknown:
-        raise ModelError(f"the model answers {unknown[0]!r}, which is not among the labels {values}", where=given.name)
-    return np.array([values.index(label) for label in given.classes], dtype=np.int64)

@@ -1,0 +1,53 @@
+"""What can be tried, by name; a method's module is loaded when it is used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from evenhand.errors import OptionError
+from evenhand.mitigate.candidate import Candidate, Situation
+
+Method: TypeAlias = Callable[[Situation], Candidate]
+
+_TRAINING = "evenhand.mitigate.training.candidates"
+_BASELINES = "evenhand.mitigate.baselines"
+
+METHODS: dict[str, str] = {
+    "retrain": "evenhand.mitigate.retrain:retrain",
+    "erm": f"{_TRAINING}:erm",
+    "diffdp": f"{_TRAINING}:diffdp",
+    "hsic": f"{_TRAINING}:hsic",
+    "laftr": f"{_TRAINING}:laftr",
+    "prejudice-remover": f"{_TRAINING}:prejudice_remover",
+    "logit-pairing": f"{_TRAINING}:logit_pairing",
+    "certified": f"{_TRAINING}:certified",
+    "blind": f"{_TRAINING}:blind",
+    "exponentiated-gradient": f"{_BASELINES}:exponentiated_gradient",
+    "threshold-optimizer": f"{_BASELINES}:threshold_optimizer",
+}
+"""Where each method is: ``module:function``."""
+
+FROM_FINDINGS = ("retrain",)
+"""Methods that learn from what was found; the others are told which attributes are protected, and no more."""
+
+
+def methods(names: Iterable[str]) -> dict[str, Method]:
+    """The methods of these names, in their order.
+
+    Raises:
+        OptionError: there is no such method.
+        MissingExtraError: a library that a method needs is not installed.
+    """
+    wanted = list(dict.fromkeys(names))
+    unknown = [name for name in wanted if name not in METHODS]
+    if unknown:
+        raise OptionError(f"there is no method {unknown[0]!r}", where="--method", mend=f"one of: {', '.join(METHODS)}")
+    return {name: _method(name) for name in wanted}
+
+
+def _method(name: str) -> Method:
+    module, _, function = METHODS[name].partition(":")
+    found: Method = getattr(importlib.import_module(module), function)
+    return found

@@ -1,0 +1,223 @@
+"""Retraining on what was found: grow what is added, search the new model again, keep the best by the validation part.
+
+Sources: Zhang and others, "TestSGD: interpretable testing of neural networks against subtle group discrimination"
+(TOSEM 2023), section 5: samples with the opposite label, more and more of them; Zhang, Zhang, Zhang, "Efficient white-box
+fairness testing through gradient search" (ISSTA 2021): individual instances relabelled by majority.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import DataError, ModelError
+from evenhand.individual import search
+from evenhand.mitigate.candidate import Candidate, Situation, Trial
+from evenhand.mitigate.choice import accuracy, bar, pick, sizes
+from evenhand.mitigate.findings import FoundProfiles, FoundSubgroup, from_table
+from evenhand.mitigate.lesson import Lesson
+from evenhand.mitigate.samples import opposite, relabelled
+from evenhand.models import Scorer
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SEARCHED = 20_000
+"""Individuals that each search for more profiles may ask a model about."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Instances of one origin.
+
+    Attributes:
+        added, labels: as in ``Lesson``.
+        unit: so many in a row belong together.
+    """
+
+    added: Floats
+    labels: Ints
+    unit: int = 1
+
+    def part(self, share: float) -> Piece:
+        """The first of them, whole units."""
+        kept = int(len(self.labels) * share) // self.unit * self.unit
+        return replace(self, added=self.added[:kept], labels=self.labels[:kept])
+
+
+def retrain(situation: Situation) -> Candidate:
+    """Train the given model's kind again, on people and on instances of what was found.
+
+    Raises:
+        DataError: there is nothing to learn from.
+        ModelError: nobody knows how to train such a model.
+    """
+    if situation.learner is None:
+        raise ModelError(
+            "nobody knows how to train this model again",
+            where=situation.given.name,
+            mend="say how: --fit module:function",
+        )
+    if not situation.findings:
+        raise DataError(
+            "there is nothing to learn from: no profile and no subgroup that stands out was found",
+            mend="search first: evenhand search, evenhand subgroups or evenhand audit, then --from FILE",
+        )
+    return _Retraining(situation).candidate()
+
+
+def amounts(start: int, most: int) -> Iterator[int]:
+    """How much is added: the start, doubled again and again, the most at last."""
+    while start < most:
+        yield start
+        start *= 2
+    yield most
+
+
+class _Retraining:
+    def __init__(self, situation: Situation) -> None:
+        self._it = situation
+        assert situation.learner is not None
+        self._learner = situation.learner
+        self._rng = np.random.default_rng([situation.config.seed, 31])
+        self._train = situation.split.train
+        self._most = max(1, int(situation.config.share * len(self._train)))
+        self._subgroups: tuple[FoundSubgroup, ...] = situation.findings.subgroups[: situation.config.subgroups]
+        self._profiles: tuple[FoundProfiles, ...] = situation.findings.profiles
+        self._trials: list[Trial] = []
+        self._models: list[Scorer] = []
+        self._lessons: list[list[Piece]] = []
+        self._before = sizes(situation.given, situation.split.validation, situation.harms)
+        self._given = accuracy(situation.given, situation.split.validation)
+
+    def candidate(self) -> Candidate:
+        """Try everything; what is best by then if somebody stops it or time is up."""
+        self._try([], self._it.plain)
+        interrupted = False
+        try:
+            interrupted = not self._grow()
+        except KeyboardInterrupt:
+            interrupted = True
+        best = self._best()
+        chosen, learner = self._models[best], self._learner
+        trials = tuple(trial.model_copy(update={"chosen": i == best}) for i, trial in enumerate(self._trials))
+        return Candidate(
+            method="retrain",
+            words=self._words(best),
+            scorer=chosen,
+            save=lambda path: learner.save(chosen, path),
+            trials=trials,
+            interrupted=interrupted,
+            notes=self._notes(best),
+        )
+
+    def _grow(self) -> bool:
+        """The rounds; False if time was up."""
+        for round_ in range(self._it.config.rounds + 1):
+            model = self._it.given if round_ == 0 else self._models[self._best()]
+            base = [] if round_ == 0 else self._lessons[self._best()]
+            found = self._profiles if round_ == 0 else ()
+            if self._it.config.rounds:
+                found = self._searched(model, found, round_)
+            if not any(len(one.individuals) for one in found) and not self._subgroups:
+                return True
+            for n in amounts(self._it.config.start, self._most):
+                if self._late():
+                    return False
+                pieces = self._pieces(model, found, n)
+                fresh = sum(len(piece.labels) for piece in pieces)
+                kept = sum(len(piece.labels) for piece in base)
+                room = min(1.0, max(0, self._most - fresh) / kept) if kept else 0.0
+                if not self._try([*(piece.part(room) for piece in base), *pieces]):
+                    break  # nothing more to add
+        return True
+
+    def _searched(self, model: Scorer, known: Sequence[FoundProfiles], round_: int) -> tuple[FoundProfiles, ...]:
+        """The profiles of every kind that was found, and those that a search of the model finds besides."""
+        found = []
+        for number, one in enumerate(self._profiles):
+            self._say(f"searching again for {' x '.join(one.protected)}")
+            rows = known[number].individuals if known else one.individuals[:0]
+            left = None if self._it.deadline is None else max(self._it.deadline - time.perf_counter(), 0.01)
+            seen = search.run(
+                model,
+                self._train,
+                protected=one.protected,
+                budget=SEARCHED,
+                time_limit=left,
+                samples=0,
+                most_examples=0,
+                seed=self._it.config.seed + round_,
+            )
+            if seen.interrupted:
+                raise KeyboardInterrupt
+            more = from_table(seen.table).individuals
+            found.append(FoundProfiles(one.protected, np.concatenate([rows, more[self._rng.permutation(len(more))]])))
+        return tuple(found)
+
+    def _pieces(self, model: Scorer, found: Sequence[FoundProfiles], n: int) -> list[Piece]:
+        """About n instances, as many for every set of protected attributes and every subgroup."""
+        each = n // max(1, len(found) + len(self._subgroups))
+        pieces = []
+        for one in found:
+            unit = len(self._train.schema.assignments(one.protected))
+            rows = one.individuals[: max(1, each // unit)]
+            pieces.append(Piece(*relabelled(self._it.given, rows, one.protected), unit))
+        for number, subgroup in enumerate(self._subgroups):
+            rng = np.random.default_rng([self._it.config.seed, 37, number])
+            pieces.append(Piece(*opposite(model, self._train, subgroup.rules, max(1, each), rng=rng)))
+        return pieces
+
+    def _try(self, pieces: list[Piece], trained: Scorer | None = None) -> bool:
+        """Train and measure; False if the last trial had as much of the same."""
+        people, it = self._train, self._it
+        added = np.concatenate([np.empty((0, people.individuals.shape[1])), *(piece.added for piece in pieces)])
+        labels = np.concatenate([np.empty(0, dtype=np.int64), *(piece.labels for piece in pieces)])
+        if self._lessons and sum(len(piece.labels) for piece in self._lessons[-1]) == len(labels):
+            return False
+        self._say(f"training with {len(labels):,} instances added")
+        model = trained or self._learner.fit(Lesson(people, added, labels), seed=it.config.seed)
+        validation = it.split.validation
+        trial = Trial(
+            setting="added",
+            value=len(labels),
+            accuracy=accuracy(model, validation),
+            harms=sizes(model, validation, it.harms),
+        )
+        self._trials.append(trial)
+        self._models.append(model)
+        self._lessons.append(pieces)
+        return True
+
+    def _best(self) -> int:
+        least = bar(self._given, self._trials[0].accuracy, self._it.config.accuracy_loss)
+        return pick(self._trials, self._before, least, len(self._it.split.validation))
+
+    def _late(self) -> bool:
+        return self._it.deadline is not None and time.perf_counter() > self._it.deadline
+
+    def _say(self, what: str) -> None:
+        steps = (self._it.config.rounds + 1) * len(list(amounts(self._it.config.start, self._most)))
+        self._it.progress(f"retrain: {what}", min(1.0, len(self._trials) / (steps + 1)))
+
+    def _words(self, best: int) -> str:
+        added = round(self._trials[best].value)
+        return f"{self._learner.name}, with {added:,} instances added" if added else f"{self._learner.name}"
+
+    def _notes(self, best: int) -> tuple[str, ...]:
+        loss = self._it.config.accuracy_loss
+        plain = self._trials[0].accuracy
+        notes = []
+        if plain < self._given - loss:
+            notes.append(
+                f"Trained anew with nothing added, the model is right about {plain:.1%} of the validation people, the "
+                f"given one about {self._given:.1%}: it knew them, or had learnt from others. What may be lost is "
+                "counted from the model trained anew.".replace("%", " %")
+            )
+        if best == 0:
+            notes.append(f"Nothing that was added helped within {loss:.1%} of accuracy.".replace("%", " %"))
+        return tuple(notes)
