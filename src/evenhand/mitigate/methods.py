@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypeAlias
 
 from evenhand.errors import OptionError
 from evenhand.mitigate.candidate import Candidate, Situation
+from evenhand.mitigate.learners import Learner
 
 Method: TypeAlias = Callable[[Situation], Candidate]
 
@@ -31,6 +33,27 @@ METHODS: dict[str, str] = {
 
 FROM_FINDINGS = ("retrain",)
 """Methods that learn from what was found; the others are told which attributes are protected, and no more."""
+
+ENDINGS: dict[str, tuple[str, ...]] = {
+    "exponentiated-gradient": (".joblib",),
+    "threshold-optimizer": (".joblib",),
+}
+"""Of files that a method's models are written to; those of the others are the learner's."""
+
+
+def writable(name: str, path: Path, learner: Learner | None) -> None:
+    """Refuse a file that a method's model could not be written to.
+
+    Raises:
+        OptionError: its ending is none of the method's.
+    """
+    endings = ENDINGS.get(name) or (learner.endings if learner is not None else ())
+    if endings and path.suffix.lower() not in endings:
+        raise OptionError(
+            f"the model that {name} makes is not written to a file that ends in {path.suffix!r}",
+            where=str(path),
+            mend=f"let it end in {' or '.join(endings)}",
+        )
 
 
 def methods(names: Iterable[str]) -> dict[str, Method]:

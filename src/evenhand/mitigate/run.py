@@ -17,7 +17,7 @@ from evenhand.mitigate.findings import Findings
 from evenhand.mitigate.harms import FlipHarm, GapHarm, Harm
 from evenhand.mitigate.learners import Learner, learner_of
 from evenhand.mitigate.lesson import Lesson
-from evenhand.mitigate.methods import FROM_FINDINGS, methods
+from evenhand.mitigate.methods import FROM_FINDINGS, methods, writable
 from evenhand.mitigate.result import MitigationResult, Parts
 from evenhand.mitigate.split import split
 from evenhand.result import Result
@@ -59,6 +59,7 @@ def run(
     trust: bool = False,
     name: str | None = None,
     data_name: str = "data",
+    out: Path | None = None,
     config: Config | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -74,6 +75,7 @@ def run(
         like: the user's data; a model that takes data frames is asked with frames of its type.
         trust: allow model files that can run code when loaded.
         name, data_name: how to call the model and the data.
+        out: where the first method's model is going to be saved: refused before any work if it cannot be.
         config: settings.
         progress: called as work goes on.
         options: settings by name, in place of the configuration's.
@@ -98,10 +100,13 @@ def run(
             "nothing was found that could be learnt from: no profile, and no subgroup that stands out from chance",
             where=", ".join(found.sources),
         )
+    learner = _learner(source, people.schema, like, trust, fit, needed=any(one in FROM_FINDINGS for one in wanted))
+    if out is not None:
+        writable(next(iter(wanted)), out, learner)
     parts = split(people, seed=config.seed, test=test)
     situation = Situation(
         given=given,
-        learner=_learner(source, people.schema, like, trust, fit, needed=any(one in FROM_FINDINGS for one in wanted)),
+        learner=learner,
         split=parts,
         findings=found,
         harms=harms(found, people.schema, config),
