@@ -8,7 +8,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,11 +36,22 @@ SAVED_ORDER = {
 
 
 @dataclass(frozen=True)
-class _Layer:
+class KerasLayer:
+    """A layer as it stands in a file.
+
+    Attributes:
+        kind: its class.
+        name: its name in the model.
+        config: its settings.
+        weights: its arrays by Keras's own names, e.g. ``kernel``.
+        places: where each of them stands in the HDF5 file, or in the ``model.weights.h5`` of a ``.keras`` file.
+    """
+
     kind: str
     name: str
     config: dict[str, Any]
     weights: dict[str, Values]
+    places: dict[str, str]
 
 
 def from_keras(path: str | Path, schema: Schema) -> AdditiveNetwork:
@@ -58,6 +69,18 @@ def from_keras(path: str | Path, schema: Schema) -> AdditiveNetwork:
         TrustError: a layer is a Lambda: code inside the file.
         MissingExtraError: h5py is not installed.
     """
+    return from_layers(keras_layers(path), schema, name=Path(path).name)
+
+
+def keras_layers(path: str | Path) -> list[KerasLayer]:
+    """The layers of a whole model in a file, in the order of the computation.
+
+    Raises:
+        ModelError: the file is absent, damaged or holds no whole model.
+        NotAdditiveError: it is no chain of layers.
+        TrustError: a layer is code inside the file.
+        MissingExtraError: h5py is not installed.
+    """
     try:
         import h5py
     except ImportError:
@@ -66,7 +89,7 @@ def from_keras(path: str | Path, schema: Schema) -> AdditiveNetwork:
     if not Path(path).is_file():
         raise ModelError("there is no such file", where=str(path))
     try:
-        layers = _archive(Path(path), name) if zipfile.is_zipfile(path) else _legacy(h5py.File(path, "r"), name)
+        return _archive(Path(path), name) if zipfile.is_zipfile(path) else _legacy(h5py.File(path, "r"), name)
     except (
         OSError,
         ValueError,
@@ -81,6 +104,10 @@ def from_keras(path: str | Path, schema: Schema) -> AdditiveNetwork:
         if isinstance(error, ModelError | TrustError):
             raise
         raise ModelError(f"the file is no Keras model, or it is truncated ({error})", where=name) from None
+
+
+def from_layers(layers: Sequence[KerasLayer], schema: Schema, *, name: str) -> AdditiveNetwork:
+    """The network that a chain of layers computes; errors as ``from_keras``."""
     first = next((layer for layer in layers if layer.kind == "Dense"), None)
     kernel = first.weights.get("kernel") if first is not None else None
     if kernel is not None and kernel.ndim == 2:
@@ -92,7 +119,7 @@ def from_keras(path: str | Path, schema: Schema) -> AdditiveNetwork:
     return finish([value if isinstance(value, Answer) else mixed(value)], schema, name=name)
 
 
-def _legacy(file: Any, name: str) -> list[_Layer]:
+def _legacy(file: Any, name: str) -> list[KerasLayer]:
     """The layers of a whole-model HDF5 file."""
     with file:
         described = file.attrs.get("model_config")
@@ -105,16 +132,17 @@ def _legacy(file: Any, name: str) -> list[_Layer]:
         groups = file["model_weights"]
         layers = []
         for path, kind, config in _chain(json.loads(described), name):
-            found = {}
+            found, stands = {}, {}
             for key, data in _datasets(groups[path[0]]) if path[0] in groups else ():
                 parts = key.split("/")
                 if len(path) == 1 or parts[-2:-1] == [path[-1]]:
-                    found[parts[-1].split(":")[0]] = data
-            layers.append(_Layer(kind, path[-1], config, found))
+                    weight = parts[-1].split(":")[0]
+                    found[weight], stands[weight] = data, f"model_weights/{path[0]}/{key}"
+            layers.append(KerasLayer(kind, path[-1], config, found, stands))
     return layers
 
 
-def _archive(path: Path, name: str) -> list[_Layer]:
+def _archive(path: Path, name: str) -> list[KerasLayer]:
     """The layers of a ``.keras`` file: a zip of config.json and model.weights.h5."""
     import h5py
 
@@ -129,7 +157,8 @@ def _archive(path: Path, name: str) -> list[_Layer]:
             arrays = dict(_datasets(file[place])) if place in file else {}
             names = [key for key in SAVED_ORDER.get(kind, ()) if _has(config, key)]
             found = {key: arrays[str(i)] for i, key in enumerate(names) if str(i) in arrays}
-            layers.append(_Layer(kind, path_in_model[-1], config, found))
+            stands = {key: f"{place}/{i}" for i, key in enumerate(names) if str(i) in arrays}
+            layers.append(KerasLayer(kind, path_in_model[-1], config, found, stands))
     return layers
 
 
@@ -259,7 +288,7 @@ def _training(described: Any) -> bool:
     return isinstance(described, list) and any(_training(part) for part in described)
 
 
-def _apply(layer: _Layer, value: Tensor) -> Tensor:
+def _apply(layer: KerasLayer, value: Tensor) -> Tensor:
     config, kind = layer.config, layer.kind
     if "float16" in json.dumps(config.get("dtype")):
         raise NotAdditiveError("it computes in half precision")
@@ -316,7 +345,7 @@ def _activate(activation: Any, value: Tensor) -> Tensor:
     )
 
 
-def _weight(layer: _Layer, key: str) -> Values:
+def _weight(layer: KerasLayer, key: str) -> Values:
     if key not in layer.weights:
         raise ModelError(f"its {key} is missing in the file")
     if layer.weights[key].dtype not in (np.float32, np.float64):
@@ -326,7 +355,7 @@ def _weight(layer: _Layer, key: str) -> Values:
     return layer.weights[key]
 
 
-def _batch_normalization(layer: _Layer, value: Tensor) -> Tensor:
+def _batch_normalization(layer: KerasLayer, value: Tensor) -> Tensor:
     axis = layer.config.get("axis", -1)
     if (axis[0] if isinstance(axis, list) else axis) not in (-1, 1):
         raise NotAdditiveError("it works across people")
@@ -336,7 +365,7 @@ def _batch_normalization(layer: _Layer, value: Tensor) -> Tensor:
     return tensors.batch_normalization(value, scale, shift, mean, variance, layer.config.get("epsilon", 1e-3))
 
 
-def _normalization(layer: _Layer, value: Tensor) -> Tensor:
+def _normalization(layer: KerasLayer, value: Tensor) -> Tensor:
     if layer.config.get("invert"):
         raise NotAdditiveError("it undoes a normalization")
     given = [layer.config.get(key) for key in ("mean", "variance")]

@@ -42,6 +42,10 @@ def learner_of(
         from evenhand.mitigate.learners.estimator import EstimatorLearner
 
         return EstimatorLearner(given, ending)
+    if isinstance(given, AdditiveNetwork) and path is not None and ending in (".h5", ".keras"):
+        from evenhand.mitigate.learners.keras_dense import KerasLearner
+
+        return KerasLearner.of(path, given)
     if isinstance(given, AdditiveNetwork):
         from evenhand.mitigate.learners.dense import DenseLearner
 

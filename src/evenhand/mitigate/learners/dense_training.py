@@ -120,3 +120,23 @@ def _folded(layer: Dense, mean: Floats, spread: Floats) -> Dense:
 def _unfolded(layer: Dense, mean: Floats, spread: Floats) -> Dense:
     weights = layer.weights / spread[:, None]
     return Dense(weights, None if layer.bias is None else layer.bias - mean @ weights)
+
+
+def merged(steps: Sequence[Step], *, width: int) -> list[tuple[Floats, Floats]]:
+    """The same network as dense layers (weights, bias) with ReLU between them and nothing else.
+
+    Args:
+        steps: from inputs to logits.
+        width: the number of inputs.
+    """
+    layers: list[tuple[Floats, Floats]] = []
+    weights, bias = np.eye(width), np.zeros(width)
+    for step in steps:
+        if isinstance(step, Dense):
+            weights, bias = weights @ step.weights, bias @ step.weights + (0.0 if step.bias is None else step.bias)
+        elif isinstance(step, Scale):
+            weights, bias = weights * step.factor, bias * step.factor + step.shift
+        else:
+            layers.append((weights, bias))
+            weights, bias = np.eye(len(bias)), np.zeros(len(bias))
+    return [*layers, (weights, bias)]
