@@ -11,6 +11,7 @@ from evenhand.mitigate.learners.learner import Learner
 from evenhand.models import AdditiveNetwork, load
 from evenhand.models.estimator import Estimator
 from evenhand.models.load import STORED, stored_object
+from evenhand.models.torch_module import TorchModule
 from evenhand.schema import Schema
 
 Fit = Callable[..., Any]
@@ -50,6 +51,10 @@ def learner_of(
         from evenhand.mitigate.learners.dense import DenseLearner
 
         return DenseLearner(given)
+    if isinstance(given, TorchModule):
+        from evenhand.mitigate.learners.module import ModuleLearner
+
+        return ModuleLearner(given, ending)
     raise ModelError(
         f"a {type(given).__name__} cannot be trained again here",
         where=given.name,
