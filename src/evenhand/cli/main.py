@@ -22,6 +22,7 @@ from evenhand.cli import (
     datasets,
     genai,
     keys,
+    mitigate,
     replay,
     reproduce,
     schema,
@@ -64,6 +65,7 @@ app.command("certify")(certify.certify)
 app.command("check-certificate")(check_certificate.check_certificate)
 app.command("search")(search.search)
 app.command("subgroups")(subgroups.subgroups)
+app.command("mitigate")(mitigate.mitigate)
 app.add_typer(shield.app)
 app.add_typer(genai.app)
 app.add_typer(keys.app)

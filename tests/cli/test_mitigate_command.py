@@ -1,0 +1,297 @@
+"""`evenhand mitigate` as a user runs it."""
+
+import json
+import os
+import shutil
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from evenhand import mitigate as mitigating
+from evenhand.mitigate import MitigationResult
+
+QUICK = ["--rounds", "0", "--certify-seconds", "0"]
+
+
+@pytest.fixture(scope="module")
+def pipeline(case, tmp_path_factory):
+    """A scikit-learn pipeline that learnt from people of whom men were preferred, and later people, of whom not."""
+    folder = tmp_path_factory.mktemp("mitigate")
+    rng = np.random.default_rng(1)
+    n = 800
+    frame = pd.DataFrame(
+        {
+            "grade": rng.integers(0, 21, n),
+            "sex": rng.choice(["f", "m"], n),
+            "region": rng.choice(["north", "south", "west"], n),
+        }
+    )
+    points = frame["grade"] + rng.normal(0, 2, n)
+    earlier = np.where(points + 4 * (frame["sex"] == "m") > 12, "yes", "no")
+    frame["hired"] = np.where(points > 11, "yes", "no")
+    frame.to_csv(folder / "people.csv", index=False)
+    frame.sample(frac=0.5, random_state=0).to_csv(folder / "aside.csv", index=False)
+    shutil.copy(case.schema, folder / "schema.yaml")
+    words = make_column_transformer((OneHotEncoder(), ["sex", "region"]), remainder="passthrough")
+    model = make_pipeline(words, LogisticRegression())
+    joblib.dump(model.fit(frame[["grade", "sex", "region"]], earlier), folder / "model.joblib")
+    return folder
+
+
+@pytest.fixture
+def found(evenhand, pipeline, monkeypatch):
+    """The folder is where the command runs; the findings are in it."""
+    monkeypatch.chdir(pipeline)
+    if not (pipeline / "search.json").exists():
+        about = ["model.joblib", "people.csv", "--schema", "schema.yaml", "--trust", "--quiet"]
+        ran = evenhand("search", *about, "--seeds", 20, "--samples", 100, "--json", "search.json", "--out", "pairs.csv")
+        assert ran.code == 0, ran.err
+        ran = evenhand("subgroups", *about, "--protected", "sex", "--protected", "region", "--json", "subgroups.json")
+        assert ran.code == 0, ran.err
+    return pipeline
+
+
+ABOUT = ["model.joblib", "people.csv", "--schema", "schema.yaml", "--trust"]
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_json_is_what_scripts_read(evenhand, found, tmp_path):
+    command = [*ABOUT, "--from", "search.json", "--from", "subgroups.json", *QUICK, "--json", "-"]
+    ran = evenhand("mitigate", *command, "--out", tmp_path / "new.joblib")
+    assert ran.code == 0, ran.err
+    assert ran.err == ""
+    result = MitigationResult.from_json(ran.out)
+    assert result.kind == "mitigation"
+    assert result.sources == ("search.json", "subgroups.json")
+    assert result.people.train + result.people.validation + result.people.test == 800
+    assert [candidate.method for candidate in result.candidates] == ["retrain", "refit"]
+    retrained, control = result.candidates
+    assert control.control
+    flips = retrained.line("violation_rate", "sex")
+    assert flips is not None
+    assert flips.verdict == "better"
+    # The same seed gives the same model: fitted by the same code, written the same way.
+    again = evenhand("mitigate", *command, "--out", tmp_path / "again.joblib")
+    assert (tmp_path / "new.joblib").read_bytes() == (tmp_path / "again.joblib").read_bytes()
+    assert {**again.json, "seconds": 0} == {**ran.json, "seconds": 0}
+
+
+def test_what_is_written_is_the_model_that_was_compared(evenhand, found, tmp_path):
+    new = tmp_path / "new.joblib"
+    ran = evenhand(
+        "mitigate", *ABOUT, "--from", "pairs.csv", *QUICK, "--test", "aside.csv", "--out", new, "--json", "-"
+    )
+    assert ran.code == 0, ran.err
+    assert ran.json["people"]["test"] == 400
+    aside = pd.read_csv("aside.csv")
+    right = (joblib.load(new).predict(aside[["grade", "sex", "region"]]) == aside["hired"]).mean()
+    accuracy = next(line for line in ran.json["candidates"][0]["lines"] if line["name"] == "accuracy")
+    assert accuracy["after"]["value"] == pytest.approx(right)
+    before = evenhand("search", *ABOUT, "--seeds", 20, "--samples", 2000, "--json", "-").json
+    after = evenhand("search", new, *ABOUT[1:], "--seeds", 20, "--samples", 2000, "--json", "-").json
+    assert after["rate"]["high"] < before["rate"]["low"]
+
+
+def test_screen_page_and_files(evenhand, found, tmp_path):
+    new, page = tmp_path / "new.joblib", tmp_path / "page.html"
+    ran = evenhand("mitigate", *ABOUT, "--from", "search.json", *QUICK, "--out", new, "--html", page)
+    assert ran.code == 0, ran.err
+    assert "model.joblib" in ran.out
+    assert "accuracy" in ran.out
+    assert str(new) in ran.out
+    assert str(page) in ran.out
+    assert "model.joblib" in page.read_text("utf-8")
+
+
+def test_a_fit_of_ones_own(evenhand, found, tmp_path):
+    (found / "own_fit_mitigated.py").write_text(
+        "from sklearn.compose import make_column_transformer\n"
+        "from sklearn.pipeline import make_pipeline\n"
+        "from sklearn.preprocessing import OneHotEncoder\n"
+        "from sklearn.tree import DecisionTreeClassifier\n"
+        "def fit(frame, labels):\n"
+        "    words = make_column_transformer((OneHotEncoder(), ['sex', 'region']), remainder='passthrough')\n"
+        "    return make_pipeline(words, DecisionTreeClassifier(max_depth=3, random_state=0)).fit(frame, labels)\n"
+        "def model(frame):\n"
+        "    return (frame['grade'] + 4 * (frame['sex'] == 'm') > 12).map({True: 'yes', False: 'no'})\n"
+    )
+    new = tmp_path / "new.joblib"
+    ran = evenhand(
+        "mitigate", "own_fit_mitigated:model", *ABOUT[1:], "--from", "search.json", "--fit", "own_fit_mitigated:fit",
+        *QUICK, "--out", new, "--json", "-",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert joblib.load(new)[-1].max_depth == 3
+
+
+class Stopped:
+    """Stands for a mitigation: keeps what it was asked for, and writes a line."""
+
+    def __init__(self, like: MitigationResult, **changes):
+        self.result = like.model_copy(update=changes)
+        self.asked = None
+
+    def __call__(self, source, people, **asked):
+        self.asked = {"source": source, "people": people, **asked}
+        return self
+
+    def save(self, path):
+        path.write_text("the best so far")
+        return (path,)
+
+
+@pytest.fixture
+def result():
+    people = {"train": 60, "validation": 20, "test": 20}
+    return MitigationResult.model_validate(
+        {"model": "m", "data": "d", "favourable": "yes", "people": people, "harms": ("h",), "confidence": 0.95,
+         "accuracy_loss": 0.01, "candidates": (), "seed": 0, "seconds": 1.0}
+    )  # fmt: skip
+
+
+def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypatch, result):
+    stand_in = Stopped(result)
+    monkeypatch.setattr(mitigating, "run", stand_in)
+    new = tmp_path / "new.joblib"
+    ran = evenhand(
+        "mitigate", *ABOUT, "--from", "search.json", "--from", "subgroups.json", "--out", new, "--method", "retrain",
+        "--method", "retrain", "--strength", 0.5, "--accuracy-loss", 0.02, "--rounds", 3, "--subgroups", 2, "--test",
+        "aside.csv", "--fit", "a:b", "--certify-seconds", 4, "--time-limit", 60, "--seed", 5, "--json", "-",
+        "--protected", "region",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    asked = stand_in.asked
+    assert asked["source"] == "model.joblib"
+    assert asked["people"].schema.protected == ("region",)
+    assert asked["test"].schema == asked["people"].schema
+    assert len(asked["test"]) == 400
+    assert [str(path) for path in asked["findings"]] == ["search.json", "subgroups.json"]
+    assert asked["fit"] == "a:b"
+    assert asked["trust"] is True
+    assert asked["out"] == new
+    assert asked["config"] == mitigating.Config(
+        methods=("retrain", "retrain"), strength=0.5, accuracy_loss=0.02, rounds=3, subgroups=2, certify_seconds=4,
+        time_limit=60, seed=5,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(1.0, 130), (7.0, 0)], ids=["somebody", "time"])
+def test_interrupted_the_best_so_far_is_written(evenhand, found, tmp_path, monkeypatch, result, seconds, code):
+    monkeypatch.setattr(mitigating, "run", Stopped(result, interrupted=True, seconds=seconds))
+    new, told = tmp_path / "new.joblib", tmp_path / "told.json"
+    ran = evenhand(
+        "mitigate", *ABOUT, "--from", "search.json", "--out", new, "--json", told, "--time-limit", 5, "--quiet"
+    )
+    assert ran.code == code, ran.err
+    assert new.read_text() == "the best so far"
+    assert json.loads(told.read_text())["interrupted"] is True
+
+
+def test_interrupted_before_there_is_any_model(evenhand, found, tmp_path, monkeypatch):
+    def stopped(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mitigating, "run", stopped)
+    ran = evenhand("mitigate", *ABOUT, "--from", "search.json", "--out", tmp_path / "new.joblib")
+    assert ran.code == 130
+    assert ran.err == "interrupted before there was any model\n"
+    assert not list(tmp_path.iterdir())
+
+
+FROM = ["--from", "search.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaints"),
+    [
+        ([*FROM, "--out", "model.joblib"], ["--out", "kept"]),
+        ([*FROM, "--out", "./../{folder}/model.joblib"], ["--out", "kept"]),
+        ([*FROM, "--out", "link.joblib"], ["--out", "kept"]),
+        ([*FROM, "--json", "people.csv"], ["--json", "kept"]),
+        ([*FROM, "--html", "search.json"], ["--html", "kept"]),
+        ([*FROM, "--out", "new.onnx"], ["new.onnx", ".skops", ".joblib"]),
+        ([*FROM, "--out", "new"], ["--out", "ending"]),
+        ([*FROM, "--out", "absent/new.joblib"], ["--out", "no folder"]),
+        ([*FROM, "--out", "."], ["--out", "a folder"]),
+        ([*FROM, "--html", "absent/page.html"], ["--html", "no folder"]),
+        ([*FROM, "--json", "absent/told.json"], ["--json", "no folder"]),
+        ([], ["--from", "evenhand search", "--method diffdp"]),
+        ([*FROM, "--method", "magic"], ["no method 'magic'", "retrain", "logit-pairing"]),
+        (["--from", "absent.json"], ["absent.json"]),
+        (["--from", "schema.yaml"], ["schema.yaml"]),
+        (["--from", "people.csv"], ["people.csv"]),
+        (["--from", "broken.json"], ["broken.json"]),
+        (["--from", "datasets.json"], ["datasets.json"]),
+        (["--from", "other.json"], ["other.json"]),
+        (["--from", "texts.json"], ["texts.json"]),
+        (["--from", "nothing.json"], ["nothing was found"]),
+        ([*FROM, "--test", "absent.csv"], ["absent.csv"]),
+        ([*FROM, "--test", "unlabelled.csv"], ["unlabelled.csv", "hired"]),
+        ([*FROM, "--fit", "no_such_module:fit"], ["no_such_module"]),
+        ([*FROM, "--fit", "json:no_such_function"], ["no_such_function"]),
+        ([*FROM, "--fit", "somewhere"], ["somewhere"]),
+        ([*FROM, "--accuracy-loss", "1.5"], ["1.5"]),
+        ([*FROM, "--strength", "-1"], ["-1"]),
+        ([*FROM, "--rounds", "-1"], ["rounds"]),
+        ([*FROM, "--subgroups", "0"], ["subgroups"]),
+        ([*FROM, "--certify-seconds", "-1"], ["certify"]),
+        ([*FROM, "--time-limit", "0"], ["time limit"]),
+        ([*FROM, "--protected", "race"], ["race"]),
+    ],
+)
+def test_bad_options(evenhand, found, arguments, complaints):
+    if not (found / "link.joblib").exists():
+        os.symlink("model.joblib", found / "link.joblib")
+        (found / "broken.json").write_text((found / "search.json").read_text()[:500])
+        (found / "datasets.json").write_text('{"kind": "shield", "states": 3}')
+        other = (found / "search.json").read_text().replace('"north"', '"east"')
+        (found / "other.json").write_text(other)
+        (found / "texts.json").write_text('{"kind": "individual-text"}')
+        none = json.loads((found / "search.json").read_text()) | {"examples": [], "profiles": 0}
+        (found / "nothing.json").write_text(json.dumps(none))
+        pd.read_csv("people.csv").drop(columns="hired").to_csv("unlabelled.csv", index=False)
+    before = files(found)
+    given = [argument.format(folder=found.name) for argument in arguments]
+    ran = evenhand("mitigate", *ABOUT, *([] if "--out" in given else ["--out", "new.joblib"]), *given)
+    assert ran.code == 2, (ran.out, ran.err)
+    assert ran.out == ""
+    assert ran.err.startswith("error: ")
+    assert "Traceback" not in ran.err
+    for complaint in complaints:
+        assert complaint in ran.err
+    assert files(found) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["absent.joblib", *ABOUT[1:]], "absent.joblib"),
+        (["json:loads", *ABOUT[1:]], "json:loads"),
+        (["own_decision:model", *ABOUT[1:]], "--fit"),
+        (["model.joblib", "unlabelled.csv", "--schema", "schema.yaml", "--trust"], "hired"),
+        (["model.joblib", "alike.csv", "--schema", "schema.yaml", "--trust"], "one class only"),
+        (["model.joblib", "few.csv", "--schema", "schema.yaml", "--trust"], "too few"),
+        (["model.joblib", "people.csv", "--schema", "schema.yaml"], "--trust"),
+        (["model.joblib", "people.csv", "--trust"], "--target"),
+    ],
+)
+def test_bad_models_and_people(evenhand, found, arguments, complaint, tmp_path):
+    pd.read_csv("people.csv").head(50).to_csv("few.csv", index=False)
+    pd.read_csv("people.csv").drop(columns="hired").to_csv("unlabelled.csv", index=False)
+    pd.read_csv("people.csv").assign(hired="no").to_csv("alike.csv", index=False)
+    (found / "own_decision.py").write_text("def model(frame):\n    return frame['grade'] / 20\n")
+    new = tmp_path / "new.joblib"
+    ran = evenhand("mitigate", *arguments, *FROM, "--out", new)
+    assert ran.code == 2, (ran.out, ran.err)
+    assert ran.err.startswith("error: ")
+    assert complaint in ran.err
+    assert not new.exists()
