@@ -1,23 +1,44 @@
-"""The given model beside new ones, on people whom no method looked at."""
+"""The given model beside new ones, on people whom no method looked at.
+
+Who is compared, and with whom, is fixed without the test people: groups by what is protected, subgroups as they were
+found, other subgroups by a search on the validation people. So the test people are counted once, and every interval is
+adjusted for all that a candidate is compared in.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from evenhand import subgroup
+from evenhand.errors import EvenhandError, OptionError
 from evenhand.mitigate.candidate import Candidate
 from evenhand.mitigate.config import Config
+from evenhand.mitigate.drafts import Draft, Sides, flip_draft, lines, performance
+from evenhand.mitigate.gap_drafts import found_draft, group_drafts, subgroup_draft, widest_draft
 from evenhand.mitigate.harms import FlipHarm, GapHarm, Harm
-from evenhand.mitigate.result import CandidateResult, Change, Line
+from evenhand.mitigate.outcomes import Bools, Outcomes, flips
+from evenhand.mitigate.proof_drafts import Prover, proof_drafts
+from evenhand.mitigate.result import CandidateResult, Line, Moved
 from evenhand.mitigate.split import Split
-from evenhand.models import Scorer, predict
+from evenhand.models import Scorer
+from evenhand.population import ProductPopulation, marginals
 from evenhand.schema import People
-from evenhand.stats import observed_rate
-from evenhand.stats.paired import PairedCells, contrast, mcnemar, paired_difference
+from evenhand.stats import text
+from evenhand.subgroup import Finding, SubgroupResult
+from evenhand.subgroup.members import members
+from evenhand.subgroup.rules import words as rule_words
 
-Bools = NDArray[np.bool_]
+SAMPLES = 20_000
+"""Individuals drawn from the population, the same for both models."""
+
+WATCHED = 3
+"""Other subgroups watched: those whose gap grew most among the validation people."""
+
+ALIKE = 0.8
+"""Two subgroups that share this much of their people are watched as one."""
 
 
 def compare(
@@ -29,67 +50,216 @@ def compare(
     config: Config,
     progress: Callable[[str, float], None] | None = None,
 ) -> tuple[CandidateResult, ...]:
-    """Every candidate beside the given model, line by line, on the test people."""
-    return tuple(_candidate(given, candidate, split.test, harms, config) for candidate in candidates)
+    """Every candidate beside the given model, line by line, on the test people.
+
+    Per candidate: accuracy and AUC; every harm that was to be mended; gaps between the groups of each protected
+    attribute and of all together; how often decisions flip with them, among the test people and among individuals drawn
+    as the training people are distributed; subgroups that a search of the new model finds; and shares proved, where
+    both models have an inside. Intervals of changes hold together with ``config.confidence`` (Bonferroni, over all
+    lines of a candidate that have one), so that of candidates which change nothing at most a share of 1 - confidence
+    is said to be better or worse in anything at all.
+
+    Args:
+        given: the model as it was.
+        candidates: the new models.
+        split: people; ``test`` is counted here and nowhere else, ``validation`` chooses what is compared.
+        harms: what was to be mended.
+        config: confidence, seconds for certificates, seed.
+        progress: called with what is being done and the share of the work done, 0 to 1.
+    """
+    say = progress or (lambda what, share: None)
+    comparison = _Comparison(given, split, tuple(harms), config)
+    found = []
+    for i, candidate in enumerate(candidates):
+
+        def step(what: str, done: float, *, i: int = i) -> None:
+            say(f"comparing {candidates[i].method}: {what}", (i + done) / len(candidates))
+
+        found.append(comparison.candidate(candidate, step))
+    return tuple(found)
 
 
-def _candidate(
-    given: Scorer, candidate: Candidate, test: People, harms: Sequence[Harm], config: Config
-) -> CandidateResult:
-    confidence = 1 - (1 - config.confidence) / (1 + len(harms))
-    right = [_right(scorer, test) for scorer in (given, candidate.scorer)]
-    lines = [_paired("performance", "accuracy", "", "accuracy", *right, "up", config.confidence, confidence)]
-    for harm in harms:
-        if isinstance(harm, FlipHarm):
-            flips = [harm.flips(scorer, test) for scorer in (given, candidate.scorer)]
-            of = " x ".join(harm.protected)
-            lines.append(
-                _paired("asked", "violation_rate", of, harm.words, *flips, "down", config.confidence, confidence)
+@dataclass(eq=False)
+class _Comparison:
+    """What all candidates are compared with; the given model is asked once."""
+
+    given: Scorer
+    split: Split
+    harms: tuple[Harm, ...]
+    config: Config
+    _flips: dict[tuple[int, str, tuple[str, ...]], Bools] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        schema = self.split.test.schema
+        self.sets: list[tuple[str, ...]] = [(name,) for name in schema.protected]
+        if len(schema.protected) > 1:
+            self.sets.append(schema.protected)
+        asked = [harm.protected for harm in self.harms if isinstance(harm, FlipHarm)]
+        self.flip_sets = list(dict.fromkeys([*asked, *self.sets]))
+        self.notes: list[str] = []
+        self.population = self._population()
+        self.sampled = None
+        if self.population is not None:
+            self.sampled = self.population.sample(SAMPLES, np.random.default_rng([self.config.seed, 17]))
+        self.before = Outcomes(self.given, self.split.test)
+        self.before_chosen = Outcomes(self.given, self.split.validation)
+        self.searched = [self._search(self.given, people) for people in (self.split.validation, self.split.test)]
+        self.prover = None
+        if self.population is not None and self.config.certify_seconds > 0 and self.flip_sets:
+            self.prover = Prover(
+                self.flip_sets, self.population, self.split.test, self.config.certify_seconds, self.config.seed
             )
-        else:
-            lines.append(_gap(harm, given, candidate.scorer, test, config.confidence, confidence))
-    return CandidateResult(
-        method=candidate.method, words=candidate.words, control=candidate.control, lines=tuple(lines),
-        trials=candidate.trials, interrupted=candidate.interrupted, notes=candidate.notes,
-    )  # fmt: skip
+
+    def candidate(self, candidate: Candidate, say: Callable[[str, float], None]) -> CandidateResult:
+        """One candidate's lines."""
+        new = candidate.scorer
+        sides = Sides(
+            self.before,
+            Outcomes(new, self.split.test),
+            self.before_chosen,
+            Outcomes(new, self.split.validation),
+            self.config.confidence,
+        )
+        notes = [*candidate.notes, *self.notes]
+        say("performance and flips", 0.0)
+        drafts = performance(sides)
+        drafts += [self._harm(harm, new, sides) for harm in self.harms]
+        say("groups", 0.2)
+        between, left_out = group_drafts(sides, self.sets)
+        drafts += between
+        drafts += self._flip_drafts(new, sides)
+        say("other subgroups", 0.3)
+        drafts += self._subgroups(new, sides)
+        if self.prover is not None:
+            proofs, why_not = proof_drafts(self.prover, self.given, new, lambda what, done: say(what, 0.5 + 0.5 * done))
+            drafts += proofs
+            left_out += why_not
+        made = lines(drafts, self.config.confidence)
+        return CandidateResult(
+            method=candidate.method,
+            words=candidate.words,
+            control=candidate.control,
+            lines=made,
+            moved=tuple(_moved(made)),
+            trials=candidate.trials,
+            interrupted=candidate.interrupted,
+            notes=tuple(dict.fromkeys([*notes, *left_out])),
+        )
+
+    def _harm(self, harm: Harm, new: Scorer, sides: Sides) -> Draft:
+        if isinstance(harm, GapHarm):
+            return subgroup_draft("asked", harm.rules, rule_words(harm.rules), sides)
+        before, after = (self._flip(scorer, "data", harm.protected) for scorer in (self.given, new))
+        return flip_draft("asked", " x ".join(harm.protected), harm.words, before, after, sides.confidence)
+
+    def _flip_drafts(self, new: Scorer, sides: Sides) -> list[Draft]:
+        """Flips among the test people, but those asked about, and in the population."""
+        asked = {harm.protected for harm in self.harms if isinstance(harm, FlipHarm)}
+        found = []
+        for protected in self.flip_sets:
+            of = " x ".join(protected)
+            words = f"decisions that flip with {of}"
+            if protected not in asked:
+                before, after = (self._flip(scorer, "data", protected) for scorer in (self.given, new))
+                found.append(flip_draft("individuals", of, words, before, after, sides.confidence))
+            if self.population is not None:
+                name = self.population.name
+                before, after = (self._flip(scorer, "population", protected) for scorer in (self.given, new))
+                words = f"{words}, among individuals drawn from the population"
+                found.append(flip_draft("individuals", of, words, before, after, sides.confidence, name))
+        return found
+
+    def _flip(self, scorer: Scorer, over: str, protected: tuple[str, ...]) -> Bools:
+        if scorer is not self.given:
+            return self._asked(scorer, over, protected)
+        key = (0, over, protected)
+        if key not in self._flips:
+            self._flips[key] = self._asked(scorer, over, protected)
+        return self._flips[key]
+
+    def _asked(self, scorer: Scorer, over: str, protected: tuple[str, ...]) -> Bools:
+        individuals = self.split.test.individuals if over == "data" else self.sampled
+        assert individuals is not None, "asked only where there is a population"
+        return flips(scorer, individuals, protected)
+
+    def _subgroups(self, new: Scorer, sides: Sides) -> list[Draft]:
+        """Subgroups that a search of the new model finds on the validation people, and the widest there are now."""
+        before, there = self.searched
+        after, here = (self._search(new, people) for people in (sides.chosen, sides.test))
+        drafts = []
+        if after is not None:
+            for finding in self._wider(after, sides):
+                note = "chosen on the validation people, where its gap grew"
+                drafts.append(subgroup_draft("subgroups", finding.rules, finding.words, sides, note))
+        if before is not None and after is not None and before.findings and after.findings:
+            draft = widest_draft(sides, _widest(before), _widest(after))
+            drafts += [draft] if draft is not None else []
+        if there is not None and here is not None and there.findings and here.findings:
+            drafts.append(found_draft(there, here))
+        return drafts
+
+    def _wider(self, after: SubgroupResult, sides: Sides) -> list[Finding]:
+        """Findings whose gap grew most among the validation people, no two of nearly the same people."""
+        asked = [harm.rules for harm in self.harms if isinstance(harm, GapHarm)]
+        taken = [members(sides.chosen, rules) for rules in asked]
+        grown = []
+        for finding in after.findings:
+            inside = members(sides.chosen, finding.rules)
+            first, second = (_gap(side, inside) for side in (sides.before_chosen, sides.after_chosen))
+            if second > first:
+                grown.append((second - first, finding, inside))
+        chosen: list[Finding] = []
+        for _, finding, inside in sorted(grown, key=lambda one: -one[0]):
+            if len(chosen) < WATCHED and not any(_alike(inside, other) for other in taken):
+                chosen.append(finding)
+                taken.append(inside)
+        return chosen
+
+    def _search(self, scorer: Scorer, people: People) -> SubgroupResult | None:
+        try:
+            return subgroup.run(scorer, people, confidence=self.config.confidence, seed=self.config.seed)
+        except EvenhandError as error:
+            self.notes.append(f"other subgroups were not searched for: {error.what}")
+            return None
+
+    def _population(self) -> ProductPopulation | None:
+        try:
+            return marginals(self.split.train)
+        except OptionError as error:
+            self.notes.append(f"nothing is said about a population: {error.what}")
+            return None
 
 
-def _right(scorer: Scorer, people: People) -> Bools:
-    values = people.schema.target.values
-    assert people.labels is not None and values is not None
-    labels = np.array([values.index(label) for label in scorer.classes])[predict(scorer, people.individuals)]
-    return np.asarray(labels == people.labels)
+def _widest(found: SubgroupResult) -> Finding:
+    return max(found.findings, key=lambda finding: abs(finding.gap))
 
 
-def _paired(part, name, of, words, before: Bools, after: Bools, better_if, confidence, adjusted) -> Line:
-    n, gained, lost = len(before), int((after & ~before).sum()), int((before & ~after).sum())
-    low, high = paired_difference(gained, lost, n, adjusted)
-    change = Change(value=(gained - lost) / n, low=low, high=high, confidence=adjusted, p=mcnemar(gained, lost), n=n,
-                    method="Tango's score interval and McNemar's exact test")  # fmt: skip
-    first, second = (observed_rate(int(x.sum()), n, confidence=confidence) for x in (before, after))
-    return Line(part=part, name=name, of=of, words=words, before=first, after=second, change=change,
-                better_if=better_if, verdict=_verdict(change, better_if))  # fmt: skip
+def _gap(side: Outcomes, inside: Bools) -> float:
+    if inside.all() or not inside.any():
+        return 0.0
+    return abs(float(side.favoured[inside].mean() - side.favoured[~inside].mean()))
 
 
-def _gap(harm: GapHarm, given: Scorer, new: Scorer, test: People, confidence, adjusted) -> Line:
-    from evenhand.stats import Observed, newcombe
+def _alike(one: Bools, other: Bools) -> bool:
+    """Whether two subgroups, or one and everybody outside the other, are nearly the same people."""
 
-    inside = harm.inside(test)
-    answers = [predict(scorer, test.individuals) == scorer.favourable for scorer in (given, new)]
-    cells = PairedCells.count(inside.astype(np.int64), *answers, 2)
-    sizes = []
-    for yes in answers:
-        gap = abs(float(yes[inside].mean() - yes[~inside].mean()))
-        low, high = newcombe(yes[inside].sum(), inside.sum(), yes[~inside].sum(), (~inside).sum(), confidence)
-        sizes.append(Observed(value=gap, n=len(test), low=max(0, min(abs(low), abs(high)) if low * high > 0 else 0),
-                              high=max(abs(low), abs(high)), confidence=confidence, method="Newcombe"))  # fmt: skip
-    low, high = contrast(cells, [-1, 1], [-1, 1], adjusted)
-    change = Change(value=sizes[1].value - sizes[0].value, low=-1, high=1, confidence=adjusted, n=len(test), method="")
-    return Line(part="asked", name="subgroup_gap", of=harm.words.removeprefix("the gap of "), words=harm.words,
-                before=sizes[0], after=sizes[1], change=change, better_if="down", verdict=_verdict(change, "down"))  # fmt: skip
+    def share(a: Bools, b: Bools) -> float:
+        either = int((a | b).sum())
+        return float((a & b).sum() / either) if either else 1.0
+
+    return max(share(one, other), share(one, ~other)) >= ALIKE
 
 
-def _verdict(change: Change, better_if):
-    if change.low <= 0 <= change.high:
-        return "within noise"
-    return "better" if (change.low > 0) == (better_if == "up") else "worse"
+def _moved(made: Sequence[Line]) -> list[Moved]:
+    """What got worse although nobody asked about it."""
+    found = []
+    for i, line in enumerate(made):
+        if line.verdict == "worse" and line.part not in ("performance", "asked"):
+            found.append(
+                Moved(
+                    where="subgroup" if line.part == "subgroups" else "attribute",
+                    words=f"{line.words}: from {text(line.before)} to {text(line.after)}",
+                    line=i,
+                )
+            )
+    return found

@@ -14,10 +14,21 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-Verdict: TypeAlias = Literal["better", "worse", "within noise", "more is proved", "less is proved", "not comparable"]
+Verdict: TypeAlias = Literal[
+    "better",
+    "worse",
+    "within noise",
+    "more is proved",
+    "less is proved",
+    "as much is proved",
+    "open",
+    "not comparable",
+]
 """``better`` and ``worse``: the interval of the change, adjusted over all lines of the candidate, excludes 0 (of
-proofs: what is proved of one model excludes what could still be true of the other). ``more is proved`` and ``less is
-proved``: of proofs alone, the true shares may be equal. ``not comparable``: there is no such number on one side."""
+proofs: what is proved of one model excludes all that could be true of the other). ``within noise``: it does not.
+``more``, ``less`` and ``as much is proved``: of proofs, whose true shares may be equal or the other way round.
+``open``: what is undecided could turn it. ``not comparable``: there is no such number on one side, or not of the same
+people."""
 
 Part: TypeAlias = Literal["performance", "asked", "groups", "individuals", "subgroups", "proof"]
 """What a line is about: ``asked`` are the findings that were to be mended, the others but ``performance`` are watched

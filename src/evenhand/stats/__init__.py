@@ -6,6 +6,16 @@ from evenhand.stats.difference import newcombe, ratio
 from evenhand.stats.discovery import benjamini_yekutieli, false_coverage_confidence, normal_p
 from evenhand.stats.level import bonferroni, normal_quantile
 from evenhand.stats.mean import observed_means, student, welch
+from evenhand.stats.paired import (
+    AucChange,
+    PairedCells,
+    auc_difference,
+    change_of_largest,
+    change_of_smallest_ratio,
+    contrast,
+    mcnemar,
+    paired_difference,
+)
 from evenhand.stats.permutation import (
     adjusted_p,
     critical_value,
@@ -30,9 +40,11 @@ from evenhand.stats.simultaneous import (
 from evenhand.stats.stratified import Total, stratified
 
 __all__ = [
+    "AucChange",
     "ClusteredMeans",
     "Estimated",
     "Observed",
+    "PairedCells",
     "Proved",
     "Quantity",
     "SequentialDifference",
@@ -40,16 +52,21 @@ __all__ = [
     "Unknown",
     "adjusted_p",
     "auc",
+    "auc_difference",
     "benjamini_yekutieli",
     "bonferroni",
+    "change_of_largest",
+    "change_of_smallest_ratio",
     "clopper_pearson",
     "clustered_means",
     "common_difference",
+    "contrast",
     "critical_value",
     "estimated_rate",
     "false_coverage_confidence",
     "largest_difference_of_means",
     "largest_difference_of_proportions",
+    "mcnemar",
     "miettinen_nurminen",
     "newcombe",
     "none_seen_upper",
@@ -59,6 +76,7 @@ __all__ = [
     "observed_means",
     "observed_rate",
     "observed_rates",
+    "paired_difference",
     "pairs",
     "permutation_moments",
     "permuted_counts",

@@ -32,8 +32,8 @@ def auc(scores: Floats, positive: NDArray[np.bool_], confidence: float = 0.95) -
     above, below = np.sort(scores[positive]), np.sort(scores[~positive])
     if len(above) == 0 or len(below) == 0:
         return Unknown(reason="everybody has the same true label")
-    wins = _share_below(above, below)
-    losses = _share_below(below, above)
+    wins = share_below(above, below)
+    losses = share_below(below, above)
     area = float(wins.mean())
     variance = _mean_variance(wins) + _mean_variance(losses)
     z = normal_quantile(confidence)
@@ -48,7 +48,7 @@ def auc(scores: Floats, positive: NDArray[np.bool_], confidence: float = 0.95) -
     return Observed(value=area, n=len(scores), low=low, high=high, confidence=confidence, method=method)
 
 
-def _share_below(queries: Floats, others: Floats) -> Floats:
+def share_below(queries: Floats, others: Floats) -> Floats:
     """For each query, the share of the others (sorted) that lie below it, ties counted half."""
     left, right = np.searchsorted(others, queries, "left"), np.searchsorted(others, queries, "right")
     return np.asarray((left + right) / (2 * len(others)))

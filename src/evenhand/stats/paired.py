@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import OptionError
-from evenhand.stats.level import Floats, normal_quantile
+from evenhand.stats.auc import share_below
+from evenhand.stats.level import Floats, Interval, bonferroni, ends, normal_quantile
 
 HALVINGS = 60
 """Of an interval of length at most 2: the ends are as exact as floats are."""
@@ -98,47 +99,196 @@ class PairedCells:
         """The share of yes in each cell, before and after; a half where nobody is, each of shape (cells,)."""
         return _shares(self.counts.astype(np.float64))
 
-
-def _shares(counts: Floats) -> tuple[Floats, Floats]:
-    n = counts.sum(axis=(1, 2))
-
-    def share(yes: Floats) -> Floats:
-        return np.divide(yes, n, out=np.full(len(n), 0.5), where=n > 0)
-
-    return share(counts[:, 1, :].sum(axis=1)), share(counts[:, :, 1].sum(axis=1))
+    def padded(self, z: float) -> Floats:
+        """The counts with ``z^2 / 8`` people more in each place."""
+        return np.asarray(self.counts + z**2 / 8)
 
 
-def contrast(
-    cells: PairedCells, before: ArrayLike, after: ArrayLike, confidence: float = 0.95
-) -> tuple[Floats, Floats]:
+def contrast(cells: PairedCells, before: ArrayLike, after: ArrayLike, confidence: float = 0.95) -> Interval:
     """Intervals for weighted sums of cells' shares, ``sum(after p_after) - sum(before p_before)``.
 
-    Cells are independent, the two answers in a cell are not. Wald's interval after ``z^2 / 8`` people were added to
-    each of the four places of every cell that takes part: for one cell at 95 % it is that of Agresti & Min ("Simple
-    improved confidence intervals for comparing matched proportions", Statistics in Medicine 2005), for two of unpaired
-    people that of Agresti & Caffo ("Simple and effective confidence intervals for proportions and differences of
-    proportions", The American Statistician 2000); made to contain the observed value.
+    Cells are independent, the two answers within one are not. Wald's interval after ``z^2 / 8`` people were added to
+    each of the four places of every cell: for one cell at 95 % that of Agresti & Min ("Simple improved confidence
+    intervals for comparing matched proportions", Statistics in Medicine 2005), for two cells whose people answer once
+    that of Agresti & Caffo ("Simple and effective confidence intervals for proportions and differences of proportions
+    result from adding two successes and two failures", The American Statistician 2000), here for any level and any
+    weights. Where that would not contain the observed value it is widened to do so.
 
     Args:
-        cells: the counts.
+        cells: the counts. An empty cell says nothing: it counts as z^2 / 2 people, half of whom said yes.
         before, after: weights, shape (..., cells).
 
     Returns:
-        Lower and upper ends, shape (...). Where a cell that takes part is empty nothing is claimed about it: it is
-        counted as z^2 / 2 people, half of whom said yes.
+        Lower and upper ends, shape (...).
     """
     w, v = np.broadcast_arrays(np.asarray(after, dtype=np.float64), np.asarray(before, dtype=np.float64))
     z = normal_quantile(confidence)
     first, second = cells.shares()
     observed = (w * second - v * first).sum(axis=-1)
-    padded = cells.counts + z**2 / 8
+    padded = cells.padded(z)
     first, second = _shares(padded)
+    centre, reach = (w * second - v * first).sum(axis=-1), z * _deviation(padded, v, w)
+    return ends(np.minimum(centre - reach, observed), np.maximum(centre + reach, observed))
+
+
+def change_of_largest(
+    cells: PairedCells, pairs: ArrayLike, widest: tuple[int, int], confidence: float = 0.95
+) -> tuple[float, float]:
+    """Interval for the change of the largest difference: ``max (p_i - p_j)`` after, minus the same before.
+
+    The maximum goes over given pairs of cells, in both orders, so it is the largest absolute difference; which pair is
+    truly furthest apart is not known, and may change. For any two pairs k and l fixed beforehand
+
+        change <= max over all pairs m of (difference of m after) - (difference of l before),
+        change >= (difference of k after) - max over all pairs m of (difference of m before),
+
+    and a one-sided bound holds for a maximum if it is the largest of one-sided bounds for each, without any adjustment:
+    it holds for the pair at which the maximum is truly taken (the intersection-union principle: Berger, "Multiparameter
+    hypothesis testing and acceptance sampling", Technometrics 1982). So the ends are those of ``contrast``, of the pair
+    for which they reach furthest. The closer k and l are to the pairs truly furthest apart, the shorter the interval.
+
+    Args:
+        cells: the groups, each person's answer before and after.
+        pairs: cells that are compared, shape (pairs, 2).
+        widest: positions l and k in ``pairs``, twice as many as given there (those from ``len(pairs)`` on are the same
+            in the other order): the pair expected to be furthest apart before, and after. They must not be chosen by
+            looking at these people.
+    """
+    both = _both_orders(pairs)
+    differences = _differences(both, len(cells.counts))
+    before, after = widest
+    _, high = contrast(cells, differences[before], differences, confidence)
+    low, _ = contrast(cells, differences, differences[after], confidence)
+    return max(-1.0, float(np.min(low))), min(1.0, float(np.max(high)))
+
+
+def change_of_smallest_ratio(
+    cells: PairedCells, pairs: ArrayLike, widest: tuple[int, int], confidence: float = 0.95
+) -> tuple[float, float]:
+    """Interval for the change of the smallest ratio: ``min (p_i / p_j)`` after, minus the same before.
+
+    As ``change_of_largest``, the difference of two ratios linearised (the delta method) at the same padded counts. Each
+    ratio comes in both orders; one that is clearly above 1 by its logarithm (Katz and others, "Obtaining confidence
+    intervals for the risk ratio in cohort studies", Biometrics 1978) is not the smallest, and is left out. Half of the
+    error goes to that.
+
+    Args:
+        cells, pairs, widest: as for ``change_of_largest``; the pairs expected to have the smallest ratio.
+    """
+    both = _both_orders(pairs)
+    level = bonferroni(confidence, 2)
+    z = normal_quantile(level)
+    padded = cells.padded(z)
     n = padded.sum(axis=(1, 2))
-    both = padded[:, 1, 1] / n
-    spread = w**2 * second * (1 - second) + v**2 * first * (1 - first) - 2 * w * v * (both - first * second)
-    centre = (w * second - v * first).sum(axis=-1)
-    reach = z * np.sqrt(np.maximum((spread / n).sum(axis=-1), 0.0))
-    return np.minimum(centre - reach, observed), np.maximum(centre + reach, observed)
+    ratios, slopes, possible = [], [], []
+    for p in _shares(padded):
+        i, j = both[:, 0], both[:, 1]
+        ratio = p[i] / p[j]
+        slope = np.zeros((len(both), len(p)))
+        slope[np.arange(len(both)), i] = 1 / p[j]
+        slope[np.arange(len(both)), j] = -ratio / p[j]
+        error = np.sqrt((1 - p[i]) / (n[i] * p[i]) + (1 - p[j]) / (n[j] * p[j]))
+        ratios.append(ratio)
+        slopes.append(slope)
+        possible.append(np.log(ratio) <= z * error)
+    before, after = widest
+    possible[0][before] = possible[1][after] = True
+    # At most: the pair k after, minus the smallest before. At least: the smallest after, minus the pair l before.
+    highs = ratios[1][after] - ratios[0] + z * _deviation(padded, slopes[0], slopes[1][after])
+    lows = ratios[1] - ratios[0][before] - z * _deviation(padded, slopes[0][before], slopes[1])
+    first, second = (_smallest_ratio(p, both) for p in cells.shares())
+    low, high = float(lows[possible[1]].min()), float(highs[possible[0]].max())
+    return max(-1.0, min(low, second - first)), min(1.0, max(high, second - first))
+
+
+@dataclass(frozen=True)
+class AucChange:
+    """The change of an area under the ROC curve.
+
+    Attributes:
+        value: after minus before.
+        low, high: its interval.
+        p: of no change.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+
+def auc_difference(before: Floats, after: Floats, positive: NDArray[np.bool_], confidence: float = 0.95) -> AucChange:
+    """The change of the probability that a positive is scored above a negative, of two scores of the same people.
+
+    DeLong, DeLong & Clarke-Pearson ("Comparing the areas under two or more correlated receiver operating characteristic
+    curves", Biometrics 1988): normal, with the covariance of both areas estimated from each person's share of wins.
+    With a single positive or negative, or without any spread, nothing is claimed; scores that order everybody as before
+    change nothing, for certain.
+
+    Args:
+        before, after: scores, shape (n,), finite.
+        positive: whose true label is positive, shape (n,).
+
+    Raises:
+        OptionError: all or none are positive.
+    """
+    from scipy.special import ndtr
+
+    if positive.all() or not positive.any():
+        raise OptionError("everybody has the same true label: there is no area under the curve")
+    wins, losses = [], []
+    for scores in (before, after):
+        above, below = scores[positive], scores[~positive]
+        wins.append(share_below(above, np.sort(below)))
+        losses.append(1 - share_below(below, np.sort(above)))
+    z = normal_quantile(confidence)
+    gain, other = wins[1] - wins[0], losses[1] - losses[0]
+    value = float(gain.mean())
+    if not gain.any() and not other.any():
+        return AucChange(0.0, 0.0, 0.0, 1.0)
+    if min(len(gain), len(other)) < 2 or (gain.min() == gain.max() and other.min() == other.max()):
+        return AucChange(value, -1.0, 1.0, 1.0)
+    error = math.sqrt(float(gain.var(ddof=1)) / len(gain) + float(other.var(ddof=1)) / len(other))
+    p = 2 * float(ndtr(-abs(value) / error))
+    return AucChange(value, max(-1.0, value - z * error), min(1.0, value + z * error), p)
+
+
+def _both_orders(pairs: ArrayLike) -> NDArray[np.int64]:
+    given = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
+    return np.concatenate([given, given[:, ::-1]])
+
+
+def _differences(pairs: NDArray[np.int64], cells: int) -> Floats:
+    """Weights of each pair's difference, shape (pairs, cells)."""
+    weights = np.zeros((len(pairs), cells))
+    rows = np.arange(len(pairs))
+    weights[rows, pairs[:, 0]] = 1
+    weights[rows, pairs[:, 1]] = -1
+    return weights
+
+
+def _smallest_ratio(p: Floats, pairs: NDArray[np.int64]) -> float:
+    used = p[np.unique(pairs)]
+    return float(used.min() / used.max()) if used.max() > 0 else 1.0
+
+
+def _deviation(padded: Floats, before: Floats, after: Floats) -> Floats:
+    """Standard error of ``sum(after p_after) - sum(before p_before)`` over independent cells, shape (...)."""
+    n = padded.sum(axis=(1, 2))
+    first, second = _shares(padded)
+    covariance = padded[:, 1, 1] / n - first * second
+    spread = after**2 * second * (1 - second) + before**2 * first * (1 - first) - 2 * before * after * covariance
+    return np.asarray(np.sqrt(np.maximum((spread / n).sum(axis=-1), 0.0)))
+
+
+def _shares(counts: Floats) -> tuple[Floats, Floats]:
+    n = counts.sum(axis=(1, 2))
+    before, after = counts[:, 1, :].sum(axis=1), counts[:, :, 1].sum(axis=1)
+    half = np.full(len(n), 0.5)
+    return (
+        np.divide(before, n, out=half.copy(), where=n > 0),
+        np.divide(after, n, out=half.copy(), where=n > 0),
+    )
 
 
 def _edge(inside: Callable[[float], bool], start: float, end: float) -> float:
