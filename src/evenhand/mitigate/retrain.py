@@ -1,8 +1,8 @@
 """Retraining on what was found: grow what is added, search the new model again, keep the best by the validation part.
 
 Sources: Zhang and others, "TestSGD: interpretable testing of neural networks against subtle group discrimination"
-(TOSEM 2023), section 5: samples with the opposite label, more and more of them; Zhang, Zhang, Zhang, "Efficient white-box
-fairness testing through gradient search" (ISSTA 2021): individual instances relabelled by majority.
+(TOSEM 2023), section 5: samples with the opposite label, more and more of them; Zhang, Zhang, Zhang, "Efficient
+white-box fairness testing through gradient search" (ISSTA 2021): individual instances relabelled by majority.
 """
 
 from __future__ import annotations
@@ -125,15 +125,17 @@ class _Retraining:
                 found = self._searched(model, found, round_)
             if not any(len(one.individuals) for one in found) and not self._subgroups:
                 return True
+            kept, most = sum(len(piece.labels) for piece in base), 0
             for n in amounts(self._it.config.start, self._most):
                 if self._late():
                     return False
                 pieces = self._pieces(model, found, n)
                 fresh = sum(len(piece.labels) for piece in pieces)
-                kept = sum(len(piece.labels) for piece in base)
+                if fresh <= most:
+                    break  # there is no more of it
+                most = fresh
                 room = min(1.0, max(0, self._most - fresh) / kept) if kept else 0.0
-                if not self._try([*(piece.part(room) for piece in base), *pieces]):
-                    break  # nothing more to add
+                self._try([*(piece.part(room) for piece in base), *pieces])
         return True
 
     def _searched(self, model: Scorer, known: Sequence[FoundProfiles], round_: int) -> tuple[FoundProfiles, ...]:
@@ -172,13 +174,11 @@ class _Retraining:
             pieces.append(Piece(*opposite(model, self._train, subgroup.rules, max(1, each), rng=rng)))
         return pieces
 
-    def _try(self, pieces: list[Piece], trained: Scorer | None = None) -> bool:
-        """Train and measure; False if the last trial had as much of the same."""
+    def _try(self, pieces: list[Piece], trained: Scorer | None = None) -> None:
+        """Train and measure."""
         people, it = self._train, self._it
         added = np.concatenate([np.empty((0, people.individuals.shape[1])), *(piece.added for piece in pieces)])
         labels = np.concatenate([np.empty(0, dtype=np.int64), *(piece.labels for piece in pieces)])
-        if self._lessons and sum(len(piece.labels) for piece in self._lessons[-1]) == len(labels):
-            return False
         self._say(f"training with {len(labels):,} instances added")
         model = trained or self._learner.fit(Lesson(people, added, labels), seed=it.config.seed)
         validation = it.split.validation
@@ -191,7 +191,6 @@ class _Retraining:
         self._trials.append(trial)
         self._models.append(model)
         self._lessons.append(pieces)
-        return True
 
     def _best(self) -> int:
         least = bar(self._given, self._trials[0].accuracy, self._it.config.accuracy_loss)
