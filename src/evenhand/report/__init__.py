@@ -4,6 +4,7 @@ from evenhand.report.files import write, write_page
 from evenhand.report.genai import render_generation, show_feasibility, show_generation
 from evenhand.report.genai_check import show_check, show_confusion
 from evenhand.report.html import render
+from evenhand.report.mitigation import render_mitigation, show_mitigation
 from evenhand.report.search import Subject, render_search, show_search
 from evenhand.report.shield import render_inspection, replayed, show_inspection, show_policy, show_replay
 from evenhand.report.simulation import render_simulation, show_simulation
@@ -16,6 +17,7 @@ __all__ = [
     "render",
     "render_generation",
     "render_inspection",
+    "render_mitigation",
     "render_search",
     "render_simulation",
     "render_subgroups",
@@ -26,6 +28,7 @@ __all__ = [
     "show_feasibility",
     "show_generation",
     "show_inspection",
+    "show_mitigation",
     "show_policy",
     "show_replay",
     "show_search",
