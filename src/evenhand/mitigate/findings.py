@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +20,13 @@ from evenhand.individual.result import IndividualResult, Profile
 from evenhand.individual.search.result import Example, SearchResult
 from evenhand.individual.search.save import TABLES
 from evenhand.individual.search.table import Table
+from evenhand.individual.text.result import TextResult
 from evenhand.mitigate.entries import entry
 from evenhand.result import Result
 from evenhand.schema import Schema
 from evenhand.subgroup import Finding, Range, Rule, Rules, SubgroupResult
 from evenhand.subgroup.cells import MISSING
+from evenhand.subgroup.text.result import TextSubgroups
 
 Floats = NDArray[np.float64]
 
@@ -136,23 +139,20 @@ class _Reader:
         return Findings(tuple(profiles), tuple(subgroups), tuple(self._sources))
 
     def _json(self, plain: Any, where: str) -> None:
-        kind = plain.get("kind") if isinstance(plain, dict) else None
-        if kind == "individual-text" or (kind == "subgroups" and "terms" in plain):
-            raise DataError(
-                "these findings are about texts",
-                where=where,
-                mend="retraining needs people in rows, and findings about them",
-            )
+        plain = plain if isinstance(plain, dict) else {}
+        kind = plain.get("kind")
+        if kind == "individual-text" or (kind == "subgroups" and "effects" in plain):
+            raise _texts(where)
         if kind == "audit":
-            for name in ("searches", "certificates"):
-                for part in plain.get(name) or ():
+            parts = [plain.get(name) or [] for name in ("searches", "certificates")]
+            if not all(isinstance(one, list) for one in parts):
+                raise _no_findings(where)
+            for part in (*itertools.chain(*parts), plain.get("individual"), plain.get("subgroups")):
+                if part is not None:
                     self._json(part, where)
-            for name in ("individual", "subgroups"):
-                if plain.get(name):
-                    self._json(plain[name], where)
             return
         made: type[Result] | None = {
-            "individual": SearchResult if isinstance(plain, dict) and "queries" in plain else IndividualResult,
+            "individual": SearchResult if "queries" in plain else IndividualResult,
             "subgroups": SubgroupResult,
             "certificate": Certificate,
         }.get(str(kind))
@@ -171,6 +171,8 @@ class _Reader:
             self._examples(result.examples, where)
         elif isinstance(result, Certificate):
             self._counterexamples(result.counterexamples, where)
+        elif isinstance(result, TextSubgroups | TextResult):
+            raise _texts(where)
         elif isinstance(result, SubgroupResult):
             self._gaps(result, where)
         elif result.kind == "audit":
@@ -293,6 +295,12 @@ def _validated(made: type[Result], plain: Any, where: str) -> Result:
             where=where,
             mend="it may be of another version: write it again",
         ) from None
+
+
+def _texts(where: str) -> DataError:
+    return DataError(
+        "these findings are about texts", where=where, mend="retraining needs people in rows, and findings about them"
+    )
 
 
 def _no_findings(where: str) -> DataError:

@@ -19,6 +19,7 @@ from evenhand.individual import search
 from evenhand.mitigate.candidate import Candidate, Situation, Trial
 from evenhand.mitigate.choice import accuracy, bar, pick, sizes
 from evenhand.mitigate.findings import FoundProfiles, FoundSubgroup, from_table
+from evenhand.mitigate.harms import FlipHarm
 from evenhand.mitigate.lesson import Lesson
 from evenhand.mitigate.samples import opposite, relabelled
 from evenhand.models import Scorer
@@ -28,6 +29,15 @@ Ints = NDArray[np.int64]
 
 SEARCHED = 20_000
 """Individuals that each search for more profiles may ask a model about."""
+
+ASKED = 200_000
+"""Individuals that a model is asked about to see whose decision flips among the people learnt from."""
+
+ORBIT = 10
+"""Protected assignments of a profile that are added, at most."""
+
+LATER = 8
+"""Rounds after the first begin with this part of the most that is added, and end with the half."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,16 +88,20 @@ def amounts(start: int, most: int) -> Iterator[int]:
     yield most
 
 
+def in_turns(sources: Sequence[Floats]) -> Floats:
+    """Rows of several arrays, one of each in turn as long as it has any."""
+    turn = np.concatenate([np.arange(len(one)) for one in sources])
+    return np.asarray(np.concatenate(sources)[np.argsort(turn, kind="stable")])
+
+
 class _Retraining:
     def __init__(self, situation: Situation) -> None:
         self._it = situation
         assert situation.learner is not None
         self._learner = situation.learner
-        self._rng = np.random.default_rng([situation.config.seed, 31])
         self._train = situation.split.train
         self._most = max(1, int(situation.config.share * len(self._train)))
         self._subgroups: tuple[FoundSubgroup, ...] = situation.findings.subgroups[: situation.config.subgroups]
-        self._profiles: tuple[FoundProfiles, ...] = situation.findings.profiles
         self._trials: list[Trial] = []
         self._models: list[Scorer] = []
         self._lessons: list[list[Piece]] = []
@@ -118,60 +132,72 @@ class _Retraining:
     def _grow(self) -> bool:
         """The rounds; False if time was up."""
         for round_ in range(self._it.config.rounds + 1):
-            model = self._it.given if round_ == 0 else self._models[self._best()]
-            base = [] if round_ == 0 else self._lessons[self._best()]
-            found = self._profiles if round_ == 0 else ()
-            if self._it.config.rounds:
-                found = self._searched(model, found, round_)
-            if not any(len(one.individuals) for one in found) and not self._subgroups:
+            best = self._best()
+            model, base = (self._models[best], self._lessons[best]) if round_ else (self._it.given, [])
+            pools = [self._pool(model, one, round_) for one in self._it.findings.profiles]
+            if not any(map(len, pools)) and not self._subgroups:
                 return True
-            kept, most = sum(len(piece.labels) for piece in base), 0
-            for n in amounts(self._it.config.start, self._most):
+            kept, before = sum(len(piece.labels) for piece in base), 0
+            first, last = self._it.config.start, self._most
+            for n in amounts(*((max(first, last // LATER), last // 2) if round_ else (first, last))):
                 if self._late():
                     return False
-                pieces = self._pieces(model, found, n)
+                pieces = self._pieces(model, pools, n)
                 fresh = sum(len(piece.labels) for piece in pieces)
-                if fresh <= most:
+                if fresh <= before:
                     break  # there is no more of it
-                most = fresh
+                before = fresh
                 room = min(1.0, max(0, self._most - fresh) / kept) if kept else 0.0
                 self._try([*(piece.part(room) for piece in base), *pieces])
         return True
 
-    def _searched(self, model: Scorer, known: Sequence[FoundProfiles], round_: int) -> tuple[FoundProfiles, ...]:
-        """The profiles of every kind that was found, and those that a search of the model finds besides."""
-        found = []
-        for number, one in enumerate(self._profiles):
-            self._say(f"searching again for {' x '.join(one.protected)}")
-            rows = known[number].individuals if known else one.individuals[:0]
-            left = None if self._it.deadline is None else max(self._it.deadline - time.perf_counter(), 0.01)
-            seen = search.run(
-                model,
-                self._train,
-                protected=one.protected,
-                budget=SEARCHED,
-                time_limit=left,
-                samples=0,
-                most_examples=0,
-                seed=self._it.config.seed + round_,
-            )
-            if seen.interrupted:
-                raise KeyboardInterrupt
-            more = from_table(seen.table).individuals
-            found.append(FoundProfiles(one.protected, np.concatenate([rows, more[self._rng.permutation(len(more))]])))
-        return tuple(found)
+    def _pool(self, model: Scorer, found: FoundProfiles, round_: int) -> Floats:
+        """Profiles that a model decides differently, in turns: those found before, people learnt from, searched ones.
 
-    def _pieces(self, model: Scorer, found: Sequence[FoundProfiles], n: int) -> list[Piece]:
+        Where no round is wanted, only those found before. Shape (n, attributes).
+        """
+        sources = [] if round_ else [found.individuals]
+        if self._it.config.rounds:
+            self._say(f"searching for decisions that flip with {' x '.join(found.protected)}")
+            rng = np.random.default_rng([self._it.config.seed, 31, round_])
+            unit = len(self._train.schema.assignments(found.protected))
+            few = self._train.at(rng.permutation(len(self._train))[: max(1, ASKED // unit)])
+            sources.append(few.individuals[FlipHarm(found.protected).flips(model, few)])
+            sources.append(rng.permutation(self._searched(model, found.protected, round_)))
+        return in_turns(sources)
+
+    def _searched(self, model: Scorer, protected: tuple[str, ...], round_: int) -> Floats:
+        left = None if self._it.deadline is None else max(self._it.deadline - time.perf_counter(), 0.01)
+        seen = search.run(
+            model,
+            self._train,
+            protected=protected,
+            budget=SEARCHED,
+            time_limit=left,
+            samples=0,
+            most_examples=0,
+            seed=self._it.config.seed + round_,
+        )
+        if seen.interrupted:
+            raise KeyboardInterrupt
+        return from_table(seen.table).individuals
+
+    def _pieces(self, model: Scorer, pools: Sequence[Floats], n: int) -> list[Piece]:
         """About n instances, as many for every set of protected attributes and every subgroup."""
-        each = n // max(1, len(found) + len(self._subgroups))
-        pieces = []
-        for one in found:
+        it, pieces = self._it, []
+        each = max(1, n // (len(pools) + len(self._subgroups)))
+        for number, (one, pool) in enumerate(zip(it.findings.profiles, pools, strict=True)):
             unit = len(self._train.schema.assignments(one.protected))
-            rows = one.individuals[: max(1, each // unit)]
-            pieces.append(Piece(*relabelled(self._it.given, rows, one.protected), unit))
+            few = min(unit, ORBIT)
+            added, labels = relabelled(it.given, pool[: max(1, each // few)], one.protected)
+            # Of many assignments a few, others for every profile: more profiles say more than more of their values.
+            rng = np.random.default_rng([it.config.seed, 33, number])
+            rows = np.argsort(rng.random((len(labels) // unit, unit)), axis=1)[:, :few]
+            rows = (np.sort(rows, axis=1) + unit * np.arange(len(rows))[:, None]).ravel()
+            pieces.append(Piece(added[rows], labels[rows], few))
         for number, subgroup in enumerate(self._subgroups):
-            rng = np.random.default_rng([self._it.config.seed, 37, number])
-            pieces.append(Piece(*opposite(model, self._train, subgroup.rules, max(1, each), rng=rng)))
+            rng = np.random.default_rng([it.config.seed, 37, number])
+            pieces.append(Piece(*opposite(model, self._train, subgroup.rules, each, rng=rng)))
         return pieces
 
     def _try(self, pieces: list[Piece], trained: Scorer | None = None) -> None:
