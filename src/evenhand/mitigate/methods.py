@@ -25,7 +25,7 @@ METHODS: dict[str, str] = {
     "prejudice-remover": f"{_TRAINING}:prejudice_remover",
     "logit-pairing": f"{_TRAINING}:logit_pairing",
     "certified": f"{_TRAINING}:certified",
-    "blind": f"{_TRAINING}:blind",
+    "blind": "evenhand.mitigate.training.blind:blind",
     "exponentiated-gradient": f"{_BASELINES}:exponentiated_gradient",
     "threshold-optimizer": f"{_BASELINES}:threshold_optimizer",
 }
@@ -34,7 +34,10 @@ METHODS: dict[str, str] = {
 FROM_FINDINGS = ("retrain",)
 """Methods that learn from what was found; the others are told which attributes are protected, and no more."""
 
+_NETWORKS = ("erm", "diffdp", "hsic", "laftr", "prejudice-remover", "logit-pairing", "certified")
+
 ENDINGS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_NETWORKS, (".npz",)),
     "exponentiated-gradient": (".joblib",),
     "threshold-optimizer": (".joblib",),
 }

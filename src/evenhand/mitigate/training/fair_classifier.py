@@ -14,7 +14,7 @@ from evenhand.mitigate.training.encoding import Encoding
 from evenhand.mitigate.training.groups import given_groups, joint_groups
 from evenhand.mitigate.training.loop import Course, Step, teach
 from evenhand.mitigate.training.losses import loss
-from evenhand.models.additive import AdditiveNetwork
+from evenhand.models.additive import AdditiveNetwork, two_labels
 from evenhand.schema import Schema, Target, Value, encode, infer
 from evenhand.schema.people import plain
 
@@ -58,7 +58,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     Attributes:
         classes_: the two labels in ascending order, as scikit-learn has them.
-        schema_: what its individuals are; the target lists (unfavourable, favourable).
+        schema_: what its individuals are; its target lists both labels.
         network_: the trained network over them.
         history_: error and penalty of every step.
         interrupted_: whether it was stopped early; the weights are those reached by then.
@@ -147,13 +147,10 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         )
         encoding = Encoding.learnt(schema, individuals, unseen=() if self.sees_protected else protected)
         taught = teach(course, encoding, hidden=self.hidden, loss=teacher, protected=protected, each=each)
-        values = schema.target.values or ()
         self.schema_ = schema
         self.classes_ = np.unique(labels)
         self.n_features_in_ = len(schema.attributes)
-        self.network_: AdditiveNetwork = encoding.additive(
-            taught.layers, values, values.index(schema.target.favourable), self._name(strength)
-        )
+        self.network_: AdditiveNetwork = encoding.additive(taught.layers, two_labels(schema), 1, self._name(strength))
         self.encoding_ = encoding
         self.history_: tuple[Step, ...] = taught.history
         self.interrupted_ = taught.interrupted
@@ -261,7 +258,7 @@ def _framed(given: Any) -> Any:
 
 
 def _with_labels(schema: Schema, labels: NDArray[Any]) -> tuple[Schema, NDArray[np.bool_]]:
-    """The schema with the target's values as (unfavourable, favourable), and who has the favourable one."""
+    """The schema, its target's two labels listed, and who has the favourable one."""
     present = [plain(value) for value in np.unique(labels)]
     favourable: Value = schema.target.favourable
     others = [value for value in schema.target.values or present if value != favourable]
@@ -273,5 +270,7 @@ def _with_labels(schema: Schema, labels: NDArray[Any]) -> tuple[Schema, NDArray[
             f"these labels are no two: {present}",
             mend=f"the network tells {favourable!r} from one other label: people with both are needed",
         )
-    target = Target(name=schema.target.name, favourable=favourable, values=(others[0], favourable))
-    return schema.model_copy(update={"target": target}), np.asarray(labels == favourable)
+    if schema.target.values is None:
+        target = Target(name=schema.target.name, favourable=favourable, values=(others[0], favourable))
+        schema = schema.model_copy(update={"target": target})
+    return schema, np.asarray(labels == favourable)

@@ -24,7 +24,8 @@ def joint_groups(schema: Schema, individuals: NDArray[np.float64], protected: Se
     """Groups by the joint values of the protected attributes (an integer with many: by ranges), shape (n,).
 
     Groups with too few people are taken together, and where even together they are too few, they are nobody's (-1):
-    a network learns to be right about these people, and no group's mean is taken of them.
+    a network learns to be right about these people, and no group's mean is taken of them. Where that would leave a
+    single group, smaller ones count too.
 
     Args:
         schema: what the individuals are.
@@ -36,11 +37,11 @@ def joint_groups(schema: Schema, individuals: NDArray[np.float64], protected: Se
     memberships = [of_attribute(schema[name], individuals[:, schema.position(name)]) for name in protected]
     codes = np.stack([membership.codes for membership in memberships], axis=1)
     _, groups = np.unique(codes, axis=0, return_inverse=True)
-    return pooled(groups.reshape(-1))
+    return _compared(groups.reshape(-1), (max(LEAST, LEAST_SHARE * len(individuals)), LEAST, 1))
 
 
 def given_groups(group: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Groups as they were given, shape (n,), numbered from 0; small ones pooled as in `joint_groups`.
+    """Groups as they were given, shape (n,), numbered from 0; those of fewer than `LEAST` pooled.
 
     Raises:
         DataError: there is not one per person.
@@ -48,17 +49,21 @@ def given_groups(group: ArrayLike, n: int) -> NDArray[np.int64]:
     given = np.asarray(group)
     if given.shape != (n,):
         raise DataError(f"the groups have shape {given.shape}; one per person is expected: ({n},)")
-    return pooled(np.unique(given, return_inverse=True)[1])
+    return _compared(np.unique(given, return_inverse=True)[1].reshape(-1), (LEAST, 1))
 
 
-def pooled(groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Groups (n,) renumbered from 0, with those of too few people taken together, or nobody's."""
-    least = max(LEAST, LEAST_SHARE * len(groups))
-    sizes = np.bincount(groups)
-    large = sizes >= least
-    # Where no group is large enough, there is nothing better to compare than the groups as they are.
-    if not large.any():
-        large = sizes > 0
+def _compared(groups: NDArray[np.int64], least: Sequence[float]) -> NDArray[np.int64]:
+    """Groups of the first size that leaves two to compare, else as they are."""
+    for size in least:
+        found = pooled(groups, size)
+        if found.max(initial=NOBODYS) > 0:
+            return found
+    return groups
+
+
+def pooled(groups: NDArray[np.int64], least: float) -> NDArray[np.int64]:
+    """Groups (n,) renumbered from 0; those of fewer people than ``least`` taken together, or nobody's."""
+    large = np.bincount(groups) >= least
     number = np.where(large, np.cumsum(large) - 1, NOBODYS)
     found = number[groups]
     rest = found == NOBODYS

@@ -18,7 +18,7 @@ class Task:
     """What is learnt, before the first step.
 
     Attributes:
-        schema: what the individuals are; its target lists (unfavourable, favourable).
+        schema: what the individuals are.
         protected: names of the attributes a decision must not depend on.
         encoding: how individuals become features.
         groups: how many groups there are.

@@ -1,0 +1,221 @@
+"""Fairness-aware training as methods of mitigation: a network of the published kind, its strength by validation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.mitigate.candidate import Candidate, Situation, Trial
+from evenhand.mitigate.choice import accuracy, bar, pick, sizes
+from evenhand.mitigate.harms import GapHarm
+from evenhand.mitigate.training.losses import loss
+from evenhand.models.additive import AdditiveNetwork
+
+if TYPE_CHECKING:
+    from evenhand.mitigate.training.fair_classifier import FairClassifier
+    from evenhand.schema import People
+
+EVERY = 10
+"""Steps between two words to whoever watches."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a method is trained.
+
+    Attributes:
+        words: what it is, for a reader.
+        sees_protected: whether the network is given the protected attributes. The published group methods are not: a
+            network that is could meet a group's rate by treating its people by another measure.
+        by_group: whether the penalty compares groups.
+    """
+
+    words: str
+    sees_protected: bool
+    by_group: bool
+
+
+RECIPES = {
+    "erm": Recipe("a network trained for accuracy alone", True, False),
+    "diffdp": Recipe("a network trained for equal mean scores (DiffDP)", False, True),
+    "hsic": Recipe("a network trained for scores independent of the group (HSIC)", False, True),
+    "laftr": Recipe("a network trained on a representation that hides the group (LAFTR)", False, True),
+    "prejudice-remover": Recipe(
+        "a network trained for decisions that say nothing about the group (Prejudice Remover)", False, True
+    ),
+    "logit-pairing": Recipe("a network trained for equal logits under every protected assignment", True, False),
+    "certified": Recipe("a network trained on the certifier's own bounds", True, False),
+}
+
+
+def erm(situation: Situation) -> Candidate:
+    """A network trained for accuracy alone: what the others are compared with."""
+    return trained("erm")(situation)
+
+
+def diffdp(situation: Situation) -> Candidate:
+    """A network trained for equal mean scores."""
+    return trained("diffdp")(situation)
+
+
+def hsic(situation: Situation) -> Candidate:
+    """A network trained for scores that are independent of the group."""
+    return trained("hsic")(situation)
+
+
+def laftr(situation: Situation) -> Candidate:
+    """A network trained against an adversary that tells the group."""
+    return trained("laftr")(situation)
+
+
+def prejudice_remover(situation: Situation) -> Candidate:
+    """A network trained for little mutual information between decision and group."""
+    return trained("prejudice-remover")(situation)
+
+
+def logit_pairing(situation: Situation) -> Candidate:
+    """A network trained for equal logits under every protected assignment."""
+    return trained("logit-pairing")(situation)
+
+
+def certified(situation: Situation) -> Candidate:
+    """A network trained so that the certifier decides more of it."""
+    return trained("certified")(situation)
+
+
+def blind(situation: Situation) -> Candidate:
+    """The given model without what is protected."""
+    from evenhand.mitigate.training import blind as module
+
+    return module.blind(situation)
+
+
+def trained(method: str) -> Callable[[Situation], Candidate]:
+    """A method of mitigation that trains a network anew.
+
+    The strength is the configuration's, or the one that leaves the least harm on the validation part among those
+    within the accuracy that may be lost; strength 0 is tried first and is what remains where none is.
+    """
+    return lambda situation: _Sweep(method, situation).candidate()
+
+
+class _Sweep:
+    def __init__(self, method: str, situation: Situation) -> None:
+        self._method = method
+        self._it = situation
+        self._recipe = RECIPES[method]
+        fixed = situation.config.strength
+        found = loss(method).sweep
+        alone = fixed is not None or found == (0.0,)
+        self._strengths = ((0.0 if fixed is None or found == (0.0,) else fixed),) if alone else (0.0, *found)
+        self._trials: list[Trial] = []
+        self._models: list[AdditiveNetwork] = []
+
+    def candidate(self) -> Candidate:
+        """Train with every strength; the best of what was trained if somebody stops it or time is up."""
+        interrupted = False
+        for strength in self._strengths:
+            if self._trials and self._late():
+                interrupted = True
+                break
+            model = self._train(strength)
+            # A network that was stopped half way is no trial of its strength, unless there is no other.
+            if model.interrupted_:
+                interrupted = True
+                if self._trials:
+                    break
+            self._note(strength, model.network_)
+            if interrupted:
+                break
+        best = self._best()
+        network, strength = self._models[best], self._trials[best].value
+        return Candidate(
+            method=self._method,
+            words=self._recipe.words + (f", strength {strength:g}" if strength else ""),
+            scorer=network,
+            save=lambda path: _write(network, path),
+            trials=tuple(trial.model_copy(update={"chosen": i == best}) for i, trial in enumerate(self._trials)),
+            interrupted=interrupted,
+            notes=self._notes(best),
+        )
+
+    def _train(self, strength: float) -> FairClassifier:
+        from evenhand.mitigate.training.fair_classifier import FairClassifier
+
+        it, people = self._it, self._it.split.train
+        model = FairClassifier(
+            self._method,
+            strength=strength,
+            schema=people.schema,
+            sees_protected=self._recipe.sees_protected,
+            seed=it.config.seed,
+        )
+        number = len(self._trials)
+
+        def each(step: int) -> None:
+            if step % EVERY == 0:
+                share = (number + step / model.steps) / len(self._strengths)
+                it.progress(f"{self._method}: training with strength {strength:g}", share)
+
+        return model.fit(people.individuals, truly(people), group=self._groups(people), deadline=it.deadline, each=each)
+
+    def _groups(self, people: People) -> NDArray[np.int64] | None:
+        """Who is compared with whom: the subgroups found and everybody else; None: by what is protected."""
+        gaps = [harm for harm in self._it.harms if isinstance(harm, GapHarm)] if self._recipe.by_group else []
+        if not gaps:
+            return None
+        inside = np.stack([harm.inside(people) for harm in gaps], axis=1)
+        return np.asarray(np.unique(inside, axis=0, return_inverse=True)[1].reshape(-1), dtype=np.int64)
+
+    def _note(self, strength: float, network: AdditiveNetwork) -> None:
+        people = self._it.split.validation
+        harms = sizes(network, people, self._it.harms)
+        self._trials.append(Trial(setting="strength", value=strength, accuracy=accuracy(network, people), harms=harms))
+        self._models.append(network)
+
+    def _best(self) -> int:
+        people = self._it.split.validation
+        before = sizes(self._it.given, people, self._it.harms)
+        least = bar(accuracy(self._it.given, people), self._trials[0].accuracy, self._it.config.accuracy_loss)
+        return pick(self._trials, before, least, len(people))
+
+    def _late(self) -> bool:
+        return self._it.deadline is not None and time.perf_counter() > self._it.deadline
+
+    def _notes(self, best: int) -> tuple[str, ...]:
+        schema = self._it.split.train.schema
+        notes = []
+        if not self._recipe.sees_protected and schema.protected:
+            notes.append(f"The network is not given {', '.join(schema.protected)}.")
+        given = accuracy(self._it.given, self._it.split.validation)
+        plain = self._trials[0].accuracy
+        if plain < given - self._it.config.accuracy_loss and self._trials[0].value == 0:
+            notes.append(
+                f"Trained for accuracy alone, the network is right about {100 * plain:.1f} % of the validation people, "
+                f"the given model about {100 * given:.1f} %: it knew them, had learnt from others, or is of a better "
+                "kind. What may be lost is counted from the network trained for accuracy alone."
+            )
+        if best == 0 and len(self._trials) > 1:
+            notes.append(f"No strength left less harm within {100 * self._it.config.accuracy_loss:.1f} % of accuracy.")
+        return tuple(notes)
+
+
+def truly(people: People) -> NDArray[np.object_]:
+    """True labels in the data's own words, shape (n,)."""
+    values = people.schema.target.values or ()
+    assert people.labels is not None, "a split has labels"
+    words = np.empty(len(values), dtype=object)
+    words[:] = values
+    return words[people.labels]
+
+
+def _write(network: AdditiveNetwork, path: Path) -> tuple[Path, ...]:
+    from evenhand.mitigate.training.saving import write_network
+
+    return write_network(network, path)
