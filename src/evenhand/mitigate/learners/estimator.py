@@ -125,7 +125,7 @@ def keep_categories(given: Any, fresh: Any) -> None:
     """Tell the encoders in a fresh clone the categories that the fitted ones know, where they would look for them."""
     inside = {**dict(getattr(given, "steps", None) or ()), **dict(getattr(given, "transformer_list", None) or ())}
     inside |= {name: part for name, part, _ in getattr(given, "transformers_", None) or ()}
-    parameters = fresh.get_params(deep=False)
+    parameters = fresh.get_params(deep=True)  # pipelines name their steps only so
     for name, part in inside.items():
         if hasattr(parameters.get(name), "get_params"):
             keep_categories(part, parameters[name])
