@@ -93,7 +93,7 @@ def scene(seed: int, sizes: list[int], n: int = 4, growth: float = 1.0) -> Any:
 
 
 def test_two_units_by_hand() -> None:
-    # One number x in [-1, 1]; the first assignment adds 0, the second 1 to the first unit: z = (x, -x), then (x + 1, -x).
+    # One number x in [-1, 1]; the second assignment adds 1 to the first unit: z = (x, -x), then (x + 1, -x).
     # Logit relu(z1) - relu(z2) + 0.5: x + 0.5 under the first; relu(x + 1) - relu(-x) + 0.5 under the second, which is
     # x + 1.5 for x >= 0 and 2 x + 1.5 below. The difference is 1 at x >= 0 and falls to 0 at -1.
     layers = [
@@ -158,7 +158,7 @@ def test_sound_for_everybody_in_the_box(seed: int, sizes: list[int], growth: flo
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_first_units_are_exact(seed: int) -> None:
-    schema, encoding, layers, people, boxes, assignments, _, protected = scene(seed, [4])
+    schema, encoding, layers, people, boxes, _assignments, _, _protected = scene(seed, [4])
     positions = schema.positions(schema.protected)
     low, high = boxes.first(layers[0][0])
     for n in range(len(people)):
