@@ -165,7 +165,7 @@ class _Comparison:
             if self.population is not None:
                 name = self.population.name
                 before, after = (self._flip(scorer, "population", protected) for scorer in (self.given, new))
-                words = f"{words}, among individuals drawn from the population"
+                words = f"{words}, in the population"
                 found.append(flip_draft("individuals", of, words, before, after, sides.confidence, name))
         return found
 

@@ -143,7 +143,7 @@ def _row(i: int, line: Line) -> Spec:
         "row": f"{i:03d}",
         "words": line.words,
         "verdict": line.verdict,
-        "both": f"{line.words}: {line.verdict}",
+        "both": f"{line.verdict}: {line.words}",
         "before": _value(line.before),
         "after": _value(line.after),
         "color": LIGHT[role],
@@ -159,13 +159,15 @@ def _part(lines: Sequence[Line], title: str, width: int) -> Spec:
     rows = [_row(i, line) for i, line in enumerate(lines)]
     beside = width >= WIDE
     each = (width - NAMES - VERDICTS - 3 * APART) // 2 if beside else width - 24
-    dots = _dots(rows, each, beside=beside)
+    # Gaps between groups are written as decimals, as everywhere; all other numbers are shares of people.
+    scale = 1 if lines[0].part == "groups" else 100
+    dots = _dots(rows, each, scale, beside=beside)
     heading = {"text": title, "anchor": "start"}
     if not beside:
         return dots | {"title": heading}
     panels = [_texts(rows, "words", NAMES) | {"title": heading}, dots]
-    panels.append(_changes(rows, each) if any("change" in row for row in rows) else _empty(rows, each))
-    return {"hconcat": [*panels, _texts(rows, "verdict", VERDICTS)], "spacing": APART}
+    panels.append(_changes(rows, each, scale) if any("change" in row for row in rows) else _empty(rows, each))
+    return {"hconcat": [*panels, _texts(rows, "verdict", VERDICTS)], "spacing": APART, "bounds": "flush"}
 
 
 def _texts(rows: Sequence[Spec], field: str, width: int) -> Spec:
@@ -183,7 +185,7 @@ def _empty(rows: Sequence[Spec], width: int) -> Spec:
     return charts.marks(rows, {"type": "point", "opacity": 0}, y=Y) | {"width": width, "height": {"step": ROW}}
 
 
-def _dots(rows: Sequence[Spec], width: int, *, beside: bool) -> Spec:
+def _dots(rows: Sequence[Spec], width: int, scale: int, *, beside: bool) -> Spec:
     """Before as a short bar, after as a mark, a line between them; the axis spans what there is."""
     every = [row[end] for row in rows for end in ("before", "after")]
     low, high = min(every), max(every)
@@ -193,9 +195,9 @@ def _dots(rows: Sequence[Spec], width: int, *, beside: bool) -> Spec:
         low = min(low, 0.0)
 
     def x(field: str) -> Spec:
-        axis = {"format": "~%", "tickCount": 4, "title": None, "labelSeparation": 8}
-        scale = {"domain": [low, high], "nice": False, "zero": False}
-        return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
+        axis = {"format": "~g" if scale == 1 else "~%", "tickCount": 4, "title": None, "labelSeparation": 8}
+        domain = {"domain": [low, high], "nice": False, "zero": False}
+        return {"field": field, "type": "quantitative", "scale": domain, "axis": axis}
 
     color = charts.painted("color")
     layers = [
@@ -214,23 +216,23 @@ def _dots(rows: Sequence[Spec], width: int, *, beside: bool) -> Spec:
     return {"layer": layers, "width": width, "height": {"step": ROW if beside else TALL_ROW}}
 
 
-def _changes(rows: Sequence[Spec], width: int) -> Spec:
+def _changes(rows: Sequence[Spec], width: int, scale: int) -> Spec:
     """The change with its adjusted interval, around no change. Very wide intervals are cut at the edge."""
     known = [row for row in rows if "change" in row]
-    reach = max(abs(row["change"]) for row in known)
     widths = sorted(max(abs(row["low"]), abs(row["high"])) for row in known)
-    reach = max(1.25 * reach, min(widths[-1], 4 * widths[len(widths) // 3]), 0.005)
+    reach = max(1.25 * max(abs(row["change"]) for row in known), 1.5 * widths[len(widths) // 3], 0.005)
+    reach = min(reach, 1.05 * widths[-1]) if widths[-1] > 0 else reach
     cut = [row | {"low": max(row["low"], -reach), "high": min(row["high"], reach)} for row in known]
     axis = {
         "tickCount": 4,
         "title": None,
         "labelSeparation": 8,
-        "labelExpr": "datum.value == 0 ? 'no change' : replace(format(100 * datum.value, '+~g'), '-', '\u2212')",
+        "labelExpr": f"datum.value == 0 ? '0' : replace(format({scale} * datum.value, '+~g'), '-', '\u2212')",
     }
 
     def x(field: str) -> Spec:
-        scale = {"domain": [-reach, reach], "nice": False}
-        return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
+        domain = {"domain": [-reach, reach], "nice": False}
+        return {"field": field, "type": "quantitative", "scale": domain, "axis": axis}
 
     color = charts.painted("color")
     layers = [
@@ -277,7 +279,13 @@ def _model_row(at: int, name: str, quantity: Quantity, line: Line, role: tuple[s
 
 def _models(rows: Sequence[Spec], names: Sequence[str], line: Line, width: int, *, named: bool) -> Spec:
     places = [f"{i:03d}" for i in range(len(names))]
-    labels = {"labelExpr": f"{list(names)}[+datum.value]", "labelColor": LIGHT["ink"], "title": None, "labelLimit": 200}
+    labels = {
+        "labelExpr": f"{list(names)}[+datum.value]",
+        "labelColor": LIGHT["ink"],
+        "title": None,
+        "labelLimit": 200,
+        "offset": 8,
+    }
     y = {"field": "row", "type": "nominal", "scale": {"domain": places}, "axis": labels if named else None}
     low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
     room = 0.08 * (high - low) or 0.01
@@ -320,8 +328,8 @@ def _tried(
         for i, value in enumerate(values)
     ]
     names = [name for name, _ in series]
-    quantities = [row["value"] for row in rows]
-    low, high = min(quantities), max(quantities)
+    measured = [value for _, values in series for value in values]
+    low, high = min(measured), max(measured)
     room = 0.1 * (high - low) or 0.01
     low = 0.0 if low < 0.35 * high else low - room
     axis: Spec = {"title": setting, "labelExpr": f"{list(labels)}[datum.value]", "grid": False, "labelAngle": 0}

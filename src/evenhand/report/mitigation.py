@@ -13,7 +13,8 @@ from evenhand.mitigate.plot import PARTS, draw_candidate, draw_candidates, draw_
 from evenhand.report import words
 from evenhand.report.html import NARROW, WIDE, Figure, environment
 from evenhand.report.terminal import Screen, list_entries
-from evenhand.stats import Quantity, Unknown
+from evenhand.report.words import Known
+from evenhand.stats import Proved, Quantity, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +53,10 @@ def show_mitigation(result: MitigationResult, *, written: Sequence[Path] = (), c
     )
     if result.interrupted:
         screen.line("INTERRUPTED: this is the best that was found before")
+    screen.line(
+        f"observed on those {people.test:,} unless it says otherwise; all intervals of changes hold together with "
+        f"{words.level(result.confidence)}"
+    )
     for i, candidate in enumerate(result.candidates):
         screen.line()
         screen.line(title(candidate, first=i == 0), style="bold")
@@ -104,6 +109,13 @@ def number_of(line: Line, quantity: Quantity) -> str:
     return f"{quantity.value:.3f}" if line.name == "auc" else words.value(quantity, line.name)
 
 
+def ends_of(line: Line, quantity: Known) -> str:
+    """The ends of a number's interval, with as many digits."""
+    if line.name != "auc" or isinstance(quantity, Proved):
+        return words.ends(quantity, line.name)
+    return f"{quantity.low:.3f} to {quantity.high:.3f}"
+
+
 def changed(line: Line) -> str:
     """The change with its interval, or why there is none: ``-3.2 points (-4.8 to -1.7)``."""
     change = line.change
@@ -147,7 +159,7 @@ def _whose(line: Line) -> str:
     if line.before.kind == "unknown" or line.after.kind == "unknown":
         return ""
     note = line.note if line.name == "widest_gap" else ""
-    return note or ("" if line.after.kind == "observed" else line.after.kind)
+    return note or (line.after.kind if line.after.kind == "estimated" else "")
 
 
 def _context(result: MitigationResult) -> dict[str, Any]:
@@ -164,6 +176,7 @@ def _context(result: MitigationResult) -> dict[str, Any]:
         "changed": changed,
         "fewer": fewer,
         "number_of": number_of,
+        "ends_of": ends_of,
         "sign": lambda verdict: SIGNS.get(verdict, "\N{WHITE CIRCLE}"),
         "css": lambda verdict: verdict.split()[0] if verdict in SIGNS else "open",
         "parts": PARTS,
