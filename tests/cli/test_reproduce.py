@@ -15,6 +15,7 @@ TINY = Settings(
     period=10,
     periods=2,
     periodic_runs=2,
+    classifiers=("ERM",),
     layers=(8,),
 )
 

@@ -1,5 +1,6 @@
 """The shields paper run again, in small: what the guarantees promise holds, and the tables are counted right."""
 
+import importlib.util
 import math
 import re
 import sys
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 
 from evenhand import datasets
-from evenhand.errors import LimitError, OptionError
+from evenhand.errors import LimitError, MissingExtraError, OptionError
 from evenhand.reproduce import shields
 from evenhand.reproduce.shields import classifiers, environments, published, tables
 from evenhand.reproduce.shields.classifiers import CLASSIFIERS
+from evenhand.reproduce.shields.measured import described
 from evenhand.reproduce.shields.page import render
 from evenhand.reproduce.shields.settings import FINITE, PERIODIC, STATIC_BW
 from support import shared
@@ -26,6 +28,7 @@ SMALL = shields.Settings(
     period=14,
     periods=3,
     periodic_runs=4,
+    classifiers=("ERM",),
     layers=(8,),
 )
 
@@ -281,11 +284,45 @@ def test_a_classifier_takes_part_once_it_is_listed(monkeypatch):
     found = shields.run(few, only=["german:sex"])
     assert [one.classifier for one in found.classifiers] == ["ERM", "nobody"]
     rejecting = [cell for cell in found.cells if cell.classifier == "nobody"]
-    assert len(rejecting) == len(found.cells) / 2
+    # FinHzn alone: periodic shields are for the first classifier.
+    assert len(rejecting) == 2 * 2
+    assert found.wanted == len(found.cells) == 2 * (2 + 5) + 2 * 2
+    assert {cell.experiment for cell in rejecting} == {"bounded"}
     # Whoever rejects everybody is even-handed: there is nothing to override.
     assert all(cell.fair_unshielded == cell.fair for cell in rejecting if cell.shield == FINITE)
     assert all(sum(cell.interventions) == 0 for cell in rejecting if cell.shield == FINITE and cell.costs == "constant")
     assert tables.published_classifier(found.classifiers[1]) is None
+
+
+@pytest.mark.parametrize("name", classifiers.FAIR)
+def test_a_classifier_trained_to_be_fair_is_fairer(name):
+    pytest.importorskip("torch", reason="the extra torch is not installed")
+    people = environments.sample(shields.ENVIRONMENTS[-1], datasets.load("german"), seed=0)
+    alone, fair = (
+        described(classifiers.train(each, people, layers=(32, 16), seed=0), 0.0) for each in ("ERM", name)
+    )  # fmt: skip
+    assert fair.demographic_parity < alone.demographic_parity
+    assert fair.accuracy > 0.68
+    again = classifiers.train(name, people, layers=(32, 16), seed=0)
+    assert described(again, 0.0) == fair
+    assert tables.published_classifier(fair) == published.CLASSIFIED["german", "age", name]
+    assert tables.published_classifier(fair).accuracy in (71.7, 73.7, 73.0, 75.0)
+
+
+def test_without_pytorch_erm_is_shielded_and_the_others_are_said(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, package=None: None)
+    few = SMALL.model_copy(
+        update={"kappas": ("0.2",), "empty_groups": ("zero",), "classifiers": shields.Settings().classifiers}
+    )
+    found = shields.run(few, only=["german:sex"])
+    assert [one.classifier for one in found.classifiers] == ["ERM"]
+    assert tuple(found.left_out) == ("DiffDP", "HSIC", "LAFTR", "PR")
+    assert found.wanted == len(found.cells) == 14
+    for shown in (found.summary(), render(found)):
+        assert "LEFT OUT: DiffDP, HSIC, LAFTR, PR: torch is needed" in shown
+        assert "evenhand[torch]" in shown
+    with pytest.raises(MissingExtraError, match="torch"):
+        shields.run(few.model_copy(update={"classifiers": ("HSIC",)}), only=["german:sex"])
 
 
 def test_unknown_names_are_refused():
@@ -303,6 +340,7 @@ def test_the_settings_are_those_of_the_paper():
     assert [Fraction(kappa) for kappa in paper.kappas] == [Fraction(i, 20) for i in (1, 2, 3, 4)]
     assert paper.horizons == {"demographic_parity": 100, "equal_opportunity": 75}
     assert (paper.runs, paper.period, paper.periods, paper.periodic_runs) == (50, 50, 10, 10)
+    assert paper.classifiers == tuple(CLASSIFIERS) == ("ERM", "DiffDP", "HSIC", "LAFTR", "PR")
     assert [one.name for one in shields.ENVIRONMENTS] == [
         "adult, race", "adult, sex", "bank, age", "compas, sex", "compas, race", "german, sex", "german, age",
     ]  # fmt: skip
@@ -330,6 +368,8 @@ def test_the_people_are_those_of_the_paper(environment):
     assert len(people.train) + len(people.arriving) == said.people
     assert len(people.train) / said.people == pytest.approx(0.4, abs=0.001)
     assert environment.attribute not in people.features.columns
+    assert people.schema.names == tuple(people.features.columns)
+    assert (people.schema.target.favourable, people.schema.protected) == (environment.accepted, ())
     assert data.schema.target.name not in people.features.columns
 
 

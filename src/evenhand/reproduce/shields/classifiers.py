@@ -1,11 +1,12 @@
 """The classifiers whose decisions are shielded, by their names in the paper.
 
 A classifier is a function that is trained on part of an environment's people and scores all of them. `CLASSIFIERS`
-lists them: a new one takes part in every table once it stands there.
+lists them: a new one takes part in every table once it stands there and the settings name it.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import OptionError
+from evenhand.errors import MissingExtraError, OptionError
 from evenhand.reproduce.shields.environments import Sample
 
 if TYPE_CHECKING:
@@ -63,7 +64,59 @@ def empirical_risk(sample: Sample, layers: Sequence[int], seed: int) -> Scores:
         return np.asarray(network.predict_proba(features)[:, 1], dtype=np.float64)
 
 
-CLASSIFIERS: dict[str, Classifier] = {"ERM": empirical_risk}
+def trained_fairly(method: str) -> Classifier:
+    """A network of the same sizes and as many steps, trained to keep the two groups alike (needs the extra ``torch``).
+
+    It sees what ERM sees, and is told during training who belongs to which group. How much that counts is each
+    method's default: the strengths that the paper uses are lost from the text that is at hand.
+    """
+
+    def classifier(sample: Sample, layers: Sequence[int], seed: int) -> Scores:
+        from evenhand.mitigate.training import FairClassifier
+
+        accepted = sample.environment.accepted
+        refused = next(value for value in sample.schema.target.values or () if value != accepted)
+        network = FairClassifier(
+            method,
+            schema=sample.schema,
+            hidden=tuple(layers),
+            steps=STEPS,
+            batch_size=BATCH.get(sample.environment.dataset, USUAL_BATCH),
+            seed=seed,
+        )
+        words = np.where(sample.label == 1, accepted, refused)
+        network.fit(sample.features.iloc[sample.train], words[sample.train], group=sample.group[sample.train])
+        at = network.classes_.tolist().index(accepted)
+        return np.asarray(network.predict_proba(sample.features)[:, at], dtype=np.float64)
+
+    return classifier
+
+
+FAIR: dict[str, str] = {"DiffDP": "diffdp", "HSIC": "hsic", "LAFTR": "laftr", "PR": "prejudice-remover"}
+"""Those trained to be fair: name in the paper -> ours. They need PyTorch."""
+
+CLASSIFIERS: dict[str, Classifier] = {
+    "ERM": empirical_risk,
+    **{name: trained_fairly(method) for name, method in FAIR.items()},
+}
+
+
+def at_hand(names: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Those of the classifiers that can be trained here; and the others, each with why not.
+
+    Raises:
+        OptionError: there is none of some name.
+        MissingExtraError: none of them can be trained without PyTorch, which is not installed.
+    """
+    for name in names:
+        _known(name)
+    if importlib.util.find_spec("torch") is not None:
+        return tuple(names), {}
+    missing = MissingExtraError("torch", extra="torch", purpose="to train classifiers to be fair")
+    kept = tuple(name for name in names if name not in FAIR)
+    if not kept:
+        raise missing
+    return kept, {name: f"{missing.what}: {missing.mend}" for name in names if name in FAIR}
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +145,13 @@ def train(name: str, sample: Sample, *, layers: Sequence[int], seed: int) -> Tra
     Raises:
         OptionError: there is none of that name.
     """
+    _known(name)
+    return Trained(name, sample, CLASSIFIERS[name](sample, layers, seed))
+
+
+def _known(name: str) -> None:
     if name not in CLASSIFIERS:
         raise OptionError(f"there is no classifier {name!r}", mend=f"one of: {', '.join(CLASSIFIERS)}")
-    return Trained(name, sample, CLASSIFIERS[name](sample, layers, seed))
 
 
 def _encoded(features: pd.DataFrame, train: NDArray[np.int64]) -> NDArray[np.float32]:

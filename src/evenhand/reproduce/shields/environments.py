@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from evenhand import datasets
 from evenhand.datasets import Dataset
 from evenhand.errors import OptionError
+from evenhand.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +61,7 @@ class Sample:
     Attributes:
         environment: whose they are.
         features: what a classifier is given, without the attribute and the label; a frame, one row per person.
+        schema: of these features; the favourable label is the one that the paper's classifiers accept people for.
         group: 0 for group a, 1 for group b, shape (people,).
         label: 1 for those whom a right decision accepts, shape (people,).
         train: rows to train on, ascending; the others arrive at the shield.
@@ -68,6 +70,7 @@ class Sample:
 
     environment: Environment
     features: pd.DataFrame
+    schema: Schema
     group: NDArray[np.int64]
     label: NDArray[np.int64]
     train: NDArray[np.int64]
@@ -147,12 +150,19 @@ def sample(environment: Environment, dataset: Dataset, *, seed: int) -> Sample:
     frame = frame.reset_index(drop=True)
     target = dataset.schema.target.name
     label = (frame[target] == environment.accepted).to_numpy().astype(np.int64)
-    features = frame[[name for name in dataset.schema.names if name != environment.attribute]]
+    described = dataset.schema.model_dump()
+    described["attributes"] = [
+        {**one, "protected": False} for one in described["attributes"] if one["name"] != environment.attribute
+    ]
+    described["target"]["favourable"] = environment.accepted
+    schema = Schema.parse(described)
+    features = frame[list(schema.names)]
     rng = np.random.default_rng([seed, 1])
     train = np.concatenate([_part(np.flatnonzero(label == value), rng) for value in (0, 1)])
     return Sample(
         environment=environment,
         features=features,
+        schema=schema,
         group=environment.member(frame[environment.attribute]).to_numpy().astype(np.int64),
         label=label,
         train=np.sort(train),

@@ -45,6 +45,8 @@ def _context(found: Reproduction) -> dict[str, Any]:
         "kappa": kappa,
         "choices": tables.choice_rows(found),
         "trained": [(one, tables.published_people(one), tables.published_classifier(one)) for one in found.classifiers],
+        "classifiers": [name for name in settings.classifiers if name not in found.left_out],
+        "left_out": text.left_out(found.left_out),
         "people_place": published.PEOPLE_PLACE,
         "classified_place": published.CLASSIFIED_PLACE,
         "notes": list(
@@ -104,7 +106,7 @@ def _facts(found: Reproduction) -> list[tuple[str, str]]:
         ("arrivals", "drawn with replacement from the people the classifier was not trained on; shields of one "
          "environment, property and threshold decide on the same ones"),
         ("classifiers", f"networks of layers {layers}, trained on {100 * TRAINED_ON:.0f} % of the people; they do not "
-         "see the attribute whose groups are compared"),
+         "see the attribute whose groups are compared; periodic shields are for the first of them alone"),
         ("Static-BW", "welfare bounds as wide as the threshold, around the share of label 1"),
         ("equal opportunity", "the true label is known before the next decision; labels are expected as often as "
          "recommendations to accept, as in the authors' code"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.reproduce.shields.settings import PropertyName, Settings
 from evenhand.result import Result
@@ -119,6 +119,7 @@ class Reproduction(Result):
         classifiers: how those fare whose decisions are shielded.
         cells: the runs of every setting.
         wanted: how many settings there were to be.
+        left_out: classifiers that were to be shielded and could not be trained, each with why.
         interrupted: whether somebody stopped it; what is here was complete before.
     """
 
@@ -129,6 +130,7 @@ class Reproduction(Result):
     classifiers: tuple[Trained, ...]
     cells: tuple[Cell, ...]
     wanted: int
+    left_out: dict[str, str] = Field(default_factory=dict)
     interrupted: bool = False
 
     def summary(self) -> str:

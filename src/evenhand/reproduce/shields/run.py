@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import LimitError
 from evenhand.reproduce.shields import classifiers, environments, result
+from evenhand.reproduce.shields.measured import described
 from evenhand.reproduce.shields.result import Cell, Reproduction
 from evenhand.reproduce.shields.settings import (
     DYNAMIC,
@@ -85,6 +86,7 @@ def run(
 
     Raises:
         OptionError: an option makes no sense.
+        MissingExtraError: only classifiers are asked for that need PyTorch, and it is not installed.
         FetchError: a data set is not there and cannot be fetched.
         LimitError: interrupted before there was any result.
 
@@ -96,9 +98,10 @@ def run(
     started = time.perf_counter()
     settings = Settings() if settings is None else settings
     chosen = environments.chosen(only)
-    pairs = [(one, name) for one in chosen for name in settings.classifiers]
-    todo = list(planned(settings))
-    total = len(pairs) * sum(setting.effort() for setting in todo)
+    names, left_out = classifiers.at_hand(settings.classifiers)
+    todo = {name: list(planned(settings, periodic=name == names[0])) for name in names}
+    pairs = [(one, name) for one in chosen for name in names]
+    total = sum(setting.effort() for _, name in pairs for setting in todo[name])
     trained: list[result.Trained] = []
     cells: list[Cell] = []
     done = 0.0
@@ -112,8 +115,8 @@ def run(
             began = time.perf_counter()
             people = environments.sample(environment, data[environment.dataset], seed=seed)
             classifier = classifiers.train(name, people, layers=settings.layers, seed=seed)
-            trained.append(_described(classifier, time.perf_counter() - began))
-            for setting in todo:
+            trained.append(described(classifier, time.perf_counter() - began))
+            for setting in todo[name]:
                 advance(f"{environment.name}: {setting.shield}, {setting.property}, {setting.kappa}", done / total)
                 cells.append(_cell(classifier, setting, settings, seed))
                 done += setting.effort()
@@ -128,47 +131,20 @@ def run(
         environments=tuple(one.name for one in chosen),
         classifiers=tuple(trained),
         cells=tuple(cells),
-        wanted=len(pairs) * len(todo),
+        wanted=sum(len(todo[name]) for _, name in pairs),
+        left_out=left_out,
         interrupted=interrupted,
     )
 
 
-def planned(settings: Settings) -> Iterator[Setting]:
-    """All settings of one classifier in one environment; periodic ones with the paper's costs alone."""
+def planned(settings: Settings, *, periodic: bool = True) -> Iterator[Setting]:
+    """All settings of one classifier in one environment; periodic ones, if any, with the paper's costs alone."""
     kept: list[PropertyName] = ["demographic_parity", "equal_opportunity"]
     for name, kappa, empty_group in product(kept, settings.kappas, settings.empty_groups):
         for costs in settings.costs:
             yield Setting(name, kappa, FINITE, costs, empty_group)
-        for shield in PERIODIC:
+        for shield in PERIODIC if periodic else ():
             yield Setting(name, kappa, shield, PUBLISHED_COSTS, empty_group)
-
-
-def _described(classifier: classifiers.Trained, seconds: float) -> result.Trained:
-    people = classifier.sample
-    rows = people.arriving
-    group, label, accepted = people.group[rows], people.label[rows], classifier.recommendation[rows]
-
-    def apart(among: NDArray[np.bool_]) -> float:
-        shares = [accepted[among & (group == g)].mean() if (among & (group == g)).any() else 0.0 for g in (0, 1)]
-        return float(abs(shares[0] - shares[1]))
-
-    return result.Trained(
-        dataset=people.environment.dataset,
-        attribute=people.environment.attribute,
-        classifier=classifier.name,
-        groups=people.environment.groups,
-        people=len(people.label),
-        arriving=len(rows),
-        label=float(people.label.mean()),
-        group_a=people.rates[0],
-        gap=float(abs(people.label[people.group == 0].mean() - people.label[people.group == 1].mean())),
-        accepted=(float(accepted[group == 0].mean()), float(accepted[group == 1].mean())),
-        accuracy=float((accepted == label).mean()),
-        demographic_parity=apart(np.ones(len(rows), bool)),
-        equal_opportunity=apart(label == 1),
-        seconds=seconds,
-        note=people.environment.note,
-    )
 
 
 def _cell(classifier: classifiers.Trained, setting: Setting, settings: Settings, seed: int) -> Cell:

@@ -37,7 +37,8 @@ class Settings(BaseModel):
             classifier); ``paired``: the classifier's confidence in bins, distributed as on all its people.
         cost_bins: bins of the confidence.
         empty_groups: conventions for empty groups; ``zero`` is the paper's.
-        classifiers: names of those whose decisions are shielded.
+        classifiers: names of those whose decisions are shielded; periodic shields are for the first alone, as in the
+            paper.
         layers: sizes of their hidden layers.
     """
 
@@ -52,7 +53,7 @@ class Settings(BaseModel):
     costs: tuple[Costs, ...] = ("constant", "paired")
     cost_bins: int = 10
     empty_groups: tuple[str, ...] = ("zero", "min_count=5")
-    classifiers: tuple[str, ...] = ("ERM",)
+    classifiers: tuple[str, ...] = Field(default=("ERM", "DiffDP", "HSIC", "LAFTR", "PR"), min_length=1)
     layers: tuple[int, ...] = (512, 256, 64)
 
     @classmethod

@@ -259,8 +259,7 @@ def published_people(trained: Trained) -> published.People:
 
 def published_classifier(trained: Trained) -> published.Classified | None:
     """The same classifier in the paper, where it can be told which that is."""
-    known = published.CLASSIFIED.get((trained.dataset, trained.attribute))
-    return known if trained.classifier == "ERM" else None
+    return published.CLASSIFIED.get((trained.dataset, trained.attribute, trained.classifier))
 
 
 def settings_frame(found: Reproduction) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evenhand.reproduce.shields import published, tables
 from evenhand.reproduce.shields.result import Reproduction
@@ -34,16 +34,30 @@ def held(row: tables.RateRow) -> str:
     return f"{row.fair_when_assumed:,} of {row.assumed:,}" if row.assumed else "never held"
 
 
+def left_out(reasons: Mapping[str, str]) -> str:
+    """Which classifiers are missing, and why.
+
+    >>> left_out({"HSIC": "no torch", "PR": "no torch"})
+    'LEFT OUT: HSIC, PR: no torch'
+    """
+    return "; ".join(
+        f"LEFT OUT: {', '.join(name for name, own in reasons.items() if own == why)}: {why}"
+        for why in dict.fromkeys(reasons.values())
+    )
+
+
 def summary(found: Reproduction) -> str:
     """All tables, published figures beside ours."""
     settings = found.settings
+    names = [name for name in settings.classifiers if name not in found.left_out]
     lines = [
         f"Fairness Shields ({published.WHERE}), run again",
-        f"{'; '.join(found.environments)}; classifiers: {', '.join(settings.classifiers)}; thresholds "
-        f"{', '.join(settings.kappas)}",
+        f"{'; '.join(found.environments)}; classifiers: {', '.join(names)}; thresholds {', '.join(settings.kappas)}",
         f"{len(found.cells)} of {found.wanted} settings, {sum(cell.runs() for cell in found.cells):,} runs, "
         f"{found.seconds:.0f} s, seed {found.seed}; all figures are estimated by simulation",
     ]
+    if found.left_out:
+        lines.append(left_out(found.left_out))
     if found.interrupted:
         lines.append("INTERRUPTED: what is here was complete before")
     lines += ["", "The people, and how the classifiers fare with them (published in brackets)"]
