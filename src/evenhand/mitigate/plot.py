@@ -100,10 +100,9 @@ def draw_trials(candidate: CandidateResult, harms: Sequence[str], *, width: int 
     each = (width - 150) // 2 if beside else width - 54
     series = [("accuracy", [trial.accuracy for trial in trials])]
     measured = [(words, [trial.harms[i] for trial in trials]) for i, words in enumerate(harms)]
-    panels = [
-        _tried("accuracy", series, trials_chosen(candidate), labels, setting, each),
-        _tried("what was to be mended", measured, trials_chosen(candidate), labels, setting, each),
-    ]
+    panels = [_tried("accuracy", series, trials_chosen(candidate), labels, setting, each)]
+    if measured:
+        panels.append(_tried("what was to be mended", measured, trials_chosen(candidate), labels, setting, each))
     together: Spec = {"hconcat": panels} if beside else {"vconcat": panels}
     chosen = ", ".join(label for label, trial in zip(labels, trials, strict=True) if trial.chosen)
     independent = {"resolve": {"scale": {"color": "independent", "strokeDash": "independent", "shape": "independent"}}}
@@ -341,17 +340,17 @@ def _tried(
         "axis": {"format": "~%", "tickCount": 4, "title": None},
     }
     several = len(series) > 1
-    legend: Spec | None = {"orient": "bottom", "columns": 1, "labelLimit": width} if several else None
-    dash = {
-        "field": "series",
-        "type": "nominal",
-        "scale": {"domain": names, "range": [list(charts.DASHES[i % len(charts.DASHES)]) for i in range(len(names))]},
-        "legend": legend,
-    }
+    legend: Spec | None = (
+        {"orient": "bottom", "columns": 1, "labelLimit": width, "symbolSize": 400, "symbolType": "stroke"}
+        if several
+        else None
+    )
+    colors = [LIGHT[role] for _, role in zip(series, charts.SERIES * 3, strict=False)]
+    dashes = [list(charts.DASHES[i % len(charts.DASHES)]) for i in range(len(names))]
+    by: Spec = {"field": "series", "type": "nominal", "legend": legend}
+    color, dash = (by | {"scale": {"domain": names, "range": one}} for one in (colors, dashes))
     layers = [
-        charts.marks(
-            rows, {"type": "line", "strokeWidth": 1.8}, x=x, y=y, color=charts.painted("color"), strokeDash=dash
-        ),
+        charts.marks(rows, {"type": "line", "strokeWidth": 1.8}, x=x, y=y, color=color, strokeDash=dash),
         charts.marks(
             rows,
             {"type": "point", "size": 55, "opacity": 1, "strokeWidth": 1.8},
