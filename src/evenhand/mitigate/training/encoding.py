@@ -25,12 +25,14 @@ class Block:
         start: the first of them.
         width: how many; 1 for a number, one per value for a category, 0 where the network does not see it.
         offset, scale: of a number: its feature is ``(entry - offset) / scale``.
+        codes: the numbers that stand for the values of a category which fills one column; scaled in the same way.
     """
 
     start: int
     width: int
     offset: float = 0.0
     scale: float = 1.0
+    codes: tuple[float, ...] | None = None
 
     @property
     def columns(self) -> slice:
@@ -40,7 +42,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Encoding:
-    """Numbers (integer, real) by mean and deviation, everything else one column per value.
+    """Numbers (integer, real) by mean and deviation, all else one column per value, or as a given network has it.
 
     Attributes:
         schema: what the individuals are.
@@ -77,12 +79,19 @@ class Encoding:
         pairs = enumerate(zip(self.schema.attributes, self.blocks, strict=True))
         return [(i, attribute, block) for i, (attribute, block) in pairs if block.width]
 
+    @staticmethod
+    def coded(block: Block) -> NDArray[np.float64]:
+        """The feature of each value of a category that fills one column, shape (size,)."""
+        return (np.array(block.codes) - block.offset) / block.scale
+
     def features(self, individuals: NDArray[np.float64]) -> NDArray[np.float32]:
         """Features of individuals (n, attributes), shape (n, width)."""
         features = np.zeros((len(individuals), self.width), dtype=np.float32)
         for i, attribute, block in self._seen:
             entries = individuals[:, i]
-            if attribute.discrete_values:
+            if block.codes is not None:
+                features[:, block.start] = self.coded(block)[entries.astype(np.int64)]
+            elif attribute.discrete_values:
                 features[np.arange(len(entries)), block.start + entries.astype(np.int64)] = 1
             else:
                 features[:, block.start] = (entries - block.offset) / block.scale
@@ -95,7 +104,9 @@ class Encoding:
         features = torch.zeros((len(individuals), self.width))
         for i, attribute, block in self._seen:
             entries = individuals[:, i]
-            if attribute.discrete_values:
+            if block.codes is not None:
+                features[:, block.start] = torch.from_numpy(self.coded(block)).float()[entries.long()]
+            elif attribute.discrete_values:
                 features.scatter_(1, (block.start + entries.long())[:, None], 1.0)
             else:
                 features[:, block.start] = ((entries - block.offset) / block.scale).float()
@@ -113,7 +124,9 @@ class Encoding:
         parts: list[Part] = []
         for attribute, block in zip(self.schema.attributes, self.blocks, strict=True):
             rows = weights[block.columns]
-            if attribute.discrete_values:
+            if block.codes is not None:
+                parts.append(Table(self.coded(block)[:, None] * rows[0], 0.0))
+            elif attribute.discrete_values:
                 parts.append(Table(rows if block.width else np.zeros((attribute.size or 0, len(bias))), 0.0))
             elif block.width:
                 parts.append(Line(rows[0] / block.scale, -block.offset / block.scale * rows[0]))

@@ -14,6 +14,7 @@ from evenhand.mitigate.training.encoding import Encoding
 from evenhand.mitigate.training.groups import given_groups, joint_groups
 from evenhand.mitigate.training.loop import Course, Step, teach
 from evenhand.mitigate.training.losses import loss
+from evenhand.mitigate.training.start import begin
 from evenhand.models.additive import AdditiveNetwork, two_labels
 from evenhand.schema import Schema, Target, Value, encode, infer
 from evenhand.schema.people import plain
@@ -54,6 +55,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         batch_size: people in each; None: 1,024, or 128 where there are fewer people than that.
         learning_rate: of the first third of the steps.
         sees_protected: whether the protected attributes are inputs; where not, their weights are exactly 0.
+        start: a network over the schema to train on from its weights, in place of a fresh one with ``hidden`` layers.
         seed: of the first weights and of the order of people.
 
     Attributes:
@@ -76,6 +78,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         batch_size: int | None = None,
         learning_rate: float = LEARNING_RATE,
         sees_protected: bool = True,
+        start: AdditiveNetwork | None = None,
         seed: int = 0,
     ) -> None:
         self.method = method
@@ -87,6 +90,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.sees_protected = sees_protected
+        self.start = start
         self.seed = seed
 
     def fit(
@@ -145,8 +149,12 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             seed=self.seed,
             deadline=deadline,
         )
-        encoding = Encoding.learnt(schema, individuals, unseen=() if self.sees_protected else protected)
-        taught = teach(course, encoding, hidden=self.hidden, loss=teacher, protected=protected, each=each)
+        begun = None
+        if self.start is None:
+            encoding = Encoding.learnt(schema, individuals, unseen=() if self.sees_protected else protected)
+        else:
+            encoding, begun = begin(self.start, schema, individuals)
+        taught = teach(course, encoding, hidden=self.hidden, loss=teacher, protected=protected, start=begun, each=each)
         self.schema_ = schema
         self.classes_ = np.unique(labels)
         self.n_features_in_ = len(schema.attributes)
@@ -188,6 +196,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         for name in ("steps", "batch_size"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise OptionError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.start is not None and not self.sees_protected:
+            raise OptionError("a network to start from sees what it sees", mend="leave out start, or sees_protected")
         if not self.learning_rate > 0:
             raise OptionError(f"the learning rate must be positive, not {self.learning_rate:g}")
 

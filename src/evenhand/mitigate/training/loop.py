@@ -102,6 +102,7 @@ def teach(
     hidden: Sequence[int],
     loss: Loss,
     protected: tuple[str, ...],
+    start: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]] | None = None,
     each: Callable[[int], None] | None = None,
 ) -> Taught:
     """Train a network: ``error + strength * penalty`` by Adam, batch by batch.
@@ -115,6 +116,7 @@ def teach(
         hidden: units of each hidden layer.
         loss: what is taught besides being right.
         protected: names of the protected attributes, for the loss.
+        start: (weights, bias) of each layer to begin with, in place of random ones in ``hidden`` layers.
         each: called after every step with its number, from 1.
 
     Raises:
@@ -124,7 +126,7 @@ def teach(
         import torch
 
         generator = torch.Generator().manual_seed(course.seed)
-        network = Network.fresh(encoding, hidden, generator)
+        network = Network.fresh(encoding, hidden, generator) if start is None else Network.of(encoding, start)
         groups = int(course.groups.max(initial=-1)) + 1
         task = Task(encoding.schema, protected, encoding, groups, generator, course.steps)
         optimiser = torch.optim.Adam([*network.tensors, *loss.prepare(task, network)], lr=course.learning_rate)

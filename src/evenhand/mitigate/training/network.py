@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from evenhand.mitigate.training.encoding import Encoding
 
 if TYPE_CHECKING:
@@ -32,6 +35,22 @@ class Network:
         sizes = [encoding.width, *hidden, 1]
         return cls(
             encoding, [random_layer(inputs, outputs, generator) for inputs, outputs in itertools.pairwise(sizes)]
+        )
+
+    @classmethod
+    def of(cls, encoding: Encoding, layers: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> Network:
+        """A network with these weights to begin with."""
+        import torch
+
+        return cls(
+            encoding,
+            [
+                (
+                    torch.tensor(weight, dtype=torch.float32, requires_grad=True),
+                    torch.tensor(bias, dtype=torch.float32, requires_grad=True),
+                )
+                for weight, bias in layers
+            ],
         )
 
     @property

@@ -32,7 +32,7 @@ def check_protected(protected: Sequence[str], what: str) -> None:
 def draw_assignments(
     schema: Schema, protected: Sequence[str], n: int, most: int, generator: torch.Generator
 ) -> torch.Tensor:
-    """Different joint values of the protected attributes for each of n people, shape (n, at most ``most``, protected)."""
+    """Different joint values of what is protected for each of n people, shape (n, at most ``most``, protected)."""
     import torch
 
     attributes = [schema[name] for name in protected]
@@ -113,7 +113,14 @@ def draw_boxes(
         width = growth * chance(n) * (chance(n) < openness)
         if not block.width:
             continue
-        if attribute.discrete_values:
+        if block.codes is not None:
+            # One number stands for each value: the box takes what lies between, as if there were such values.
+            features = torch.from_numpy(encoding.coded(block)).to(lower.dtype)
+            outside = chance(n, len(features)) >= width[:, None]
+            own = lower[:, block.start]
+            lower[:, block.start] = torch.minimum(own, features.expand(n, -1).masked_fill(outside, torch.inf).amin(1))
+            upper[:, block.start] = torch.maximum(own, features.expand(n, -1).masked_fill(outside, -torch.inf).amax(1))
+        elif attribute.discrete_values:
             lower[:, block.columns] = 0
             added = chance(n, block.width) < width[:, None]
             upper[:, block.columns] = torch.maximum(upper[:, block.columns], added.to(upper.dtype))
