@@ -245,7 +245,8 @@ def _trees(model: Part, columns: _Columns, outputs: int, weights: Floats | None,
     for i, fields in enumerate(described):
         tree = _tree(Part(fields, f"{where}, tree {i}", AGAIN), columns, int(output[i]), outputs)
         if weights is not None and np.isfinite(tree.values).all():
-            tree = replace(tree, values=tree.values * weights[i])
+            # A weight is a float32, of which JSON writes the shortest decimal number.
+            tree = replace(tree, values=tree.values * np.float64(np.float32(weights[i])))
         trees.append(tree)
     return trees
 

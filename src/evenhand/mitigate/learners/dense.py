@@ -31,9 +31,20 @@ class DenseLearner:
 
     Attributes:
         given: a network that takes each attribute by its encoding, as a ``.npz`` file holds it.
+        layers: its dense layers.
     """
 
     given: AdditiveNetwork
+    layers: tuple[tuple[Floats, Floats], ...]
+
+    @classmethod
+    def of(cls, given: AdditiveNetwork) -> DenseLearner:
+        """For a network that takes each attribute by its encoding.
+
+        Raises:
+            ModelError: it sees an attribute in another way.
+        """
+        return cls(given, tuple(plain_layers(given)))
 
     @property
     def name(self) -> str:
@@ -54,7 +65,7 @@ class DenseLearner:
         """
         given = self.given
         inputs = inputs_of(given, lesson)
-        steps = train(plain_steps(plain_layers(given)), inputs, wanted(lesson, given), seed=seed, where=given.name)
+        steps = train(plain_steps(self.layers), inputs, wanted(lesson, given), seed=seed, where=given.name)
         return of_layers(given, [(step.weights, step.bias) for step in steps if isinstance(step, Dense)])
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:

@@ -43,7 +43,7 @@ class EstimatorLearner:
     """
 
     given: Estimator
-    ending: str | None = None
+    ending: str = ""
 
     @property
     def name(self) -> str:

@@ -36,7 +36,7 @@ class ModuleLearner:
     """
 
     given: TorchModule
-    ending: str | None = None
+    ending: str = ""
 
     @property
     def name(self) -> str:

@@ -1,0 +1,203 @@
+"""Boosted trees, grown anew with what their model remembers of its training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from evenhand.errors import EvenhandError, ModelError
+from evenhand.mitigate.learners.answers import wanted
+from evenhand.mitigate.learners.grown import growth
+from evenhand.mitigate.learners.saving import ending_of
+from evenhand.mitigate.lesson import Lesson
+from evenhand.models import Scorer, TreeEnsemble
+from evenhand.models.questions import first_line, numbers
+from evenhand.models.tree_columns import match_columns
+from evenhand.models.trees import from_booster
+
+Library = Literal["xgboost", "lightgbm"]
+LIBRARIES: dict[str, Library] = {".json": "xgboost", ".ubj": "xgboost", ".txt": "lightgbm"}
+WRITTEN: dict[Library, tuple[str, ...]] = {"xgboost": (".json", ".ubj"), "lightgbm": (".txt",)}
+NAMES = {"xgboost": "XGBoost", "lightgbm": "LightGBM"}
+
+
+@dataclass(frozen=True, eq=False)
+class BoosterLearner:
+    """As many rounds as the model has, with the parameters it holds, on one processor.
+
+    LightGBM writes all parameters into its files. XGBoost keeps them in memory alone: of a file, the objective, the
+    rounds and the depth are known, and learning rate and regularisation are worked out from the trees (see ``grown``);
+    what else was set (a share of rows or columns, say) is not. Its scikit-learn classifiers keep everything.
+
+    Attributes:
+        given: what the model answers.
+        content: the model as its library writes it (XGBoost: UBJSON or JSON; LightGBM: text).
+        library: which.
+        ending: of the file it came from; its models are offered to be written so first.
+        settings: XGBoost's own description of a model in memory, ``save_config``; None for a file.
+        made: what was grown, to be written.
+    """
+
+    given: TreeEnsemble
+    content: bytes
+    library: Library
+    ending: str = ""
+    settings: str | None = None
+    made: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary)
+
+    @classmethod
+    def of_file(cls, path: Path, given: TreeEnsemble) -> BoosterLearner:
+        """From a file that was already read."""
+        ending = path.suffix.lower()
+        return cls(given, path.read_bytes(), LIBRARIES[ending], ending)
+
+    @classmethod
+    def of_booster(cls, booster: Any, given: TreeEnsemble) -> BoosterLearner:
+        """From a ``Booster`` of either library."""
+        if hasattr(booster, "save_raw"):
+            return cls(given, bytes(booster.save_raw("ubj")), "xgboost", settings=booster.save_config())
+        return cls(given, booster.model_to_string().encode(), "lightgbm")
+
+    @property
+    def name(self) -> str:
+        """What is trained and how, for a reader."""
+        return f"{NAMES[self.library]} trees, grown anew with the parameters that the model holds"
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """Endings of files that its models can be written to."""
+        return tuple(sorted(WRITTEN[self.library], key=lambda ending: ending != self.ending))
+
+    def fit(self, lesson: Lesson, *, seed: int) -> Scorer:
+        """Trees of the same kind, grown on these people.
+
+        Raises:
+            ModelError: the library is not installed, or it refuses.
+        """
+        given = self.given
+        inputs, labels = numbers(given.schema, lesson.individuals, where=given.name), wanted(lesson, given)
+        grow = _xgboost if self.library == "xgboost" else _lightgbm
+        try:
+            booster = grow(self, inputs, labels, seed % 2**31)
+        except EvenhandError:
+            raise
+        except ModuleNotFoundError as error:
+            raise ModelError(
+                f"{self.library} is needed to grow trees anew, and it is not installed",
+                where=given.name,
+                mend=f"pip install {self.library}",
+            ) from error
+        except Exception as error:
+            raise ModelError(
+                f"{NAMES[self.library]} cannot grow the trees anew: {first_line(error)}",
+                where=given.name,
+                mend="train it with your own function: --fit module:function (in Python: fit=function)",
+            ) from error
+        scorer = replace(from_booster(booster, given.schema), name=given.name)
+        self.made[scorer] = booster
+        return scorer
+
+    def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
+        """Write one of its models as its library does."""
+        ending_of(path, self.endings)
+        if scorer not in self.made:
+            raise ModelError("these trees were not grown here", where=scorer.name)
+        self.made[scorer].save_model(str(path))
+        return (path,)
+
+
+def _xgboost(learner: BoosterLearner, inputs: Any, labels: Any, seed: int) -> Any:
+    import xgboost
+
+    model = xgboost.Booster()
+    model.load_model(bytearray(learner.content))
+    described = json.loads(model.save_raw("json"))
+    settings = json.loads(learner.settings or model.save_config())
+    parameters = dict(_remembered(settings["learner"]))
+    if float(parameters.get("alpha", 0)) == 0:
+        for key, value in growth(described).items():
+            # In memory after training, the settings are right; they are the library's defaults after loading.
+            if not np.isclose(float(parameters.get(key, np.nan)), value, rtol=0.05):
+                parameters |= growth(described)
+                break
+    parameters |= {"nthread": 1, "device": "cpu", "verbosity": 0}
+    if int(parameters.get("seed", 0)) == 0:
+        parameters["seed"] = seed
+    best = model.attr("best_iteration") if model.attr("scikit_learn") else None
+    rounds = model.num_boosted_rounds() if best is None else int(best) + 1
+    columns = match_columns(
+        learner.given.schema, model.num_features(), model.feature_names or (), where=learner.given.name,
+        named_categories=range(model.num_features()),
+    )  # fmt: skip
+    data = xgboost.DMatrix(
+        inputs[:, columns], labels, feature_names=model.feature_names, feature_types=model.feature_types,
+        enable_categorical=True, nthread=1,
+    )  # fmt: skip
+    booster = xgboost.train(parameters, data, rounds)
+    booster.set_attr(scikit_learn=model.attr("scikit_learn"))
+    return booster
+
+
+def _remembered(learner: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What XGBoost's description of a model says about how it was trained."""
+    trained = learner["learner_train_param"]
+    yield from ((key, trained[key]) for key in ("booster", "objective", "multi_strategy") if key in trained)
+    yield "seed", learner.get("generic_param", {}).get("seed", 0)
+    for values in learner["objective"].values():
+        if isinstance(values, dict):
+            yield from values.items()
+    about = learner["learner_model_param"]
+    if int(about.get("num_class", 0)) > 1:
+        yield "num_class", about["num_class"]
+    if about.get("boost_from_average") == "0":
+        yield "base_score", about["base_score"].strip("[]").split(",")[0]
+    booster = learner["gradient_booster"]
+    yield from booster.get("dart_train_param", {}).items()
+    trees = booster.get("gbtree", booster)
+    yield "num_parallel_tree", trees["gbtree_model_param"]["num_parallel_tree"]
+    yield "tree_method", trees["gbtree_train_param"]["tree_method"]
+    known = dict(trees.get("tree_train_param", {}))
+    for twin in ("learning_rate", "min_split_loss", "reg_alpha", "reg_lambda"):
+        known.pop(twin, None)
+    yield from ((key, value) for key, value in known.items() if value not in ("", "()"))
+
+
+OWN_LIGHTGBM = ("data", "valid", "num_iterations", "num_threads", "early_stopping_round", "categorical_feature",
+                "verbosity", "deterministic", "device_type", "machines", "num_machines")  # fmt: skip
+
+
+def _lightgbm(learner: BoosterLearner, inputs: Any, labels: Any, seed: int) -> Any:
+    import lightgbm
+
+    text = learner.content.decode()
+    model = lightgbm.Booster(model_str=text)
+    parameters = {key: value for key, value in model.params.items() if key not in OWN_LIGHTGBM}
+    if "learning_rate" not in parameters:
+        raise ModelError(
+            "the model does not say how it was trained: its section of parameters is missing",
+            where=learner.given.name,
+            mend="train it with your own function: --fit module:function (in Python: fit=function)",
+        )
+    if parameters.get("seed", 0) == 0:  # the others are drawn from it
+        parameters = {key: value for key, value in parameters.items() if not key.endswith("seed")} | {"seed": seed}
+    parameters |= {"num_threads": 1, "deterministic": True, "verbosity": -1}
+    if not parameters.get("force_row_wise"):
+        parameters["force_col_wise"] = True
+    names = model.feature_name()
+    head = dict(line.split("=", 1) for line in text.partition("\nTree=")[0].splitlines() if "=" in line)
+    # A number's values are written as [lowest:highest], categories as a list, and nothing of a column never used.
+    asked = [i for i, info in enumerate(head["feature_infos"].split()) if info != "none" and not info.startswith("[")]
+    rounds = model.current_iteration()
+    columns = match_columns(
+        learner.given.schema, len(names), names, where=learner.given.name, named_categories=range(len(names))
+    )
+    data = lightgbm.Dataset(
+        inputs[:, columns], labels, feature_name=names, categorical_feature=asked, params=parameters
+    )
+    return lightgbm.train(parameters, data, rounds)
