@@ -219,6 +219,8 @@ FROM = ["--from", "search.json"]
         ([*FROM, "--json", "people.csv"], ["--json", "kept"]),
         ([*FROM, "--html", "search.json"], ["--html", "kept"]),
         ([*FROM, "--out", "new.onnx"], ["new.onnx", ".skops", ".joblib"]),
+        ([*FROM, "--out", "new.npz", "--method", "threshold-optimizer"], ["new.npz", ".joblib"]),
+        (["--out", "new.joblib", "--method", "diffdp", "--method", "blind"], ["new.joblib", ".npz"]),
         ([*FROM, "--out", "new"], ["--out", "ending"]),
         ([*FROM, "--out", "absent/new.joblib"], ["--out", "no folder"]),
         ([*FROM, "--out", "."], ["--out", "a folder"]),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from evenhand.errors import OptionError
+from evenhand.errors import MissingExtraError, OptionError
 from evenhand.mitigate.candidate import Candidate, Situation
 from evenhand.mitigate.learners import Learner
+from evenhand.models import AdditiveNetwork, Scorer
 
 Method: TypeAlias = Callable[[Situation], Candidate]
 
@@ -36,21 +38,25 @@ FROM_FINDINGS = ("retrain",)
 
 _NETWORKS = ("erm", "diffdp", "hsic", "laftr", "prejudice-remover", "logit-pairing", "certified")
 
-ENDINGS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(_NETWORKS, (".npz",)),
-    "exponentiated-gradient": (".joblib",),
-    "threshold-optimizer": (".joblib",),
-}
+TRAINED = ("erm", "diffdp", "hsic", "laftr", "prejudice-remover", "logit-pairing", "certified")
+"""Methods that train a network of their own."""
+
+FAIRLEARN = ("exponentiated-gradient", "threshold-optimizer")
+
+_NETWORK = (".npz",)
+
+ENDINGS: Mapping[str, tuple[str, ...]] = dict.fromkeys(TRAINED, _NETWORK) | dict.fromkeys(FAIRLEARN, (".joblib",))
 """Of files that a method's models are written to; those of the others are the learner's."""
 
 
-def writable(name: str, path: Path, learner: Learner | None) -> None:
+def writable(name: str, path: Path, given: Scorer, learner: Learner | None) -> None:
     """Refuse a file that a method's model could not be written to.
 
     Raises:
         OptionError: its ending is none of the method's.
     """
-    endings = ENDINGS.get(name) or (learner.endings if learner is not None else ())
+    blind_network = name == "blind" and isinstance(given, AdditiveNetwork)
+    endings = _NETWORK if blind_network else ENDINGS.get(name) or (learner.endings if learner is not None else ())
     if endings and path.suffix.lower() not in endings:
         raise OptionError(
             f"the model that {name} makes is not written to a file that ends in {path.suffix!r}",
@@ -74,6 +80,9 @@ def methods(names: Iterable[str]) -> dict[str, Method]:
 
 
 def _method(name: str) -> Method:
+    for those, module, purpose in ((TRAINED, "torch", "to train fairly"), (FAIRLEARN, "fairlearn", "for its methods")):
+        if name in those and importlib.util.find_spec(module) is None:
+            raise MissingExtraError(module, extra=module, purpose=f"{purpose} ({name})")
     module, _, function = METHODS[name].partition(":")
     found: Method = getattr(importlib.import_module(module), function)
     return found

@@ -102,7 +102,7 @@ def run(
         )
     learner = _learner(source, people.schema, like, trust, fit, needed=any(one in FROM_FINDINGS for one in wanted))
     if out is not None:
-        writable(next(iter(wanted)), out, learner)
+        writable(next(iter(wanted)), out, given, learner)
     parts = split(people, seed=config.seed, test=test)
     situation = Situation(
         given=given,
@@ -121,7 +121,8 @@ def run(
         situation = replace(situation, plain=control.scorer)
     else:
         control = None
-    for number, method in enumerate(wanted.values()):
+    notes = [] if test is not None else [KNOWN]
+    for number, (one, method) in enumerate(wanted.items()):
         left = len(wanted) - number
         until = None if deadline is None else time.perf_counter() + (deadline - time.perf_counter()) / left
         try:
@@ -133,6 +134,12 @@ def run(
                 raise
             interrupted = True
             break
+        except EvenhandError as error:
+            # What was made before must not be lost for one of those that it is compared with.
+            if not candidates:
+                raise
+            notes.append(f"{one} is not there to compare with: {error.what}.")
+            continue
         candidates.append(candidate)
         if candidate.interrupted and (until is None or time.perf_counter() < until):
             interrupted = True  # somebody does not want to wait for the others
@@ -140,10 +147,15 @@ def run(
     if control is not None:
         candidates.append(control)
     say("comparing", COMPARING)
-    compared = compare(
-        given, candidates, parts, situation.harms, config=config,
-        progress=lambda what, share: say(what, COMPARING + (1 - COMPARING) * share),
-    )  # fmt: skip
+    try:
+        compared = compare(
+            given, candidates, parts, situation.harms, config=config,
+            progress=lambda what, share: say(what, COMPARING + (1 - COMPARING) * share),
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        interrupted = True  # what takes long is left out, and what is written is compared all the same
+        del candidates[1:]
+        compared = compare(given, candidates, parts, situation.harms, config=replace(config, certify_seconds=0))
     result = MitigationResult(
         model=given.name,
         data=data_name,
@@ -155,7 +167,7 @@ def run(
         accuracy_loss=config.accuracy_loss,
         candidates=compared,
         interrupted=interrupted or any(one.interrupted for one in candidates),
-        notes=() if test is not None else (KNOWN,),
+        notes=tuple(notes),
         seed=config.seed,
         seconds=time.perf_counter() - started,
     )
