@@ -30,7 +30,7 @@ def begin(network: AdditiveNetwork, schema: Schema, individuals: NDArray[np.floa
     """
     if network.schema.names != schema.names:
         raise OptionError("the network to start from is about other attributes", where=network.name)
-    if len(network.classes) != 2 or not startable(network):
+    if not startable(network):
         raise OptionError(
             "such a network cannot be trained on: it needs two labels, and numbers that enter along a line",
             where=network.name,
@@ -72,8 +72,8 @@ def begin(network: AdditiveNetwork, schema: Schema, individuals: NDArray[np.floa
 
 
 def startable(network: AdditiveNetwork) -> bool:
-    """Whether its numbers enter along lines and its categories by tables."""
+    """Whether it has two labels, its numbers enter along lines and its categories by tables."""
     pairs = zip(network.schema.attributes, network.parts, strict=True)
-    return all(
+    return len(network.classes) == 2 and all(
         isinstance(part, Line) or (isinstance(part, Table) and attribute.discrete_values) for attribute, part in pairs
     )
