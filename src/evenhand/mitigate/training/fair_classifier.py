@@ -130,6 +130,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             raise DataError(f"there are {len(labels)} labels for {len(X)} people")
         schema, favourable = _with_labels(schema, labels)
         groups = None if group is None else np.asarray(group)
+        if groups is not None and groups.shape != labels.shape:
+            raise DataError(f"the groups have shape {groups.shape}; one per person is expected: {labels.shape}")
         if rows is not None:
             favourable = favourable[rows]
             groups = None if groups is None else groups[rows]
@@ -139,9 +141,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         course = Course(
             individuals=individuals,
             labels=favourable,
-            groups=joint_groups(schema, individuals, protected)
-            if groups is None
-            else given_groups(groups, len(individuals)),
+            groups=joint_groups(schema, individuals, protected) if groups is None else given_groups(groups),
             steps=self.steps,
             batch_size=self.batch_size or (BATCH if len(individuals) >= BATCH else SMALL_BATCH),
             learning_rate=self.learning_rate,

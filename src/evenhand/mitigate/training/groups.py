@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from evenhand.errors import DataError
 from evenhand.groups.membership import of_attribute
 from evenhand.schema import Schema
 
@@ -40,16 +40,9 @@ def joint_groups(schema: Schema, individuals: NDArray[np.float64], protected: Se
     return _compared(groups.reshape(-1), (max(LEAST, LEAST_SHARE * len(individuals)), LEAST, 1))
 
 
-def given_groups(group: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Groups as they were given, shape (n,), numbered from 0; those of fewer than `LEAST` pooled.
-
-    Raises:
-        DataError: there is not one per person.
-    """
-    given = np.asarray(group)
-    if given.shape != (n,):
-        raise DataError(f"the groups have shape {given.shape}; one per person is expected: ({n},)")
-    return _compared(np.unique(given, return_inverse=True)[1].reshape(-1), (LEAST, 1))
+def given_groups(group: NDArray[Any]) -> NDArray[np.int64]:
+    """Groups as they were given, shape (n,), numbered from 0; those of fewer than `LEAST` pooled."""
+    return _compared(np.unique(group, return_inverse=True)[1].reshape(-1), (LEAST, 1))
 
 
 def _compared(groups: NDArray[np.int64], least: Sequence[float]) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from evenhand.mitigate.training.losses.loss import Batch, Task
+from evenhand.mitigate.training.losses.loss import Batch, Task, check_groups
 from evenhand.mitigate.training.network import Network
 
 if TYPE_CHECKING:
@@ -27,10 +27,15 @@ class HSIC:
     """
 
     default = 100.0
-    sweep: tuple[float, ...] = (10.0, 30.0, 100.0, 300.0, 1000.0)
+    sweep: tuple[float, ...] = (3.0, 10.0, 30.0, 100.0, 300.0)
 
     def prepare(self, task: Task, network: Network) -> list[torch.Tensor]:
-        """Nothing to get ready."""
+        """Nothing to get ready.
+
+        Raises:
+            OptionError: there are not two groups to compare.
+        """
+        check_groups(task, "HSIC")
         return []
 
     def penalty(self, network: Network, batch: Batch, logits: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenhand.errors import OptionError
-from evenhand.mitigate.training.losses.loss import Batch, Task
+from evenhand.mitigate.training.losses.loss import Batch, Task, check_groups
 from evenhand.mitigate.training.network import Network, random_layer
 
 if TYPE_CHECKING:
@@ -46,17 +46,18 @@ class LAFTR:
         """Make the adversary, which learns by steps of its own, and the decoder, which learns along.
 
         Raises:
-            OptionError: the network has no hidden layer, so there is no representation.
+            OptionError: the network has no hidden layer, so there is no representation; or there are not two groups.
         """
         import torch
 
+        check_groups(task, "LAFTR")
         hidden = len(network.layers) - 1
         if hidden == 0:
             raise OptionError("laftr needs a hidden layer: without one there is no representation")
         self._depth = max(1, hidden - 1)
         self._groups = task.groups
         units = network.layers[self._depth - 1][0].shape[1]
-        sizes = ((units, ADVERSARY), (ADVERSARY, max(task.groups, 1)))
+        sizes = ((units, ADVERSARY), (ADVERSARY, task.groups))
         self._adversary = [random_layer(inputs, outputs, task.generator) for inputs, outputs in sizes]
         self._decoder = random_layer(units, network.encoding.width, task.generator)
         tensors = [tensor for layer in self._adversary for tensor in layer]
@@ -72,7 +73,7 @@ class LAFTR:
         rebuilt = torch.addmm(bias, representation, weight)
         known = batch.groups >= 0
         advantage = representation.new_zeros(())
-        if self._groups > 1 and bool(known.any()):
+        if bool(known.any()):
             told, groups = representation[known], batch.groups[known]
             self._learn(told.detach(), groups)
             advantage = balanced(self._guesses(told).exp(), groups) - 1 / self._groups

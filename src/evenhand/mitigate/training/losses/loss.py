@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from evenhand.errors import OptionError
 from evenhand.mitigate.training.encoding import Encoding
 from evenhand.mitigate.training.network import Network
 from evenhand.schema import Schema
@@ -83,3 +84,16 @@ class Loss(Protocol):
     def penalty(self, network: Network, batch: Batch, logits: torch.Tensor) -> torch.Tensor:
         """What the batch costs in unfairness, a differentiable number; 0 is perfectly fair."""
         ...
+
+
+def check_groups(task: Task, what: str) -> None:
+    """Refuse a penalty that has nobody to compare.
+
+    Raises:
+        OptionError: there are not two groups.
+    """
+    if task.groups < 2:
+        raise OptionError(
+            f"{what} compares groups, and among the people learnt from there are not two",
+            mend="name protected attributes: --protected NAME (in Python: protected=, or group= for the fit)",
+        )

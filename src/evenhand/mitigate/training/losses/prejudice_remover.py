@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.mitigate.training.losses.loss import Batch, Task
+from evenhand.mitigate.training.losses.loss import Batch, Task, check_groups
 from evenhand.mitigate.training.network import Network
 
 if TYPE_CHECKING:
@@ -24,10 +24,15 @@ class PrejudiceRemover:
     """
 
     default = 10.0
-    sweep: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0)
+    sweep: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0, 30.0)
 
     def prepare(self, task: Task, network: Network) -> list[torch.Tensor]:
-        """Nothing to get ready."""
+        """Nothing to get ready.
+
+        Raises:
+            OptionError: there are not two groups to compare.
+        """
+        check_groups(task, "Prejudice Remover")
         return []
 
     def penalty(self, network: Network, batch: Batch, logits: torch.Tensor) -> torch.Tensor:
