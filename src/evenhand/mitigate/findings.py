@@ -132,6 +132,8 @@ class _Reader:
         profiles = []
         for protected, parts in self._profiles.items():
             rows = np.concatenate(parts)
+            if len(rows) == 0:
+                continue
             rest = [i for i, name in enumerate(self._schema.names) if name not in protected]
             _, first = np.unique(rows[:, rest], axis=0, return_index=True, equal_nan=True)
             profiles.append(FoundProfiles(protected, rows[np.sort(first)]))

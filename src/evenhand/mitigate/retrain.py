@@ -7,9 +7,10 @@ white-box fairness testing through gradient search" (ISSTA 2021): individual ins
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,12 @@ from numpy.typing import NDArray
 from evenhand.errors import DataError, ModelError
 from evenhand.individual import search
 from evenhand.mitigate.candidate import Candidate, Situation, Trial
-from evenhand.mitigate.choice import accuracy, bar, pick, sizes
+from evenhand.mitigate.choice import accuracy, bar, pick, remaining, sizes
 from evenhand.mitigate.findings import FoundProfiles, FoundSubgroup, from_table
 from evenhand.mitigate.harms import FlipHarm
-from evenhand.mitigate.lesson import Lesson
+from evenhand.mitigate.lesson import Lesson, positions
 from evenhand.mitigate.samples import opposite, relabelled
-from evenhand.models import Scorer
+from evenhand.models import Scorer, predict
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -33,30 +34,21 @@ SEARCHED = 20_000
 ASKED = 200_000
 """Individuals that a model is asked about to see whose decision flips among the people learnt from."""
 
-ORBIT = 10
-"""Protected assignments of a profile that are added, at most."""
-
-LATER = 8
-"""Rounds after the first begin with this part of the most that is added, and end with the half."""
+IDLE = 2
+"""So many amounts in a row that leave more harm than a smaller one end a round: what is added tips the scales."""
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Instances of one origin.
-
-    Attributes:
-        added, labels: as in ``Lesson``.
-        unit: so many in a row belong together.
-    """
+    """Instances of one origin, as in ``Lesson``."""
 
     added: Floats
     labels: Ints
-    unit: int = 1
 
     def part(self, share: float) -> Piece:
-        """The first of them, whole units."""
-        kept = int(len(self.labels) * share) // self.unit * self.unit
-        return replace(self, added=self.added[:kept], labels=self.labels[:kept])
+        """The first of them."""
+        kept = int(len(self.labels) * share)
+        return Piece(self.added[:kept], self.labels[:kept])
 
 
 def retrain(situation: Situation) -> Candidate:
@@ -134,37 +126,44 @@ class _Retraining:
         for round_ in range(self._it.config.rounds + 1):
             best = self._best()
             model, base = (self._models[best], self._lessons[best]) if round_ else (self._it.given, [])
-            pools = [self._pool(model, one, round_) for one in self._it.findings.profiles]
-            if not any(map(len, pools)) and not self._subgroups:
+            flips = [self._flips(model, one, round_) for one in self._it.findings.profiles]
+            if not any(len(one.labels) for one in flips) and not self._subgroups:
                 return True
             kept, before = sum(len(piece.labels) for piece in base), 0
-            first, last = self._it.config.start, self._most
-            for n in amounts(*((max(first, last // LATER), last // 2) if round_ else (first, last))):
+            least, idle = math.inf, 0
+            for n in amounts(self._it.config.start, self._most):
                 if self._late():
                     return False
-                pieces = self._pieces(model, pools, n)
+                pieces = self._pieces(model, flips, n)
                 fresh = sum(len(piece.labels) for piece in pieces)
-                if fresh <= before:
-                    break  # there is no more of it
+                if fresh <= before or idle == IDLE:
+                    break
                 before = fresh
                 room = min(1.0, max(0, self._most - fresh) / kept) if kept else 0.0
-                self._try([*(piece.part(room) for piece in base), *pieces])
+                left = self._try([*(piece.part(room) for piece in base), *pieces])
+                least, idle = (left, 0) if left < least else (least, idle + 1)
         return True
 
-    def _pool(self, model: Scorer, found: FoundProfiles, round_: int) -> Floats:
-        """Profiles that a model decides differently, in turns: those found before, people learnt from, searched ones.
+    def _flips(self, model: Scorer, found: FoundProfiles, round_: int) -> Piece:
+        """Instances that a model decides otherwise than most of their profile, one of each, with the label of most.
 
-        Where no round is wanted, only those found before. Shape (n, attributes).
+        The profiles are, in turns: those found before, people learnt from, those that a search finds; where no round
+        is wanted only those found before.
         """
+        it, protected = self._it, found.protected
+        unit = len(self._train.schema.assignments(protected))
+        rng = np.random.default_rng([it.config.seed, 31, round_])
         sources = [] if round_ else [found.individuals]
-        if self._it.config.rounds:
-            self._say(f"searching for decisions that flip with {' x '.join(found.protected)}")
-            rng = np.random.default_rng([self._it.config.seed, 31, round_])
-            unit = len(self._train.schema.assignments(found.protected))
+        if it.config.rounds:
+            self._say(f"searching for decisions that flip with {' x '.join(protected)}")
             few = self._train.at(rng.permutation(len(self._train))[: max(1, ASKED // unit)])
-            sources.append(few.individuals[FlipHarm(found.protected).flips(model, few)])
-            sources.append(rng.permutation(self._searched(model, found.protected, round_)))
-        return in_turns(sources)
+            sources.append(few.individuals[FlipHarm(protected).flips(model, few)])
+            sources.append(rng.permutation(self._searched(model, protected, round_)))
+        added, labels = relabelled(it.given, in_turns(sources)[: self._most], protected)
+        wrong = positions(model, self._train.schema)[predict(model, added)] != labels
+        drawn = np.where(wrong, rng.random(len(labels)), 2.0).reshape(-1, unit)
+        rows = (np.argmin(drawn, axis=1) + unit * np.arange(len(drawn)))[drawn.min(axis=1, initial=2) < 2]
+        return Piece(added[rows], labels[rows])
 
     def _searched(self, model: Scorer, protected: tuple[str, ...], round_: int) -> Floats:
         left = None if self._it.deadline is None else max(self._it.deadline - time.perf_counter(), 0.01)
@@ -182,26 +181,17 @@ class _Retraining:
             raise KeyboardInterrupt
         return from_table(seen.table).individuals
 
-    def _pieces(self, model: Scorer, pools: Sequence[Floats], n: int) -> list[Piece]:
+    def _pieces(self, model: Scorer, flips: Sequence[Piece], n: int) -> list[Piece]:
         """About n instances, as many for every set of protected attributes and every subgroup."""
-        it, pieces = self._it, []
-        each = max(1, n // (len(pools) + len(self._subgroups)))
-        for number, (one, pool) in enumerate(zip(it.findings.profiles, pools, strict=True)):
-            unit = len(self._train.schema.assignments(one.protected))
-            few = min(unit, ORBIT)
-            added, labels = relabelled(it.given, pool[: max(1, each // few)], one.protected)
-            # Of many assignments a few, others for every profile: more profiles say more than more of their values.
-            rng = np.random.default_rng([it.config.seed, 33, number])
-            rows = np.argsort(rng.random((len(labels) // unit, unit)), axis=1)[:, :few]
-            rows = (np.sort(rows, axis=1) + unit * np.arange(len(rows))[:, None]).ravel()
-            pieces.append(Piece(added[rows], labels[rows], few))
+        each = max(1, n // (len(flips) + len(self._subgroups)))
+        pieces = [Piece(one.added[:each], one.labels[:each]) for one in flips]
         for number, subgroup in enumerate(self._subgroups):
-            rng = np.random.default_rng([it.config.seed, 37, number])
+            rng = np.random.default_rng([self._it.config.seed, 37, number])
             pieces.append(Piece(*opposite(model, self._train, subgroup.rules, each, rng=rng)))
         return pieces
 
-    def _try(self, pieces: list[Piece], trained: Scorer | None = None) -> None:
-        """Train and measure."""
+    def _try(self, pieces: list[Piece], trained: Scorer | None = None) -> float:
+        """Train and measure; what is left of the harms."""
         people, it = self._train, self._it
         added = np.concatenate([np.empty((0, people.individuals.shape[1])), *(piece.added for piece in pieces)])
         labels = np.concatenate([np.empty(0, dtype=np.int64), *(piece.labels for piece in pieces)])
@@ -217,6 +207,7 @@ class _Retraining:
         self._trials.append(trial)
         self._models.append(model)
         self._lessons.append(pieces)
+        return remaining(trial.harms, self._before, len(validation))
 
     def _best(self) -> int:
         least = bar(self._given, self._trials[0].accuracy, self._it.config.accuracy_loss)
