@@ -138,7 +138,7 @@ class Groups:
         schema = people.schema
         rules = tuple(harm.rules for harm in harms if isinstance(harm, GapHarm))
         ends = {} if rules else {name: _ends(people, name) for name in schema.protected}
-        words = "in the subgroup or not" if rules else f"by {' x '.join(schema.protected)}"
+        words = "inside and outside the subgroup" if rules else f"by {' x '.join(schema.protected)}"
         draft = cls(schema, rules, ends, np.empty(0, dtype=np.int64), 0, words)
         codes, favourable = draft._codes(people.individuals), people.favourable
         values = np.unique(codes)
@@ -277,7 +277,7 @@ def threshold_optimizer(situation: Situation) -> Candidate:
     _, trials = _chosen(situation, [made], (0.0,), "difference")
     return Candidate(
         method="threshold-optimizer",
-        words=f"fairlearn's threshold optimizer: the given model, a threshold for each group {groups.words}",
+        words=f"fairlearn's threshold optimizer: the given model, a threshold for each group, {groups.words}",
         scorer=made,
         save=_Save(made),
         trials=trials,

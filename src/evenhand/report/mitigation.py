@@ -65,6 +65,8 @@ def show_mitigation(result: MitigationResult, *, written: Sequence[Path] = (), c
         for moved in candidate.moved:
             screen.line(f"harm moved: {moved.words}", lead=f"  {SIGNS['worse']} ", style="bold")
         screen.line(tally(candidate), lead=" " * 4, style="italic")
+        for note in candidate.notes if i == 0 else ():
+            screen.line(sentence(note), lead="    note: ")
     list_entries(screen, "note", list(result.notes))
     list_entries(screen, "written", [str(path) for path in written], whole=True)
 
@@ -84,6 +86,11 @@ def title(candidate: CandidateResult, *, first: bool = False) -> str:
         else ""
     )
     return f"{candidate.method}: {candidate.words}{role}"
+
+
+def sentence(note: str) -> str:
+    """A note with a capital and a full stop."""
+    return f"{note[:1].upper()}{note[1:].rstrip('.')}."
 
 
 def headed(candidate: CandidateResult) -> list[Line]:
@@ -172,6 +179,7 @@ def _context(result: MitigationResult) -> dict[str, Any]:
         "compared": _compared(result),
         "headed": headed,
         "title": title,
+        "sentence": sentence,
         "tally": tally,
         "changed": changed,
         "fewer": fewer,
