@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand import certify
+from evenhand.errors import LimitError
 from evenhand.mitigate.candidate import Candidate, Situation, Trial
 from evenhand.mitigate.choice import accuracy, bar, pick, remaining, sizes
 from evenhand.mitigate.harms import GapHarm
@@ -145,6 +146,7 @@ class _Sweep:
                 interrupted = True
                 if self._trials:
                     break
+                self._begun(model)
             self._note(strength, model.network_)
             if interrupted:
                 break
@@ -181,6 +183,15 @@ class _Sweep:
                 it.progress(f"{self._method}: training with strength {strength:g}", share)
 
         return model.fit(people.individuals, truly(people), group=self._groups(people), deadline=it.deadline, each=each)
+
+    def _begun(self, model: FairClassifier) -> None:
+        """Refuse a network that has not learnt at all."""
+        if not model.history_:
+            if not self._late():
+                raise KeyboardInterrupt
+            raise LimitError(
+                f"time was up before {self._method} had learnt anything", mend="give it more time: --time-limit"
+            )
 
     def _of_a_kind(self) -> dict[str, Any]:
         """What a network is trained from, for penalties by person."""

@@ -62,13 +62,14 @@ def frontier(
         time_limit: seconds; what was trained by then is shown.
         data_name: how to call the data.
         progress: called with what is being done and the share of the work done, 0 to 1.
-        parameters: more parameters of `FairClassifier`, such as ``hidden`` and ``steps``.
+        parameters: more parameters of `FairClassifier`, such as ``hidden`` and ``steps``; where not given, those of the
+            method's candidates.
 
     Raises:
         EvenhandError: the method, a strength or the people cannot be used.
         LimitError: time was up, or somebody stopped it, before there was any network.
     """
-    from evenhand.mitigate.training.candidates import RECIPES
+    from evenhand.mitigate.training.candidates import RECIPES, SMALL, SMALL_STEPS
     from evenhand.mitigate.training.fair_classifier import FairClassifier
 
     started = time.perf_counter()
@@ -81,6 +82,8 @@ def frontier(
     if not parts.train.schema.protected:
         raise OptionError("no attribute is protected", mend="name at least one: --protected NAME")
     sees = RECIPES[method].sees_protected if sees_protected is None else sees_protected
+    if RECIPES[method].by_person:
+        parameters = {"hidden": SMALL, "steps": SMALL_STEPS} | parameters
     measure = _Measure(parts.test, confidence)
     points: list[FrontierPoint] = []
     stopped = False

@@ -1,0 +1,198 @@
+"""Fairness-aware training as a method of mitigation: the strength by validation, and files that say the same."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra torch")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mitigate_cases import SCHEMA, population
+
+from evenhand import datasets, models
+from evenhand.errors import LimitError, OptionError
+from evenhand.mitigate import Config, FlipHarm, GapHarm, Situation, split
+from evenhand.mitigate.findings import Findings
+from evenhand.mitigate.methods import ENDINGS, METHODS, methods
+from evenhand.mitigate.training import FairClassifier, candidates
+from evenhand.mitigate.training.candidates import trained, truly
+from evenhand.mitigate.training.losses.diffdp import DiffDP
+from evenhand.mitigate.training.saving import dense, write_network
+from evenhand.models.additive import AdditiveNetwork, Affine, Line, Steps, Table, from_dense
+from evenhand.schema import Schema, encode, read_yaml
+
+
+@pytest.fixture(scope="module")
+def parts():
+    data = datasets.load("german")
+    return split(encode(data.schema.protect(["sex"]), data.frame), seed=0)
+
+
+@pytest.fixture(scope="module")
+def given_model(parts):
+    """A small network, trained for accuracy alone."""
+    people = parts.train
+    model = FairClassifier(schema=people.schema, hidden=(16,), steps=60)
+    return model.fit(people.individuals, truly(people)).network_
+
+
+def situation(parts, model, **settings):
+    harms = settings.pop("harms", (GapHarm({"sex": ("female",)}), FlipHarm(("sex",))))
+    deadline = settings.pop("deadline", None)
+    progress = settings.pop("progress", lambda what, share: None)
+    return Situation(model, None, parts, Findings((), (), ()), harms, Config(**settings), progress, deadline)
+
+
+def test_the_strength_is_chosen_on_the_validation_people(parts, given_model, monkeypatch):
+    monkeypatch.setattr(DiffDP, "sweep", (1.0, 3.0))
+    said = []
+    case = situation(parts, given_model, accuracy_loss=0.05, progress=lambda what, share: said.append((what, share)))
+    candidate = trained("diffdp")(case)
+    assert [trial.value for trial in candidate.trials] == [0.0, 1.0, 3.0]
+    chosen = [trial for trial in candidate.trials if trial.chosen]
+    assert len(chosen) == 1
+    people = parts.validation
+    right = (candidate.scorer.predict(people.individuals) == people.favourable).mean()
+    assert chosen[0].accuracy == pytest.approx(right)
+    assert chosen[0].harms == tuple(harm.size(candidate.scorer, people) for harm in case.harms)
+    # It is not told the sex, so nothing flips; of those that cost little, none leaves a smaller gap.
+    assert chosen[0].harms[1] == 0
+    before = (given_model.predict(people.individuals) == people.favourable).mean()
+    least = (before if candidate.trials[0].accuracy >= before - 0.05 else candidate.trials[0].accuracy) - 0.05
+    rivals = [trial.harms[0] for trial in candidate.trials if trial.accuracy >= least]
+    assert chosen[0].harms[0] == min(rivals)
+    assert [share for _, share in said] == sorted(share for _, share in said)
+    assert 0 < said[0][1] < said[-1][1] <= 1
+    assert "not given sex" in " ".join(candidate.notes)
+
+
+def test_a_strength_that_is_named_is_the_only_one(parts, given_model):
+    candidate = trained("diffdp")(situation(parts, given_model, strength=0.7))
+    assert [(trial.value, trial.chosen) for trial in candidate.trials] == [(0.7, True)]
+    assert candidate.words.endswith("strength 0.7")
+
+
+def test_the_penalty_is_aimed_at_the_subgroup_found(parts, given_model, monkeypatch):
+    asked = {}
+    fit = FairClassifier.fit
+
+    def spy(self, people, labels, **options):
+        asked["group"] = options["group"]
+        return fit(self.set_params(hidden=(4,), steps=2), people, labels, **options)
+
+    monkeypatch.setattr(FairClassifier, "fit", spy)
+    rules = {"housing": ("A152",)}
+    trained("hsic")(situation(parts, given_model, strength=1.0, harms=(GapHarm(rules),)))
+    assert np.array_equal(asked["group"], GapHarm(rules).inside(parts.train))
+    trained("hsic")(situation(parts, given_model, strength=1.0, harms=(FlipHarm(("sex",)),)))
+    assert asked["group"] is None
+
+
+def test_the_best_so_far_is_kept_when_somebody_stops_it(parts, given_model, monkeypatch):
+    monkeypatch.setattr(DiffDP, "sweep", (0.5, 1.0, 2.0))
+    calls = []
+
+    def progress(what, share):
+        calls.append(share)
+        if share > 0.6:
+            raise KeyboardInterrupt
+
+    candidate = trained("diffdp")(situation(parts, given_model, progress=progress))
+    assert candidate.interrupted
+    assert [trial.value for trial in candidate.trials] == [0.0, 0.5]
+    assert sum(trial.chosen for trial in candidate.trials) == 1
+
+
+def test_time_that_is_up_before_anything_is_learnt_is_said(parts, given_model):
+    with pytest.raises(LimitError, match="before diffdp had learnt anything"):
+        trained("diffdp")(situation(parts, given_model, deadline=time.perf_counter() - 1))
+
+
+def test_the_same_seed_gives_the_same_candidate(parts, given_model):
+    first, second = (trained("hsic")(situation(parts, given_model, strength=5.0)) for _ in range(2))
+    assert first.scorer.digest == second.scorer.digest
+
+
+def test_every_network_is_a_method_that_is_written_as_one():
+    names = [name for name, place in METHODS.items() if place.startswith(candidates.__name__) and name != "blind"]
+    assert set(names) == set(candidates.RECIPES)
+    assert all(ENDINGS[name] == (".npz",) for name in names)
+    assert set(methods(names)) == set(names)
+
+
+def test_a_written_network_certifies_with_the_schema_beside_it(parts, given_model, tmp_path, capsys, monkeypatch):
+    from evenhand.cli.main import main
+
+    monkeypatch.setattr(FairClassifier, "predict", None)  # the file is enough
+    model = FairClassifier(schema=parts.train.schema, hidden=(4,), steps=20)
+    network = model.fit(parts.train.individuals, truly(parts.train)).network_
+    files = write_network(network, tmp_path / "fair.npz")
+    assert [file.name for file in files] == ["fair.npz", "fair.schema.yaml"]
+    schema = read_yaml(files[1])
+    again = models.load(files[0], schema)
+    rows = parts.test.individuals
+    assert np.allclose(again.scores(rows), network.scores(rows), atol=1e-12)
+    assert np.array_equal(again.predict(rows), network.predict(rows))
+    assert schema.protected == ("sex",)
+    report = tmp_path / "proof.json"
+    command = ["certify", str(files[0]), "--schema", str(files[1]), "--max-boxes", "200", "--json", str(report)]
+    monkeypatch.setattr("sys.argv", ["evenhand", *command])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code in (0, None), capsys.readouterr().err
+    assert json.loads(report.read_text())["kind"] == "certificate"
+
+
+def test_a_schema_that_says_everything_needs_none_beside_it(parts, tmp_path):
+    described = parts.train.schema.model_dump()
+    for attribute in described["attributes"]:
+        if attribute["kind"] in ("categorical", "ordinal") and len(attribute["values"]) > 2:
+            attribute["encoding"] = "one-hot"
+    schema = Schema.parse(described)
+    model = FairClassifier(schema=schema, hidden=(4,), steps=20)
+    network = model.fit(parts.train.individuals, truly(parts.train)).network_
+    assert write_network(network, tmp_path / "fair.npz") == (tmp_path / "fair.npz",)
+    again = models.load(tmp_path / "fair.npz", schema)
+    assert np.allclose(again.scores(parts.test.individuals), network.scores(parts.test.individuals), atol=1e-12)
+
+
+numbers = st.floats(-3, 3, width=32)
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_any_network_of_tables_and_lines_is_written_without_loss(data):
+    parts = []
+    for attribute in SCHEMA.attributes:
+        if attribute.discrete_values:
+            shape = (attribute.size, 2)
+            rows = data.draw(st.lists(numbers, min_size=2 * attribute.size, max_size=2 * attribute.size))
+            parts.append(Table(np.array(rows).reshape(shape), 0.0))
+        else:
+            line = np.array(data.draw(st.lists(numbers, min_size=4, max_size=4)))
+            parts.append(Line(line[:2], line[2:]))
+    last = Affine(np.array([[1.0], [-2.0]]), np.array([0.25]))
+    network = AdditiveNetwork(SCHEMA, tuple(parts), np.array([0.5, -0.5]), (last,), ("no", "yes"), 1)
+    schema, layers = dense(network)
+    rows = population(SCHEMA, 50, 3).individuals
+    assert np.allclose(from_dense(schema, layers).logits(rows), network.logits(rows), atol=1e-9)
+
+
+def test_bins_and_other_endings_are_refused(tmp_path, given_model):
+    with pytest.raises(OptionError, match=r"ends in '\.h5'"):
+        write_network(given_model, tmp_path / "fair.h5")
+    with pytest.raises(OptionError, match="no such folder"):
+        write_network(given_model, tmp_path / "absent" / "fair.npz")
+    parts = [*given_model.parts]
+    at = given_model.schema.position("duration")
+    parts[at] = Steps(np.array([12.0]), np.zeros((2, len(given_model.bias))))
+    binned = AdditiveNetwork(
+        given_model.schema, tuple(parts), given_model.bias, given_model.layers, given_model.classes, 1
+    )
+    with pytest.raises(OptionError, match="'duration' enters the network by bins"):
+        write_network(binned, tmp_path / "fair.npz")
