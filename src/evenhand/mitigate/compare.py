@@ -7,14 +7,14 @@ adjusted for all that a candidate is compared in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from evenhand import subgroup
 from evenhand.errors import EvenhandError, OptionError
-from evenhand.mitigate.candidate import Candidate
+from evenhand.mitigate.candidate import Candidate, Progress
 from evenhand.mitigate.config import Config
 from evenhand.mitigate.drafts import Draft, Sides, flip_draft, lines, performance
 from evenhand.mitigate.gap_drafts import found_draft, group_drafts, subgroup_draft, widest_draft
@@ -48,7 +48,7 @@ def compare(
     harms: Sequence[Harm],
     *,
     config: Config,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[CandidateResult, ...]:
     """Every candidate beside the given model, line by line, on the test people.
 
@@ -66,6 +66,10 @@ def compare(
         harms: what was to be mended.
         config: confidence, seconds for certificates, seed.
         progress: called with what is being done and the share of the work done, 0 to 1.
+
+    Returns:
+        One result per candidate. An interrupt (Ctrl-C) leaves what was measured until then, and the candidates that are
+        complete.
     """
     say = progress or (lambda what, share: None)
     comparison = _Comparison(given, split, tuple(harms), config)
@@ -76,6 +80,8 @@ def compare(
             say(f"comparing {candidates[i].method}: {what}", (i + done) / len(candidates))
 
         found.append(comparison.candidate(candidate, step))
+        if found[-1].interrupted and not candidate.interrupted:
+            break
     return tuple(found)
 
 
@@ -110,7 +116,7 @@ class _Comparison:
                 self.flip_sets, self.population, self.split.test, self.config.certify_seconds, self.config.seed
             )
 
-    def candidate(self, candidate: Candidate, say: Callable[[str, float], None]) -> CandidateResult:
+    def candidate(self, candidate: Candidate, say: Progress) -> CandidateResult:
         """One candidate's lines."""
         new = candidate.scorer
         sides = Sides(
@@ -120,20 +126,17 @@ class _Comparison:
             Outcomes(new, self.split.validation),
             self.config.confidence,
         )
-        notes = [*candidate.notes, *self.notes]
-        say("performance and flips", 0.0)
-        drafts = performance(sides)
-        drafts += [self._harm(harm, new, sides) for harm in self.harms]
-        say("groups", 0.2)
-        between, left_out = group_drafts(sides, self.sets)
-        drafts += between
-        drafts += self._flip_drafts(new, sides)
-        say("other subgroups", 0.3)
-        drafts += self._subgroups(new, sides)
-        if self.prover is not None:
-            proofs, why_not = proof_drafts(self.prover, self.given, new, lambda what, done: say(what, 0.5 + 0.5 * done))
-            drafts += proofs
-            left_out += why_not
+        drafts: list[Draft] = []
+        left_out: list[str] = []
+        interrupted = False
+        try:
+            for stage in (self._decisions, self._groups, self._subgroups, self._proofs):
+                stage(new, sides, say, drafts, left_out)
+        except KeyboardInterrupt:
+            if not drafts:
+                raise
+            interrupted = True
+            left_out.append("the comparison was interrupted: what is missing here was not measured")
         made = lines(drafts, self.config.confidence)
         return CandidateResult(
             method=candidate.method,
@@ -142,9 +145,30 @@ class _Comparison:
             lines=made,
             moved=tuple(_moved(made)),
             trials=candidate.trials,
-            interrupted=candidate.interrupted,
-            notes=tuple(dict.fromkeys([*notes, *left_out])),
+            interrupted=candidate.interrupted or interrupted,
+            notes=tuple(dict.fromkeys([*candidate.notes, *self.notes, *left_out])),
         )
+
+    def _decisions(self, new: Scorer, sides: Sides, say: Progress, drafts: list[Draft], left_out: list[str]) -> None:
+        """Performance, and what was to be mended."""
+        say("performance, and what was to be mended", 0.0)
+        drafts += performance(sides)
+        drafts += [self._harm(harm, new, sides) for harm in self.harms]
+
+    def _groups(self, new: Scorer, sides: Sides, say: Progress, drafts: list[Draft], left_out: list[str]) -> None:
+        """Gaps between groups, and flips that nobody asked about."""
+        say("groups and flips", 0.1)
+        between, too_small = group_drafts(sides, self.sets)
+        drafts += between
+        left_out += too_small
+        drafts += self._flip_drafts(new, sides)
+
+    def _proofs(self, new: Scorer, sides: Sides, say: Progress, drafts: list[Draft], left_out: list[str]) -> None:
+        """Shares proved, where both models have an inside."""
+        if self.prover is not None:
+            proofs, why_not = proof_drafts(self.prover, self.given, new, lambda what, done: say(what, 0.5 + 0.5 * done))
+            drafts += proofs
+            left_out += why_not
 
     def _harm(self, harm: Harm, new: Scorer, sides: Sides) -> Draft:
         if isinstance(harm, GapHarm):
@@ -182,11 +206,11 @@ class _Comparison:
         assert individuals is not None, "asked only where there is a population"
         return flips(scorer, individuals, protected)
 
-    def _subgroups(self, new: Scorer, sides: Sides) -> list[Draft]:
+    def _subgroups(self, new: Scorer, sides: Sides, say: Progress, drafts: list[Draft], left_out: list[str]) -> None:
         """Subgroups that a search of the new model finds on the validation people, and the widest there are now."""
+        say("other subgroups", 0.3)
         before, there = self.searched
         after, here = (self._search(new, people) for people in (sides.chosen, sides.test))
-        drafts = []
         if after is not None:
             for finding in self._wider(after, sides):
                 note = "chosen on the validation people, where its gap grew"
@@ -196,7 +220,6 @@ class _Comparison:
             drafts += [draft] if draft is not None else []
         if there is not None and here is not None and there.findings and here.findings:
             drafts.append(found_draft(there, here))
-        return drafts
 
     def _wider(self, after: SubgroupResult, sides: Sides) -> list[Finding]:
         """Findings whose gap grew most among the validation people, no two of nearly the same people."""

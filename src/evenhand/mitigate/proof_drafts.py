@@ -21,12 +21,10 @@ from evenhand.stats import Proved
 if TYPE_CHECKING:
     from evenhand.models import TreeEnsemble
 
-BOXES_A_SECOND = 2_000
-"""Boxes that a certificate may take for each second it is given: the same number for both models, so that the one on a
-slower or busier machine proves as much."""
-
-PATIENCE = 3
-"""A certificate that takes this many times as long as it is given is stopped."""
+WORK = 30_000_000
+CALL = 5_000
+"""Boxes that a certificate may take for each second it is given: ``WORK / (CALL + weights)``, about what one processor
+does. The number depends on the model alone and not on the clock, so the same models always get the same shares."""
 
 AS_MUCH = 0.0005
 """Shares that differ by less than this are called equal: where boxes are cut differs as much by chance."""
@@ -77,7 +75,7 @@ class Prover:
             return (
                 f"read from the inside, the model decides {differ:,} of the test people differently than when it runs"
             )
-        each = self.seconds / len(self.sets)
+        each, weights = self.seconds / len(self.sets), _weights(network)
         found = {}
         for protected in self.sets:
             try:
@@ -85,8 +83,8 @@ class Prover:
                     network,
                     protected=protected,
                     population=self.population,
-                    max_boxes=max(1, round(BOXES_A_SECOND * each)),
-                    time_limit=PATIENCE * each,
+                    max_boxes=max(1, round(each * WORK / (CALL + weights))),
+                    time_limit=None if weights else each,
                     seed=self.seed,
                     progress=progress,
                 )
@@ -149,6 +147,15 @@ def _amount(more: float) -> Verdict:
     if abs(more) < AS_MUCH:
         return "as much is proved"
     return "more is proved" if more > 0 else "less is proved"
+
+
+def _weights(network: AdditiveNetwork | TreeEnsemble) -> int:
+    """How large a network with one logit is; 0 of what is bounded by other methods, whose cost is not known before."""
+    if not isinstance(network, AdditiveNetwork):
+        return 0
+    logits = len(network.layers[-1].bias if network.layers else network.bias)
+    inputs = len(network.parts) * len(network.bias)
+    return inputs + sum(layer.weights.size for layer in network.layers) if logits == 1 else 0
 
 
 def _differ(network: AdditiveNetwork | TreeEnsemble, scorer: Scorer, people: People) -> int:
