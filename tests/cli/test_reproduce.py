@@ -4,8 +4,10 @@ import sys
 
 import pytest
 
+from evenhand.reproduce import mitigation
 from evenhand.reproduce.shields import Reproduction, Settings
 
+mitigation_settings = sys.modules["evenhand.reproduce.mitigation.settings"]
 settings = sys.modules["evenhand.reproduce.shields.settings"]
 
 TINY = Settings(
@@ -82,6 +84,44 @@ def test_what_was_complete_is_written_when_interrupted(evenhand, tiny, tmp_path,
 def test_bad_options_are_refused_before_any_work(evenhand, tiny, options, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran = evenhand("reproduce", "shields", "--quick", *options)
+    assert ran.code == 2
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_mitigation_tables_on_the_screen_json_and_page(evenhand, tmp_path, monkeypatch):
+    small = mitigation.Settings(
+        runs=1, methods=("retrain",), hidden=(8,), epochs=1, least_steps=60, permutations=60, samples=100,
+        classifiers=("ERM",), layers=(8,),
+    )  # fmt: skip
+    monkeypatch.setattr(mitigation_settings, "QUICK", small)
+    page, file = tmp_path / "page.html", tmp_path / "out.json"
+    ran = evenhand("reproduce", "mitigation", "--quick", "--only", "german", "--json", file, "--html", page)
+    assert ran.code == 0
+    assert "(21.9)" in ran.out  # the published gap
+    assert str(page) in ran.out
+    found = mitigation.MitigationTables.from_json(file.read_text("utf-8"))
+    assert (found.settings, found.wanted) == (small, 3)
+    assert "Mitigation, made again" in page.read_text("utf-8")
+    ran = evenhand(
+        "reproduce", "mitigation", "--quick", "--only", "german:sex", "--runs", 2, "--seed", 5, "--json", "-"
+    )
+    assert (ran.code, ran.err) == (0, "")
+    assert (ran.json["kind"], ran.json["seed"], len(ran.json["classifiers"])) == ("mitigation-tables", 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--only", "adlut"], "nothing called 'adlut'"),
+        (["--runs", "0"], "0 runs are none"),
+        (["--html", "nowhere/page.html"], "there is no folder"),
+    ],
+)
+def test_bad_options_of_mitigation_are_refused(evenhand, options, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = evenhand("reproduce", "mitigation", "--quick", *options)
     assert ran.code == 2
     assert said in ran.err
     assert "Traceback" not in ran.err

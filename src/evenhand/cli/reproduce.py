@@ -68,3 +68,48 @@ def shields(
             typer.echo(f"\nwritten  {html}")
     if found.interrupted:
         raise typer.Exit(130)
+
+
+@app.command("mitigation")
+def mitigation(
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            help="A table (subgroups, classifiers), a data set (adult, bank, german, compas, law-school, "
+            "communities-crime) or an environment (adult:race); may be repeated.",
+        ),
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option("--runs", help="Networks and classifiers per entry, people parted anew; 3.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One run, trained for a shorter time.")] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a page to read.")] = None,
+    data_home: HomeOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Mitigation tables: retraining as in TestSGD on six data sets, classifiers as in Fairness Shields on four."""
+    from evenhand import report
+    from evenhand.reproduce import mitigation as papers
+    from evenhand.reproduce.mitigation.page import render
+
+    check_places({"--html": html})
+    with report.progress(quiet=quiet or json == "-") as progress:
+        found = papers.run(
+            papers.Settings.of(quick=quick, runs=runs),
+            only=only or (),
+            data_home=data_home,
+            seed=seed,
+            progress=progress,
+        )
+    emit_result(found, json)
+    if html is not None:
+        report.write_page(render(found), html)
+    if not quiet and json != "-":
+        typer.echo(found.summary())
+        if html is not None:
+            typer.echo(f"\nwritten  {html}")
+    if found.interrupted:
+        raise typer.Exit(130)

@@ -1,5 +1,5 @@
 """The experiments of published papers, run again: settings as they are published, figures beside the published ones."""
 
-from evenhand.reproduce import shields
+from evenhand.reproduce import mitigation, shields
 
-__all__ = ["shields"]
+__all__ = ["mitigation", "shields"]

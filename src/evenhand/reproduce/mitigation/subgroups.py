@@ -1,0 +1,224 @@
+"""TestSGD's experiment: a network, the subgroup it treats most differently, and what mends that."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand import subgroup
+from evenhand.errors import EvenhandError, ModelError
+from evenhand.mitigate import Candidate, Config, GapHarm, Lesson, Situation, split
+from evenhand.mitigate.findings import Findings, FoundSubgroup
+from evenhand.mitigate.methods import methods
+from evenhand.mitigate.training.encoding import Encoding
+from evenhand.models import Scorer, predict
+from evenhand.reproduce.mitigation.cases import Case
+from evenhand.reproduce.mitigation.result import Counted, Mended, Model
+from evenhand.reproduce.mitigation.settings import Settings
+from evenhand.schema import People
+from evenhand.subgroup import SubgroupResult
+from evenhand.subgroup.nudge import Nudge
+
+GIVEN = "given"
+
+STARTS = 10
+"""Times that a network is begun with other first weights, if it gives everybody one label: four units at the end of six
+layers die easily."""
+
+
+class Stopped(Exception):  # noqa: N818 - it is no error
+    """Somebody stopped a method on its way."""
+
+
+@dataclass(frozen=True)
+class SixLayers:
+    """A dense network of the published size, trained from the beginning."""
+
+    settings: Settings
+
+    @property
+    def name(self) -> str:
+        """What is trained and how."""
+        return f"a network of {len(self.settings.hidden) + 1} layers"
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """None: its networks are measured, not kept."""
+        return ()
+
+    def fit(self, lesson: Lesson, *, seed: int) -> Scorer:
+        """The network that learns from a lesson: scikit-learn's, so that it needs no extra."""
+        import warnings
+
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.neural_network import MLPClassifier
+        from threadpoolctl import threadpool_limits
+
+        settings, target = self.settings, lesson.people.schema.target
+        individuals, values = lesson.individuals, target.values or ()
+        favourable = values.index(target.favourable)
+        # Scaled by the real people alone: what is added must not move everybody else.
+        encoding = Encoding.learnt(lesson.people.schema, lesson.people.individuals)
+        batch = min(settings.batch_size, len(individuals))
+        features = encoding.features(individuals)
+        with warnings.catch_warnings(), threadpool_limits(1):  # sums must not depend on how many cores there are
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the number of steps is fixed
+            for start in range(STARTS):
+                network = MLPClassifier(
+                    hidden_layer_sizes=settings.hidden,
+                    batch_size=batch,
+                    max_iter=max(settings.epochs, math.ceil(settings.least_steps * batch / len(individuals))),
+                    random_state=(seed + 1009 * start) % 2**32,
+                    tol=0.0,
+                    n_iter_no_change=10**6,
+                )
+                network.fit(features, lesson.all_labels == favourable)
+                if len(np.unique(network.predict(features))) > 1:
+                    break
+        layers = [
+            (np.asarray(weights, dtype=np.float64), np.asarray(bias, dtype=np.float64))
+            for weights, bias in zip(network.coefs_, network.intercepts_, strict=True)
+        ]
+        classes = (values[1 - favourable], values[favourable])
+        return encoding.additive(layers, classes, 1, self.name)
+
+    def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
+        """Its networks are not written."""
+        raise ModelError("the networks of a reproduction are not kept", where=str(path))
+
+
+def mend(
+    case: Case, people: People, settings: Settings, *, run: int, seed: int, progress: Callable[[str, float], None]
+) -> Mended:
+    """Train a network, search it, and let every method mend the widest gap that stands out.
+
+    The people who are kept aside are neither trained on nor searched nor chosen on.
+
+    Raises:
+        Stopped: somebody stopped a method.
+    """
+    began = time.perf_counter()
+    own = seed + run
+    parts = split(people, seed=own)
+    learner = SixLayers(settings)
+    progress(f"{case.name}: training the network", 0.0)
+    given = learner.fit(Lesson.plain(parts.train), seed=own)
+    progress(f"{case.name}: searching for subgroups", 0.1)
+    known = people.at(np.flatnonzero(~np.isin(people.rows, parts.test.rows)))
+    found = subgroup.run(
+        given, known, attributes=case.sensitive, support=settings.support, depth=case.depth,
+        permutations=settings.permutations, seed=own,
+    )  # fmt: skip
+    widest, stands_out = _widest(found, people)
+    findings = Findings(subgroups=(widest,) if widest else ())
+    harm = GapHarm(widest.rules if widest else {})
+    inputs = (harm, parts.test, parts.train, Nudge(people.schema, case.sensitive), settings.samples, own)
+    models = [_counted(GIVEN, "as it was", given, (), time.perf_counter() - began, *inputs)]
+    left_out: dict[str, str] = {}
+    for number, name in enumerate(settings.methods if widest else ()):
+        start, share = 0.2 + 0.8 * number / len(settings.methods), 0.8 / len(settings.methods)
+
+        def say(what: str, done: float, start: float = start, share: float = share, name: str = name) -> None:
+            progress(f"{case.name}, {name}: {what}", start + share * done)
+
+        situation = Situation(
+            given=given,
+            learner=learner,
+            split=parts,
+            findings=findings,
+            harms=(harm,),
+            config=Config(methods=(name,), rounds=0, seed=own),
+            progress=say,
+            plain=given,
+        )
+        began = time.perf_counter()
+        try:
+            made: Candidate = methods([name])[name](situation)
+        except EvenhandError as error:
+            left_out[name] = error.what
+            continue
+        if made.interrupted:
+            raise Stopped
+        models.append(_counted(name, made.words, made.scorer, made.notes, time.perf_counter() - began, *inputs))
+    return Mended(
+        case=case.name,
+        dataset=case.dataset,
+        run=run,
+        train=len(parts.train),
+        validation=len(parts.validation),
+        test=len(parts.test),
+        subgroup=widest.words if widest else None,
+        stands_out=stands_out,
+        models=tuple(models),
+        left_out=left_out,
+    )
+
+
+def _widest(found: SubgroupResult, people: People) -> tuple[FoundSubgroup | None, bool]:
+    """The widest gap that stands out from chance; where none does, the widest that was looked at, as published."""
+    surely = Findings.read([found], people.schema).subgroups
+    if surely:
+        return surely[0], True
+    widest = max(found.findings, key=lambda one: abs(one.gap), default=None)
+    return (FoundSubgroup(widest.rules, widest.gap, widest.words), False) if widest else (None, False)
+
+
+def _counted(
+    method: str,
+    words: str,
+    scorer: Scorer,
+    notes: Sequence[str],
+    seconds: float,
+    harm: GapHarm,
+    test: People,
+    train: People,
+    nudge: Nudge,
+    samples: int,
+    seed: int,
+) -> Model:
+    return Model(
+        method=method,
+        words=words,
+        held_out=count(scorer, test, harm.inside(test)),
+        learnt_from=count(scorer, train, harm.inside(train)),
+        sampled=sampled(scorer, train, harm.inside(train), nudge, samples, seed),
+        notes=tuple(notes),
+        seconds=seconds,
+    )
+
+
+def count(scorer: Scorer, people: People, inside: NDArray[np.bool_]) -> Counted:
+    """What a model decides about people, some of whom are in a subgroup."""
+    favourable = predict(scorer, people.individuals) == scorer.favourable
+    return Counted(
+        people=len(people),
+        right=int((favourable == people.favourable).sum()),
+        inside=int(inside.sum()),
+        favourable=int(favourable[inside].sum()),
+        rest_favourable=int(favourable[~inside].sum()),
+    )
+
+
+def sampled(
+    scorer: Scorer, people: People, inside: NDArray[np.bool_], nudge: Nudge, samples: int, seed: int
+) -> Counted:
+    """What it decides about people nudged in one attribute that is not sensitive, so many on either side.
+
+    Source: TestSGD, section 4.3. The samples depend on the people and the seed alone, so that models can be compared.
+    """
+    rng = np.random.default_rng([seed, 4])
+    counts = []
+    for side in (np.flatnonzero(inside), np.flatnonzero(~inside)):
+        drawn = side[rng.integers(0, len(side), size=samples)] if len(side) else side
+        nudged = nudge(people.individuals[drawn], rng)
+        counts.append((len(drawn), int((predict(scorer, nudged) == scorer.favourable).sum())))
+    (n, favourable), (rest, rest_favourable) = counts
+    return Counted(
+        people=n + rest, right=None, inside=n, favourable=favourable, rest_favourable=rest_favourable
+    )  # fmt: skip
