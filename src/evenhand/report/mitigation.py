@@ -78,14 +78,8 @@ def render_mitigation(result: MitigationResult) -> str:
 
 def title(candidate: CandidateResult, *, first: bool = False) -> str:
     """What a candidate is, in a line."""
-    role = (
-        " (this is the model that is written)"
-        if first
-        else " (control: nothing was mended)"
-        if candidate.control
-        else ""
-    )
-    return f"{candidate.method}: {candidate.words}{role}"
+    role = " (this model is written)" if first else " (control)" if candidate.control else ""
+    return f"{candidate.method}{role}: {candidate.words}"
 
 
 def sentence(note: str) -> str:
