@@ -120,12 +120,9 @@ def _xgboost(learner: BoosterLearner, inputs: Any, labels: Any, seed: int) -> An
     described = json.loads(model.save_raw("json"))
     settings = json.loads(learner.settings or model.save_config())
     parameters = dict(_remembered(settings["learner"]))
-    if float(parameters.get("alpha", 0)) == 0:
-        for key, value in growth(described).items():
-            # In memory after training, the settings are right; they are the library's defaults after loading.
-            if not np.isclose(float(parameters.get(key, np.nan)), value, rtol=0.05):
-                parameters |= growth(described)
-                break
+    told = growth(described)
+    if learner.settings is None or _contradicted(parameters, told):
+        parameters |= told
     parameters |= {"nthread": 1, "device": "cpu", "verbosity": 0}
     if int(parameters.get("seed", 0)) == 0:
         parameters["seed"] = seed
@@ -142,6 +139,16 @@ def _xgboost(learner: BoosterLearner, inputs: Any, labels: Any, seed: int) -> An
     booster = xgboost.train(parameters, data, rounds)
     booster.set_attr(scikit_learn=model.attr("scikit_learn"))
     return booster
+
+
+def _contradicted(parameters: Mapping[str, Any], told: Mapping[str, float]) -> bool:
+    """Whether settings in memory are the library's defaults, as after loading a file, and did not grow these trees."""
+    if float(parameters.get("alpha", 0)) or float(parameters.get("max_delta_step", 0)):
+        return False  # set by somebody, and what the trees tell takes them for 0
+    depth = int(parameters.get("max_depth", 0))
+    differ = [not np.isclose(float(parameters[key]), told[key], rtol=0.05, atol=0.01) for key in ("eta", "lambda")
+              if key in parameters and key in told]  # fmt: skip
+    return any(differ) or 0 < depth < told.get("max_depth", 0)
 
 
 def _remembered(learner: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

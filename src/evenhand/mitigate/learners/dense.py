@@ -68,6 +68,12 @@ class DenseLearner:
         steps = train(plain_steps(self.layers), inputs, wanted(lesson, given), seed=seed, where=given.name)
         return of_layers(given, [(step.weights, step.bias) for step in steps if isinstance(step, Dense)])
 
+    def onward(self, scorer: Scorer) -> DenseLearner:
+        """The same, training on from a network that it made."""
+        if not isinstance(scorer, TrainedNetwork):
+            raise ModelError("this network was not trained here", where=scorer.name)
+        return DenseLearner(self.given, scorer.dense)
+
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
         """Write one of its networks as ``W0, b0, W1, b1, ...``."""
         ending_of(path, self.endings)

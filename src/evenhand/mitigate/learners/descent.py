@@ -15,7 +15,13 @@ EPOCHS = 10
 """How often everybody is learnt from: a trained network settles within a few."""
 
 BATCH = 256
-"""People per step."""
+"""People per step, where there are many."""
+
+STEPS = 30
+"""Steps that an epoch has even with few people: a step then takes fewer, but not fewer than ``FEWEST``."""
+
+FEWEST = 8
+"""People per step at least: fewer say too little about where to go."""
 
 LEARNING_RATE = 1e-3
 """Of Adam at the start; it falls to nothing along half a cosine, so that the last steps settle."""
@@ -73,7 +79,7 @@ def descend(
 
     with repeatable(seed), torch.enable_grad():
         rng = np.random.default_rng([seed, 90])
-        batches = max(1, round(len(inputs) / BATCH))
+        batches = max(1, round(len(inputs) / BATCH), min(STEPS, len(inputs) // FEWEST))
         steps = EPOCHS * batches
         optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)

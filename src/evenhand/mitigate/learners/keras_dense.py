@@ -90,6 +90,19 @@ class KerasLearner:
             arrays=arrays,
         )  # fmt: skip
 
+    def onward(self, scorer: Scorer) -> KerasLearner:
+        """The same, training on from a network that it made."""
+        if not isinstance(scorer, TrainedKeras):
+            raise ModelError("this model was not trained from a Keras file", where=scorer.name)
+        learnt = dict(scorer.arrays)
+        layers = tuple(
+            replace(layer, weights={key: learnt[layer.places[key]] for key in layer.weights})
+            if layer.kind == "Dense"
+            else layer
+            for layer in self.layers
+        )
+        return replace(self, layers=layers)
+
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
         """Write one of its networks: the given file with other weights, or ``.npz``."""
         ending = ending_of(path, self.endings)

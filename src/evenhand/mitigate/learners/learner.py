@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self, runtime_checkable
 
 from evenhand.mitigate.lesson import Lesson
 from evenhand.models import Scorer
@@ -28,4 +28,13 @@ class Learner(Protocol):
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
         """Write a model that this learner made; the files written, that one first."""
+        ...
+
+
+@runtime_checkable
+class Resuming(Learner, Protocol):
+    """A learner that trains on from weights: from those of a model it made as well as from the given ones."""
+
+    def onward(self, scorer: Scorer) -> Self:
+        """The same, training on from a model that this learner made."""
         ...

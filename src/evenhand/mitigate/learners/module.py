@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,12 @@ class ModuleLearner:
                 f"the network cannot be trained on: {first_line(error)}", where=given.name, mend=OWN_FIT
             ) from error
         return load(source, given.schema, name=given.name)
+
+    def onward(self, scorer: Scorer) -> ModuleLearner:
+        """The same, training on from a model that it made."""
+        if not isinstance(scorer, TorchModule):
+            raise ModelError("this is no PyTorch model", where=scorer.name)
+        return replace(self, given=scorer)
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
         """Write one of its networks: an exported program (``.pt2``, runs no code when read) or the module itself.
