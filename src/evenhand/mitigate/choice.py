@@ -12,6 +12,9 @@ from evenhand.mitigate.lesson import positions
 from evenhand.models import Scorer, predict
 from evenhand.schema import People
 
+ROUNDING = 1e-9
+"""An accuracy that is lower than wanted by no more than this is what was wanted."""
+
 
 def accuracy(scorer: Scorer, people: People) -> float:
     """The share of people who are given their true label."""
@@ -57,8 +60,7 @@ def pick(trials: Sequence[Trial], before: Sequence[float], least: float, people:
         least: see ``bar``.
         people: how many they were measured on.
     """
-    # Accuracies are multiples of 1/people: rounding must not fail the one that just reaches it.
-    fit = [i for i, trial in enumerate(trials) if trial.accuracy >= least - 1e-9]
+    fit = [i for i, trial in enumerate(trials) if trial.accuracy >= least - ROUNDING]
     if not fit:
         return 0
     return min(fit, key=lambda i: (remaining(trials[i].harms, before, people), trials[i].value, i))

@@ -7,6 +7,7 @@ white-box fairness testing through gradient search" (ISSTA 2021): individual ins
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -18,11 +19,12 @@ from numpy.typing import NDArray
 from evenhand.errors import DataError, ModelError
 from evenhand.individual import search
 from evenhand.mitigate.candidate import Candidate, Situation, Trial
-from evenhand.mitigate.choice import accuracy, bar, pick, remaining, sizes
+from evenhand.mitigate.choice import ROUNDING, accuracy, bar, pick, remaining, sizes
 from evenhand.mitigate.findings import FoundProfiles, FoundSubgroup, from_table
 from evenhand.mitigate.harms import FlipHarm
+from evenhand.mitigate.learners import Learner, Resuming
 from evenhand.mitigate.lesson import Lesson, positions
-from evenhand.mitigate.samples import opposite, relabelled
+from evenhand.mitigate.samples import levelled, opposite, relabelled
 from evenhand.models import Scorer, predict
 
 Floats = NDArray[np.float64]
@@ -35,7 +37,10 @@ ASKED = 200_000
 """Individuals that a model is asked about to see whose decision flips among the people learnt from."""
 
 IDLE = 2
-"""So many amounts in a row that leave more harm than a smaller one end a round: what is added tips the scales."""
+"""So many amounts in a row that leave more harm than a smaller one end a round: what is added tips the scales.
+
+Not where a subgroup is mended: its gap changes by chance with every training, and few instances change it less.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +50,16 @@ class Piece:
     added: Floats
     labels: Ints
 
-    def part(self, share: float) -> Piece:
-        """The first of them."""
-        kept = int(len(self.labels) * share)
-        return Piece(self.added[:kept], self.labels[:kept])
+
+def size(pieces: Sequence[Piece]) -> int:
+    """How many instances there are."""
+    return sum(len(piece.labels) for piece in pieces)
+
+
+def cut(pieces: Sequence[Piece], most: int) -> list[Piece]:
+    """The same share of every piece, the first of each, ``most`` in all at most."""
+    kept = [len(piece.labels) * max(0, most) // max(most, size(pieces), 1) for piece in pieces]
+    return [Piece(piece.added[:n], piece.labels[:n]) for piece, n in zip(pieces, kept, strict=True)]
 
 
 def retrain(situation: Situation) -> Candidate:
@@ -102,7 +113,7 @@ class _Retraining:
 
     def candidate(self) -> Candidate:
         """Try everything; what is best by then if somebody stops it or time is up."""
-        self._try([], self._it.plain)
+        self._try([], self._learner, self._it.plain)
         interrupted = False
         try:
             interrupted = not self._grow()
@@ -125,23 +136,37 @@ class _Retraining:
         """The rounds; False if time was up."""
         for round_ in range(self._it.config.rounds + 1):
             best = self._best()
-            model, base = (self._models[best], self._lessons[best]) if round_ else (self._it.given, [])
+            model = self._models[best] if round_ else self._it.given
             flips = [self._flips(model, one, round_) for one in self._it.findings.profiles]
             if not any(len(one.labels) for one in flips) and not self._subgroups:
                 return True
-            kept, before = sum(len(piece.labels) for piece in base), 0
-            least, idle = math.inf, 0
-            for n in amounts(self._it.config.start, self._most):
-                if self._late():
-                    return False
-                pieces = self._pieces(model, flips, n)
-                fresh = sum(len(piece.labels) for piece in pieces)
-                if fresh <= before or idle == IDLE:
-                    break
-                before = fresh
-                room = min(1.0, max(0, self._most - fresh) / kept) if kept else 0.0
-                left = self._try([*(piece.part(room) for piece in base), *pieces])
-                least, idle = (left, 0) if left < least else (least, idle + 1)
+            if not self._round(round_, model, flips, best):
+                return False
+        return True
+
+    def _round(self, round_: int, model: Scorer, flips: Sequence[Piece], best: int) -> bool:
+        """More and more added to what the best model learnt from, then amounts between; False if time was up."""
+        base, learner = self._lessons[best], self._onward(model) if round_ else self._learner
+        left = {0: self._left(best)}
+        idle = 0
+        for n in amounts(self._it.config.start, self._most):
+            if self._late():
+                return False
+            pieces = self._pieces(model, flips, n, round_)
+            fresh = size(pieces)
+            if fresh in left or (idle == IDLE and not self._subgroups):
+                break
+            self._try([*cut(base, self._most - fresh), *pieces], learner)
+            idle = 0 if self._left(-1) < min(left.values()) else idle + 1
+            left[fresh] = self._left(-1)
+        grown = sorted(left)
+        at = grown.index(min(grown, key=left.__getitem__))
+        for low, high in itertools.pairwise(grown[max(0, at - 1) : at + 2]):
+            if self._late():
+                return False
+            pieces = self._pieces(model, flips, (low + high) // 2, round_)
+            if low < size(pieces) < high:
+                self._try([*cut(base, self._most - size(pieces)), *pieces], learner)
         return True
 
     def _flips(self, model: Scorer, found: FoundProfiles, round_: int) -> Piece:
@@ -181,22 +206,30 @@ class _Retraining:
             raise KeyboardInterrupt
         return from_table(seen.table).individuals
 
-    def _pieces(self, model: Scorer, flips: Sequence[Piece], n: int) -> list[Piece]:
-        """About n instances, as many for every set of protected attributes and every subgroup."""
+    def _onward(self, model: Scorer) -> Learner:
+        """How the next round trains: from the best model's weights where there are any, so that rounds add up."""
+        return self._learner.onward(model) if isinstance(self._learner, Resuming) else self._learner
+
+    def _pieces(self, model: Scorer, flips: Sequence[Piece], n: int, round_: int) -> list[Piece]:
+        """About n instances, as many for every set of protected attributes and every subgroup.
+
+        For subgroups the first round adds what was published, those after it what narrows the gap that is left.
+        """
         each = max(1, n // (len(flips) + len(self._subgroups)))
         pieces = [Piece(one.added[:each], one.labels[:each]) for one in flips]
         for number, subgroup in enumerate(self._subgroups):
-            rng = np.random.default_rng([self._it.config.seed, 37, number])
-            pieces.append(Piece(*opposite(model, self._train, subgroup.rules, each, rng=rng)))
+            rng = np.random.default_rng([self._it.config.seed, 37, number, round_])
+            drawn = levelled if round_ else opposite
+            pieces.append(Piece(*drawn(model, self._train, subgroup.rules, each, rng=rng)))
         return pieces
 
-    def _try(self, pieces: list[Piece], trained: Scorer | None = None) -> float:
-        """Train and measure; what is left of the harms."""
+    def _try(self, pieces: list[Piece], learner: Learner, trained: Scorer | None = None) -> None:
+        """Train and measure."""
         people, it = self._train, self._it
         added = np.concatenate([np.empty((0, people.individuals.shape[1])), *(piece.added for piece in pieces)])
         labels = np.concatenate([np.empty(0, dtype=np.int64), *(piece.labels for piece in pieces)])
         self._say(f"training with {len(labels):,} instances added")
-        model = trained or self._learner.fit(Lesson(people, added, labels), seed=it.config.seed)
+        model = trained or learner.fit(Lesson(people, added, labels), seed=it.config.seed)
         validation = it.split.validation
         trial = Trial(
             setting="added",
@@ -207,11 +240,20 @@ class _Retraining:
         self._trials.append(trial)
         self._models.append(model)
         self._lessons.append(pieces)
-        return remaining(trial.harms, self._before, len(validation))
 
     def _best(self) -> int:
-        least = bar(self._given, self._trials[0].accuracy, self._it.config.accuracy_loss)
-        return pick(self._trials, self._before, least, len(self._it.split.validation))
+        return pick(self._trials, self._before, self._bar, len(self._it.split.validation))
+
+    @property
+    def _bar(self) -> float:
+        return bar(self._given, self._trials[0].accuracy, self._it.config.accuracy_loss)
+
+    def _left(self, trial: int) -> float:
+        """What a trial leaves of the harms; infinite where it costs too much."""
+        one = self._trials[trial]
+        if one.accuracy < self._bar - ROUNDING:
+            return math.inf
+        return remaining(one.harms, self._before, len(self._it.split.validation))
 
     def _late(self) -> bool:
         return self._it.deadline is not None and time.perf_counter() > self._it.deadline

@@ -1,4 +1,4 @@
-"""What is added to the people learnt from: profiles relabelled by majority, and subgroup samples decided otherwise."""
+"""What is added to the people learnt from: profiles relabelled by majority, samples that narrow a subgroup's gap."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ DRAWN = 20
 
 LEAST_DRAWN = 2000
 """But at least so many, so that a few wanted are still chosen from many."""
+
+COPIES = 5
+"""Different nudges of each person near the threshold: fewer reach further from it, more move it less surely."""
 
 
 def relabelled(given: Scorer, individuals: Floats, protected: Sequence[str]) -> tuple[Floats, Ints]:
@@ -93,6 +96,43 @@ def opposite(given: Scorer, train: People, rules: Rules, n: int, *, rng: np.rand
     refused = np.delete(np.arange(len(given.classes)), given.favourable)
     labels = given.favourable if favour else refused[np.argmax(scores[:, refused], axis=1)][chosen]
     return nudged[chosen], positions(given, train.schema)[np.broadcast_to(labels, len(chosen))]
+
+
+def levelled(given: Scorer, train: People, rules: Rules, n: int, *, rng: np.random.Generator) -> tuple[Floats, Ints]:
+    """People on both sides of a gap who are decided almost the other way, with the label that narrows it.
+
+    Of those to whom the model gives what their side has too much of (favourable decisions inside the subgroup and
+    refusals outside it, or the reverse), the nearest to the threshold, each with several nudges as in ``opposite``.
+    One decision changed closes a larger part of the gap on the smaller side, so that distances there count less: by
+    the side's size, which is what costs the least accuracy.
+
+    Args:
+        given, train, rules, n, rng: as in ``opposite``.
+
+    Returns:
+        Instances, all different, the nearest first, shape (at most n, attributes), and their labels as positions in
+        the target's values. None where nobody is inside or nobody outside.
+
+    Source: Kamiran, Calders, "Data preprocessing techniques for classification without discrimination" (KAIS 2012),
+    massaging, which changes the labels of the real people; the weight by a side's size is ours.
+    """
+    harm = GapHarm(rules)
+    inside = harm.inside(train)
+    if not inside.any() or inside.all() or n < 1:
+        return train.individuals[:0].copy(), np.empty(0, dtype=np.int64)
+    scores = _scores(given, train.individuals)
+    favoured = inside == (harm.signed(given, train) > 0)
+    too_much = np.flatnonzero((predict(given, train.individuals) == given.favourable) == favoured)
+    sizes = np.where(inside, inside.sum(), len(train) - inside.sum())
+    distance = np.abs(scores[:, given.favourable] - 0.5) * sizes
+    chosen = rng.permutation(too_much)
+    chosen = np.repeat(chosen[np.argsort(distance[chosen], kind="stable")][:n], COPIES)
+    nudged = Nudge(train.schema, {*rules, *train.schema.protected})(train.individuals[chosen], rng)
+    first = np.sort(np.unique(nudged, axis=0, return_index=True)[1])[:n]
+    refused = np.delete(np.arange(len(given.classes)), given.favourable)
+    refusal = refused[np.argmax(scores[:, refused], axis=1)]
+    labels = np.where(favoured, refusal, given.favourable)[chosen[first]]
+    return nudged[first], positions(given, train.schema)[labels]
 
 
 def _scores(given: Scorer, individuals: Floats) -> Floats:
