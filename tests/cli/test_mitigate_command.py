@@ -184,6 +184,33 @@ def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypa
     )  # fmt: skip
 
 
+def test_what_fairness_costs(evenhand, found, tmp_path, monkeypatch, result):
+    pytest.importorskip("torch", reason="needs the extra torch")
+    from evenhand.mitigate import training
+
+    sweep = training.frontier
+
+    def quick(people, method, **options):
+        return sweep(people, method, strengths=(0.0, 1.0), hidden=(4,), steps=20, **options)
+
+    monkeypatch.setattr(training, "frontier", quick)
+    monkeypatch.setattr(mitigating, "run", Stopped(result))
+    new, page, told = (tmp_path / name for name in ("new.npz", "frontier.html", "frontier.json"))
+    command = ["mitigate", *ABOUT, "--method", "erm", "--method", "diffdp", "--test", "aside.csv", "--out", new]
+    ran = evenhand(*command, "--frontier", told, "--quiet")
+    assert ran.code == 0, ran.err
+    swept = json.loads(told.read_text())
+    assert swept["kind"] == "frontier"
+    assert swept["method"] == "diffdp"
+    assert swept["test"] == 400
+    assert [point["strength"] for point in swept["points"]] == [0.0, 1.0]
+    assert 0.5 < swept["given"]["accuracy"]["value"] < 0.95
+    assert new.exists()
+    ran = evenhand(*command, "--frontier", page, "--quiet")
+    assert ran.code == 0, ran.err
+    assert "What fairness costs by diffdp" in page.read_text("utf-8")
+
+
 @pytest.mark.parametrize(("seconds", "code"), [(1.0, 130), (7.0, 0)], ids=["somebody", "time"])
 def test_interrupted_the_best_so_far_is_written(evenhand, found, tmp_path, monkeypatch, result, seconds, code):
     monkeypatch.setattr(mitigating, "run", Stopped(result, interrupted=True, seconds=seconds))
@@ -216,6 +243,7 @@ FROM = ["--from", "search.json"]
         ([*FROM, "--out", "model.joblib"], ["--out", "kept"]),
         ([*FROM, "--out", "./../{folder}/model.joblib"], ["--out", "kept"]),
         ([*FROM, "--out", "link.joblib"], ["--out", "kept"]),
+        (["--method", "diffdp", "--out", "new.npz", "--from", "new.schema.yaml"], ["--out", "kept"]),
         ([*FROM, "--json", "people.csv"], ["--json", "kept"]),
         ([*FROM, "--html", "search.json"], ["--html", "kept"]),
         ([*FROM, "--out", "new.onnx"], ["new.onnx", ".skops", ".joblib"]),
@@ -225,6 +253,8 @@ FROM = ["--from", "search.json"]
         ([*FROM, "--out", "absent/new.joblib"], ["--out", "no folder"]),
         ([*FROM, "--out", "."], ["--out", "a folder"]),
         ([*FROM, "--html", "absent/page.html"], ["--html", "no folder"]),
+        ([*FROM, "--frontier", "frontier.html"], ["--frontier", "retrain has no strength", "diffdp"]),
+        (["--method", "diffdp", "--out", "new.npz", "--frontier", "frontier.png"], ["--frontier", "frontier.png"]),
         ([*FROM, "--json", "absent/told.json"], ["--json", "no folder"]),
         ([], ["--from", "evenhand search", "--method diffdp"]),
         ([*FROM, "--method", "magic"], ["no method 'magic'", "retrain", "logit-pairing"]),
@@ -253,6 +283,7 @@ FROM = ["--from", "search.json"]
 def test_bad_options(evenhand, found, arguments, complaints):
     if not (found / "link.joblib").exists():
         os.symlink("model.joblib", found / "link.joblib")
+        shutil.copy(found / "schema.yaml", found / "new.schema.yaml")
         (found / "broken.json").write_text((found / "search.json").read_text()[:500])
         (found / "datasets.json").write_text('{"kind": "shield", "states": 3}')
         other = (found / "search.json").read_text().replace('"north"', '"east"')

@@ -46,6 +46,8 @@ def quick(monkeypatch):
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
 def test_python_runs(page, tmp_path, monkeypatch, quick):
     code = "\n".join(blocks(page, "python"))
+    if "mitigate.training" in code:
+        pytest.importorskip("torch", reason="needs the extra torch")
     monkeypatch.chdir(tmp_path)
     with served(page, tmp_path) if SERVED in code else nullcontext(SERVED) as url:
         # The small data set says as much about the code as the large one.

@@ -65,6 +65,10 @@ def mitigate(
     ] = None,
     time_limit: Annotated[float | None, typer.Option("--time-limit", help="Learn for so many seconds.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write a page to read.")] = None,
+    frontier: Annotated[
+        Path | None,
+        typer.Option("--frontier", help="Accuracy against fairness, by the first method's strength: .html or .json."),
+    ] = None,
     target: TargetOption = None,
     protected: ProtectedOption = None,
     favourable: FavourableOption = None,
@@ -78,10 +82,10 @@ def mitigate(
 ) -> None:
     """Train the model again on what was found, or train fairly, and compare before and after."""
     from evenhand import mitigate as mitigating
-    from evenhand import report
+    from evenhand import models, report
     from evenhand.audit.run import described
 
-    _check_places([model, data, test, schema, *(findings or ())], out, html, json)
+    _check_places([model, data, test, schema, *(findings or ())], out, html, frontier, json)
     given = {
         "methods": tuple(method) if method else None,
         "strength": strength,
@@ -94,6 +98,7 @@ def mitigate(
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     config = mitigating.Config(**options, seed=seed)
     _check_methods(config.methods, findings or ())
+    swept = _swept(config.methods) if frontier is not None else ""
     with report.progress(quiet=quiet or json == "-") as progress:
         progress("reading the people", 0.0)
         source = read_data(data, schema=schema, data_home=data_home)
@@ -132,6 +137,25 @@ def mitigate(
         report.write_page(report.render_mitigation(done.result), html)
         written.append(html)
     emit_result(done.result, json)
+    if frontier is not None and not done.result.interrupted:
+        from evenhand.mitigate.training import frontier as sweep
+
+        with report.progress(quiet=quiet or json == "-") as progress:
+            found = sweep(
+                mitigating.split(people, seed=seed, test=kept),
+                swept,
+                given=models.load(model, people.schema, like=source.frame, trust=trust),
+                seed=seed,
+                confidence=config.confidence,
+                time_limit=time_limit,
+                data_name=source.name,
+                progress=progress,
+            )
+        if frontier.suffix == ".json":
+            emit_result(found, str(frontier))
+        else:
+            report.write_page(report.render_frontier(found), frontier)
+        written.append(frontier)
     if not quiet and json != "-":
         report.show_mitigation(done.result, written=written)
     timed_out = time_limit is not None and done.result.seconds >= time_limit
@@ -139,20 +163,27 @@ def mitigate(
         raise typer.Exit(130)
 
 
-def _check_places(read: Sequence[str | Path | None], out: Path, html: Path | None, json: str | None) -> None:
+def _check_places(
+    read: Sequence[str | Path | None], out: Path, html: Path | None, frontier: Path | None, json: str | None
+) -> None:
     """Refuse what cannot be written before any work is done.
 
     Raises:
         OptionError: a folder is not there, or a file that is read would be lost.
     """
-    written = {"--out": out, "--html": html, "--json": Path(json) if json is not None and json != "-" else None}
+    told = Path(json) if json is not None and json != "-" else None
+    written = {"--out": out, "--html": html, "--frontier": frontier, "--json": told}
     check_places(written)
     known = [Path(path) for path in read if path is not None and Path(path).exists()]
-    for option, place in written.items():
+    # A schema may be written beside a network, under its name.
+    places = [*written.items(), ("--out", out.with_name(out.stem + ".schema.yaml"))]
+    for option, place in places:
         if place is not None and place.exists() and any(place.samefile(path) for path in known):
             raise OptionError(f"{place} is a file to read, and is kept", where=option, mend="name another file")
     if not out.suffix:
         raise OptionError(f"{out} has no ending, which says how a model is written", where="--out")
+    if frontier is not None and frontier.suffix not in (".html", ".json"):
+        raise OptionError(f"a frontier is a page or JSON, not {frontier}", where="--frontier", mend="name it ....html")
 
 
 def _check_methods(methods: Sequence[str], findings: Sequence[Path]) -> None:
@@ -174,6 +205,24 @@ def _check_methods(methods: Sequence[str], findings: Sequence[Path]) -> None:
             mend="first evenhand search MODEL DATA --json found.json (or subgroups, or audit), then --from found.json; "
             "or train fairly without it: --method diffdp",
         )
+
+
+def _swept(methods: Sequence[str]) -> str:
+    """The first method that has a strength.
+
+    Raises:
+        OptionError: none of them has.
+    """
+    from evenhand.mitigate.methods import TRAINED
+
+    found = [name for name in methods if name in TRAINED and name != "erm"]
+    if not found:
+        raise OptionError(
+            f"{methods[0]} has no strength to go through",
+            where="--frontier",
+            mend=f"add --method, one of: {', '.join(name for name in TRAINED if name != 'erm')}",
+        )
+    return found[0]
 
 
 def _labelled(schema: Schema, source: Source) -> People:

@@ -1,6 +1,7 @@
 """What people see of an audit: the first screen in a terminal, a report in one HTML file, progress."""
 
 from evenhand.report.files import write, write_page
+from evenhand.report.frontier import render_frontier
 from evenhand.report.genai import render_generation, show_feasibility, show_generation
 from evenhand.report.genai_check import show_check, show_confusion
 from evenhand.report.html import render
@@ -15,6 +16,7 @@ __all__ = [
     "Subject",
     "progress",
     "render",
+    "render_frontier",
     "render_generation",
     "render_inspection",
     "render_mitigation",
