@@ -32,7 +32,15 @@ def test_importing_the_package():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["audit", "--help"], ["certify", "--help"], ["serve", "--help"]]
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["audit", "--help"],
+        ["certify", "--help"],
+        ["mitigate", "--help"],
+        ["serve", "--help"],
+    ],
 )
 def test_asking_the_command_for_help(arguments):
     run = (
@@ -47,13 +55,15 @@ ON_USE = frozenset(
     {"PIL", "altair", "diffusers", "h5py", "keras", "lightgbm", "onnx", "onnxruntime", "pandas", "polars", "pyarrow",
      "scipy", "skl2onnx", "sklearn", "skops", "torch", "transformers", "vl_convert", "xgboost", "zstandard"}
 )  # fmt: skip
+BASES = {"fair_classifier.py": frozenset({"sklearn"})}
+"""What a class is derived from has to be there when it is defined; nobody imports these modules before using them."""
 SERVING = frozenset({"fastapi", "starlette", "uvicorn", "sqlalchemy", "prometheus_client"})
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "src").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
 def test_heavy_and_optional_libraries_are_imported_where_they_are_used(path):
     # What the service stands on may be at the top of its own modules, which nobody else imports.
-    late = ON_USE if "service" in path.parts else ON_USE | SERVING
+    late = (ON_USE if "service" in path.parts else ON_USE | SERVING) - BASES.get(path.name, frozenset())
     early = [name for name in _imported_at_once(ast.parse(path.read_text("utf-8"))) if name.split(".")[0] in late]
     assert early == []
 

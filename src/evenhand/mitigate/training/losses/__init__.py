@@ -1,34 +1,6 @@
 """What a network is taught besides being right, one module per method."""
 
-from __future__ import annotations
-
-from importlib import import_module
-
-from evenhand.errors import OptionError
 from evenhand.mitigate.training.losses.loss import Batch, Loss, Task
+from evenhand.mitigate.training.losses.registry import LOSSES, loss
 
 __all__ = ["LOSSES", "Batch", "Loss", "Task", "loss"]
-
-LOSSES: dict[str, str] = {
-    "erm": "erm:EmpiricalRisk",
-    "diffdp": "diffdp:DiffDP",
-    "hsic": "hsic:HSIC",
-    "laftr": "laftr:LAFTR",
-    "prejudice-remover": "prejudice_remover:PrejudiceRemover",
-    "logit-pairing": "logit_pairing:LogitPairing",
-    "certified": "certified:Certified",
-}
-"""Where the loss of each method stands, below this package."""
-
-
-def loss(method: str) -> Loss:
-    """A fresh loss.
-
-    Raises:
-        OptionError: there is no such method.
-    """
-    if method not in LOSSES:
-        raise OptionError(f"there is no method {method!r} of training", mend=f"one of: {', '.join(LOSSES)}")
-    module, _, name = LOSSES[method].partition(":")
-    made: Loss = getattr(import_module(f"{__name__}.{module}"), name)()
-    return made
