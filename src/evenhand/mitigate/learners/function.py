@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,8 @@ class FunctionLearner:
         if isinstance(model, str | Path) or model is None:
             raise ModelError(f"it gave {model!r} instead of a model", where=self.called, mend="return the model itself")
         scorer = load(model, self.schema, like=self.like)
-        if not isinstance(scorer, AdditiveNetwork):
+        # A network is written from its own numbers; a scorer of the user's own may have no hash, and no file either.
+        if not isinstance(scorer, AdditiveNetwork) and isinstance(scorer, Hashable):
             self.made[scorer] = model
         return scorer
 
@@ -111,7 +112,7 @@ class FunctionLearner:
             ending_of(path, (".npz",))
             write_npz(scorer.dense if isinstance(scorer, TrainedNetwork) else plain_layers(scorer), path)
             return (path,)
-        model = self.made.get(scorer)
+        model = self.made.get(scorer) if isinstance(scorer, Hashable) else None
         if model is None:
             raise ModelError("this model was not made here", where=scorer.name)
         booster = getattr(model, "save_model", None) if type(model).__name__ == "Booster" else None
