@@ -41,6 +41,11 @@ def given_model(parts):
     return model.fit(people.individuals, truly(people)).network_
 
 
+@pytest.fixture(autouse=True)
+def _small_networks(monkeypatch):
+    monkeypatch.setitem(FairClassifier.__init__.__kwdefaults__, "hidden", (32, 16))
+
+
 def situation(parts, model, **settings):
     harms = settings.pop("harms", (GapHarm({"sex": ("female",)}), FlipHarm(("sex",))))
     deadline = settings.pop("deadline", None)
