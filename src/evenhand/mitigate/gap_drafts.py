@@ -133,7 +133,7 @@ def widest_draft(sides: Sides, before: Finding, after: Finding) -> Draft | None:
         )
 
     words = "the widest gap that a search finds"
-    note = f"before: {before.words}; after: {after.words}; found on the validation people, measured on the test people"
+    note = f"{_both(before.words, after.words)}; found on the validation people, measured on the test people"
     return Draft("subgroups", "widest_gap", "", words, sizes_before, sizes_after, "down", change, note=note)
 
 
@@ -161,6 +161,10 @@ def found_draft(before: SubgroupResult, after: SubgroupResult) -> Draft:
     )
     words = "the widest gap among the test people themselves"
     return Draft("subgroups", "found_gap", "", words, first, second, "down", note=note)
+
+
+def _both(before: str, after: str) -> str:
+    return f"before and after: {before}" if before == after else f"before: {before}; after: {after}"
 
 
 def expected(cells: PairedCells, pairs: NDArray[np.int64], *, ratio: bool = False) -> tuple[int, int]:

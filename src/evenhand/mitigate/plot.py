@@ -330,7 +330,8 @@ def _tried(
     measured = [value for _, values in series for value in values]
     low, high = min(measured), max(measured)
     room = 0.1 * (high - low) or 0.01
-    low = 0.0 if low < 0.35 * high else low - room
+    # Marks at 0 stay clear of the names below them.
+    low = -0.6 * room if low < 0.35 * high else low - room
     axis: Spec = {"title": setting, "labelExpr": f"{list(labels)}[datum.value]", "grid": False, "labelAngle": 0}
     x = {"field": "step", "type": "ordinal", "axis": axis, "scale": {"type": "point", "padding": 0.4}}
     y = {
