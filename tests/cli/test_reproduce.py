@@ -50,6 +50,14 @@ def test_json_alone(evenhand, tiny):
     assert ran.err == ""
 
 
+def test_one_classifier_alone(evenhand, tiny):
+    ran = evenhand(
+        "reproduce", "shields", "--quick", "--only", "german:sex", "--classifier", "ERM", "--runs", 2, "--json", "-"
+    )
+    assert ran.code == 0
+    assert ran.json["settings"]["classifiers"] == ["ERM"]
+
+
 def test_quiet_says_nothing(evenhand, tiny):
     ran = evenhand("reproduce", "shields", "--quick", "--only", "german:sex", "--quiet")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
@@ -77,6 +85,7 @@ def test_what_was_complete_is_written_when_interrupted(evenhand, tiny, tmp_path,
     ("options", "said"),
     [
         (["--only", "adlut"], "no environment 'adlut'"),
+        (["--classifier", "SVM", "--only", "german:sex"], "no classifier 'SVM'"),
         (["--runs", "0"], "0 runs are none"),
         (["--html", "nowhere/page.html"], "there is no folder"),
     ],

@@ -34,6 +34,12 @@ def shields(
         list[str] | None,
         typer.Option("--only", help="adult, compas, german or bank, or one attribute: adult:race; may be repeated."),
     ] = None,
+    classifier: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--classifier", help="ERM, DiffDP, HSIC, LAFTR or PR; may be repeated. Periodic shields are for the first."
+        ),
+    ] = None,
     runs: Annotated[
         int | None, typer.Option("--runs", help="Runs per setting; 50. Periodic settings get a fifth of it.")
     ] = None,
@@ -52,7 +58,7 @@ def shields(
     check_places({"--html": html})
     with report.progress(quiet=quiet or json == "-") as progress:
         found = paper.run(
-            paper.Settings.of(quick=quick, runs=runs),
+            paper.Settings.of(quick=quick, runs=runs, classifiers=classifier or ()),
             only=only or (),
             data_home=data_home,
             seed=seed,

@@ -67,8 +67,8 @@ def _facts(found: MitigationTables) -> list[tuple[str, str]]:
          "the paper says no more than six layers. One that gives everybody the same label is begun again"),
         ("people", "60 % to learn from, 20 % to choose on, 20 % kept aside until the end; subgroups are searched on "
          "the first two"),
-        ("subgroups", f"the widest gap that stands out from chance over all rule sets with {settings.support:.0%} of "
-         "the people, and the widest at all where none does"),
+        ("subgroups", "the widest gap that stands out from chance over all rule sets with "
+         f"{100 * settings.support:g} % of the people, and the widest at all where none does"),
         ("retraining", "samples of the subgroup with the opposite label, 50 at first, up to 10 % of the people learnt "
          "from; how many is chosen on the validation part"),
         ("samples", f"{settings.samples:,} people inside and outside, one attribute that is not sensitive moved one "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -57,13 +58,17 @@ class Settings(BaseModel):
     layers: tuple[int, ...] = (512, 256, 64)
 
     @classmethod
-    def of(cls, *, quick: bool = False, runs: int | None = None) -> Settings:
+    def of(cls, *, quick: bool = False, runs: int | None = None, classifiers: Sequence[str] = ()) -> Settings:
         """The paper's settings, or the quick ones; ``runs`` per setting, a fifth of it (at least one) periodically.
+
+        Of some classifiers only, where any are named.
 
         Raises:
             OptionError: no run at all.
         """
         chosen = QUICK if quick else cls()
+        if classifiers:
+            chosen = chosen.model_copy(update={"classifiers": tuple(dict.fromkeys(classifiers))})
         if runs is None:
             return chosen
         if runs < 1:
