@@ -105,13 +105,6 @@ def certified(situation: Situation) -> Candidate:
     return trained("certified")(situation)
 
 
-def blind(situation: Situation) -> Candidate:
-    """The given model without what is protected."""
-    from evenhand.mitigate.training import blind as module
-
-    return module.blind(situation)
-
-
 def trained(method: str) -> Callable[[Situation], Candidate]:
     """A method of mitigation that trains a network anew.
 
