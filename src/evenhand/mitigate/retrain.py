@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import DataError, ModelError
 from evenhand.individual import search
+from evenhand.individual.flips import disagree
 from evenhand.mitigate.candidate import Candidate, Situation, Trial
 from evenhand.mitigate.choice import ROUNDING, accuracy, bar, pick, remaining, sizes
 from evenhand.mitigate.findings import FoundProfiles, FoundSubgroup, from_table
@@ -41,6 +42,10 @@ IDLE = 2
 
 Not where a subgroup is mended: its gap changes by chance with every training, and few instances change it less.
 """
+
+
+HALVED = 2
+"""How often the amounts next to a round's best are halved: with few people, even the start may be too much."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,16 +141,17 @@ class _Retraining:
         """The rounds; False if time was up."""
         for round_ in range(self._it.config.rounds + 1):
             best = self._best()
-            model = self._models[best] if round_ else self._it.given
-            flips = [self._flips(model, one, round_) for one in self._it.findings.profiles]
+            # A model trained anew may decide otherwise than the given one: what it gets wrong itself is added.
+            flips = [self._flips(self._models[best], one, round_) for one in self._it.findings.profiles]
             if not any(len(one.labels) for one in flips) and not self._subgroups:
                 return True
-            if not self._round(round_, model, flips, best):
+            if not self._round(round_, flips, best):
                 return False
         return True
 
-    def _round(self, round_: int, model: Scorer, flips: Sequence[Piece], best: int) -> bool:
+    def _round(self, round_: int, flips: Sequence[Piece], best: int) -> bool:
         """More and more added to what the best model learnt from, then amounts between; False if time was up."""
+        model = self._models[best] if round_ else self._it.given
         base, learner = self._lessons[best], self._onward(model) if round_ else self._learner
         left = {0: self._left(best)}
         idle = 0
@@ -159,14 +165,17 @@ class _Retraining:
             self._try([*cut(base, self._most - fresh), *pieces], learner)
             idle = 0 if self._left(-1) < min(left.values()) else idle + 1
             left[fresh] = self._left(-1)
-        grown = sorted(left)
-        at = grown.index(min(grown, key=left.__getitem__))
-        for low, high in itertools.pairwise(grown[max(0, at - 1) : at + 2]):
-            if self._late():
-                return False
-            pieces = self._pieces(model, flips, (low + high) // 2, round_)
-            if low < size(pieces) < high:
-                self._try([*cut(base, self._most - size(pieces)), *pieces], learner)
+        for _ in range(HALVED):
+            grown = sorted(left)
+            at = grown.index(min(grown, key=left.__getitem__))
+            for low, high in itertools.pairwise(grown[max(0, at - 1) : at + 2]):
+                if self._late():
+                    return False
+                pieces = self._pieces(model, flips, (low + high) // 2, round_)
+                between = size(pieces)
+                if low < between < high:
+                    self._try([*cut(base, self._most - between), *pieces], learner)
+                    left[between] = self._left(-1)
         return True
 
     def _flips(self, model: Scorer, found: FoundProfiles, round_: int) -> Piece:
@@ -184,11 +193,12 @@ class _Retraining:
             few = self._train.at(rng.permutation(len(self._train))[: max(1, ASKED // unit)])
             sources.append(few.individuals[FlipHarm(protected).flips(model, few)])
             sources.append(rng.permutation(self._searched(model, protected, round_)))
-        added, labels = relabelled(it.given, in_turns(sources)[: self._most], protected)
-        wrong = positions(model, self._train.schema)[predict(model, added)] != labels
-        drawn = np.where(wrong, rng.random(len(labels)), 2.0).reshape(-1, unit)
-        rows = (np.argmin(drawn, axis=1) + unit * np.arange(len(drawn)))[drawn.min(axis=1, initial=2) < 2]
-        return Piece(added[rows], labels[rows])
+        added, labels = relabelled(it.given, in_turns(sources)[: max(1, ASKED // unit)], protected)
+        decided = positions(model, self._train.schema)[predict(model, added)].reshape(-1, unit)
+        drawn = np.where(decided != labels.reshape(-1, unit), rng.random(decided.shape), 2.0)
+        kept = disagree(decided) & (drawn < 2).any(axis=1)
+        rows = np.flatnonzero(kept) * unit + np.argmin(drawn[kept], axis=1)
+        return Piece(added[rows[: self._most]], labels[rows[: self._most]])
 
     def _searched(self, model: Scorer, protected: tuple[str, ...], round_: int) -> Floats:
         left = None if self._it.deadline is None else max(self._it.deadline - time.perf_counter(), 0.01)
