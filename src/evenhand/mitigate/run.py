@@ -166,7 +166,7 @@ def run(
         confidence=config.confidence,
         accuracy_loss=config.accuracy_loss,
         candidates=compared,
-        interrupted=interrupted or any(one.interrupted for one in candidates),
+        interrupted=interrupted or any(one.interrupted for one in (*candidates, *compared)),
         notes=tuple(notes),
         seed=config.seed,
         seconds=time.perf_counter() - started,
