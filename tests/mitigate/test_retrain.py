@@ -139,7 +139,7 @@ def test_the_right_amount_is_found_where_it_is_known():
     learner = Taught(model)
     candidate = retrain(situation(learner, seed=4))
     added = [len(lesson.labels) for lesson in learner.lessons]
-    # Doubled until twice nothing is gained, then the amounts next to the best are halved, twice.
+    # Doubled until nothing more is gained, then the amounts next to the best are halved, twice.
     assert added[:5] == [0, 50, 100, 200, 400]
     assert added[-4:] == [150, 300, 175, 250]
     assert learner.seeds == [4] * len(added)
@@ -201,11 +201,12 @@ def test_a_round_ends_when_more_makes_it_worse():
     # The band closes at 100 and opens the other way round beyond.
     learner = Taught(lambda lesson: shifted(0.3 * (1 - len(lesson.labels) / 100)))
     retrain(situation(learner))
-    assert [len(lesson.labels) for lesson in learner.lessons] == [0, 50, 100, 200, 400, 75, 150, 87, 125]
+    assert [len(lesson.labels) for lesson in learner.lessons][:5] == [0, 50, 100, 200, 400]
+    assert [len(lesson.labels) for lesson in learner.lessons][-4:] == [75, 150, 87, 125]
 
 
 def test_rounds_add_what_the_new_model_gets_wrong(monkeypatch):
-    monkeypatch.setattr("evenhand.mitigate.retrain.SEARCHED", 2000)
+    monkeypatch.setattr("evenhand.mitigate.retrain.SEARCHED", 500)
 
     def model(lesson):
         return shifted(max(0.02, 0.3 - len(lesson.labels) / 400))

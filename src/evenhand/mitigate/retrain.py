@@ -37,7 +37,7 @@ SEARCHED = 20_000
 ASKED = 200_000
 """Individuals that a model is asked about to see whose decision flips among the people learnt from."""
 
-IDLE = 2
+IDLE = 3
 """So many amounts in a row that leave more harm than a smaller one end a round: what is added tips the scales.
 
 Not where a subgroup is mended: its gap changes by chance with every training, and few instances change it less.
@@ -155,7 +155,8 @@ class _Retraining:
         base, learner = self._lessons[best], self._onward(model) if round_ else self._learner
         left = {0: self._left(best)}
         idle = 0
-        for n in amounts(self._it.config.start, self._most):
+        # What is few beside what was learnt from already changes nothing but by chance.
+        for n in amounts(max(self._it.config.start, size(base) // 4), self._most):
             if self._late():
                 return False
             pieces = self._pieces(model, flips, n, round_)
