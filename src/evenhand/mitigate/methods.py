@@ -36,8 +36,6 @@ METHODS: dict[str, str] = {
 FROM_FINDINGS = ("retrain",)
 """Methods that learn from what was found; the others are told which attributes are protected, and no more."""
 
-_NETWORKS = ("erm", "diffdp", "hsic", "laftr", "prejudice-remover", "logit-pairing", "certified")
-
 TRAINED = ("erm", "diffdp", "hsic", "laftr", "prejudice-remover", "logit-pairing", "certified")
 """Methods that train a network of their own."""
 

@@ -166,7 +166,9 @@ def run(
         confidence=config.confidence,
         accuracy_loss=config.accuracy_loss,
         candidates=compared,
-        interrupted=interrupted or any(one.interrupted for one in (*candidates, *compared)),
+        interrupted=interrupted
+        or any(made.interrupted for made in candidates)
+        or any(made.interrupted for made in compared),
         notes=tuple(notes),
         seed=config.seed,
         seconds=time.perf_counter() - started,
