@@ -32,7 +32,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SEARCHED = 20_000
-"""Individuals that each search for more profiles may ask a model about."""
+"""Individuals that each search for more profiles may ask a model about, at least."""
+
+QUESTIONS = 4
+"""But so many for each instance that may be added: a profile costs a question for every protected assignment."""
 
 ASKED = 200_000
 """Individuals that a model is asked about to see whose decision flips among the people learnt from."""
@@ -207,7 +210,7 @@ class _Retraining:
             model,
             self._train,
             protected=protected,
-            budget=SEARCHED,
+            budget=max(SEARCHED, QUESTIONS * self._most),
             time_limit=left,
             samples=0,
             most_examples=0,
