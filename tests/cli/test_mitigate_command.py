@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import joblib
@@ -92,6 +93,7 @@ def test_what_is_written_is_the_model_that_was_compared(evenhand, found, tmp_pat
     )
     assert ran.code == 0, ran.err
     assert ran.json["people"]["test"] == 400
+    assert (ran.json["data"], ran.json["compared_on"]) == ("people.csv", "aside.csv")
     aside = pd.read_csv("aside.csv")
     right = (joblib.load(new).predict(aside[["grade", "sex", "region"]]) == aside["hired"]).mean()
     accuracy = next(line for line in ran.json["candidates"][0]["lines"] if line["name"] == "accuracy")
@@ -110,6 +112,21 @@ def test_screen_page_and_files(evenhand, found, tmp_path):
     assert str(new) in ran.out
     assert str(page) in ran.out
     assert "model.joblib" in page.read_text("utf-8")
+    assert "aside.csv" not in ran.out + page.read_text("utf-8")
+
+
+def test_the_people_compared_on_are_called_by_their_name(evenhand, found, tmp_path):
+    new, page = tmp_path / "new.joblib", tmp_path / "page.html"
+    ran = evenhand(
+        "mitigate", *ABOUT, "--from", "search.json", *QUICK, "--test", "aside.csv", "--out", new, "--html", page
+    )
+    assert ran.code == 0, ran.err
+    shown, words = " ".join(ran.out.split()), " ".join(re.sub("<[^>]*>", "", page.read_text("utf-8")).split())
+    assert "Mitigation of model.joblib on people.csv learnt from 600 people, chosen on 200, compared on 400" in shown
+    assert "compared on 400 people of aside.csv; favourable" in shown
+    assert "Compared on 400 people of aside.csv whom no method looked at: 600 people of people.csv were learnt" in words
+    assert "Observed on 400 people of aside.csv" in words
+    assert "compared on all 400 of aside.csv" in words
 
 
 def test_a_fit_of_ones_own(evenhand, found, tmp_path):
@@ -203,12 +220,14 @@ def test_what_fairness_costs(evenhand, found, tmp_path, monkeypatch, result):
     assert swept["kind"] == "frontier"
     assert swept["method"] == "diffdp"
     assert swept["test"] == 400
+    assert (swept["data"], swept["compared_on"]) == ("people.csv", "aside.csv")
     assert [point["strength"] for point in swept["points"]] == [0.0, 1.0]
     assert 0.5 < swept["given"]["accuracy"]["value"] < 0.95
     assert new.exists()
     ran = evenhand(*command, "--frontier", page, "--quiet")
     assert ran.code == 0, ran.err
     assert "What fairness costs by diffdp" in page.read_text("utf-8")
+    assert "measured on <strong>400 people</strong> of aside.csv" in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(1.0, 130), (7.0, 0)], ids=["somebody", "time"])

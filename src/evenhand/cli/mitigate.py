@@ -111,7 +111,7 @@ def mitigate(
             ignore=ignore or (),
         )
         people = _labelled(people_schema, source)
-        kept = None
+        kept = aside = None
         if test is not None:
             aside = read_data(test, schema=schema, data_home=data_home)
             kept = _labelled(people.schema, aside)
@@ -125,6 +125,7 @@ def mitigate(
                 like=source.frame,
                 trust=trust,
                 data_name=source.name,
+                test_name="" if aside is None else aside.name,
                 out=out,
                 config=config,
                 progress=progress,
@@ -149,6 +150,7 @@ def mitigate(
                 confidence=config.confidence,
                 time_limit=time_limit,
                 data_name=source.name,
+                compared_on=None if aside is None else aside.name,
                 progress=progress,
             )
         if frontier.suffix == ".json":

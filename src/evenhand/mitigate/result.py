@@ -157,6 +157,7 @@ class MitigationResult(Result):
     Attributes:
         model: the given model.
         data: what the people are called.
+        compared_on: what other people are called, where such are compared on; None: some of ``data``, kept aside.
         favourable: the label that people want.
         people: how many are in each part.
         harms: what was to be mended, in words; ``Trial.harms`` are in this order.
@@ -171,6 +172,7 @@ class MitigationResult(Result):
     kind: Literal["mitigation"] = "mitigation"
     model: str
     data: str
+    compared_on: str | None = None
     favourable: str
     people: Parts
     harms: tuple[str, ...]
@@ -183,7 +185,8 @@ class MitigationResult(Result):
 
     def summary(self) -> str:
         """Per candidate: performance, what was asked about, and what got worse."""
-        lines = [f"{self.model} before and after, on {self.people.test:,} people kept aside"]
+        whom = f"people of {self.compared_on}" if self.compared_on is not None else "people kept aside"
+        lines = [f"{self.model} before and after, on {self.people.test:,} {whom}"]
         for candidate in self.candidates:
             lines.append(f"{candidate.method}: {candidate.words}{' (control)' if candidate.control else ''}")
             for line in candidate.lines:

@@ -59,6 +59,7 @@ def run(
     trust: bool = False,
     name: str | None = None,
     data_name: str = "data",
+    test_name: str = "test",
     out: Path | None = None,
     config: Config | None = None,
     progress: Progress | None = None,
@@ -74,7 +75,7 @@ def run(
         fit: how to train such a model where that is not known: ``fit(frame, labels) -> model``, or ``module:function``.
         like: the user's data; a model that takes data frames is asked with frames of its type.
         trust: allow model files that can run code when loaded.
-        name, data_name: how to call the model and the data.
+        name, data_name, test_name: how to call the model, the people and the other people.
         out: where the first method's model is going to be saved: refused before any work if it cannot be.
         config: settings.
         progress: called as work goes on.
@@ -159,6 +160,7 @@ def run(
     result = MitigationResult(
         model=given.name,
         data=data_name,
+        compared_on=None if test is None else test_name,
         favourable=str(given.classes[given.favourable]),
         people=Parts(train=len(parts.train), validation=len(parts.validation), test=len(parts.test)),
         harms=tuple(harm.words for harm in situation.harms),

@@ -46,10 +46,11 @@ def show_mitigation(result: MitigationResult, *, written: Sequence[Path] = (), c
 
     screen = Screen(console or Console())
     people = result.people
+    whom = "others" if result.compared_on is None else f"people of {result.compared_on}"
     screen.line(f"Mitigation of {result.model} on {result.data}", style="bold")
     screen.line(
         f"learnt from {words.count(people.train, 'person', 'people')}, chosen on {people.validation:,}, compared on "
-        f"{people.test:,} others; favourable: {result.favourable}; {words.duration(result.seconds)}, seed {result.seed}"
+        f"{people.test:,} {whom}; favourable: {result.favourable}; {words.duration(result.seconds)}, seed {result.seed}"
     )
     if result.interrupted:
         screen.line("INTERRUPTED: this is the best that was found before")

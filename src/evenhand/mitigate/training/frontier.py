@@ -44,6 +44,7 @@ def frontier(
     confidence: float = 0.95,
     time_limit: float | None = None,
     data_name: str = "data",
+    compared_on: str | None = None,
     progress: Callable[[str, float], None] | None = None,
     **parameters: Any,
 ) -> FrontierResult:
@@ -60,7 +61,7 @@ def frontier(
         seed: of the split and of every training.
         confidence: of every interval.
         time_limit: seconds; what was trained by then is shown.
-        data_name: how to call the data.
+        data_name, compared_on: how to call the people; other people, where the test part is such.
         progress: called with what is being done and the share of the work done, 0 to 1.
         parameters: more parameters of `FairClassifier`, such as ``hidden`` and ``steps``; where not given, those of the
             method's candidates.
@@ -101,6 +102,7 @@ def frontier(
     return FrontierResult(
         method=method,
         data=data_name,
+        compared_on=compared_on,
         favourable=str(parts.train.schema.target.favourable),
         protected=parts.train.schema.protected,
         sees_protected=sees,

@@ -52,6 +52,7 @@ class FrontierResult(Result):
     Attributes:
         method: how the networks were trained.
         data: how to call the data.
+        compared_on: how to call other people, where such are measured on; None: some of ``data``, kept aside.
         favourable: the label a person would want.
         protected: names of the protected attributes; their joint values are the groups, small ones taken together.
         sees_protected: whether the networks were given them.
@@ -65,6 +66,7 @@ class FrontierResult(Result):
     kind: Literal["frontier"] = "frontier"
     method: str
     data: str
+    compared_on: str | None = None
     favourable: str
     protected: tuple[str, ...]
     sees_protected: bool
@@ -79,7 +81,7 @@ class FrontierResult(Result):
         """One line per strength, the frontier marked."""
         lines = [
             f"Accuracy and unfairness by {self.method}, {self.data}: {self.train:,} people learnt from, measured on "
-            f"{self.test:,} others",
+            f"{self.test:,} {'others' if self.compared_on is None else f'people of {self.compared_on}'}",
             f"favourable: {self.favourable}; groups by {' x '.join(self.protected)}, "
             f"{'given to the networks' if self.sees_protected else 'not given to the networks'}; "
             f"intervals {self.confidence:.0%}".replace("%", " %"),
