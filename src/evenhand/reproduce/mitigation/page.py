@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evenhand import charts
-from evenhand.report.html import NARROW, WIDE, Figure, environment
 from evenhand.reproduce.mitigation import published, tables, text
 from evenhand.reproduce.mitigation.plot import draw_classifiers, draw_gaps
 from evenhand.reproduce.mitigation.result import MitigationTables
 from evenhand.reproduce.mitigation.subgroups import GIVEN
+from evenhand.reproduce.pages import figure, templates
 from evenhand.reproduce.shields import published as shields
 from evenhand.reproduce.shields.text import left_out
 
-if TYPE_CHECKING:
-    import jinja2
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(found: MitigationTables) -> str:
     """The page. The same result gives the same text."""
-    return str(_templates().get_template("mitigation.html").render(_context(found)))
+    return str(templates(TEMPLATES).get_template("tables.html").render(_context(found)))
 
 
 def _context(found: MitigationTables) -> dict[str, Any]:
     cases = list(dict.fromkeys(one.case for one in found.mended))
     return {
-        "found": found,
+        "result": found,
         "given": GIVEN,
         "paper": published.PAPER,
         "place": published.RETRAINED_PLACE,
@@ -44,7 +41,7 @@ def _context(found: MitigationTables) -> dict[str, Any]:
         "classifiers": tables.classifier_rows(found),
         "facts": _facts(found),
         "figures": {
-            name: _figure(name, draw, found)
+            name: figure(name, draw, found)
             for name, draw, made in (
                 ("gaps", draw_gaps, bool(found.mended)),
                 ("classifiers", draw_classifiers, bool(found.classifiers)),
@@ -76,21 +73,3 @@ def _facts(found: MitigationTables) -> list[tuple[str, str]]:
         ("classifiers", f"hidden layers {layers}, trained on 40 % of the people as for the shields; they do not see "
          "the attribute whose groups are compared"),
     ]  # fmt: skip
-
-
-def _figure(name: str, draw: Callable[..., charts.Spec], found: MitigationTables) -> Figure:
-    return Figure(
-        wide=charts.svg(draw(found, width=WIDE), name=f"{name}-wide"),
-        narrow=charts.svg(draw(found, width=NARROW), name=f"{name}-narrow"),
-    )
-
-
-@cache
-def _templates() -> jinja2.Environment:
-    """This page's template, over those that all pages share."""
-    import jinja2
-
-    shared = environment()
-    assert shared.loader is not None
-    own = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
-    return shared.overlay(loader=jinja2.ChoiceLoader([own, shared.loader]))

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evenhand import charts
-from evenhand.report.html import NARROW, WIDE, Figure, environment
+from evenhand.reproduce.pages import figure, templates
 from evenhand.reproduce.shields import published, tables, text
 from evenhand.reproduce.shields.environments import TRAINED_ON
 from evenhand.reproduce.shields.plot import draw_bias, draw_losses, draw_periods
 from evenhand.reproduce.shields.result import Reproduction
 from evenhand.reproduce.shields.settings import FINITE, PERIODIC
 
-if TYPE_CHECKING:
-    import jinja2
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(found: Reproduction) -> str:
     """The page. The same result gives the same text."""
-    return str(_templates().get_template("page.html").render(_context(found)))
+    return str(templates(TEMPLATES).get_template("shields.html").render(_context(found)))
 
 
 def _context(found: Reproduction) -> dict[str, Any]:
     kappa = tables.shown_kappa(found)
     settings = found.settings
     return {
-        "found": found,
+        "result": found,
         "paper": published.PAPER,
         "where": published.WHERE,
         "runs": sum(cell.runs() for cell in found.cells),
@@ -54,9 +51,9 @@ def _context(found: Reproduction) -> dict[str, Any]:
         ),
         "facts": _facts(found),
         "figures": {
-            "bias": _figure("bias", draw_bias, found),
-            "losses": _figure("losses", draw_losses, found),
-            "periods": _figure("periods", draw_periods, found),
+            "bias": figure("bias", draw_bias, found),
+            "losses": figure("losses", draw_losses, found),
+            "periods": figure("periods", draw_periods, found),
         },
         "short": text.SHORT,
         "shield": text.shield,
@@ -112,21 +109,3 @@ def _facts(found: Reproduction) -> list[tuple[str, str]]:
          "recommendations to accept, as in the authors' code"),
         ("time", times),
     ]  # fmt: skip
-
-
-def _figure(name: str, draw: Callable[..., charts.Spec], found: Reproduction) -> Figure:
-    return Figure(
-        wide=charts.svg(draw(found, width=WIDE), name=f"{name}-wide"),
-        narrow=charts.svg(draw(found, width=NARROW), name=f"{name}-narrow"),
-    )
-
-
-@cache
-def _templates() -> jinja2.Environment:
-    """This page's template, over those that all pages share."""
-    import jinja2
-
-    shared = environment()
-    assert shared.loader is not None
-    own = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
-    return shared.overlay(loader=jinja2.ChoiceLoader([own, shared.loader]))
