@@ -11,6 +11,10 @@ import pytest
 from evenhand import datasets
 from evenhand.errors import DataError, MissingExtraError, OptionError, TrustError
 from evenhand.mitigate import Config, FlipHarm, GapHarm, Situation, baselines, split
+from evenhand.mitigate.baselines import groups as grouping
+from evenhand.mitigate.baselines import lots as lotting
+from evenhand.mitigate.baselines import reduction
+from evenhand.mitigate.baselines.thresholds import Thresholds
 from evenhand.mitigate.findings import Findings
 from evenhand.models import load
 from evenhand.schema import Schema, encode
@@ -80,7 +84,7 @@ def test_the_gap_is_smaller_on_people_kept_aside(adult, which, request):
 
 def test_the_reduction_trains_the_given_pipeline_and_chooses_on_the_validation_part(adult, reduced):
     assert "over Pipeline" in reduced.words
-    assert [trial.value for trial in reduced.trials] == list(baselines.BOUNDS)
+    assert [trial.value for trial in reduced.trials] == list(reduction.BOUNDS)
     (chosen,) = [trial for trial in reduced.trials if trial.chosen]
     people = adult.split.validation
     right = (reduced.scorer.predict(people.individuals) == reduced.scorer.favourable) == people.favourable
@@ -90,7 +94,7 @@ def test_the_reduction_trains_the_given_pipeline_and_chooses_on_the_validation_p
 
 def test_the_same_seed_gives_the_same_answers(adult, reduced, monkeypatch):
     (chosen,) = [trial.value for trial in reduced.trials if trial.chosen]
-    monkeypatch.setattr(baselines, "BOUNDS", (chosen,))
+    monkeypatch.setattr(reduction, "BOUNDS", (chosen,))
     again = baselines.exponentiated_gradient(adult)
     individuals = adult.split.test.individuals
     assert np.array_equal(again.scorer.scores(individuals), reduced.scorer.scores(individuals))
@@ -125,16 +129,14 @@ def test_a_model_that_cannot_be_written_is_refused(adult, tmp_path):
     given = copy.copy(adult.given)
     object.__setattr__(given, "name", "a model")
     object.__setattr__(given, "model", lambda: None)
-    scorer = baselines.ByLot(
-        given.schema, given.classes, given.favourable, "x", baselines.Thresholds(given, None, {}), 0
-    )
+    scorer = lotting.ByLot(given.schema, given.classes, given.favourable, "x", Thresholds(given, None, {}), 0)
     with pytest.raises(OptionError, match="cannot be written"):
-        baselines._Save(scorer)(tmp_path / "new.joblib")
+        lotting.Save(scorer)(tmp_path / "new.joblib")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_the_users_estimator_a_logistic_regression_is_trained(adult, monkeypatch):
-    monkeypatch.setattr(baselines, "BOUNDS", (0.05,))
+    monkeypatch.setattr(reduction, "BOUNDS", (0.05,))
 
     class BlackBox:
         def __init__(self, scorer):
@@ -190,29 +192,29 @@ def toy(n=4000):
 
 def test_lots_are_even_and_do_not_know_protected_attributes():
     people = toy()
-    first = baselines.lots(people.schema, people.individuals, seed=0)
+    first = lotting.lots(people.schema, people.individuals, seed=0)
     assert ((first >= 0) & (first < 1)).all()
     assert np.histogram(first, bins=10, range=(0, 1))[0] / len(first) == pytest.approx([0.1] * 10, abs=0.02)
     other = people.individuals.copy()
     other[:, :2] = other[::-1, :2]
-    assert np.array_equal(baselines.lots(people.schema, other, seed=0), first)
+    assert np.array_equal(lotting.lots(people.schema, other, seed=0), first)
     other[:, 2] += 1e-9
-    assert (baselines.lots(people.schema, other, seed=0) != first).all()
-    assert abs(np.corrcoef(baselines.lots(people.schema, people.individuals, seed=1), first)[0, 1]) < 0.05
+    assert (lotting.lots(people.schema, other, seed=0) != first).all()
+    assert abs(np.corrcoef(lotting.lots(people.schema, people.individuals, seed=1), first)[0, 1]) < 0.05
     # The value of a protected attribute says nothing about the lot.
     assert abs(np.corrcoef(people.individuals[:, 0], first)[0, 1]) < 0.05
 
 
 def test_zero_has_one_lot_whatever_its_sign():
     schema = toy(100).schema
-    assert len(set(baselines.lots(schema, np.array([[0, 30, 0.0], [1, 40, -0.0]]), seed=0))) == 1
+    assert len(set(lotting.lots(schema, np.array([[0, 30, 0.0], [1, 40, -0.0]]), seed=0))) == 1
 
 
 def test_groups_are_joint_values_and_ranges_of_numbers():
     people = toy()
-    groups = baselines.Groups.of(people, ())
+    groups = grouping.Groups.of(people, ())
     codes = groups(people.individuals)
-    assert len(np.unique(codes)) == 2 * baselines.CUTS
+    assert len(np.unique(codes)) == 2 * grouping.CUTS
     sex, age = people.individuals[:, 0], people.individuals[:, 1]
     for code in np.unique(codes):
         here = codes == code
@@ -225,7 +227,7 @@ def test_groups_are_joint_values_and_ranges_of_numbers():
 
 def test_groups_are_the_subgroup_where_one_is_to_be_mended():
     people = toy()
-    groups = baselines.Groups.of(people, (FlipHarm(("sex",)), GapHarm({"sex": ("f",)})))
+    groups = grouping.Groups.of(people, (FlipHarm(("sex",)), GapHarm({"sex": ("f",)})))
     codes = groups(people.individuals)
     assert len(np.unique(codes)) == 2
     assert len(set(zip(codes.tolist(), people.individuals[:, 0].tolist(), strict=True))) == 2
@@ -238,9 +240,9 @@ def test_small_groups_are_taken_together_and_nobody_is_in_none():
     from evenhand.subgroup import Range
 
     with pytest.raises(DataError, match="fewer than two groups"):
-        baselines.Groups.of(people.at(np.flatnonzero(~few)), (GapHarm({"age": Range(**rules["age"])}),))
+        grouping.Groups.of(people.at(np.flatnonzero(~few)), (GapHarm({"age": Range(**rules["age"])}),))
     known = people.at(np.flatnonzero(people.individuals[:, 0] == 1))
-    groups = baselines.Groups.of(known, ())
+    groups = grouping.Groups.of(known, ())
     # Women were never seen: they join a group that is there.
     assert set(groups(people.individuals)) <= set(groups(known.individuals))
 

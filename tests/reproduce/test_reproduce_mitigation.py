@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from evenhand.errors import LimitError, MissingExtraError, OptionError
-from evenhand.mitigate import Lesson, baselines
+from evenhand.mitigate import Lesson
+from evenhand.mitigate.baselines import groups
 from evenhand.mitigate.candidate import Candidate
 from evenhand.reproduce import mitigation
 from evenhand.reproduce.mitigation import cases, published, subgroups, tables
@@ -176,7 +177,7 @@ def test_the_page_stands_alone(found):
 
 def test_a_method_that_cannot_be_used_is_left_out_and_said(monkeypatch):
     pytest.importorskip("fairlearn", reason="the extra fairlearn is not installed")
-    monkeypatch.setattr(baselines, "LEAST", 10_000)
+    monkeypatch.setattr(groups, "LEAST", 10_000)
     few = SMALL.model_copy(update={"runs": 1, "methods": ("threshold-optimizer",)})
     found = mitigation.run(few, only=["german", "subgroups"], seed=1)
     (one,) = found.mended
