@@ -63,6 +63,37 @@ def test_an_interrupt_while_comparing_keeps_the_model_that_is_written(hiring, mo
     assert len(done.candidates) == len(done.result.candidates) == 1
 
 
+def test_an_interrupt_between_learning_and_comparing_keeps_the_model(hiring):
+    told = []
+
+    def stop(what, share):
+        told.append(what)
+        if what == "comparing":
+            raise KeyboardInterrupt
+
+    done = mitigate.run(*hiring, methods=("blind",), certify_seconds=0, progress=stop)
+    assert "comparing" in told
+    assert done.result.interrupted
+    assert done.result.candidates[0].line("violation_rate", "sex").after.value == 0
+
+
+def test_a_second_interrupt_leaves_performance_and_what_was_asked_about(hiring, monkeypatch):
+    def stop(what, share):
+        if what == "comparing":
+            raise KeyboardInterrupt
+
+    def searched(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["evenhand.mitigate.compare"].subgroup, "run", searched)
+    done = mitigate.run(*hiring, methods=("blind",), certify_seconds=0, progress=stop)
+    assert done.result.interrupted
+    (found,) = done.result.candidates
+    assert found.interrupted
+    assert {"performance", "asked"} <= {line.part for line in found.lines}
+    assert "subgroups" not in {line.part for line in found.lines}
+
+
 @pytest.mark.parametrize(("name", "module"), [("diffdp", "torch"), ("threshold-optimizer", "fairlearn")])
 def test_a_library_that_is_not_there_is_missed_before_any_work(hiring, monkeypatch, name, module):
     there = importlib.util.find_spec

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -109,12 +110,16 @@ class _Comparison:
             self.sampled = self.population.sample(SAMPLES, np.random.default_rng([self.config.seed, 17]))
         self.before = Outcomes(self.given, self.split.test)
         self.before_chosen = Outcomes(self.given, self.split.validation)
-        self.searched = [self._search(self.given, people) for people in (self.split.validation, self.split.test)]
         self.prover = None
         if self.population is not None and self.config.certify_seconds > 0 and self.flip_sets:
             self.prover = Prover(
                 self.flip_sets, self.population, self.split.test, self.config.certify_seconds, self.config.seed
             )
+
+    @cached_property
+    def searched(self) -> list[SubgroupResult | None]:
+        """What a search of the given model finds among the validation and among the test people."""
+        return [self._search(self.given, people) for people in (self.split.validation, self.split.test)]
 
     def candidate(self, candidate: Candidate, say: Progress) -> CandidateResult:
         """One candidate's lines."""

@@ -147,8 +147,8 @@ def run(
             break
     if control is not None:
         candidates.append(control)
-    say("comparing", COMPARING)
     try:
+        say("comparing", COMPARING)
         compared = compare(
             given, candidates, parts, situation.harms, config=config,
             progress=lambda what, share: say(what, COMPARING + (1 - COMPARING) * share),
