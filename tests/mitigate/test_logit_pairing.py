@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -82,7 +83,37 @@ def test_every_pair_of_assignments_counts() -> None:
         rows[:, :2] = assignment
         logits.append(made.logits(rows)[:, 0])
     expected = np.mean([(a - b) ** 2 for a, b in itertools.combinations(logits, 2)])
-    assert pairing.penalty(network, batch, network.logits(batch.features)).item() == pytest.approx(expected, rel=1e-4)
+    assert pairing.apart(network, batch.individuals).item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_people_who_are_not_in_the_data_count_too() -> None:
+    # Nobody in the data earns anything; the network favours men by what they earn above the mean.
+    def layers(width: int) -> Any:
+        weight = np.zeros((width, 1))
+        weight[1], weight[-1] = 100.0, 1.0
+        return [(weight, np.array([-100.0])), (np.ones((1, 1)), np.zeros(1))]
+
+    pairing, network, batch = asked(loans(), layers)
+    individuals = batch.individuals.clone()
+    individuals[:, 2] = 0
+    poor = Batch(individuals, network.encode(individuals), batch.labels, batch.groups, 0)
+    assert pairing.apart(network, individuals).item() == 0
+    assert pairing.penalty(network, poor, network.logits(poor.features)).item() > 0
+
+
+def test_the_penalty_grows() -> None:
+    def layers(width: int) -> Any:
+        weight = np.zeros((width, 1))
+        weight[1] = 3.0
+        return [(weight, np.zeros(1))]
+
+    pairing, network, batch = asked(loans(), layers)
+    pairing.prepare(dataclasses.replace(pairing._task, steps=100), network)
+    seen = [
+        pairing.penalty(network, dataclasses.replace(batch, step=step), network.logits(batch.features)).item()
+        for step in (0, 24, 49, 99)
+    ]
+    assert seen == pytest.approx([6 / 50, 3.0, 6.0, 6.0], rel=1e-5)
 
 
 def test_fewer_decisions_flip_and_the_same_bits_come_again() -> None:
