@@ -31,8 +31,8 @@ EVERY = 10
 SMALL, SMALL_STEPS = (32, 32), 300
 """Hidden layers of a network about which much can be proved, and the steps it takes."""
 
-ON_STEPS, ON_RATE = 1000, 0.005
-"""Steps of a given network that is trained on, and their rate at first."""
+ON_RATE = 0.005
+"""Rate at first of a given network that is trained on."""
 
 QUICK_BOXES = 2000
 """Boxes of the certificates that tell equals apart."""
@@ -49,12 +49,14 @@ class Recipe:
         by_group: whether the penalty compares groups.
         by_person: whether the penalty compares what the same person is told under other protected assignments. Such a
             network is the given one trained on, where that can be; else a small one, about which much can be proved.
+        on_steps: steps that the given one is trained on.
     """
 
     words: str
     sees_protected: bool
     by_group: bool
     by_person: bool = False
+    on_steps: int = 1000
 
 
 RECIPES = {
@@ -66,7 +68,7 @@ RECIPES = {
         "a network trained for decisions that say nothing about the group (Prejudice Remover)", False, True
     ),
     "logit-pairing": Recipe("a network trained for equal logits under every protected assignment", True, False, True),
-    "certified": Recipe("a network trained on the certifier's own bounds", True, False, True),
+    "certified": Recipe("a network trained on the certifier's own bounds", True, False, True, 2000),
 }
 
 
@@ -192,7 +194,7 @@ class _Sweep:
 
         given = self._it.given
         if isinstance(given, AdditiveNetwork) and startable(given):
-            return {"start": given, "steps": ON_STEPS, "learning_rate": ON_RATE}
+            return {"start": given, "steps": self._recipe.on_steps, "learning_rate": ON_RATE}
         return {"hidden": SMALL, "steps": SMALL_STEPS}
 
     def _groups(self, people: People) -> NDArray[np.int64] | None:
