@@ -230,12 +230,51 @@ def test_a_gap_that_closed_is_seen_closing():
     assert 0 < low < 0.4 < high
 
 
-def test_two_groups_by_hand():
-    cells = drawn(np.random.default_rng(5), (90, 120), ((0.3, 0.4), (0.6, 0.5)))
-    both = np.array([[-1.0, 1.0], [1.0, -1.0]])
-    _, high = contrast(cells, both[0], both, 0.95)
-    low, _ = contrast(cells, both, both[0], 0.95)
-    assert change_of_largest(cells, [(1, 0)], (0, 0)) == (pytest.approx(low.min()), pytest.approx(high.max()))
+def test_bounds_by_hand_over_all_pairs():
+    cells = drawn(np.random.default_rng(5), (90, 120, 60), ((0.3, 0.4), (0.6, 0.5), (0.2, 0.6)))
+    pairs = [(1, 0), (2, 0)]
+    # Positions 2 and 3 are the same pairs in the other order.
+    weights = np.array([[-1.0, 1.0, 0.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0], [1.0, 0.0, -1.0]])
+    for before, after in ((0, 1), (3, 0), (2, 2)):
+        highs = [contrast(cells, weights[before], one, 0.95)[1] for one in weights]
+        lows = [contrast(cells, one, weights[after], 0.95)[0] for one in weights]
+        low, high = change_of_largest(cells, pairs, (before, after))
+        assert (low, high) == (pytest.approx(min(lows)), pytest.approx(max(highs)))
+
+
+def test_one_pair_of_groups_is_as_sharp_as_a_single_difference():
+    """With two groups that are clearly apart nothing is paid for not knowing which is ahead."""
+    cells = drawn(np.random.default_rng(6), (300, 700), ((0.2, 0.4), (0.6, 0.6)))
+    for widest in ((1, 1), (1, 0), (0, 1)):
+        low, high = change_of_largest(cells, [(0, 1)], widest, 0.998)
+        alone = contrast(cells, [-1, 1], [-1, 1], 0.998)
+        assert (low == pytest.approx(float(alone[0]))) == (widest[1] == 1)
+        assert (high == pytest.approx(float(alone[1]))) == (widest[0] == 1)
+
+
+def test_one_ratio_by_hand():
+    counts = np.array([[[50, 10], [5, 15]], [[80, 20], [30, 110]]])
+    low, high = change_of_smallest_ratio(PairedCells(counts), [(0, 1)], (0, 0), 0.95)
+    z = normal_quantile(0.95)
+    padded = counts + z**2 / 8
+    n = padded.sum(axis=(1, 2))
+    p, q = padded[:, 1].sum(axis=1) / n, padded[:, :, 1].sum(axis=1) / n
+    first, second = p[0] / p[1], q[0] / q[1]
+    one, other = (math.sqrt(sum((1 - share) / (share * n))) for share in (p, q))
+    ends = [(ratio * math.exp(-z * e), ratio * math.exp(z * e)) for ratio, e in ((first, one), (second, other))]
+    # The logarithms' covariance: that of the two answers within each group, divided by both shares.
+    together = sum((padded[:, 1, 1] / n - p * q) / (n * p * q)) / (one * other)
+    a, b = second - ends[1][0], ends[0][1] - first
+    assert low == pytest.approx(second - first - math.sqrt(a * a + b * b - 2 * together * a * b))
+    a, b = ends[1][1] - second, first - ends[0][0]
+    assert high == pytest.approx(second - first + math.sqrt(a * a + b * b - 2 * together * a * b))
+
+
+def test_a_ratio_of_rare_answers_that_more_than_doubled_is_seen_at_the_level_of_many_lines():
+    # Of 600 women and 1,200 men few are selected: 8 and 25 of 100 before, 10 and 13 of 100 after.
+    women, men = [[530, 22], [10, 38]], [[870, 30], [174, 126]]
+    low, high = change_of_smallest_ratio(PairedCells(np.array([women, men])), [(0, 1)], (0, 0), 0.998)
+    assert 0.05 < low < 0.4 < high
 
 
 def delong(before, after, positive):

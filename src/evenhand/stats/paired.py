@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import OptionError
 from evenhand.stats.auc import share_below
-from evenhand.stats.level import Floats, Interval, bonferroni, ends, normal_quantile
+from evenhand.stats.level import Floats, Interval, ends, normal_quantile
+
+Ints: TypeAlias = NDArray[np.int64]
 
 HALVINGS = 60
 """Of an interval of length at most 2: the ends are as exact as floats are."""
@@ -167,38 +170,39 @@ def change_of_smallest_ratio(
 ) -> tuple[float, float]:
     """Interval for the change of the smallest ratio: ``min (p_i / p_j)`` after, minus the same before.
 
-    As ``change_of_largest``, the difference of two ratios linearised (the delta method) at the same padded counts. Each
-    ratio comes in both orders; one that is clearly above 1 by its logarithm (Katz and others, "Obtaining confidence
-    intervals for the risk ratio in cohort studies", Biometrics 1978) is not the smallest, and is left out. Half of the
-    error goes to that.
+    Bounded over all pairs as in ``change_of_largest``. A difference of two ratios has the ends of Zou & Donner
+    ("Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 2008): each
+    ratio's own limits, squared and added, less what the two share because the same people answer twice. A ratio's own
+    limits are those of its logarithm (Katz and others, "Obtaining confidence intervals for the risk ratio in cohort
+    studies", Biometrics 1978) at the padded counts, so that a ratio of rare answers is never thought to be below 0.
 
     Args:
         cells, pairs, widest: as for ``change_of_largest``; the pairs expected to have the smallest ratio.
     """
     both = _both_orders(pairs)
-    level = bonferroni(confidence, 2)
-    z = normal_quantile(level)
+    z = normal_quantile(confidence)
     padded = cells.padded(z)
     n = padded.sum(axis=(1, 2))
-    ratios, slopes, possible = [], [], []
-    for p in _shares(padded):
-        i, j = both[:, 0], both[:, 1]
-        ratio = p[i] / p[j]
-        slope = np.zeros((len(both), len(p)))
-        slope[np.arange(len(both)), i] = 1 / p[j]
-        slope[np.arange(len(both)), j] = -ratio / p[j]
-        error = np.sqrt((1 - p[i]) / (n[i] * p[i]) + (1 - p[j]) / (n[j] * p[j]))
-        ratios.append(ratio)
-        slopes.append(slope)
-        possible.append(np.log(ratio) <= z * error)
+    first, second = _shares(padded)
+    logs = _differences(both, len(n))
+    ratios = [p[both[:, 0]] / p[both[:, 1]] for p in (first, second)]
+    errors = [np.sqrt(logs**2 @ ((1 - p) / (n * p))) for p in (first, second)]
+    shared = (padded[:, 1, 1] / n - first * second) / (n * first * second)
+    # How far the limits lie below and above each ratio, before and after.
+    below = [ratio * -np.expm1(-z * error) for ratio, error in zip(ratios, errors, strict=True)]
+    above = [ratio * np.expm1(z * error) for ratio, error in zip(ratios, errors, strict=True)]
+
+    def reach(one: Floats, other: Floats, before: Ints, after: Ints) -> Floats:
+        both_vary = (logs[before] * logs[after] * shared).sum(axis=-1) / (errors[0][before] * errors[1][after])
+        return np.asarray(np.sqrt(np.maximum(one**2 + other**2 - 2 * both_vary * one * other, 0.0)))
+
+    every = np.arange(len(both))
     before, after = widest
-    possible[0][before] = possible[1][after] = True
     # At most: the pair k after, minus the smallest before. At least: the smallest after, minus the pair l before.
-    highs = ratios[1][after] - ratios[0] + z * _deviation(padded, slopes[0], slopes[1][after])
-    lows = ratios[1] - ratios[0][before] - z * _deviation(padded, slopes[0][before], slopes[1])
-    first, second = (_smallest_ratio(p, both) for p in cells.shares())
-    low, high = float(lows[possible[1]].min()), float(highs[possible[0]].max())
-    return max(-1.0, min(low, second - first)), min(1.0, max(high, second - first))
+    highs = ratios[1][after] - ratios[0] + reach(above[1][after], below[0], every, np.full_like(every, after))
+    lows = ratios[1] - ratios[0][before] - reach(below[1], above[0][before], np.full_like(every, before), every)
+    change = float(np.subtract(*(_smallest_ratio(p, both) for p in reversed(cells.shares()))))
+    return max(-1.0, min(float(lows.min()), change)), min(1.0, max(float(highs.max()), change))
 
 
 @dataclass(frozen=True)
