@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from mitigate_cases import Decider
 
-from evenhand.mitigate import Candidate, Config, FlipHarm, GapHarm, MitigationResult, Split, Trial, compare
+from evenhand.mitigate import (
+    Candidate,
+    Config,
+    FlipHarm,
+    GapHarm,
+    GroupsHarm,
+    MitigationResult,
+    Split,
+    Trial,
+    compare,
+)
 from evenhand.mitigate.result import Parts
 from evenhand.models.additive import from_dense
 from evenhand.schema import People, Schema
@@ -84,6 +94,34 @@ def test_a_real_improvement_is_found():
     assert found.moved == ()
     back = compared(model(), model(women=0.3), HARMS, parts=split(0, 2000))
     assert {line.verdict for line in back.lines if line.part == "asked"} == {"worse"}
+
+
+def test_gaps_between_groups_that_were_to_be_mended_are_no_longer_watched():
+    parts = split(0, 2000)
+    given = model(women=0.3)
+    found = compared(given, model(), (GroupsHarm(("sex",)),), parts=parts)
+    lines = [line for line in found.lines if (line.name, line.of) == ("demographic_parity_difference", "sex")]
+    assert [(line.part, line.verdict) for line in lines] == [("asked", "better")]
+    assert number(lines[0].before) == pytest.approx(GroupsHarm(("sex",)).size(given, parts.test))
+    back = compared(model(), given, (GroupsHarm(("sex",)),), parts=parts)
+    assert "selection rates by sex: highest minus lowest" not in " ".join(one.words for one in back.moved)
+    few = Split(parts.train, parts.validation, parts.test.at(np.arange(20)))
+    line = compared(given, model(), (GroupsHarm(("sex",)),), parts=few).line("demographic_parity_difference", "sex")
+    assert (line.part, line.verdict) == ("asked", "not comparable")
+    assert isinstance(line.before, Unknown)
+
+
+def test_the_widest_gap_between_groups_by_hand():
+    """60 northern men of whom 30 are accepted, 40 northern women, 10; 5 southern women, all: too few to count."""
+    rows = np.zeros((105, 4))
+    rows[:30, 0] = rows[60:70, 0] = rows[100:, 0] = 99
+    rows[:60, 2] = 1
+    rows[100:, 3] = 1
+    given = People(SCHEMA, rows, np.zeros(105, dtype=np.int64), np.arange(105), 0, None)
+    accepts = Decider(SCHEMA, lambda one: one[:, 0] > 50)
+    assert GroupsHarm(("sex", "region")).size(accepts, given) == pytest.approx(30 / 60 - 10 / 40)
+    assert GroupsHarm(("sex",)).size(accepts, given) == pytest.approx(30 / 60 - 15 / 45)
+    assert GroupsHarm(("region",)).size(accepts, given) == 0
 
 
 def test_numbers_are_counted_on_the_test_people_alone():

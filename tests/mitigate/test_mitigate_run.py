@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from evenhand import mitigate, subgroup
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.individual import search
-from evenhand.mitigate import METHODS, Config, FlipHarm, GapHarm
+from evenhand.mitigate import METHODS, Config, FlipHarm, GapHarm, GroupsHarm
 from evenhand.mitigate.choice import accuracy
 from evenhand.schema import Schema, encode
 
@@ -182,3 +182,22 @@ def test_every_method_is_where_it_is_said_to_be():
     for place in METHODS.values():
         module, _, function = place.partition(":")
         assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_by_what_methods_are_judged(hiring, found):
+    """Methods for groups by groups, also where only flips were found: their networks cannot flip anyway."""
+    from evenhand.mitigate.findings import Findings
+    from evenhand.mitigate.run import harms
+
+    schema = hiring[1].schema
+    flips, groups, gap = FlipHarm(("sex",)), GroupsHarm(("sex",)), GapHarm({"sex": result_rule(found)})
+
+    def judged(methods, found=()):
+        return harms(Findings.read(found, schema), schema, Config(methods=methods))
+
+    assert judged(("diffdp",)) == judged(("threshold-optimizer", "hsic")) == (groups,)
+    assert judged(("blind",)) == judged(("logit-pairing", "erm")) == (flips,)
+    assert judged(("blind", "diffdp")) == (flips, groups)
+    assert judged(("retrain", "diffdp"), found[:1]) == judged(("diffdp",), found[:1]) == (flips, groups)
+    assert judged(("retrain", "diffdp"), found) == (flips, gap)
+    assert judged(("retrain",), found) == (flips, gap)

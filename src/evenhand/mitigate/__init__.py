@@ -4,7 +4,7 @@ from evenhand.mitigate.candidate import Candidate, Situation, Trial
 from evenhand.mitigate.compare import compare
 from evenhand.mitigate.config import Config
 from evenhand.mitigate.findings import Findings, FoundProfiles, FoundSubgroup
-from evenhand.mitigate.harms import FlipHarm, GapHarm, Harm
+from evenhand.mitigate.harms import FlipHarm, GapHarm, GroupsHarm, Harm
 from evenhand.mitigate.lesson import Lesson
 from evenhand.mitigate.methods import METHODS
 from evenhand.mitigate.result import CandidateResult, MitigationResult
@@ -21,6 +21,7 @@ __all__ = [
     "FoundProfiles",
     "FoundSubgroup",
     "GapHarm",
+    "GroupsHarm",
     "Harm",
     "Lesson",
     "Mitigation",

@@ -18,8 +18,8 @@ from evenhand.errors import EvenhandError, OptionError
 from evenhand.mitigate.candidate import Candidate, Progress
 from evenhand.mitigate.config import Config
 from evenhand.mitigate.drafts import Draft, Sides, flip_draft, lines, performance
-from evenhand.mitigate.gap_drafts import found_draft, group_drafts, subgroup_draft, widest_draft
-from evenhand.mitigate.harms import FlipHarm, GapHarm, Harm
+from evenhand.mitigate.gap_drafts import found_draft, group_drafts, groups_draft, subgroup_draft, widest_draft
+from evenhand.mitigate.harms import FlipHarm, GapHarm, GroupsHarm, Harm
 from evenhand.mitigate.outcomes import Bools, Outcomes, flips
 from evenhand.mitigate.proof_drafts import Prover, proof_drafts
 from evenhand.mitigate.result import CandidateResult, Line, Moved
@@ -164,7 +164,8 @@ class _Comparison:
         """Gaps between groups, and flips that nobody asked about."""
         say("groups and flips", 0.1)
         between, too_small = group_drafts(sides, self.sets)
-        drafts += between
+        asked = {(draft.name, draft.of) for draft in drafts}
+        drafts += [draft for draft in between if (draft.name, draft.of) not in asked]
         left_out += too_small
         drafts += self._flip_drafts(new, sides)
 
@@ -178,6 +179,8 @@ class _Comparison:
     def _harm(self, harm: Harm, new: Scorer, sides: Sides) -> Draft:
         if isinstance(harm, GapHarm):
             return subgroup_draft("asked", harm.rules, rule_words(harm.rules), sides)
+        if isinstance(harm, GroupsHarm):
+            return groups_draft(harm.protected, harm.words, sides)
         before, after = (self._flip(scorer, "data", harm.protected) for scorer in (self.given, new))
         return flip_draft("asked", " x ".join(harm.protected), harm.words, before, after, sides.confidence)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Literal
 
@@ -39,6 +40,7 @@ GAPS = {
 """Gaps between groups that are compared, in words."""
 
 METHOD = "Agresti and Min's interval, of the pairs of groups for which it reaches furthest"
+RATIOS = "Zou and Donner's interval of Katz's limits, of the pairs of groups for which it reaches furthest"
 
 
 def group_drafts(sides: Sides, sets: Sequence[tuple[str, ...]]) -> tuple[list[Draft], list[str]]:
@@ -67,6 +69,16 @@ def group_drafts(sides: Sides, sets: Sequence[tuple[str, ...]]) -> tuple[list[Dr
             better: Literal["up", "down"] = "up" if name == "demographic_parity_ratio" else "down"
             found.append(Draft("groups", name, of, words.format(of), first.value, second.value, better, change))
     return found, notes
+
+
+def groups_draft(protected: tuple[str, ...], words: str, sides: Sides) -> Draft:
+    """The widest gap between the groups by protected attributes together, as what was to be mended."""
+    name, of = "demographic_parity_difference", " x ".join(protected)
+    for draft in group_drafts(sides, [protected])[0]:
+        if draft.name == name:
+            return replace(draft, part="asked", words=words)
+    nobody = Unknown(reason=f"fewer than two groups of {SMALL} test people")
+    return Draft("asked", name, of, words, nobody, nobody, "down")
 
 
 def subgroup_draft(part: Part, rules: Rules, words: str, sides: Sides, note: str = "") -> Draft:
@@ -212,7 +224,9 @@ def _gap_change(
         bounds = change_of_smallest_ratio if ratio else change_of_largest
         low, high = bounds(cells, pairs, expected(before, pairs, ratio=ratio), confidence)
         people = int(cells.sizes[np.unique(pairs)].sum())
-        return Change(value=value, low=low, high=high, confidence=confidence, n=people, method=METHOD)
+        return Change(
+            value=value, low=low, high=high, confidence=confidence, n=people, method=RATIOS if ratio else METHOD
+        )
 
     return change
 

@@ -8,6 +8,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.groups import SMALL
+from evenhand.groups.membership import of_attribute
+from evenhand.groups.tally import combine
 from evenhand.individual.flips import disagree, labels_by_assignment
 from evenhand.models import Scorer, predict
 from evenhand.schema import People
@@ -72,4 +75,33 @@ class GapHarm:
         return abs(self.signed(scorer, people))
 
 
-Harm: TypeAlias = FlipHarm | GapHarm
+@dataclass(frozen=True)
+class GroupsHarm:
+    """Groups that are given the favourable label more and less often: demographic parity.
+
+    Attributes:
+        protected: their joint values are the groups.
+    """
+
+    protected: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """What it is, for a reader."""
+        return f"the widest gap between groups by {' x '.join(self.protected)}"
+
+    def size(self, scorer: Scorer, people: People) -> float:
+        """The widest difference between two groups' shares of favourable decisions; 0 with fewer than two groups.
+
+        Groups of fewer than ``groups.SMALL`` people take no part.
+        """
+        columns = people.schema.positions(self.protected)
+        found = [of_attribute(people.schema.attributes[i], people.individuals[:, i]) for i in columns]
+        group, _ = combine([(one.codes, len(one.labels)) for one in found])
+        favourable = predict(scorer, people.individuals) == scorer.favourable
+        sizes = np.bincount(group)
+        shares = np.bincount(group, weights=favourable)[sizes >= SMALL] / sizes[sizes >= SMALL]
+        return float(np.ptp(shares)) if len(shares) > 1 else 0.0
+
+
+Harm: TypeAlias = FlipHarm | GapHarm | GroupsHarm

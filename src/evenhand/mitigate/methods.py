@@ -39,6 +39,9 @@ FROM_FINDINGS = ("retrain",)
 TRAINED = ("erm", "diffdp", "hsic", "laftr", "prejudice-remover", "logit-pairing", "certified")
 """Methods that train a network of their own."""
 
+BY_GROUP = ("diffdp", "hsic", "laftr", "prejudice-remover", "exponentiated-gradient", "threshold-optimizer")
+"""Methods that make groups fare alike; what a person would be told under other protected values is not theirs."""
+
 FAIRLEARN = ("exponentiated-gradient", "threshold-optimizer")
 
 _NETWORK = (".npz",)

@@ -14,10 +14,10 @@ from evenhand.mitigate.candidate import Candidate, Progress, Situation
 from evenhand.mitigate.compare import compare
 from evenhand.mitigate.config import Config
 from evenhand.mitigate.findings import Findings
-from evenhand.mitigate.harms import FlipHarm, GapHarm, Harm
+from evenhand.mitigate.harms import FlipHarm, GapHarm, GroupsHarm, Harm
 from evenhand.mitigate.learners import Learner, learner_of
 from evenhand.mitigate.lesson import Lesson
-from evenhand.mitigate.methods import FROM_FINDINGS, methods, writable
+from evenhand.mitigate.methods import BY_GROUP, FROM_FINDINGS, methods, writable
 from evenhand.mitigate.result import MitigationResult, Parts
 from evenhand.mitigate.split import split
 from evenhand.result import Result
@@ -188,11 +188,17 @@ KNOWN = (
 def harms(found: Findings, schema: Schema, config: Config) -> tuple[Harm, ...]:
     """What is measured: every set of protected attributes and every subgroup that is mended.
 
-    Where nothing was found: decisions that flip with the protected attributes together.
+    A method that makes groups fare alike is judged by groups: where no subgroup was found, by those of the protected
+    attributes together. Where nothing was found, other methods are judged by decisions that flip with these.
     """
     flips = tuple(FlipHarm(one.protected) for one in found.profiles)
-    gaps = tuple(GapHarm(one.rules) for one in found.subgroups[: config.subgroups])
-    return flips + gaps or (FlipHarm(schema.protected),)
+    gaps: tuple[Harm, ...] = tuple(GapHarm(one.rules) for one in found.subgroups[: config.subgroups])
+    by_group = [method in BY_GROUP for method in config.methods]
+    if not found and not all(by_group):
+        flips = (FlipHarm(schema.protected),)
+    if not gaps and any(by_group):
+        gaps = (GroupsHarm(schema.protected),)
+    return flips + gaps
 
 
 def _learner(source: Any, schema: Schema, like: Any, trust: bool, fit: Any, *, needed: bool) -> Learner | None:
