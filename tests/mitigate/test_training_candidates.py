@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 
@@ -10,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra torch")
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mitigate_cases import SCHEMA, population
 
@@ -58,7 +59,7 @@ def test_the_strength_is_chosen_on_the_validation_people(parts, given_model, mon
     said = []
     case = situation(parts, given_model, accuracy_loss=0.05, progress=lambda what, share: said.append((what, share)))
     candidate = trained("diffdp")(case)
-    assert [trial.value for trial in candidate.trials] == [0.0, 1.0, 3.0]
+    assert [trial.value for trial in candidate.trials][:3] == [0.0, 1.0, 3.0]
     chosen = [trial for trial in candidate.trials if trial.chosen]
     assert len(chosen) == 1
     people = parts.validation
@@ -74,6 +75,69 @@ def test_the_strength_is_chosen_on_the_validation_people(parts, given_model, mon
     assert [share for _, share in said] == sorted(share for _, share in said)
     assert 0 < said[0][1] < said[-1][1] <= 1
     assert "not given sex" in " ".join(candidate.notes)
+
+
+class Known:
+    """A training whose accuracy and gap on the validation people are known functions of the strength."""
+
+    def __init__(self, monkeypatch, case, sweep, bearable, gap=lambda strength: 0.4 / (1 + strength)):
+        self.asked = []
+        monkeypatch.setattr(DiffDP, "sweep", sweep)
+        monkeypatch.setattr(candidates, "sizes", lambda model, people, harms: (gap(float(model.name or 0)),))
+        right = {True: 0.9, False: 0.5}
+        monkeypatch.setattr(candidates, "accuracy", lambda model, people: right[float(model.name or 0) <= bearable])
+        network = AdditiveNetwork(
+            case.given.schema, case.given.parts, case.given.bias, case.given.layers, case.given.classes, 1
+        )
+
+        def fit(model, *people, **options):
+            self.asked.append(model.strength)
+            model.network_ = dataclasses.replace(network, name=str(model.strength))
+            model.interrupted_ = False
+            return model
+
+        monkeypatch.setattr(FairClassifier, "fit", fit)
+        self.case = dataclasses.replace(case, given=dataclasses.replace(network, name="0"))
+        self.candidate = trained("diffdp")(self.case)
+
+    @property
+    def chosen(self):
+        (trial,) = [trial for trial in self.candidate.trials if trial.chosen]
+        return trial.value
+
+
+def test_strengths_between_the_last_bearable_and_the_next_are_tried(parts, given_model, monkeypatch):
+    # Between 1 and 4: 2 (bearable), between 2 and 4: 2.83 (not), between 2 and 2.83: 2.38 (bearable).
+    known = Known(monkeypatch, situation(parts, given_model), (1.0, 4.0, 16.0), 2.5)
+    assert known.asked == [0, 1, 4, 16, 2, 2.83, 2.38]
+    assert known.chosen == 2.38
+    assert known.candidate.words.endswith("strength 2.38")
+
+
+def test_where_even_the_weakest_costs_too_much_weaker_ones_are_tried(parts, given_model, monkeypatch):
+    # A tenth of it is the other end: 1 / sqrt(10), again and again.
+    known = Known(monkeypatch, situation(parts, given_model), (1.0, 4.0), 0.05)
+    assert known.asked == [0, 1, 4, 0.316, 0.0999, 0.0316]
+    assert known.chosen == 0.0316
+
+
+def test_nothing_between_is_tried_where_there_is_nothing_to_gain(parts, given_model, monkeypatch):
+    case = situation(parts, given_model)
+    assert Known(monkeypatch, case, (1.0, 4.0), 9).asked == [0, 1, 4], "the strongest is bearable"
+    known = Known(monkeypatch, case, (1.0, 4.0), 2, gap=lambda strength: 0.0 if strength else 0.4)
+    assert known.asked == [0, 1, 4], "no harm is left"
+    assert known.chosen == 1
+
+
+@given(st.lists(st.floats(0.01, 50), min_size=2, max_size=5, unique=True), st.floats(0.001, 60))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_refining_never_chooses_worse_than_the_sweep_and_stays_bearable(parts, given_model, sweep, bearable):
+    sweep = tuple(sorted(round(strength, 2) for strength in sweep))
+    with pytest.MonkeyPatch.context() as patched:
+        known = Known(patched, situation(parts, given_model), sweep, bearable)
+    swept = max((strength for strength in (0.0, *sweep) if strength <= bearable), default=0.0)
+    assert swept <= known.chosen <= bearable
+    assert len(known.asked) <= 1 + len(sweep) + candidates.REFINED
 
 
 def test_a_strength_that_is_named_is_the_only_one(parts, given_model):
@@ -104,7 +168,7 @@ def test_the_best_so_far_is_kept_when_somebody_stops_it(parts, given_model, monk
 
     def progress(what, share):
         calls.append(share)
-        if share > 0.6:
+        if share > 0.3:
             raise KeyboardInterrupt
 
     candidate = trained("diffdp")(situation(parts, given_model, progress=progress))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from evenhand import certify
 from evenhand.errors import LimitError
 from evenhand.mitigate.candidate import Candidate, Situation, Trial
-from evenhand.mitigate.choice import accuracy, bar, pick, remaining, sizes
+from evenhand.mitigate.choice import ROUNDING, accuracy, bar, pick, remaining, sizes
 from evenhand.mitigate.harms import GapHarm
 from evenhand.mitigate.training.blind import protected_of
 from evenhand.mitigate.training.losses import loss
@@ -33,6 +34,12 @@ SMALL, SMALL_STEPS = (32, 32), 300
 
 ON_RATE = 0.005
 """Rate at first of a given network that is trained on."""
+
+REFINED = 3
+"""Strengths tried between the strongest that costs little enough and the next, which costs too much."""
+
+WEAKER = 10.0
+"""Where even the weakest costs too much: what it is divided by for the other end."""
 
 QUICK_BOXES = 2000
 """Boxes of the certificates that tell equals apart."""
@@ -111,7 +118,8 @@ def trained(method: str) -> Callable[[Situation], Candidate]:
     """A method of mitigation that trains a network anew.
 
     The strength is the configuration's, or the one that leaves the least harm on the validation part among those
-    within the accuracy that may be lost; strength 0 is tried first and is what remains where none is.
+    within the accuracy that may be lost; strength 0 is tried first and is what remains where none is. While harm is
+    left, strengths are tried between the strongest within it and the next, halving the ratio's logarithm each time.
     """
     return lambda situation: _Sweep(method, situation).candidate()
 
@@ -127,24 +135,13 @@ class _Sweep:
         self._strengths = ((0.0 if fixed is None or found == (0.0,) else fixed),) if alone else (0.0, *found)
         self._trials: list[Trial] = []
         self._models: list[AdditiveNetwork] = []
+        self._refined = REFINED if len(self._strengths) > 1 else 0
+        self._before = sizes(situation.given, situation.split.validation, situation.harms)
+        self._given = accuracy(situation.given, situation.split.validation)
 
     def candidate(self) -> Candidate:
         """Train with every strength; the best of what was trained if somebody stops it or time is up."""
-        interrupted = False
-        for strength in self._strengths:
-            if self._trials and self._late():
-                interrupted = True
-                break
-            model = self._train(strength)
-            # A network that was stopped half way is no trial of its strength, unless there is no other.
-            if model.interrupted_:
-                interrupted = True
-                if self._trials:
-                    break
-                self._begun(model)
-            self._note(strength, model.network_)
-            if interrupted:
-                break
+        interrupted = not self._sweep()
         best = self._best()
         network, strength = self._models[best], self._trials[best].value
         return Candidate(
@@ -156,6 +153,43 @@ class _Sweep:
             interrupted=interrupted,
             notes=self._notes(best),
         )
+
+    def _sweep(self) -> bool:
+        """Every strength, then some between; False if somebody stopped it or time was up."""
+        if not all(self._try(strength) for strength in self._strengths):
+            return False
+        for _ in range(self._refined):
+            between = self._between()
+            if between is None:
+                break
+            if not self._try(between):
+                return False
+        return True
+
+    def _try(self, strength: float) -> bool:
+        """Train and measure; False if it was stopped."""
+        if self._trials and self._late():
+            return False
+        model = self._train(strength)
+        # A network that was stopped half way is no trial of its strength, unless there is no other.
+        if model.interrupted_:
+            if self._trials:
+                return False
+            self._begun(model)
+        self._note(strength, model.network_)
+        return not model.interrupted_
+
+    def _between(self) -> float | None:
+        """A strength between the strongest that costs little enough and the next; None if there is nothing to gain."""
+        people = self._it.split.validation
+        if remaining(self._trials[self._best_of_harms()].harms, self._before, len(people)) == 0:
+            return None
+        low = max(trial.value for trial in self._trials if trial.accuracy >= self._least - ROUNDING)
+        high = min((trial.value for trial in self._trials if trial.value > low), default=None)
+        if high is None:
+            return None
+        between = float(f"{math.sqrt(max(low, high / WEAKER) * high):.3g}")
+        return between if low < between < high else None
 
     def _train(self, strength: float) -> FairClassifier:
         from evenhand.mitigate.training.fair_classifier import FairClassifier
@@ -174,7 +208,7 @@ class _Sweep:
 
         def each(step: int) -> None:
             if step % EVERY == 0:
-                share = (number + step / model.steps) / len(self._strengths)
+                share = (number + step / model.steps) / (len(self._strengths) + self._refined)
                 it.progress(f"{self._method}: training with strength {strength:g}", share)
 
         return model.fit(people.individuals, truly(people), group=self._groups(people), deadline=it.deadline, each=each)
@@ -211,16 +245,24 @@ class _Sweep:
         self._trials.append(Trial(setting="strength", value=strength, accuracy=accuracy(network, people), harms=harms))
         self._models.append(network)
 
+    @property
+    def _least(self) -> float:
+        """The accuracy that a strength must keep."""
+        return bar(self._given, self._trials[0].accuracy, self._it.config.accuracy_loss)
+
+    def _best_of_harms(self) -> int:
+        return pick(self._trials, self._before, self._least, len(self._it.split.validation))
+
     def _best(self) -> int:
-        people = self._it.split.validation
-        before = sizes(self._it.given, people, self._it.harms)
-        least = bar(accuracy(self._it.given, people), self._trials[0].accuracy, self._it.config.accuracy_loss)
-        best = pick(self._trials, before, least, len(people))
+        best = self._best_of_harms()
         if not self._recipe.by_person:
             return best
         # Few people may be treated unfairly by none of them: then that which most is proved about.
-        left = [remaining(trial.harms, before, len(people)) for trial in self._trials]
-        equal = [i for i, t in enumerate(self._trials) if t.accuracy >= least - 1e-9 and left[i] <= left[best]]
+        people = len(self._it.split.validation)
+        left = [remaining(trial.harms, self._before, people) for trial in self._trials]
+        equal = [
+            i for i, t in enumerate(self._trials) if t.accuracy >= self._least - ROUNDING and left[i] <= left[best]
+        ]
         if len(equal) < 2:
             return best
         self._it.progress(f"{self._method}: which of {len(equal)} equals most is proved about", 1.0)
@@ -234,7 +276,7 @@ class _Sweep:
         notes = []
         if not self._recipe.sees_protected and schema.protected:
             notes.append(f"The network is not given {', '.join(schema.protected)}.")
-        given = accuracy(self._it.given, self._it.split.validation)
+        given = self._given
         plain = self._trials[0].accuracy
         if plain < given - self._it.config.accuracy_loss and self._trials[0].value == 0:
             notes.append(
