@@ -201,7 +201,8 @@ def change_of_smallest_ratio(
     # At most: the pair k after, minus the smallest before. At least: the smallest after, minus the pair l before.
     highs = ratios[1][after] - ratios[0] + reach(above[1][after], below[0], every, np.full_like(every, after))
     lows = ratios[1] - ratios[0][before] - reach(below[1], above[0][before], np.full_like(every, before), every)
-    change = float(np.subtract(*(_smallest_ratio(p, both) for p in reversed(cells.shares()))))
+    answered = cells.shares()
+    change = _smallest_ratio(answered[1], both) - _smallest_ratio(answered[0], both)
     return max(-1.0, min(float(lows.min()), change)), min(1.0, max(float(highs.max()), change))
 
 
