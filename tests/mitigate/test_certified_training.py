@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -118,7 +119,8 @@ def situation(parts: Any, given: Any, progress: Any = None, **settings: Any) -> 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "ON_STEPS", 40)
+    brief = dataclasses.replace(candidates.RECIPES["certified"], on_steps=40)
+    monkeypatch.setitem(candidates.RECIPES, "certified", brief)
     monkeypatch.setattr(candidates, "QUICK_BOXES", 200)
 
 
