@@ -28,7 +28,7 @@ Verdict: TypeAlias = Literal[
 proofs: what is proved of one model excludes all that could be true of the other). ``within noise``: it does not.
 ``more``, ``less`` and ``as much is proved``: of proofs, whose true shares may be equal or the other way round.
 ``open``: what is undecided could turn it. ``not comparable``: there is no such number on one side, or not of the same
-people."""
+people, or the given model knows the true labels of these by heart."""
 
 Part: TypeAlias = Literal["performance", "asked", "groups", "individuals", "subgroups", "proof"]
 """What a line is about: ``asked`` are the findings that were to be mended, the others but ``performance`` are watched

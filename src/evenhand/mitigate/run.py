@@ -15,6 +15,7 @@ from evenhand.mitigate.compare import compare
 from evenhand.mitigate.config import Config
 from evenhand.mitigate.findings import Findings
 from evenhand.mitigate.harms import FlipHarm, GapHarm, GroupsHarm, Harm
+from evenhand.mitigate.known import KNOWN, apart, withheld
 from evenhand.mitigate.learners import Learner, learner_of
 from evenhand.mitigate.lesson import Lesson
 from evenhand.mitigate.methods import BY_GROUP, FROM_FINDINGS, methods, writable
@@ -105,6 +106,7 @@ def run(
     if out is not None:
         writable(next(iter(wanted)), out, given, learner)
     parts = split(people, seed=config.seed, test=test)
+    found, compared_on = apart(found, parts)
     situation = Situation(
         given=given,
         learner=learner,
@@ -123,6 +125,8 @@ def run(
     else:
         control = None
     notes = [] if test is not None else [KNOWN]
+    if compared_on:
+        notes.append(f"{compared_on:,} profiles found are those of people compared on: nobody learnt from these.")
     for number, (one, method) in enumerate(wanted.items()):
         left = len(wanted) - number
         until = None if deadline is None else time.perf_counter() + (deadline - time.perf_counter()) / left
@@ -167,7 +171,7 @@ def run(
         sources=found.sources,
         confidence=config.confidence,
         accuracy_loss=config.accuracy_loss,
-        candidates=compared,
+        candidates=compared if test is not None else withheld(compared),
         interrupted=interrupted
         or any(made.interrupted for made in candidates)
         or any(made.interrupted for made in compared),
@@ -176,13 +180,6 @@ def run(
         seconds=time.perf_counter() - started,
     )
     return Mitigation(result, tuple(candidates))
-
-
-KNOWN = (
-    "The given model may have learnt from the people it is compared on; the new ones have not. Where it did, it looks "
-    "better here than it is: keep people aside that it never saw (--test)."
-)
-"""What a reader must know where nobody was kept aside."""
 
 
 def harms(found: Findings, schema: Schema, config: Config) -> tuple[Harm, ...]:
