@@ -19,9 +19,10 @@ Amounts and strengths are chosen on validation people for a loss of 0.8 points a
 others. Ctrl-C shows what is done by then.
 
 Flips: how often decisions of the published census network, and of the published retrained ones, flip with age, race
-and sex, among people drawn uniformly and among test people; what a search still finds with equal budgets; and the
-accuracy on test people. The networks are looked for in ``data/testing`` of the folder that EVENHAND_SHARED names, else
-of ``shared`` beside this checkout, the data in ``data/tabular``; what is not there is left out.
+and sex, among people drawn uniformly, the data's and test people; what a search still finds and what can be proved with
+equal budgets; and the accuracy on test people. Each method as the command does it by default. The networks are
+looked for in ``data/testing`` of the folder that EVENHAND_SHARED names, else of ``shared`` beside this checkout, the
+data in ``data/tabular``; what is not there is left out.
 """
 
 from __future__ import annotations
@@ -41,21 +42,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 import individual as networks
 from evenhand import mitigate, subgroup
-from evenhand.individual.search.run import run as search
-from evenhand.mitigate import FlipHarm, GapHarm
+from evenhand.mitigate import GapHarm
 from evenhand.mitigate.learners import learner_of
 from evenhand.mitigate.methods import methods
 from evenhand.mitigate.training.fair_classifier import FairClassifier
 from evenhand.models import AdditiveNetwork, Scorer
-from evenhand.population import uniform
 from evenhand.schema import People, Schema, encode
+from mitigation_network import flips, flips_tables
 from subgroup_cases import SHARED, SOURCES, Source, population
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,7 +67,6 @@ STEPS = 500
 LAYERS = (64, 64, 64, 64, 64)
 """Hidden layers: with the decision, six. In the published ones of 64 to 4 units ReLU often leaves none alive."""
 GAP_METHODS = ("retrain", "diffdp")
-FLIP_METHODS = ("retrain", "logit-pairing", "certified", "blind")
 TOLERATED = 0.008
 """Accuracy that may be lost where amounts are chosen, so that a point is kept elsewhere."""
 SEEDS = {"german": 20}
@@ -78,11 +75,6 @@ AGAIN = 20
 """Networks trained at most until one decides people differently."""
 HALVED = "halved"
 NETWORK = "network"
-PROTECTED = ("age", "race", "sex")
-DRAWN = 20_000
-"""People drawn uniformly for a rate."""
-BUDGET = 20_000
-"""Individuals that each search may ask about."""
 
 Row = dict[str, Any]
 
@@ -215,51 +207,6 @@ def verdict(before: float, after: float, error: float | None, lost: float) -> st
     return HALVED if lost < 0.01 else "halved, too dear"
 
 
-def flips(folder: Path, seeds: int, rounds: int) -> list[Row]:
-    """The census network, the published retrained ones, and what our methods make of it."""
-    described = json.loads((folder / "models.json").read_text("utf-8"))
-    domain = json.loads((folder / "domains.json").read_text("utf-8"))["adult"]
-    with np.load(folder / "data" / "adult.npz") as arrays:
-        parts = {part: (arrays[f"X_{part}"], arrays[f"y_{part}"].ravel()) for part in ("train", "val", "test")}
-    schema = networks.population(folder, "adult", domain, [0, 6, 7])[0].schema
-    known = labelled(schema, *(np.concatenate(both) for both in zip(parts["train"], parts["val"], strict=True)))
-    test = labelled(schema, *parts["test"])
-    given = networks.network(folder / described["adult"]["file"], schema, "adult")
-    published = [name for name in described if name.startswith("adult_")]
-    rows = [measured(name, networks.network(folder / described[name]["file"], schema, name), test, 0)
-            for name in ("adult", *published)]  # fmt: skip
-    for seed in range(seeds):
-        found = search(given, known, protected=PROTECTED, budget=BUDGET, samples=0, seed=seed)
-        done = mitigate.run(
-            given, known, test=test, findings=[found], methods=FLIP_METHODS, rounds=rounds, share=1.0, start=len(known),
-            accuracy_loss=TOLERATED, certify_seconds=0.0, seed=seed,
-        )  # fmt: skip
-        rows += [measured(one.method, one.scorer, test, seed) for one in done.candidates]
-    return rows
-
-
-def labelled(schema: Schema, individuals: NDArray[Any], labels: NDArray[Any]) -> People:
-    """People with labels, also as a frame."""
-    frame = pd.DataFrame(individuals.astype(int), columns=list(schema.names))
-    return encode(schema, frame.assign(**{schema.target.name: labels.astype(int).astype(str)}))
-
-
-def measured(name: str, model: Scorer, test: People, seed: int) -> Row:
-    """How often a network's decisions flip, what a search finds, and how often it is right."""
-    drawn = uniform(test.schema).sample(DRAWN, np.random.default_rng(0))
-    everybody = People(test.schema, drawn, None, np.arange(DRAWN), 0, None)
-    kinds = [*((each,) for each in PROTECTED), PROTECTED]
-    row: Row = {"network": name, "seed": seed, "accuracy": accuracy(model, test)}
-    for kind in kinds:
-        for where, people in (("uniform", everybody), ("test", test)):
-            row[f"{where} {' x '.join(kind)}"] = FlipHarm(kind).size(model, people)
-    for method in ("maft", "frontier"):
-        row[method] = search(
-            model, test, protected=PROTECTED, method=method, budget=BUDGET, samples=0, most_examples=0, seed=seed
-        ).profiles
-    return row
-
-
 def gaps_table(rows: list[Row]) -> Table:
     """Means over splits, and the standard errors of changes."""
     shown = networks.columns("The widest gap, on people never seen", ("Data", "Method"), (
@@ -300,26 +247,6 @@ def counted(rows: list[Row]) -> list[str]:
         reached = [row["data"] for row in mine if row["verdict"] == HALVED]
         said.append(f"{method}: halved at less than a point in {len(reached)} of {len(mine)} ({', '.join(reached)})")
     return said
-
-
-def flips_table(rows: list[Row]) -> Table:
-    """Networks, means over seeds."""
-    rates = [key for key in rows[0] if key.startswith(("uniform ", "test "))]
-    shown = networks.columns("Decisions that flip: the census network", ("Network",), (
-        "Accuracy", *rates, "MAFT finds", "frontier finds"
-    ))  # fmt: skip
-    for name in dict.fromkeys(row["network"] for row in rows):
-        mine = [row for row in rows if row["network"] == name]
-        mean = {key: statistics.fmean(row[key] for row in mine) for key in ("accuracy", *rates, "maft", "frontier")}
-        worst = {key: max(row[key] for row in mine) for key in rates}
-        shown.add_row(
-            name,
-            f"{mean['accuracy']:.2%}",
-            *(f"{mean[key]:.2%}" + (f" ({worst[key]:.2%})" if len(mine) > 1 else "") for key in rates),
-            f"{mean['maft']:,.0f}",
-            f"{mean['frontier']:,.0f}",
-        )
-    return shown
 
 
 def told(rows: list[Row], of: int) -> None:
@@ -367,7 +294,7 @@ def main() -> None:
         folder = SHARED / "data" / "testing"
         if NETWORK in wanted and (folder / "models.json").exists():
             print("the census network ...", file=sys.stderr, flush=True)
-            flipped = flips(folder, 1 if options.quick else seeds, 4 if options.quick else 10)
+            flipped.extend(flips(folder, 1 if options.quick else seeds))
     except KeyboardInterrupt:
         interrupted = True
         print("Stopped: what follows is what was done by then", file=sys.stderr)
@@ -388,7 +315,7 @@ def main() -> None:
         console.print(gaps_table(summed))
         console.print("\n".join(counted(summed)), highlight=False)
     if flipped:
-        console.print(flips_table(flipped))
+        console.print(*flips_tables(flipped), sep="\n")
     target = Path(options.json)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
