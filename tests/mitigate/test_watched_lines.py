@@ -12,7 +12,7 @@ from evenhand.errors import OptionError
 from evenhand.groups import SMALL
 from evenhand.mitigate import Config, FlipHarm, GapHarm, Split
 from evenhand.mitigate.drafts import Sides
-from evenhand.mitigate.gap_drafts import expected, group_drafts
+from evenhand.mitigate.gap_drafts import expected, found_draft, group_drafts, subgroup_draft
 from evenhand.mitigate.outcomes import Outcomes
 from evenhand.mitigate.result import Change, Line
 from evenhand.population import marginals
@@ -147,3 +147,28 @@ def test_groups_too_small_take_no_part(few):
     drafts, _ = group_drafts(sides_of(model(), model([(0, 0.3)]), test, people(300, 1)), [("region",)])
     (draft,) = [one for one in drafts if one.name == "demographic_parity_difference"]
     assert draft.change(0.95).n == (len(rows) if few == SMALL else 200)
+
+
+def test_which_side_a_subgroup_is_on_is_not_chosen_on_the_people_compared_on():
+    test, chosen = people(400, 7), people(400, 8)
+    before, after = model([(0, -0.3)]), model([(0, 0.3)])
+    # Among the people chosen on, the models are the other way round.
+    sides = Sides(
+        Outcomes(before, test), Outcomes(after, test), Outcomes(after, chosen), Outcomes(before, chosen), 0.95
+    )
+    inside = (test.individuals[:, 2] == 0).astype(int)
+    cells = PairedCells.count(inside, sides.before.favoured, sides.after.favoured, 2)
+    change = subgroup_draft("asked", {"region": ("a",)}, "region a", sides).change(0.95)
+    # Position 0 is inside minus outside, 1 the other way round: chosen on, those inside are refused first.
+    assert (change.low, change.high) == change_of_largest(cells, [(1, 0)], (1, 0), 0.95)
+    assert (change.low, change.high) != change_of_largest(cells, [(1, 0)], (0, 1), 0.95)
+
+
+def test_the_ends_of_a_gap_against_the_subgroup():
+    def found(gap, low, high):
+        finding = SimpleNamespace(gap=gap, low=low, high=high, size=40, rest=60, words="x")
+        return SimpleNamespace(findings=[finding], confidence=0.95, tested=10, control="max-t", found=1)
+
+    draft = found_draft(found(-0.5, -0.6, -0.4), found(0.1, -0.2, 0.4))
+    assert (draft.before.value, draft.before.low, draft.before.high) == (0.5, 0.4, 0.6)
+    assert (draft.after.value, draft.after.low, draft.after.high) == (0.1, 0.0, 0.4)
