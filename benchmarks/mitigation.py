@@ -15,7 +15,7 @@ up. Changes are paired, split by split, and shown with the standard error of the
 of it or less is left, the change is more than two standard errors, and less than a point of accuracy is lost. German
 has 1,000 people: there one split says next to nothing, and 20 are taken. Beside it what was published (Table 7).
 
-Amounts and strengths are chosen on validation people for a loss of 0.8 points at most, so that less than one is lost on
+Amounts and strengths are chosen on validation people for a loss of 0.9 points at most, so that less than one is lost on
 others. Ctrl-C shows what is done by then.
 
 Flips: how often decisions of the published census network, and of the published retrained ones, flip with age, race
@@ -49,7 +49,7 @@ import individual as networks
 from evenhand import mitigate, subgroup
 from evenhand.mitigate import GapHarm
 from evenhand.mitigate.learners import learner_of
-from evenhand.mitigate.methods import methods
+from evenhand.mitigate.methods import METHODS, methods
 from evenhand.mitigate.training.fair_classifier import FairClassifier
 from evenhand.models import AdditiveNetwork, Scorer
 from evenhand.schema import People, Schema, encode
@@ -66,8 +66,8 @@ STEPS = 500
 """Batches that the networks to be mended learn from."""
 LAYERS = (64, 64, 64, 64, 64)
 """Hidden layers: with the decision, six. In the published ones of 64 to 4 units ReLU often leaves none alive."""
-GAP_METHODS = ("retrain", "diffdp")
-TOLERATED = 0.008
+GAP_METHODS = ("retrain", "diffdp", "gap")
+TOLERATED = 0.009
 """Accuracy that may be lost where amounts are chosen, so that a point is kept elsewhere."""
 SEEDS = {"german": 20}
 """Splits of the data sets that need more than the others: 190 people to compare on tell nothing."""
@@ -79,7 +79,7 @@ NETWORK = "network"
 Row = dict[str, Any]
 
 
-def mended_gaps(name: str, seed: int, rounds: int) -> list[Row]:
+def mended_gaps(name: str, seed: int, rounds: int, tried: tuple[str, ...]) -> list[Row]:
     """One split of a data set: a network, its widest gap, and what every method leaves of it."""
     source = SOURCES[name]
     people = population(source)
@@ -96,10 +96,14 @@ def mended_gaps(name: str, seed: int, rounds: int) -> list[Row]:
         split=parts,
         findings=mitigate.Findings.read([found], people.schema),
         harms=(GapHarm(gap.rules),),
-        config=mitigate.Config(methods=GAP_METHODS, rounds=rounds, accuracy_loss=TOLERATED, seed=seed),
+        config=mitigate.Config(methods=tried, rounds=rounds, accuracy_loss=TOLERATED, seed=seed),
         progress=lambda what, share: None,
     )
-    candidates = [method(situation) for method in methods(GAP_METHODS).values()]
+    candidates = []
+    for method in methods(tried).values():
+        candidates.append(method(situation))
+        if candidates[-1].interrupted:
+            raise KeyboardInterrupt  # a method keeps its best so far, which is no measurement
     harm, sign = GapHarm(gap.rules), float(np.sign(gap.gap))
     before = {"gap": sign * harm.signed(given, parts.test), "accuracy": accuracy(given, parts.test)}
     return [
@@ -215,7 +219,8 @@ def gaps_table(rows: list[Row]) -> Table:
     ))  # fmt: skip
     for row in rows:
         before, after, change = row["published"]
-        first = row["method"] == GAP_METHODS[0]
+        mine = [each["method"] for each in rows if each["data"] == row["data"]]
+        first = row["method"] == mine[0]
         shown.add_row(
             row["data"] if first else "",
             row["method"],
@@ -229,7 +234,7 @@ def gaps_table(rows: list[Row]) -> Table:
             points(row["change"], row["change_error"], 2),
             row["verdict"],
             f"{before:.1%} to {after:.1%}, {100 * change:+.1f}" if first else "",
-            end_section=row["method"] == GAP_METHODS[-1],
+            end_section=row["method"] == mine[-1],
         )
     return shown
 
@@ -264,6 +269,14 @@ def main() -> None:
     """Measure, show, keep the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[*SOURCES, NETWORK], help="some of it")
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        metavar="NAME",
+        choices=METHODS,
+        default=GAP_METHODS,
+        help="against gaps",
+    )
     parser.add_argument("--quick", action="store_true", help="2 splits, fewer rounds")
     parser.add_argument("--seeds", type=int, metavar="N", help="splits (default 3, german 20)")
     parser.add_argument(
@@ -288,7 +301,7 @@ def main() -> None:
                 continue
             more = seeds if options.seeds or options.quick else SEEDS.get(name, seeds)
             for seed in range(more):
-                fresh = mended_gaps(name, seed, 2 if options.quick else 4)
+                fresh = mended_gaps(name, seed, 2 if options.quick else 4, tuple(options.methods))
                 gaps += fresh
                 told(fresh, more)
         folder = SHARED / "data" / "testing"

@@ -140,6 +140,30 @@ def test_refining_never_chooses_worse_than_the_sweep_and_stays_bearable(parts, g
     assert len(known.asked) <= 1 + len(sweep) + candidates.REFINED
 
 
+def test_a_given_network_is_trained_on_until_the_gap_is_narrower(parts, given_model):
+    harm = GapHarm({"sex": ("female",)})
+    case = situation(parts, given_model, harms=(harm,), strength=1.0)
+    mended = trained("gap")(case).scorer
+    assert [part.shape for part in (mended.bias, mended.layers[0].weights)] == [(16,), (16, 1)], "as large as the given"
+    inside, rows = harm.inside(parts.train), parts.train.individuals
+    scores = [model.scores(rows)[:, model.favourable] for model in (given_model, mended)]
+    before, after = (abs(score[inside].mean() - score[~inside].mean()) for score in scores)
+    assert after < before / 2
+    # Trained on without a penalty, little changes: it is the given network, not a fresh one.
+    same = trained("gap")(situation(parts, given_model, harms=(harm,), strength=0.0)).scorer
+    rows = parts.validation.individuals
+    assert (same.predict(rows) == given_model.predict(rows)).mean() > 0.9
+
+
+def test_any_other_model_is_answered_with_a_fresh_network_for_its_gap(parts, given_model):
+    class Other:
+        schema, classes, favourable, name = given_model.schema, given_model.classes, given_model.favourable, "other"
+        scores, predict = given_model.scores, given_model.predict
+
+    fresh = trained("gap")(situation(parts, Other(), harms=(GapHarm({"sex": ("female",)}),), strength=1.0)).scorer
+    assert len(fresh.bias) == 32
+
+
 def test_a_strength_that_is_named_is_the_only_one(parts, given_model):
     candidate = trained("diffdp")(situation(parts, given_model, strength=0.7))
     assert [(trial.value, trial.chosen) for trial in candidate.trials] == [(0.7, True)]

@@ -22,6 +22,7 @@ METHODS: dict[str, str] = {
     "retrain": "evenhand.mitigate.retrain:retrain",
     "erm": f"{_TRAINING}:erm",
     "diffdp": f"{_TRAINING}:diffdp",
+    "gap": f"{_TRAINING}:gap",
     "hsic": f"{_TRAINING}:hsic",
     "laftr": f"{_TRAINING}:laftr",
     "prejudice-remover": f"{_TRAINING}:prejudice_remover",
@@ -36,10 +37,10 @@ METHODS: dict[str, str] = {
 FROM_FINDINGS = ("retrain",)
 """Methods that learn from what was found; the others are told which attributes are protected, and no more."""
 
-TRAINED = ("erm", "diffdp", "hsic", "laftr", "prejudice-remover", "logit-pairing", "certified")
+TRAINED = ("erm", "diffdp", "gap", "hsic", "laftr", "prejudice-remover", "logit-pairing", "certified")
 """Methods that train a network of their own."""
 
-BY_GROUP = ("diffdp", "hsic", "laftr", "prejudice-remover", "exponentiated-gradient", "threshold-optimizer")
+BY_GROUP = ("diffdp", "gap", "hsic", "laftr", "prejudice-remover", "exponentiated-gradient", "threshold-optimizer")
 """Methods that make groups fare alike; what a person would be told under other protected values is not theirs."""
 
 FAIRLEARN = ("exponentiated-gradient", "threshold-optimizer")

@@ -46,7 +46,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     Fairness Shields, AAAI 2025, appendix C.3.
 
     Args:
-        method: ``erm``, ``diffdp``, ``hsic``, ``laftr``, ``prejudice-remover``, ``logit-pairing`` or ``certified``.
+        method: ``erm``, ``diffdp`` (``gap`` is the same here), ``hsic``, ``laftr``, ``prejudice-remover``,
+            ``logit-pairing`` or ``certified``.
         strength: of the penalty; None: the method's default.
         schema: what the individuals are; None: guessed from the data, the greater label being favourable.
         protected: names of the protected attributes; None: those of the schema.
@@ -277,7 +278,7 @@ def _with_labels(schema: Schema, labels: NDArray[Any]) -> tuple[Schema, NDArray[
         raise DataError(f"the label {unknown[0]!r} is none of the target's: {[*others, favourable]}")
     if len(others) != 1 or len(present) != 2:
         raise DataError(
-            f"these labels are no two: {present}",
+            f"there are not two labels: {present if len(others) == 1 else [*others, favourable]}",
             mend=f"the network tells {favourable!r} from one other label: people with both are needed",
         )
     if schema.target.values is None:

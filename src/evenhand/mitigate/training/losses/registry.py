@@ -10,6 +10,7 @@ from evenhand.mitigate.training.losses.loss import Loss
 LOSSES: dict[str, str] = {
     "erm": "erm:EmpiricalRisk",
     "diffdp": "diffdp:DiffDP",
+    "gap": "diffdp:DiffDP",
     "hsic": "hsic:HSIC",
     "laftr": "laftr:LAFTR",
     "prejudice-remover": "prejudice_remover:PrejudiceRemover",
