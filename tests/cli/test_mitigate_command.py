@@ -127,6 +127,7 @@ def test_the_people_compared_on_are_called_by_their_name(evenhand, found, tmp_pa
     assert "Compared on 400 people of aside.csv whom no method looked at: 600 people of people.csv were learnt" in words
     assert "Observed on 400 people of aside.csv" in words
     assert "compared on all 400 of aside.csv" in words
+    assert "400 of the 400 people compared on are, label and all, like people learnt from" in shown
 
 
 def test_a_fit_of_ones_own(evenhand, found, tmp_path):
@@ -181,7 +182,7 @@ def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypa
     new = tmp_path / "new.joblib"
     ran = evenhand(
         "mitigate", *ABOUT, "--from", "search.json", "--from", "subgroups.json", "--out", new, "--method", "retrain",
-        "--method", "retrain", "--strength", 0.5, "--accuracy-loss", 0.02, "--rounds", 3, "--subgroups", 2, "--test",
+        "--method", "diffdp", "--strength", 0.5, "--accuracy-loss", 0.02, "--rounds", 3, "--subgroups", 2, "--test",
         "aside.csv", "--fit", "a:b", "--certify-seconds", 4, "--time-limit", 60, "--seed", 5, "--json", "-",
         "--protected", "region",
     )  # fmt: skip
@@ -196,7 +197,7 @@ def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypa
     assert asked["trust"] is True
     assert asked["out"] == new
     assert asked["config"] == mitigating.Config(
-        methods=("retrain", "retrain"), strength=0.5, accuracy_loss=0.02, rounds=3, subgroups=2, certify_seconds=4,
+        methods=("retrain", "diffdp"), strength=0.5, accuracy_loss=0.02, rounds=3, subgroups=2, certify_seconds=4,
         time_limit=60, seed=5,
     )  # fmt: skip
 
@@ -276,6 +277,8 @@ FROM = ["--from", "search.json"]
         (["--method", "diffdp", "--out", "new.npz", "--frontier", "frontier.png"], ["--frontier", "frontier.png"]),
         ([*FROM, "--json", "absent/told.json"], ["--json", "no folder"]),
         ([], ["--from", "evenhand search", "--method diffdp"]),
+        ([*FROM, "--test", "people.csv"], ["--test", "people.csv is DATA itself", "a fifth"]),
+        ([*FROM, "--strength", "1"], ["--strength", "retrain has no strength", "diffdp"]),
         ([*FROM, "--method", "magic"], ["no method 'magic'", "retrain", "logit-pairing"]),
         (["--from", "absent.json"], ["absent.json"]),
         (["--from", "schema.yaml"], ["schema.yaml"]),

@@ -98,7 +98,15 @@ def mitigate(
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     config = mitigating.Config(**options, seed=seed)
     _check_methods(config.methods, findings or ())
-    swept = _swept(config.methods) if frontier is not None else ""
+    if strength is not None:
+        _with_strength(config.methods, "--strength")
+    if test is not None and _same(data, test):
+        raise OptionError(
+            f"{test} is DATA itself, and nobody would be kept aside",
+            where="--test",
+            mend="name other people, or leave it out: a fifth of DATA is then kept aside",
+        )
+    swept = _with_strength(config.methods, "--frontier") if frontier is not None else ""
     with report.progress(quiet=quiet or json == "-") as progress:
         progress("reading the people", 0.0)
         source = read_data(data, schema=schema, data_home=data_home)
@@ -209,7 +217,7 @@ def _check_methods(methods: Sequence[str], findings: Sequence[Path]) -> None:
         )
 
 
-def _swept(methods: Sequence[str]) -> str:
+def _with_strength(methods: Sequence[str], option: str) -> str:
     """The first method that has a strength.
 
     Raises:
@@ -220,11 +228,17 @@ def _swept(methods: Sequence[str]) -> str:
     found = [name for name in methods if name in TRAINED and name != "erm"]
     if not found:
         raise OptionError(
-            f"{methods[0]} has no strength to go through",
-            where="--frontier",
+            f"{methods[0]} has no strength" + (" to go through" if option == "--frontier" else ""),
+            where=option,
             mend=f"add --method, one of: {', '.join(name for name in TRAINED if name != 'erm')}",
         )
     return found[0]
+
+
+def _same(data: str, test: str) -> bool:
+    """Whether both are the same file, or the same data set."""
+    one, other = Path(data), Path(test)
+    return one.samefile(other) if one.exists() and other.exists() else data == test
 
 
 def _labelled(schema: Schema, source: Source) -> People:

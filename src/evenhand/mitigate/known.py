@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from evenhand.mitigate.findings import Findings, Floats
 from evenhand.mitigate.result import CandidateResult, Line
 from evenhand.mitigate.split import Split
@@ -37,6 +39,16 @@ def apart(found: Findings, parts: Split) -> tuple[Findings, int]:
         left_out += keep.count(False)
         profiles.append(replace(one, individuals=one.individuals[keep]))
     return replace(found, profiles=tuple(profiles)), left_out
+
+
+def met(parts: Split) -> int:
+    """How many of the people compared on are, label and all, like somebody learnt from or chosen on."""
+    learnt, chosen, compared = (
+        np.column_stack([part.individuals, np.asarray(part.labels, dtype=np.float64)])
+        for part in (parts.train, parts.validation, parts.test)
+    )
+    seen = _distinct(learnt) | _distinct(chosen)
+    return sum(row.tobytes() in seen for row in compared + 0.0)
 
 
 def withheld(compared: Sequence[CandidateResult]) -> tuple[CandidateResult, ...]:

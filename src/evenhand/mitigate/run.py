@@ -15,7 +15,7 @@ from evenhand.mitigate.compare import compare
 from evenhand.mitigate.config import Config
 from evenhand.mitigate.findings import Findings
 from evenhand.mitigate.harms import FlipHarm, GapHarm, GroupsHarm, Harm
-from evenhand.mitigate.known import KNOWN, apart, withheld
+from evenhand.mitigate.known import KNOWN, apart, met, withheld
 from evenhand.mitigate.learners import Learner, learner_of
 from evenhand.mitigate.lesson import Lesson
 from evenhand.mitigate.methods import BY_GROUP, FROM_FINDINGS, methods, writable
@@ -125,6 +125,11 @@ def run(
     else:
         control = None
     notes = [] if test is not None else [KNOWN]
+    if test is not None and 2 * (alike := met(parts)) > len(parts.test):
+        notes.append(
+            f"{alike:,} of the {len(parts.test):,} people compared on are, label and all, like people learnt from or "
+            "chosen on. If they are the same, nothing here was kept aside."
+        )
     if compared_on:
         notes.append(f"{compared_on:,} profiles found are those of people compared on: nobody learnt from these.")
     for number, (one, method) in enumerate(wanted.items()):
