@@ -252,7 +252,7 @@ def test_errors_say_what_is_wrong(german):
         FairClassifier(learning_rate=0, schema=schema).fit(frame, labels)
     with pytest.raises(DataError, match="999 labels for 1000 people"):
         FairClassifier(schema=schema).fit(frame, labels[:999])
-    with pytest.raises(DataError, match="these labels are no two"):
+    with pytest.raises(DataError, match="there are not two labels"):
         FairClassifier(schema=schema).fit(frame[labels == 1], labels[labels == 1])
     with pytest.raises(DataError, match="3 is none of the target's"):
         FairClassifier(schema=schema).fit(frame, labels.replace({2: 3}))

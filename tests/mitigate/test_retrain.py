@@ -284,6 +284,7 @@ def test_time_that_is_up_keeps_the_best_so_far():
     candidate = retrain(situation(Taught(lambda lesson: GIVEN), deadline=time.perf_counter() - 1))
     assert candidate.interrupted
     assert [trial.value for trial in candidate.trials] == [0]
+    assert not any("Nothing that was added" in note for note in candidate.notes)
 
 
 def test_what_was_trained_already_is_not_trained_again():

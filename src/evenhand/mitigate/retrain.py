@@ -290,6 +290,6 @@ class _Retraining:
                 f"given one about {self._given:.1%}: it knew them, or had learnt from others. What may be lost is "
                 "counted from the model trained anew.".replace("%", " %")
             )
-        if best == 0:
+        if best == 0 and len(self._trials) > 1:
             notes.append(f"Nothing that was added helped within {loss:.1%} of accuracy.".replace("%", " %"))
         return tuple(notes)
