@@ -253,6 +253,16 @@ def test_a_given_model_that_knew_the_people_is_no_bar():
     assert sum(trial.chosen for trial in candidate.trials) == 1
 
 
+def test_the_bar_is_counted_on_the_people_chosen_on():
+    # Where those learnt from are labelled the other way round, the given model is wrong about all of them.
+    train = dataclasses.replace(PARTS.train, labels=1 - PARTS.train.labels)
+    right = Decider(SCHEMA, lambda x: x[:, INCOME] > 0.6)
+    learner = Taught(lambda lesson: shifted(0.3, error=0.1))
+    candidate = retrain(situation(learner, given=right, parts=Split(train, PARTS.validation, PARTS.test)))
+    (note,) = [note for note in candidate.notes if "it knew them" in note]
+    assert "given one about 100.0 %" in note
+
+
 @pytest.mark.parametrize("stop", [1, 2, 3])
 def test_an_interrupt_keeps_the_best_so_far(stop):
     learner = Taught(lambda lesson: shifted(max(0.0, 0.3 - len(lesson.labels) / 1000)), stop=stop)
