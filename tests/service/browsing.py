@@ -45,7 +45,9 @@ class Site:
     def start(self) -> None:
         """At the port of before, if there was one."""
         self._app = create_app(Settings.read(self._described))
-        config = uvicorn.Config(self._app, host="127.0.0.1", port=self.port, log_level="error", ws="none")
+        config = uvicorn.Config(
+            self._app, host="127.0.0.1", port=self.port, log_level="error", log_config=None, ws="none"
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()

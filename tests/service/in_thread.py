@@ -71,7 +71,9 @@ def running(described: Mapping[str, Any]) -> Iterator[Running]:
     """A service on a free port of this machine."""
     app = create_app(Settings.read(described))
     server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", timeout_graceful_shutdown=20)
+        uvicorn.Config(
+            app, host="127.0.0.1", port=0, log_level="error", log_config=None, ws="none", timeout_graceful_shutdown=20
+        )
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
