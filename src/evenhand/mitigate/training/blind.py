@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +95,7 @@ def blind(situation: Situation) -> Candidate:
         network = averaged(given, parts.train, schema.positions(names))
         words = f"its {' and '.join(names)} replaced by their average over the people learnt from"
         scorer: Scorer = network
-        save = lambda path: write_network(network, path)  # noqa: E731
+        save = partial(write_network, network)
     elif situation.learner is None:
         raise OptionError(
             "a model whose inside is not known is made blind by training it anew, and nobody knows how",
@@ -111,7 +112,7 @@ def blind(situation: Situation) -> Candidate:
         told = ", ".join(f"{name} = {_word(schema, name, entry)}" for name, entry in zip(names, entries, strict=True))
         words = f"{learner.name}, for everybody told {told}"
         notes = (*notes, f"The file holds the model alone: tell it {told}, whoever it is asked about.")
-        save = lambda path: learner.save(model, path)  # noqa: E731
+        save = partial(learner.save, model)
     people = parts.validation
     trial = Trial(
         setting="blind", value=1.0, accuracy=accuracy(scorer, people), harms=sizes(scorer, people, situation.harms),
