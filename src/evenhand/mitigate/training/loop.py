@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import MissingExtraError, ModelError
+from evenhand.errors import ModelError
+from evenhand.mitigate.repeatable import repeatable
 from evenhand.mitigate.training.encoding import Encoding
 from evenhand.mitigate.training.losses.loss import Batch, Loss, Task
 from evenhand.mitigate.training.network import Network
@@ -73,28 +73,6 @@ class Taught:
     interrupted: bool
 
 
-@contextmanager
-def steady() -> Iterator[None]:
-    """PyTorch as it gives the same bits every time: one thread, deterministic algorithms; restored afterwards.
-
-    Raises:
-        MissingExtraError: PyTorch is not installed.
-    """
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError("torch", extra="torch", purpose="to train a network") from None
-    threads = torch.get_num_threads()
-    strict, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(strict, warn_only=warned)
-        torch.set_num_threads(threads)
-
-
 def teach(
     course: Course,
     encoding: Encoding,
@@ -122,7 +100,7 @@ def teach(
     Raises:
         ModelError: the weights grew beyond all numbers.
     """
-    with steady():
+    with repeatable(course.seed):
         import torch
 
         generator = torch.Generator().manual_seed(course.seed)
