@@ -19,7 +19,7 @@ from evenhand.mitigate.findings import Findings
 from evenhand.models import load
 from evenhand.schema import Schema, encode
 
-pytest.importorskip("fairlearn", reason="the extra fairlearn is not installed")
+pytest.importorskip("fairlearn", reason="needs the extra fairlearn")
 
 
 def situation_of(model, people, harms, **config):

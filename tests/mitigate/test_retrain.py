@@ -311,7 +311,6 @@ def test_without_a_learner_or_findings():
 
 
 def pipeline(model):
-    pytest.importorskip("sklearn")
     from sklearn.compose import make_column_selector, make_column_transformer
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler

@@ -176,7 +176,7 @@ def test_the_page_stands_alone(found):
 
 
 def test_a_method_that_cannot_be_used_is_left_out_and_said(monkeypatch):
-    pytest.importorskip("fairlearn", reason="the extra fairlearn is not installed")
+    pytest.importorskip("fairlearn", reason="needs the extra fairlearn")
     monkeypatch.setattr(groups, "LEAST", 10_000)
     few = SMALL.model_copy(update={"runs": 1, "methods": ("threshold-optimizer",)})
     found = mitigation.run(few, only=["german", "subgroups"], seed=1)

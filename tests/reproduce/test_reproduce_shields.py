@@ -296,7 +296,7 @@ def test_a_classifier_takes_part_once_it_is_listed(monkeypatch):
 
 @pytest.mark.parametrize("name", classifiers.FAIR)
 def test_a_classifier_trained_to_be_fair_is_fairer(name):
-    pytest.importorskip("torch", reason="the extra torch is not installed")
+    pytest.importorskip("torch", reason="needs the extra torch")
     people = environments.sample(shields.ENVIRONMENTS[-1], datasets.load("german"), seed=0)
     alone, fair = (
         described(classifiers.train(each, people, layers=(32, 16), seed=0), 0.0) for each in ("ERM", name)

@@ -112,7 +112,7 @@ def write_npz(layers: Sequence[tuple[Floats, Floats]], path: Path) -> None:
     """Write layers as ``models.npz`` reads them."""
     arrays = {f"{kind}{i}": array for i, layer in enumerate(layers) for kind, array in zip("Wb", layer, strict=True)}
     with path.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs take every keyword for a flag
 
 
 def plain_layers(network: AdditiveNetwork) -> list[tuple[Floats, Floats]]:

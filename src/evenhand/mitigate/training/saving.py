@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from evenhand.errors import OptionError
+from evenhand.mitigate.learners.dense import write_npz
 from evenhand.mitigate.learners.saving import ending_of
 from evenhand.models.additive import AdditiveNetwork, Floats, Line, Part, Steps, plain_line
 from evenhand.schema import Attribute, Schema, write_yaml
@@ -32,11 +33,7 @@ def write_network(network: AdditiveNetwork, path: Path) -> tuple[Path, ...]:
     """
     ending_of(path, ENDINGS)
     schema, layers = dense(network)
-    arrays: dict[str, Floats] = {}
-    for i, (weights, bias) in enumerate(layers):
-        arrays |= {f"W{i}": weights, f"b{i}": bias}
-    with path.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs take every keyword for a flag
+    write_npz(layers, path)
     if schema == network.schema:
         return (path,)
     described = path.with_name(path.stem + SCHEMA_ENDING)
