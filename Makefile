@@ -1,5 +1,5 @@
 # What can be done here; `make` alone lists it. Everything is installed into $(VENV) and nowhere else.
-#   make demo        make test        make test EXTRAS=all        make test EXTRAS=onnx,keras
+#   make demo        make test        make test-full EXTRAS=all        make test EXTRAS=onnx,keras
 PYTHON ?= python3
 VENV ?= .venv
 OUT ?= evenhand-report
@@ -10,13 +10,17 @@ bin := $(VENV)/bin
 pip := $(bin)/python -m pip --disable-pip-version-check
 stamps := $(VENV)/.stamps
 
-# What `make test` installs: the package with the extras asked for, and with all of them the frameworks to compare with.
+# What the tests install: the package with the extras asked for, and with all of them the frameworks to compare with.
 comma := ,
 extras := $(if $(EXTRAS),[$(EXTRAS)])
 frameworks := $(if $(filter all,$(EXTRAS)),--group frameworks)
 tested := $(stamps)/test$(if $(EXTRAS),-$(subst $(comma),-,$(EXTRAS)))
 
-.PHONY: help demo test test-slow lint docs bench
+# One process per core, eight at most; each goes through neighbouring tests, which share what they compile and train.
+pytest := EVENHAND_EXTRAS=$(EXTRAS) $(bin)/python -m pytest -p no:benchmark
+parallel := -n auto --maxprocesses 8 --dist worksteal
+
+.PHONY: help demo test test-full test-slow lint docs bench
 .DELETE_ON_ERROR:
 
 help:  ## list what can be done
@@ -26,11 +30,14 @@ demo: $(stamps)/plain  ## audit a model on a bundled data set and say where the 
 	$(bin)/evenhand audit --example adult --time-limit 30 --out $(OUT)
 	@printf '\nThe report: %s\n' '$(abspath $(OUT))/report.html'
 
-test: $(tested)  ## run the tests; EXTRAS=all runs those of the optional parts too
-	EVENHAND_EXTRAS=$(EXTRAS) $(bin)/python -m pytest -p no:benchmark -m 'not slow' $(PYTEST_ARGS)
+test: $(tested)  ## run the tests, in minutes; EXTRAS=all runs those of the optional parts too
+	$(pytest) $(parallel) -m 'not full and not slow' --hypothesis-profile=short -r fE $(PYTEST_ARGS)
 
-test-slow: $(tested)  ## run the tests that take minutes
-	EVENHAND_EXTRAS=$(EXTRAS) $(bin)/python -m pytest -p no:benchmark -m slow $(PYTEST_ARGS)
+test-full: $(tested)  ## run the long and exhaustive tests too, with every example
+	$(pytest) $(parallel) -m 'not slow' $(PYTEST_ARGS)
+
+test-slow: $(tested)  ## run the tests that take minutes each
+	$(pytest) -m slow $(PYTEST_ARGS)
 
 lint: $(stamps)/lint  ## format, style, types, import rules
 	$(bin)/ruff format --check

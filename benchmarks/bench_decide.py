@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from evenhand.shield import Plan, Policy, Shield, synthesize
+from evenhand.shields import Shield, ShieldPolicy, read_plan, synthesize
 
 BUDGET = 5.0
 """Microseconds that a decision may take in the median."""
 
 
-def made(kind: str, horizon: int, costs: tuple[float, ...] = (1.0,)) -> Policy:
+def made(kind: str, horizon: int, costs: tuple[float, ...] = (1.0,)) -> ShieldPolicy:
     even = [1 / len(costs)] * len(costs)
     several = {"costs_if_rejected": even, "costs_if_accepted": even} if len(costs) > 1 else {}
     groups = {
@@ -19,7 +19,7 @@ def made(kind: str, horizon: int, costs: tuple[float, ...] = (1.0,)) -> Policy:
         "b": {"rate": 0.7, "accept": 0.6, "label": 0.6, **several},
     }
     return synthesize(
-        Plan.read({"property": kind, "kappa": "0.1", "horizon": horizon, "costs": list(costs), "groups": groups})
+        read_plan({"property": kind, "kappa": "0.1", "horizon": horizon, "costs": list(costs), "groups": groups})
     )
 
 

@@ -5,11 +5,11 @@
     python benchmarks/certified_training.py german       one of them only
 
 The same network (two hidden layers of 32), the same people, steps, boxes and seeds for all. Tables per data set: for
-each method and strength the accuracy and the violation rate (decisions that flip with a protected attribute, or with
+each method and strength the accuracy and the flip rate (decisions that flip with a protected attribute, or with
 both) on people kept aside; how far a person's logits lie apart between protected assignments; and what a certificate
 proves about everybody in the domain, uniformly, and about independent attributes as in the data: certified, falsified
 and undecided shares. Means over the seeds. ``chosen`` is the strength that ``evenhand mitigate`` would take, seed by
-seed, on the validation part: within a point of plain training, the least violation rate, then the least undecided.
+seed, on the validation part: within a point of plain training, the least flip rate, then the least undecided.
 
 Blind networks are the trivial answer, and stand here for that reason: where nothing of what is protected has any
 influence, all is certified. How much influence the two penalties leave is in the column of distances. What certified
@@ -35,15 +35,15 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from evenhand import certify, datasets
+from evenhand import certification, datasets
 from evenhand.individual.flips import scores_by_assignment
-from evenhand.mitigate import FlipHarm, Split, split
-from evenhand.mitigate.choice import accuracy
-from evenhand.mitigate.training import FairClassifier
-from evenhand.mitigate.training.blind import averaged
-from evenhand.mitigate.training.candidates import SMALL, SMALL_STEPS, truly
-from evenhand.models.additive import AdditiveNetwork
-from evenhand.population import marginals
+from evenhand.mitigation import FlipMetric, Split, split_people
+from evenhand.mitigation.candidate import accuracy
+from evenhand.mitigation.training import FairClassifier
+from evenhand.mitigation.training.blind import average_protected
+from evenhand.mitigation.training.candidates import SMALL, SMALL_STEPS, true_labels
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.population import product_of_marginals
 from evenhand.schema import encode
 
 SWEEPS = {
@@ -73,8 +73,8 @@ class Case:
 
 def case(data: str, seed: int, boxes: int) -> Case:
     """Read and split."""
-    found = datasets.load(data)
-    return Case(data, seed, split(encode(found.schema, found.frame), seed=seed), boxes)
+    found = datasets.load_dataset(data)
+    return Case(data, seed, split_people(encode(found.schema, found.frame), seed=seed), boxes)
 
 
 def train(it: Case, method: str, strength: float, **settings: Any) -> tuple[AdditiveNetwork, float]:
@@ -84,14 +84,14 @@ def train(it: Case, method: str, strength: float, **settings: Any) -> tuple[Addi
     classifier = FairClassifier(
         method, strength=strength, schema=people.schema, hidden=SMALL, steps=SMALL_STEPS, seed=it.seed, **settings
     )
-    classifier.fit(people.individuals, truly(people))
+    classifier.fit(people.individuals, true_labels(people))
     return classifier.network_, time.process_time() - started
 
 
 def measure(it: Case, method: str, strength: float, network: AdditiveNetwork, seconds: float) -> Row:
     """One row of the table, of one seed."""
     schema, parts = network.schema, it.parts
-    harms = {name: FlipHarm((name,)) for name in schema.protected} | {"both": FlipHarm(schema.protected)}
+    harms = {name: FlipMetric((name,)) for name in schema.protected} | {"both": FlipMetric(schema.protected)}
     row: Row = {
         "data": it.data, "seed": it.seed, "method": method, "strength": strength, "seconds": seconds,
         "accuracy": accuracy(network, parts.test), "validated": accuracy(network, parts.validation),
@@ -99,9 +99,9 @@ def measure(it: Case, method: str, strength: float, network: AdditiveNetwork, se
     }  # fmt: skip
     for name, harm in harms.items():
         row[f"flips {name}"] = harm.size(network, parts.test)
-        for population in (None, marginals(parts.train)):
+        for population in (None, product_of_marginals(parts.train)):
             started = time.process_time()
-            proved = certify.run(
+            proved = certification.certify(
                 network, protected=harm.protected, population=population, max_boxes=it.boxes, samples=1,
                 counterexamples=0, seed=it.seed,
             )  # fmt: skip
@@ -142,7 +142,7 @@ def run(data: str, seeds: range, sweeps: dict[str, tuple[float, ...]], boxes: in
                 say.print(f"{data}, seed {seed}: {method} {strength:g} ({seconds:.0f} s)", style="dim")
                 if method == "erm":
                     schema = network.schema
-                    dim = averaged(network, it.parts.train, schema.positions(schema.protected))
+                    dim = average_protected(network, it.parts.train, schema.positions(schema.protected))
                     own.append(measure(it, "blind (averaged)", 0.0, dim, 0.0))
             own += of_method
             if method != "erm":
@@ -191,7 +191,7 @@ def tables(rows: list[Row], screen: Console) -> None:
 
 def main() -> None:
     """Train, certify, tell."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", nargs="*", default=["adult", "german"])
     parser.add_argument("--quick", action="store_true", help="one seed, fewer strengths")
     parser.add_argument("--seeds", type=int, default=None)

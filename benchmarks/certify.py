@@ -5,9 +5,9 @@
 
 Both methods run one after the other on one thread. Each is given the processor time that the published tool took, at
 least 2 seconds and at most ``--cap``; a method that has nothing left to do ends sooner. Compiling is not counted.
-Memory is what a run needs beyond what its process held before. Nobody is asked one by one, even where the domain is
-small enough. The networks, their domains and what the published tool reached are looked for in ``data/certify`` of the
-folder that EVENHAND_SHARED names, else of ``shared`` beside this checkout.
+Memory is what a run needs beyond what its process held before. Individuals are not asked one by one, even where the
+domain is small enough. The networks, their domains and what the published tool reached are looked for in
+``data/certify`` of the folder that EVENHAND_SHARED names, else of ``shared`` beside this checkout.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from evenhand import certify
-from evenhand.models.additive import AdditiveNetwork, from_dense
+from evenhand import certification
+from evenhand.models.additive.network import AdditiveNetwork, network_from_dense
 from evenhand.schema import Schema
 from evenhand.stats.proportion import clopper_pearson
 
@@ -91,7 +91,7 @@ def network(folder: Path, name: str, attributes: list[dict[str, Any]], protected
     target = {"name": "label", "values": ["0", "1"], "favourable": "1"}
     with np.load(folder / f"{name}.npz") as arrays:
         layers = [(arrays[f"W{i}"], arrays[f"b{i}"]) for i in range(len(arrays.files) // 2)]
-    return from_dense(Schema.parse({"target": target, "attributes": described}), layers, name=name)
+    return network_from_dense(Schema.parse({"target": target, "attributes": described}), layers, name=name)
 
 
 def truth(known: dict[str, Any], query: str, points: int) -> dict[str, float]:
@@ -109,7 +109,7 @@ def prove(model: AdditiveNetwork, method: Method, seconds: float) -> dict[str, A
     # Other work on the machine must not take anything from either method: their clock is the processor's.
     wall, time.perf_counter = time.perf_counter, time.process_time
     started, held = wall(), peak_mib()
-    result = certify.run(model, method=method, time_limit=seconds, enumeration=False, jobs=1)
+    result = certification.certify(model, method=method, time_limit=seconds, enumeration=False, jobs=1)
     return {
         "certified": result.certified,
         "falsified": result.falsified,
@@ -150,7 +150,7 @@ def measure(case: Case, methods: list[Method], cap: float) -> dict[str, Any]:
         },
     }
     for method in methods:
-        certify.run(case["model"], method=method, max_boxes=500, samples=100, enumeration=False, jobs=1)
+        certification.certify(case["model"], method=method, max_boxes=500, samples=100, enumeration=False, jobs=1)
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
             found = pool.submit(prove, case["model"], method, seconds).result()
         found["contradicts_truth"] = found["falsified"] > expected["high"] or found["certified"] > 1 - expected["low"]

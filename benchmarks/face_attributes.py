@@ -23,9 +23,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evenhand.genai.backends import Playback
-from evenhand.genai.classify import OnnxPictures, PictureHead
-from evenhand.genai.confusion import confusion
+from evenhand.genai.backends.generator import Playback
+from evenhand.genai.classifiers.confusion import count_confusion
+from evenhand.genai.classifiers.onnx_pictures import OnnxPictures, PictureHead
 
 SHARED = Path(os.environ.get("EVENHAND_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 GENDERS = ("female", "male")
@@ -99,10 +99,11 @@ def main() -> None:
     for condition in ("leader", "poor"):
         for threshold in (0.5, 0.7):
             some = [row for row in labelled if row["condition"] == condition]
-            found = confusion([row["label_gender"] for row in some], [said(row["gender"], threshold) for row in some],
-                              GENDERS)  # fmt: skip
+            found = count_confusion(
+                [row["label_gender"] for row in some], [said(row["gender"], threshold) for row in some], GENDERS
+            )
             print(f"\n{condition} at {threshold}: {found.counts}")
-            for worth in found.worth(dict.fromkeys(GENDERS, DEADLINE)):
+            for worth in found.deadline_successes(dict.fromkeys(GENDERS, DEADLINE)):
                 print(f"  {worth.statement()}")
     print("\nages")
     ages = Counter((row["caption_age"], said(row["age"], 0.5)) for row in rows if row["caption_age"])

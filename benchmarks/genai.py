@@ -26,10 +26,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from evenhand.genai import Configuration, Enforcer
-from evenhand.genai.game import Game, solve
-from evenhand.genai.simulate import simulate
-from evenhand.genai.simulation import POLICIES
+from evenhand.genai import Enforcer, GenerationConfig
+from evenhand.genai.games.game import Game, solve_game
+from evenhand.genai.simulation.result import POLICIES
+from evenhand.genai.simulation.simulate import simulate_requests
 
 ROOT = Path(__file__).resolve().parent.parent
 BARS = {"admission": 50e-6, "game": 2.0, "missed": 0}
@@ -63,9 +63,9 @@ class Setting:
     in_flight: tuple[int, ...]
     about: tuple[tuple[int, tuple[int, ...]], ...] = ((0, (0,)),)
 
-    def configuration(self) -> Configuration:
+    def configuration(self) -> GenerationConfig:
         """As a file would describe it; ``about`` has the condition and the groups of each specification."""
-        return Configuration.read(
+        return GenerationConfig.read(
             {
                 "conditions": [
                     {"name": f"condition {i}", "share": 0.8} for i in sorted({condition for condition, _ in self.about})
@@ -110,7 +110,7 @@ SETTINGS = (
 def admissions(specifications: int, mode: str, count: int) -> Row:
     """Seconds of single admissions, with 10 values and one group for every specification."""
     values = [f"value {k}" for k in range(10)]
-    described = Configuration.read(
+    described = GenerationConfig.read(
         {
             "conditions": [{"name": "asked"}],
             "specifications": [
@@ -144,7 +144,7 @@ def game(deadlines: tuple[int, ...]) -> Row:
     taken = []
     for _ in range(3):
         started = time.process_time()
-        region = solve(Game.single(deadlines))
+        region = solve_game(Game.single(deadlines))
         taken.append(time.process_time() - started)
     return {
         "deadlines": deadlines,
@@ -162,7 +162,7 @@ def policies(setting: Setting, in_flight: int, requests: int) -> list[Row]:
     rows = []
     for policy in POLICIES:
         started = time.process_time()
-        found = simulate(described, requests=requests, in_flight=in_flight, policy=policy, seed=1)
+        found = simulate_requests(described, requests=requests, in_flight=in_flight, policy=policy, seed=1)
         rows.append(
             {
                 "setting": setting.name,

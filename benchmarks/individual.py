@@ -35,15 +35,15 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from evenhand import charts
-from evenhand.individual.search.findings import Findings
+from evenhand.individual.search.analysis import search
+from evenhand.individual.search.findings import FindingCollector
 from evenhand.individual.search.methods import METHODS
-from evenhand.individual.search.methods.gradient import estimated
+from evenhand.individual.search.methods.gradient import estimate_slopes
 from evenhand.individual.search.oracle import Oracle
-from evenhand.individual.search.run import run
-from evenhand.individual.search.space import Space
-from evenhand.models.additive import AdditiveNetwork, Line, from_dense
+from evenhand.individual.search.space import ProfileSpace
+from evenhand.models.additive.network import AdditiveNetwork, LineTerm, network_from_dense
 from evenhand.schema import People, Schema
+from evenhand.view import drawing as charts
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = ("maft", "eidig", "adf", "aequitas", "sg", "themis", "genetic", "random")
@@ -116,13 +116,13 @@ def network(path: Path, schema: Schema, name: str) -> AdditiveNetwork:
     """A published network over whole numbers, label 1 where its logit is positive."""
     with np.load(path) as arrays:
         layers = [(arrays[f"W{i}"], arrays[f"b{i}"]) for i in range(len(arrays.files) // 2)]
-    return from_dense(schema, layers, name=name)
+    return network_from_dense(schema, layers, name=name)
 
 
 def measure(case: Case, method: str, seed: int, **settings: Any) -> dict[str, Any]:
     """One search."""
     started = time.process_time()
-    result = run(case["model"], case["people"], method=method, seed=seed, samples=0, most_examples=0, **settings)
+    result = search(case["model"], case["people"], method=method, seed=seed, samples=0, most_examples=0, **settings)
     seconds = time.process_time() - started
     found = result.table.found
     assignments = len(result.table.assignments)
@@ -163,24 +163,26 @@ def over_seeds(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def equal_budgets(case: Case, methods: list[str], size: int, seeds: int) -> list[dict[str, Any]]:
     """MAFT as published, then every method with as many questions."""
-    plan: dict[str, Any] = {"seeds": size, "local": size, "anything_goes": True}
+    plan: dict[str, Any] = {"seeds": size, "local": size, "allow_infeasible": True}
     runs = [measure(case, "maft", seed, **plan) for seed in range(seeds)]
     budget = round(statistics.median(each["queries"] for each in runs))
-    rows = [summed(case, "maft", runs, budget, anything_goes=True)]
+    rows = [summed(case, "maft", runs, budget, allow_infeasible=True)]
     rest = [(method, True) for method in methods if method in PUBLISHED and method != "maft"]
-    for method, anything_goes in [(method, False) for method in methods] + rest:
-        runs = [measure(case, method, seed, budget=budget, anything_goes=anything_goes) for seed in range(seeds)]
-        rows.append(summed(case, method, runs, budget, anything_goes=anything_goes))
+    for method, allow_infeasible in [(method, False) for method in methods] + rest:
+        runs = [measure(case, method, seed, budget=budget, allow_infeasible=allow_infeasible) for seed in range(seeds)]
+        rows.append(summed(case, method, runs, budget, allow_infeasible=allow_infeasible))
     return rows
 
 
-def summed(case: Case, method: str, runs: list[dict[str, Any]], budget: int, *, anything_goes: bool) -> dict[str, Any]:
+def summed(
+    case: Case, method: str, runs: list[dict[str, Any]], budget: int, *, allow_infeasible: bool
+) -> dict[str, Any]:
     """What several searches found, and what was searched."""
     return {
         "network": case["network"],
         "benchmark": case["benchmark"],
         "method": method,
-        "anything_goes": anything_goes,
+        "allow_infeasible": allow_infeasible,
         "budget": budget,
         "runs": runs,
         **over_seeds(runs),
@@ -199,7 +201,7 @@ def own_settings(case: Case, methods: list[str], known: dict[str, Any], size: in
         if not published or size not in case["seeds"]:
             continue
         chosen = case["seeds"][size]
-        runs = [measure(case, method, seed, seeds=chosen, local=size, anything_goes=True) for seed in range(seeds)]
+        runs = [measure(case, method, seed, seeds=chosen, local=size, allow_infeasible=True) for seed in range(seeds)]
         theirs = published[0]
         same = (theirs["bench"], theirs["method"])
         quality: dict[str, Any] = next((each for each in known["quality"] if (each["bench"], each["set"]) == same), {})
@@ -240,10 +242,10 @@ def published_seconds(known: dict[str, Any], run_: dict[str, Any]) -> tuple[floa
 
 def gradients(case: Case, known: dict[str, Any]) -> list[dict[str, Any]]:
     """Cosine similarity of estimated with true gradients at the seeds, by step."""
-    space = Space(case["people"], anything_goes=True)
+    space = ProfileSpace(case["people"], allow_infeasible=True)
     individuals = case["seeds"].get(1000, case["people"].individuals)[:1000]
     profiles, which = space.split(individuals)
-    oracle = Oracle(case["model"], space, Findings(space, 2))
+    oracle = Oracle(case["model"], space, FindingCollector(space, 2))
     true = oracle.gradient(profiles, which)
     scores = oracle.scores_at(profiles, which)
     published = known["gradient_similarity"].get(case["benchmark"], {})
@@ -252,7 +254,7 @@ def gradients(case: Case, known: dict[str, Any]) -> list[dict[str, Any]]:
             "network": case["network"],
             "benchmark": case["benchmark"],
             "h": h,
-            "double": cosine(estimated(space, oracle, h)(profiles, which, scores), true),
+            "double": cosine(estimate_slopes(oracle, h)(profiles, which, scores), true),
             "single": cosine(single(case["model"], space, individuals, scores, h), true),
             "published": published.get(f"grad_h{h}"),
         }
@@ -260,10 +262,10 @@ def gradients(case: Case, known: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def single(model: AdditiveNetwork, space: Space, individuals: Floats, scores: Floats, h: float) -> Floats:
+def single(model: AdditiveNetwork, space: ProfileSpace, individuals: Floats, scores: Floats, h: float) -> Floats:
     """Forward differences of the predicted label's probability in single precision, shape (n, U)."""
     weights = [
-        np.stack([part.slope for part in model.parts if isinstance(part, Line)]),
+        np.stack([part.slope for part in model.parts if isinstance(part, LineTerm)]),
         *(layer.weights for layer in model.layers),
     ]
     biases = [model.bias, *(layer.bias for layer in model.layers)]
@@ -297,11 +299,11 @@ def cosine(one: Floats, two: Floats) -> float:
 def times_maft(rows: list[dict[str, Any]]) -> None:
     """Note how many times MAFT's valid profiles each method has, by median: as published, and among possible people."""
     for row in rows:
-        for name, anything_goes in (("times_published_maft", True), ("times_maft", False)):
+        for name, allow_infeasible in (("times_published_maft", True), ("times_maft", False)):
             maft = [
                 each["valid"]["median"] for each in rows
-                if (each["network"], each["benchmark"], each["method"], each["anything_goes"])
-                == (row["network"], row["benchmark"], "maft", anything_goes)
+                if (each["network"], each["benchmark"], each["method"], each["allow_infeasible"])
+                == (row["network"], row["benchmark"], "maft", allow_infeasible)
             ]  # fmt: skip
             row[name] = row["valid"]["median"] / maft[0] if maft and maft[0] else None
 
@@ -324,7 +326,7 @@ def budgets_table(rows: list[dict[str, Any]]) -> Table:
         for i, row in enumerate(sorted(mine, key=lambda row: -row["valid"]["median"])):
             shown.add_row(
                 f"{network_} {benchmark}" if i == 0 else "",
-                row["method"] + (", as published" if row["anything_goes"] else ""),
+                row["method"] + (", as published" if row["allow_infeasible"] else ""),
                 f"{row['queries']['median']:,.0f}",
                 spread(row["profiles"]),
                 spread(row["valid"]),
@@ -411,18 +413,18 @@ def drawing(rows: list[dict[str, Any]], similar: list[dict[str, Any]]) -> charts
     points = [
         {
             "case": f"{row['network']} {row['benchmark']}",
-            "method": (name := row["method"] + (", as published" if row["anything_goes"] else "")),
+            "method": (name := row["method"] + (", as published" if row["allow_infeasible"] else "")),
             "valid": max(row["valid"]["median"], 0.5),
             "rank": names.index(name),
         }
         for row in rows
-        if row["method"] in drawn and (not row["anything_goes"] or row["method"] == "maft")
+        if row["method"] in drawn and (not row["allow_infeasible"] or row["method"] == "maft")
     ]
     colours = [charts.LIGHT[role] for role in charts.SERIES]
     colour = {"field": "method", "type": "nominal", "scale": {"domain": names, "range": colours}, "title": None}
     shapes = ["circle", "square", "triangle-up", "diamond", "cross"]
-    budget = charts.finished(
-        charts.marks(
+    budget = charts.finish_chart(
+        charts.mark_layer(
             points,
             {"type": "point", "size": 60, "filled": True, "opacity": 1},
             y={"field": "case", "type": "nominal", "title": None, "sort": None,
@@ -442,8 +444,8 @@ def drawing(rows: list[dict[str, Any]], similar: list[dict[str, Any]]) -> charts
         if any(row["h"] == h for row in similar)
     ]
     scale = {"domain": list(kinds.values()), "range": colours[:2]}
-    gradient = charts.finished(
-        charts.marks(
+    gradient = charts.finish_chart(
+        charts.mark_layer(
             lines,
             {"type": "line", "point": True},
             x={"field": "h", "type": "quantitative", "scale": {"type": "log"}, "title": "step h",
@@ -455,7 +457,9 @@ def drawing(rows: list[dict[str, Any]], similar: list[dict[str, Any]]) -> charts
         "Cosine similarity of the zero-order estimate with the true gradient, by step and arithmetic.",
     )  # fmt: skip
     parts = [part for part, data in ((budget, points), (gradient, lines)) if data]
-    whole = charts.stack(parts, "Search for individual discrimination: what methods find, and how good gradients are.")
+    whole = charts.stack_charts(
+        parts, "Search for individual discrimination: what methods find, and how good gradients are."
+    )
     return whole | {"resolve": {"scale": {"color": "independent", "shape": "independent"}}}
 
 
@@ -518,7 +522,7 @@ def main() -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
     picture = target.with_suffix(".svg")
-    picture.write_text(charts.svg(drawing(rows, similar), name="individual") + "\n", "utf-8")
+    picture.write_text(charts.to_svg(drawing(rows, similar), name="individual") + "\n", "utf-8")
     print(f"The figures: {target}; the plot: {picture}")
 
 

@@ -8,7 +8,7 @@
 Gaps, in the settings of TestSGD (Zhang and others, 2023): a network with six layers is trained on a part of each data
 set; among rule sets over the paper's sensitive attributes that hold 5 % of the people at least, the widest gap of
 favourable decisions that stands out is found on the people learnt from and chosen on; it is mended, and measured on
-people whom nobody has seen. Each split has its own network and its own subgroup. A network that decides everybody alike
+people not used before. Each split has its own network and its own subgroup. A network that decides everybody alike
 has no gap to mend and is trained again from another seed; so it goes with law, where 95 % pass. Gaps have signs: what
 is left is the mean gap after, in the direction found, as a share of the mean gap before, so that chance does not add
 up. Changes are paired, split by split, and shown with the standard error of their mean. A gap counts as halved if half
@@ -46,11 +46,11 @@ from rich.console import Console
 from rich.table import Table
 
 import individual as networks
-from evenhand import mitigate, subgroup
-from evenhand.mitigate import GapHarm
-from evenhand.mitigate.learners import learner_of
-from evenhand.mitigate.methods import METHODS, methods
-from evenhand.mitigate.training.fair_classifier import FairClassifier
+from evenhand import mitigation, subgroups
+from evenhand.mitigation import SubgroupGapMetric
+from evenhand.mitigation.learners import find_learner
+from evenhand.mitigation.methods.registry import METHODS, load_methods
+from evenhand.mitigation.training.fair_classifier import FairClassifier
 from evenhand.models import AdditiveNetwork, Scorer
 from evenhand.schema import People, Schema, encode
 from mitigation_network import flips, flips_tables
@@ -85,27 +85,27 @@ def mended_gaps(name: str, seed: int, rounds: int, tried: tuple[str, ...]) -> li
     people = population(source)
     assert people is not None, "looked for before"
     people = one_hot(people)
-    parts = mitigate.split(people, seed=seed)
+    parts = mitigation.split_people(people, seed=seed)
     known = people.at(np.flatnonzero(~np.isin(people.rows, parts.test.rows)))
     given = deciding(parts.train, seed)
     found, gap = widest(given, known, source, seed)
-    # Not by mitigate.run, which also compares what nobody asks for here: flips, groups, other subgroups.
-    situation = mitigate.Situation(
+    # Not by mitigate.run, which also compares what is not needed here: flips, groups, other subgroups.
+    situation = mitigation.MitigationTask(
         given=given,
-        learner=learner_of(given, people.schema),
+        learner=find_learner(given, people.schema),
         split=parts,
-        findings=mitigate.Findings.read([found], people.schema),
-        harms=(GapHarm(gap.rules),),
-        config=mitigate.Config(methods=tried, rounds=rounds, accuracy_loss=TOLERATED, seed=seed),
+        findings=mitigation.Findings.read([found], people.schema),
+        harms=(SubgroupGapMetric(gap.rules),),
+        config=mitigation.MitigationConfig(methods=tried, rounds=rounds, accuracy_loss=TOLERATED, seed=seed),
         progress=lambda what, share: None,
     )
     candidates = []
-    for method in methods(tried).values():
+    for method in load_methods(tried).values():
         candidates.append(method(situation))
         if candidates[-1].interrupted:
             raise KeyboardInterrupt  # a method keeps its best so far, which is no measurement
-    harm, sign = GapHarm(gap.rules), float(np.sign(gap.gap))
-    before = {"gap": sign * harm.signed(given, parts.test), "accuracy": accuracy(given, parts.test)}
+    harm, sign = SubgroupGapMetric(gap.rules), float(np.sign(gap.gap))
+    before = {"gap": sign * harm.signed_gap(given, parts.test), "accuracy": accuracy(given, parts.test)}
     return [
         {
             "data": name,
@@ -115,7 +115,7 @@ def mended_gaps(name: str, seed: int, rounds: int, tried: tuple[str, ...]) -> li
             "method": one.method,
             "words": one.words,
             "before": before["gap"],
-            "after": sign * harm.signed(one.scorer, parts.test),
+            "after": sign * harm.signed_gap(one.scorer, parts.test),
             "accuracy": before["accuracy"],
             "change": accuracy(one.scorer, parts.test) - before["accuracy"],
         }
@@ -150,9 +150,11 @@ def deciding(people: People, seed: int) -> AdditiveNetwork:
 
 def widest(
     given: Scorer, people: People, source: Source, seed: int
-) -> tuple[subgroup.SubgroupResult, subgroup.Finding]:
+) -> tuple[subgroups.SubgroupResult, subgroups.Finding]:
     """What stands out, the widest gap alone; where nothing does, the widest of all."""
-    result = subgroup.run(given, people, attributes=source.sensitive, depth=source.depth, support=0.05, seed=seed)
+    result = subgroups.find_subgroups(
+        given, people, attributes=source.sensitive, depth=source.depth, support=0.05, seed=seed
+    )
     alone = [each for each in result.findings if each.found and each.under is None] or list(result.findings)
     top = max(alone, key=lambda each: abs(each.gap)).model_copy(update={"found": True, "under": None})
     return result.model_copy(update={"findings": (top,)}), top

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 import individual as networks
-from evenhand import certify, mitigate
-from evenhand.individual.search.run import run as search
-from evenhand.mitigate import FlipHarm
-from evenhand.mitigate.choice import accuracy
-from evenhand.mitigate.learners import learner_of
-from evenhand.mitigate.methods import methods
+from evenhand import certification, mitigation
+from evenhand.individual.search.analysis import search
+from evenhand.mitigation import FlipMetric
+from evenhand.mitigation.candidate import accuracy
+from evenhand.mitigation.learners import find_learner
+from evenhand.mitigation.methods.registry import load_methods
 from evenhand.models import AdditiveNetwork
-from evenhand.population import uniform
+from evenhand.population import uniform_population
 from evenhand.schema import People, Schema, encode
 
 METHODS = ("logit-pairing", "blind", "retrain", "certified")
@@ -51,19 +51,19 @@ def flips(folder: Path, seeds: int) -> Iterator[Row]:
     given = networks.network(folder / described["adult"]["file"], schema, "adult")
     for name in ("adult", *(name for name in described if name.startswith("adult_"))):
         yield measured(name, networks.network(folder / described[name]["file"], schema, name), known, test, 0)
-    for name, method in methods(METHODS).items():
+    for name, method in load_methods(METHODS).items():
         for seed in range(seeds):
             started = time.process_time()
-            # Not by mitigate.run, which also compares what nobody asks for here.
+            # Not by mitigate.run, which also compares what is not needed here.
             found = search(given, known, protected=PROTECTED, budget=BUDGET, samples=0, seed=seed)
             candidate = method(
-                mitigate.Situation(
+                mitigation.MitigationTask(
                     given=given,
-                    learner=learner_of(given, schema),
-                    split=mitigate.split(known, seed=seed, test=test),
-                    findings=mitigate.Findings.read([found], schema),
-                    harms=(FlipHarm(PROTECTED),),
-                    config=mitigate.Config(methods=METHODS, seed=seed),
+                    learner=find_learner(given, schema),
+                    split=mitigation.split_people(known, seed=seed, test=test),
+                    findings=mitigation.Findings.read([found], schema),
+                    harms=(FlipMetric(PROTECTED),),
+                    config=mitigation.MitigationConfig(methods=METHODS, seed=seed),
                     progress=lambda what, share: None,
                 )
             )
@@ -80,18 +80,18 @@ def labelled(schema: Schema, individuals: NDArray[Any], labels: NDArray[Any]) ->
 
 def measured(name: str, model: AdditiveNetwork, known: People, test: People, seed: int) -> Row:
     """How often it is right, how often its decisions flip, what searches find and what can be proved."""
-    drawn = uniform(test.schema).sample(DRAWN, np.random.default_rng(0))
+    drawn = uniform_population(test.schema).sample(DRAWN, np.random.default_rng(0))
     everybody = People(test.schema, drawn, None, np.arange(DRAWN), 0, None)
     row: Row = {"network": name, "seed": seed, "accuracy": accuracy(model, test)}
     for where, people in (("uniform", everybody), ("data", known), ("test", test)):
         for kind in (PROTECTED, *((each,) for each in PROTECTED)):
-            row[f"{where}, {' x '.join(kind)}"] = FlipHarm(kind).size(model, people)
+            row[f"{where}, {' x '.join(kind)}"] = FlipMetric(kind).size(model, people)
     for method in SEARCHES:
         # Every profile that it reports was asked about again.
         row[method] = search(
             model, test, protected=PROTECTED, method=method, budget=BUDGET, samples=0, most_examples=0, seed=seed
         ).profiles
-    row["certified"] = certify.run(
+    row["certified"] = certification.certify(
         model, protected=PROTECTED, max_boxes=BOXES, samples=1, counterexamples=0, seed=seed
     ).certified
     print(f"{name}, seed {seed}: {row}", file=sys.stderr, flush=True)

@@ -147,7 +147,7 @@ class Line(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]
+        self.transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -157,15 +157,15 @@ class Line(asyncio.Protocol):
         self._got += data
         if self._until < 0 and (end := self._got.find(b"\r\n\r\n")) >= 0:
             head = self._got[:end].lower()
-            self._until = end + 4 + int(re.search(rb"content-length: (\d+)", head).group(1))  # type: ignore[union-attr]
+            self._until = end + 4 + int(re.search(rb"content-length: (\d+)", head).group(1))
         if 0 <= self._until <= len(self._got):
             status = int(self._got[9:12])
             self._got, self._until = self._got[self._until :], -1
-            self._waiting.set_result(status)  # type: ignore[union-attr]
+            self._waiting.set_result(status)
 
     async def ask(self, request: bytes) -> int:
         self._waiting = asyncio.get_running_loop().create_future()
-        self.transport.write(request)  # type: ignore[union-attr]
+        self.transport.write(request)
         return await self._waiting
 
 
@@ -296,7 +296,7 @@ async def measured(setting: Row, ports: Sequence[int], pids: Sequence[int], seco
     row["open"] = quantiles(await opened(wide, seconds, rate, decisions(many, prefix + "o")))
     row["load_after"] = load()
     for line in wide:
-        line.transport.close()  # type: ignore[union-attr]
+        line.transport.close()
     return row
 
 
@@ -333,8 +333,8 @@ def _store(store: str, folder: Path, stack: ExitStack) -> tuple[str, list[int]]:
 
 async def guarded(seconds: float) -> Row:
     """Pictures straight from a service and through a guard, in turn, one at a time."""
-    from evenhand.genai.backends import Studio
-    from evenhand.genai.classify import StudioPixels
+    from evenhand.genai.backends.studio import Studio
+    from evenhand.genai.classifiers.studio_pixels import StudioPixels
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evenhand-", dir=ROOT)))
@@ -342,8 +342,8 @@ async def guarded(seconds: float) -> Row:
                                     stdout=subprocess.PIPE, text=True)  # fmt: skip
         stack.callback(upstream.wait)
         stack.callback(upstream.kill)
-        url = re.search(r"http://\S+", upstream.stdout.readline()).group(0)  # type: ignore[union-attr]
-        port = int(re.search(r":(\d+)", url.partition("//")[2]).group(1))  # type: ignore[union-attr]
+        url = re.search(r"http://\S+", upstream.stdout.readline()).group(0)
+        port = int(re.search(r":(\d+)", url.partition("//")[2]).group(1))
         (folder / "genai.yaml").write_text(GENAI.format(url=f"http://127.0.0.1:{port}/v1"), "utf-8")
         ((pid, served),) = stack.enter_context(serving(folder, f"sqlite:///{folder / 'evenhand.db'}", GUARD))
         bare, through = await lines([port], 1), await lines([served], 1)

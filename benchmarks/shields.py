@@ -8,7 +8,7 @@ Four tables. Synthesis: the median of some runs after a first one that compiles 
 in a process of its own; memory is what the process needs beyond what it held before, at its peak, in millions of bytes.
 The reference is the recursion as published (``shield_published.py``), compiled as well, all layers kept; where it would
 take more than ``--reference`` states its figures are those of the longest measured horizon times the ratio of states,
-and marked so. Decisions: nanoseconds of single calls of a running shield. Periods: what a dynamic shield plans anew at
+and marked so. Decisions: nanoseconds of single calls of a running shield. Periods: what a dynamic shield plans again at
 the start of each. Compilation: what only the first use on a machine pays.
 """
 
@@ -41,8 +41,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from evenhand import charts
-from evenhand.shield import EmptyGroup, Inputs, Plan, Policy, Property, Shield, synthesize
+from evenhand.shields import EmptyGroupRule, FairnessProperty, Inputs, Shield, ShieldPlan, ShieldPolicy, synthesize
+from evenhand.view import drawing as charts
 
 ROOT = Path(__file__).resolve().parent.parent
 KAPPA = Fraction(1, 10)
@@ -108,23 +108,25 @@ def inputs(case: Case) -> Inputs:
     )
 
 
-def plan(case: Case, horizon: int | None = None, **options: Any) -> Plan:
+def plan(case: Case, horizon: int | None = None, **options: Any) -> ShieldPlan:
     """The problem, with the published convention that an empty group has rate 0."""
-    return Plan(Property(case.kept, KAPPA, EmptyGroup()), inputs(case), horizon or case.horizon, **options)
+    return ShieldPlan(
+        FairnessProperty(case.kept, KAPPA, EmptyGroupRule()), inputs(case), horizon or case.horizon, **options
+    )
 
 
-def synthesis(case: Case, horizon: int) -> Callable[[], Policy]:
+def synthesis(case: Case, horizon: int) -> Callable[[], ShieldPolicy]:
     """What is timed; building the plan is not."""
     if case.variant == "separable":
-        from evenhand.shield.separable import synthesize_separable
+        from evenhand.shields.synthesis.separable import synthesize_separable
 
         asked = plan(case, horizon, kind="static-bw")
         return lambda: synthesize_separable(asked)
     if case.variant == "robust":
-        from evenhand.shield.robust import Ranges, synthesize_robust
+        from evenhand.shields import ProbabilityRanges, synthesize_robust
 
         asked = plan(case, horizon)
-        return lambda: synthesize_robust(asked, Ranges.around(asked.inputs, rate=0.05, accept=0.05))
+        return lambda: synthesize_robust(asked, ProbabilityRanges.around_inputs(asked.inputs, rate=0.05, accept=0.05))
     options = {"feasible": {"kind": "feasible"}, "any time": {"checks": "anytime"}, "finite": {}}[case.variant]
     asked = plan(case, horizon, **options)
     return lambda: synthesize(asked)
@@ -179,7 +181,7 @@ def measured(way: str, case: Case, seconds: float) -> Row:
     made = work()
     peak = peak_bytes() - before
     row = {"memory": peak, "cost": made}
-    if isinstance(made, Policy):
+    if isinstance(made, ShieldPolicy):
         row |= {"cost": made.expected_cost, "policy": made.bytes, "arrays": made.peak_bytes, "states": made.states,
                 "form": made.actions.form}  # fmt: skip
     del made
@@ -281,12 +283,12 @@ def decisions(case: Case, count: int) -> Row:
 
 
 def periods(case: Case, terminal: str, count: int) -> Row:
-    """What a dynamic shield plans anew, period by period: seconds each, and the states of one plan."""
-    from evenhand.shield.periodic import Periodic
+    """What a dynamic shield plans again, period by period: seconds each, and the states of one plan."""
+    from evenhand.shields.policy.periodic import PeriodicShield
 
     asked = plan(case, kind="dynamic", terminal=terminal)
     synthesis(case, SMALL)()
-    shield = Periodic(asked)
+    shield = PeriodicShield(asked)
     rng = np.random.default_rng(0)
     past = [0, 0, 0, 0]
     walls, cpus = [], []
@@ -456,8 +458,8 @@ def drawing(rows: list[Row]) -> charts.Spec:
     lines = list(dict.fromkeys(point["line"] for point in points))
     colours = [charts.LIGHT[role] for role in charts.SERIES[: len(lines)]]
     dashes = [list(dash) for dash in charts.DASHES[: len(lines)]]
-    return charts.finished(
-        charts.marks(
+    return charts.finish_chart(
+        charts.mark_layer(
             points,
             {"type": "line", "point": True},
             x={"field": "horizon", "type": "quantitative", "scale": {"type": "log"}, "title": "decisions",
@@ -552,7 +554,7 @@ def main() -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
     picture = target.with_suffix(".svg")
-    picture.write_text(charts.svg(drawing(rows), name="shields") + "\n", "utf-8")
+    picture.write_text(charts.to_svg(drawing(rows), name="shields") + "\n", "utf-8")
     print(f"The figures: {target}; the plot: {picture}")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from evenhand import datasets
 from evenhand.errors import FetchError
-from evenhand.models.estimator import Estimator, from_estimator
+from evenhand.models.blackbox.estimator import EstimatorModel, wrap_estimator
 from evenhand.schema import People, Schema, encode
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Case:
     name: str
     source: Source
     people: People
-    model: Estimator
+    model: EstimatorModel
     accuracy: float
 
     @property
@@ -159,9 +159,10 @@ def case(name: str, kind: str) -> Case | None:
     columns, target = list(found.schema.names), found.schema.target.name
     model = untrained(found.schema, kind, epochs=max(20, 100_000 // half))
     with warnings.catch_warnings():
+        # The number of epochs is fixed: what the network has not learnt by then does not matter here.
         warnings.filterwarnings("ignore", message="Stochastic Optimizer")
         model.fit(frame.loc[order[:half], columns], frame.loc[order[:half], target])
-    scorer = from_estimator(model, found.schema, name=f"{kind} on {name}")
+    scorer = wrap_estimator(model, found.schema, name=f"{kind} on {name}")
     truth = frame.loc[order[half:], target]
     accuracy = float((model.predict(frame.loc[order[half:], columns]) == truth).mean())
     return Case(name, source, found, scorer, accuracy)
@@ -171,7 +172,7 @@ def population(source: Source) -> People | None:
     """Everyone in a data set; None where the data is not here."""
     tables = SHARED / "data" / "tabular"
     try:
-        data = datasets.load(source.data, data_home=tables if tables.is_dir() else None, download=False)
+        data = datasets.load_dataset(source.data, data_home=tables if tables.is_dir() else None, download=False)
     except FetchError:
         return None
     schema, frame = data.schema, data.frame

@@ -7,10 +7,11 @@
 Everything is simulated on the real people of Adult ("census"), German credit and COMPAS, so that the truth is known.
 
 False findings: fair models, whose decisions do not depend on the sensitive attributes, given to the search itself
-(``evenhand.subgroup.run``, margin 0); half of them toss a coin at the data set's base rate for everybody, half decide
+(``evenhand.subgroups.find_subgroups``, margin 0); half of them toss a coin at the data set's base rate for
+everybody, half decide
 by the attribute that tells most about the label, after its column was shuffled among the people. Whatever is found is
 false. Planted gaps: of a fair model, one rule set drawn at random out of those looked at gets 5 points more; it counts
-as found if its own adjusted interval excludes 0. Coverage: people drawn anew from the data, decided about at the rates
+as found if its own adjusted interval excludes 0. Coverage: people resampled from the data, decided about at the rates
 that their labels have in each cell of the sensitive attributes; the gaps among all people ever drawn are known, and the
 adjusted intervals have to hold all of them together, the plain ones each. The published method: its intervals for fair
 models like these, by its own sampling and stopping rule (samples are the people themselves, not moved), a tenth of the
@@ -42,18 +43,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from evenhand import subgroup
+from evenhand import subgroups
 from evenhand.schema import People, Schema, Value
 from evenhand.stats import clopper_pearson, normal_quantile
-from evenhand.subgroup.candidates import count
-from evenhand.subgroup.cells import cut
-from evenhand.subgroup.config import Config
-from evenhand.subgroup.cube import Occupied, occupied, through
-from evenhand.subgroup.family import Family, family
-from evenhand.subgroup.floors import floors
-from evenhand.subgroup.methods.sampling import until_margin
-from evenhand.subgroup.standing import Lot, Standing, stand
-from evenhand.subgroup.tabulate import tabulate
+from evenhand.subgroups.assessment import CandidateFamily, CandidateStatistics, assess_candidates
+from evenhand.subgroups.candidates import count_family
+from evenhand.subgroups.config import SubgroupConfig
+from evenhand.subgroups.cuts import cut_attributes
+from evenhand.subgroups.family import RuleSetFamily, build_family
+from evenhand.subgroups.measures import minimum_sizes
+from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin
+from evenhand.subgroups.tabulate import OccupiedCells, find_occupied_cells, sum_rule_sets, tabulate_people
 from subgroup_cases import SOURCES, population
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,7 +61,7 @@ NAMES = ("census", "german", "compas")
 PLANTED = "census"
 """The data set in which gaps are planted."""
 GAP = 0.05
-CONFIG = Config(margin=0.0)
+CONFIG = SubgroupConfig(margin=0.0)
 """What is simulated: the defaults, but that no real gap is too small to be found."""
 FAIR = 2
 """Times as many fair models: 500 runs hardly tell 5 % from 6 %, their standard error is 1 %."""
@@ -91,7 +91,7 @@ class Place:
     people: People
     sensitive: tuple[str, ...]
     codes: Ints
-    rules: Family
+    rules: RuleSetFamily
     deserving: Bools
     told: Floats
 
@@ -127,12 +127,12 @@ def place(name: str) -> Place | None:
     people = population(source)
     if people is None:
         return None
-    cuts, codes = cut(people, source.sensitive, CONFIG.bins)
+    cuts, codes = cut_attributes(people, source.sensitive, CONFIG.bins)
     others = [at for at, one in enumerate(people.schema.names) if one not in source.sensitive]
     told = max(
         (_told(people.individuals[:, at], people.favourable) for at in others), key=lambda rate: float(rate.var())
     )
-    return Place(name, people, source.sensitive, codes, family(cuts), people.favourable, told)
+    return Place(name, people, source.sensitive, codes, build_family(cuts), people.favourable, told)
 
 
 def _told(entries: Floats, deserving: Bools) -> Floats:
@@ -150,12 +150,12 @@ def fair(at: Place, run: int, rng: np.random.Generator) -> Bools:
     return np.asarray(rng.random(len(at.people)) < rate)
 
 
-def look(at: Place, codes: Ints, given: Bools, rng: np.random.Generator) -> tuple[Lot, Standing]:
+def look(at: Place, codes: Ints, given: Bools, rng: np.random.Generator) -> tuple[CandidateFamily, CandidateStatistics]:
     """What the search makes of decisions, for every rule set."""
-    table = tabulate(codes, given.astype(np.float64), counted=True)
-    candidates = count(at.rules, table, floors(CONFIG.support, CONFIG.least_people, table.people)).candidates
-    lot = Lot(at.rules, table, candidates, np.zeros((0, len(table.cells.sizes)), dtype=bool))
-    return lot, stand(lot, CONFIG, rng)
+    table = tabulate_people(codes, given.astype(np.float64), counted=True)
+    candidates = count_family(at.rules, table, minimum_sizes(CONFIG.support, CONFIG.min_size, table.people)).candidates
+    lot = CandidateFamily(at.rules, table, candidates, np.zeros((0, len(table.cells.sizes)), dtype=bool))
+    return lot, assess_candidates(lot, CONFIG, rng)
 
 
 def false_findings(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -163,25 +163,25 @@ def false_findings(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     for run in range(runs):
         rng = np.random.default_rng((seed, run))
         model = Decisions(at.people.schema, fair(at, run, rng))
-        found = subgroup.run(model, at.people, CONFIG, attributes=at.sensitive, seed=run, most=1)
+        found = subgroups.find_subgroups(model, at.people, CONFIG, attributes=at.sensitive, seed=run, most=1)
         yield {"tested": found.tested, "found": found.found, "critical": found.critical, "coin": run % 2 == 0}
 
 
 def planted(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     """Search models that are fair but for one rule set."""
     rng = np.random.default_rng(seed)
-    table = tabulate(at.codes, at.deserving.astype(np.float64), counted=True)
-    candidates = count(at.rules, table, floors(CONFIG.support, CONFIG.least_people, table.people)).candidates
-    lot = Lot(at.rules, table, candidates, np.zeros((0, len(table.cells.sizes)), dtype=bool))
+    table = tabulate_people(at.codes, at.deserving.astype(np.float64), counted=True)
+    candidates = count_family(at.rules, table, minimum_sizes(CONFIG.support, CONFIG.min_size, table.people)).candidates
+    lot = CandidateFamily(at.rules, table, candidates, np.zeros((0, len(table.cells.sizes)), dtype=bool))
     base = at.deserving.mean()
     for _ in range(runs):
         which = int(rng.integers(len(candidates)))
         inside = lot.inside(slice(which, which + 1))[0][table.cells.of]
         given = rng.random(len(inside)) < base + GAP * inside
         again, standing = look(at, at.codes, given, rng)
-        # Whoever is in a cell and not what is decided says which rule sets there are: they are the same.
+        # The rule sets depend on who is in a cell, not on what is decided, so they are the same.
         assert (again.candidates.prints == candidates.prints).all()
-        top = int(np.argmax(standing.certain))
+        top = int(np.argmax(np.abs(standing.z)))
         chosen = again.inside(slice(top, top + 1))[0][table.cells.of]
         yield {
             "size": int(inside.sum()),
@@ -192,9 +192,9 @@ def planted(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def coverage(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Draw people anew, and look whether the intervals hold the gaps that are there."""
+    """Resample the people, and check whether the intervals cover the true gaps."""
     rng = np.random.default_rng(seed)
-    cells = occupied(at.codes)
+    cells = find_occupied_cells(at.codes)
     n = len(at.codes)
     rate = np.bincount(cells.of, weights=at.deserving) / cells.sizes
     truth = _gaps(at.rules, cells, rate)
@@ -213,10 +213,10 @@ def coverage(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _gaps(rules: Family, cells: Occupied, rate: Floats) -> Floats:
+def _gaps(rules: RuleSetFamily, cells: OccupiedCells, rate: Floats) -> Floats:
     """The true gap of every rule set of the family, flat; 0 for those without a rest."""
     weight = cells.sizes.astype(np.float64)
-    size, total = through(rules, cells, weight).ravel(), through(rules, cells, weight * rate).ravel()
+    size, total = sum_rule_sets(rules, cells, weight).ravel(), sum_rule_sets(rules, cells, weight * rate).ravel()
     rest = size[0] - size
     gap = np.divide(total, size, out=np.zeros_like(size), where=size > 0)
     gap -= np.divide(total[0] - total, rest, out=np.zeros_like(size), where=rest > 0)
@@ -227,9 +227,9 @@ def published(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     """The published sampling and interval on fair models."""
     rng = np.random.default_rng(seed)
     n = len(at.codes)
-    table = tabulate(at.codes, np.zeros(n), counted=True)
-    candidates = count(at.rules, table, floors(CONFIG.support, 1, n)).candidates
-    lot = Lot(at.rules, table, candidates, np.zeros((0, len(table.cells.sizes)), dtype=bool))
+    table = tabulate_people(at.codes, np.zeros(n), counted=True)
+    candidates = count_family(at.rules, table, minimum_sizes(CONFIG.support, 1, n)).candidates
+    lot = CandidateFamily(at.rules, table, candidates, np.zeros((0, len(table.cells.sizes)), dtype=bool))
     cells = lot.inside(slice(0, len(candidates)))
     ordered = np.argsort(table.cells.of, kind="stable")
     starts = np.concatenate([[0], np.cumsum(table.cells.sizes)])
@@ -244,11 +244,9 @@ def published(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
 
     for run in range(runs):
         given = fair(at, run, rng)
-        seen = until_margin(
+        seen = sample_until_margin(
             *(len(candidates), 2, draw, given.__getitem__),
-            more_than=PUBLISHED_MORE_THAN,
-            margin=PUBLISHED_MARGIN,
-            z=normal_quantile(CONFIG.confidence),
+            rule=StoppingRule(PUBLISHED_MORE_THAN, PUBLISHED_MARGIN, normal_quantile(CONFIG.confidence)),
             seed=seed + run,
         )
         gaps = np.subtract(*(seen.k / seen.n[:, None]).T)

@@ -27,7 +27,7 @@ BEST = 10
 RESAMPLES = 100
 """Bootstraps of fairlearn."""
 MOST_CELLS = 100_000
-"""fairlearn makes a row of every combination of values, also where nobody is."""
+"""fairlearn makes a row for every combination of values, also for those without people."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def mdss(cells: pd.DataFrame, favourable: NDArray[np.bool_], depth: int) -> Repl
     best: tuple[float, dict[str, list[Any]]] = (0.0, {})
     observed = pd.Series(favourable.astype(float))
     for over in (True, False):
-        np.random.seed(0)  # noqa: NPY002  (the scan draws its restarts from NumPy's global state)
+        np.random.seed(0)  # noqa: NPY002 - the scan draws its restarts from this state
         subset, score = bias_scan(cells, observed, overpredicted=over, scoring="Bernoulli", num_iters=10)
         best = max(best, (score, subset), key=lambda each: each[0])
     subset = {name: values for name, values in best[1].items() if len(values) < cells[name].nunique()}
@@ -160,6 +160,7 @@ def absent() -> list[str]:
 def ask(peer: Peer, cells: pd.DataFrame, favourable: NDArray[np.bool_], depth: int) -> dict[str, Any]:
     """One tool's answer, what it cost, and its best finding measured as ours are."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        # The other tools warn about their own libraries, which says nothing about what is measured.
         warnings.simplefilter("ignore")
         started, used = time.perf_counter(), time.process_time()
         reply = peer.ask(cells, favourable, depth)

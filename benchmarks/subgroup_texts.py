@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from evenhand.errors import LimitError
-from evenhand.subgroup import text
-from evenhand.subgroup.result import Finding
+from evenhand.subgroups import text
+from evenhand.subgroups.result import Finding
 from subgroup_cases import SHARED, Published
 
 
@@ -127,11 +127,11 @@ def everything(source: TextSource) -> list[str]:
     ]
 
 
-def search(model: Any, texts: list[str], **options: Any) -> tuple[text.TextSubgroups, dict[str, float]]:
+def search(model: Any, texts: list[str], **options: Any) -> tuple[text.TextSubgroupResult, dict[str, float]]:
     """One search among the published terms, and its seconds: of the model, and of everything else."""
     asked = TimedTexts(model)
     wall, cpu = time.perf_counter(), time.process_time()
-    result = text.run(asked, texts, protected=["published"], by="term", compared="all", **options)
+    result = text.find_text_subgroups(asked, texts, protected=["published"], by="term", compared="all", **options)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return result, {
         "model_wall": asked.wall,

@@ -46,11 +46,11 @@ from rich.table import Table
 
 import subgroup_peers
 import subgroup_texts
-from evenhand import charts, subgroup
-from evenhand.models.scorer import Scorer, predict
-from evenhand.schema import Schema, Value
-from evenhand.subgroup.cells import cut
-from evenhand.subgroup.result import Finding, SubgroupResult
+from evenhand import subgroups
+from evenhand.models import Scorer, WrappedScorer, predict_labels
+from evenhand.subgroups.cuts import cut_attributes
+from evenhand.subgroups.result import Finding, SubgroupResult
+from evenhand.view import drawing as charts
 from subgroup_cases import MODELS, SOURCES, Case, case
 from subgroup_texts import TEXTS
 
@@ -68,33 +68,13 @@ Row = dict[str, Any]
 
 
 @dataclass
-class Timed:
+class Timed(WrappedScorer):
     """A model that keeps count of the seconds it takes."""
 
     model: Scorer
     wall: float = 0.0
     cpu: float = 0.0
     asked: int = 0
-
-    @property
-    def schema(self) -> Schema:
-        return self.model.schema
-
-    @property
-    def classes(self) -> tuple[Value, ...]:
-        return self.model.classes
-
-    @property
-    def favourable(self) -> int:
-        return self.model.favourable
-
-    @property
-    def label_only(self) -> bool:
-        return self.model.label_only
-
-    @property
-    def name(self) -> str:
-        return self.model.name
 
     def scores(self, individuals: NDArray[np.float64]) -> NDArray[np.float64]:
         return self._timed(self.model.scores, individuals)
@@ -116,7 +96,9 @@ def search(asked: Case, **options: Any) -> tuple[SubgroupResult, Row]:
     """One search, and its seconds: of the model, and of everything else."""
     model = Timed(asked.model)
     wall, cpu = time.perf_counter(), time.process_time()
-    result = subgroup.run(model, asked.people, attributes=asked.source.sensitive, depth=asked.source.depth, **options)
+    result = subgroups.find_subgroups(
+        model, asked.people, attributes=asked.source.sensitive, depth=asked.source.depth, **options
+    )
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return result, {
         "model_wall": model.wall,
@@ -221,14 +203,14 @@ def judged(asked: Case) -> list[Row]:
 
 def table_of_cells(asked: Case) -> pd.DataFrame:
     """The sensitive attributes of everybody, in the cells that our rule sets are made of."""
-    cuts, codes = cut(asked.people, asked.source.sensitive)
+    cuts, codes = cut_attributes(asked.people, asked.source.sensitive)
     columns = {one.attribute: np.array(one.names, dtype=object)[code] for one, code in zip(cuts, codes.T, strict=True)}
     return pd.DataFrame(columns, dtype=object)
 
 
 def peers(asked: Case, ours: Row) -> list[Row]:
     """Every tool that is installed, on the same decisions."""
-    decided = predict(asked.model, asked.people.individuals) == asked.model.favourable
+    decided = predict_labels(asked.model, asked.people.individuals) == asked.model.favourable
     cells = table_of_cells(asked)
     top = ours["top"] or {}
     rows: list[Row] = [
@@ -270,8 +252,8 @@ class Dealt:
 
 
 def fair(asked: Case, models: int, slow: int) -> list[Row]:
-    """False findings on fair models: the model's own decisions, each time dealt out anew to the same people."""
-    labels = predict(asked.model, asked.people.individuals)
+    """False findings on fair models: the model's own decisions, each time permuted among the same people."""
+    labels = predict_labels(asked.model, asked.people.individuals)
     cells = table_of_cells(asked)
     depth = asked.source.depth or len(asked.source.sensitive)
     counts: dict[str, list[int | None]] = {}
@@ -280,7 +262,9 @@ def fair(asked: Case, models: int, slow: int) -> list[Row]:
         dealt = rng.permutation(labels)
         model = Dealt(asked.model, dealt)
         for shown_as, options in (("Evenhand", {}), ("Evenhand, without control", {"control": "none"})):
-            result = subgroup.run(model, asked.people, attributes=asked.source.sensitive, margin=0.0, **options)
+            result = subgroups.find_subgroups(
+                model, asked.people, attributes=asked.source.sensitive, margin=0.0, **options
+            )
             counts.setdefault(shown_as, []).append(result.found)
         for peer in subgroup_peers.installed():
             if peer.package != "fairlearn" or turn < slow:
@@ -420,8 +404,8 @@ def drawing(rows: list[Row]) -> charts.Spec:
         if per_second
     ]
     colours = [charts.LIGHT[role] for role in charts.SERIES[: len(names)]]
-    return charts.finished(
-        charts.marks(
+    return charts.finish_chart(
+        charts.mark_layer(
             points,
             {"type": "point", "size": 70, "filled": True, "opacity": 1},
             y={"field": "data", "type": "nominal", "title": None, "sort": None, "axis": {"grid": True}},
@@ -518,7 +502,7 @@ def main() -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
     picture = target.with_suffix(".svg")
-    picture.write_text(charts.svg(drawing(speeds), name="subgroups") + "\n", "utf-8")
+    picture.write_text(charts.to_svg(drawing(speeds), name="subgroups") + "\n", "utf-8")
     print(f"The figures: {target}; the plot: {picture}")
 
 

@@ -7,7 +7,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import evenhand
 
-data = evenhand.datasets.load("german")
+data = evenhand.datasets.load_dataset("german")
 attributes, target = list(data.schema.names), data.schema.target.name
 train, held_out = data.frame[:700], data.frame[700:]
 
@@ -20,14 +20,14 @@ model = make_pipeline(
 )
 model.fit(train[attributes], train[target])
 
-result = evenhand.audit.run(
+result = evenhand.audit(
     model,
     held_out,
     schema=data.schema,
     protected=["sex"],
-    config=evenhand.audit.Config(time_limit=20),
+    time_limit=20,
     data_name="German Credit, the last 300",
 )
 print(result.summary())
-for path in evenhand.report.write(result, "german-report"):
+for path in evenhand.view.write_report(result, "german-report"):
     print("written:", path)

@@ -14,7 +14,7 @@ schema = evenhand.Schema.parse(
         "attributes": [
             {"name": "grade", "kind": "integer", "lower": 0, "upper": 20},
             {"name": "interviews", "kind": "integer", "lower": 0, "upper": 5},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "encoding": "code", "protected": True},
         ],
     }
 )
@@ -29,15 +29,15 @@ arrays = {
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "hiring.npz"
     np.savez(path, **arrays)
-    network = evenhand.models.white_box(evenhand.models.load(path, schema))
+    network = evenhand.models.extract_white_box(evenhand.models.load_model(path, schema))
 
 rng = np.random.default_rng(0)
 grades = np.clip(rng.normal(8, 3, 500).round(), 0, 20)
 applicants = {"grade": grades, "interviews": rng.integers(0, 6, 500), "sex": rng.choice(["f", "m"], 500)}
 
 people = evenhand.schema.encode(schema, pd.DataFrame(applicants))
-for population in (evenhand.population.uniform(schema), evenhand.population.marginals(people)):
-    certificate = evenhand.certify.run(network, population=population, time_limit=2)
+for population in (evenhand.population.uniform_population(schema), evenhand.population.product_of_marginals(people)):
+    certificate = evenhand.certification.certify(network, population=population, time_limit=2)
     print(certificate.summary())
     for pair in certificate.counterexamples[:1]:
         print("  for example", pair.unprotected, pair.first, pair.first_label, "but", pair.second, pair.second_label)

@@ -7,8 +7,8 @@ from sklearn.preprocessing import OneHotEncoder
 
 import evenhand
 
-data = evenhand.datasets.load("german")
-schema = data.schema.protect(["sex"])
+data = evenhand.datasets.load_dataset("german")
+schema = data.schema.with_protected(["sex"])
 train, held_out = data.frame[:700], data.frame[700:]
 
 
@@ -27,11 +27,9 @@ def forest(columns):
 everything = list(schema.names)
 unaware = [name for name in everything if name != "sex"]
 for name, columns in {"sees sex": everything, "does not see sex": unaware}.items():
-    result = evenhand.audit.run(
-        forest(columns), held_out, schema=schema, model_name=name, config=evenhand.audit.Config(time_limit=20)
-    )
+    result = evenhand.audit(forest(columns), held_out, schema=schema, model_name=name, time_limit=20)
     (by_sex,) = result.groups.breakdowns
     flips = result.individual.rate(("sex",), "data").rate
     gap = by_sex.gap("demographic_parity_difference").value
-    print(f"{name:<18} flips: {evenhand.stats.text(flips)}")
-    print(f"{'':<18} gap:   {evenhand.stats.text(gap)}")
+    print(f"{name:<18} flips: {evenhand.stats.format_quantity(flips)}")
+    print(f"{'':<18} gap:   {evenhand.stats.format_quantity(gap)}")

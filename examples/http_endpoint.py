@@ -12,8 +12,8 @@ import pandas as pd
 
 import evenhand
 
-data = evenhand.datasets.load("german")
-model, people = evenhand.audit.train_example(data)
+data = evenhand.datasets.load_dataset("german")
+model, people = evenhand.auditing.train_example(data)
 
 
 class Endpoint(BaseHTTPRequestHandler):
@@ -39,13 +39,7 @@ server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 url = f"http://127.0.0.1:{server.server_port}/predict"
 
-result = evenhand.audit.run(
-    url,
-    people,
-    schema=data.schema,
-    protected=["sex"],
-    config=evenhand.audit.Config(time_limit=2, samples=1000),
-)
+result = evenhand.audit(url, people, schema=data.schema, protected=["sex"], time_limit=2, samples=1000)
 server.shutdown()
 server.server_close()
 print(result.summary())

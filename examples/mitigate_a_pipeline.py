@@ -1,4 +1,4 @@
-"""A pipeline searched, trained again on what was found, and compared on people whom neither model has seen."""
+"""A pipeline searched, trained again on what was found, and tested on people whom neither model has seen."""
 
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.linear_model import LogisticRegression
@@ -6,12 +6,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import evenhand
-from evenhand import mitigate
+from evenhand import mitigation
 from evenhand.individual import search
 from evenhand.schema import encode
 
-data = evenhand.datasets.load("german")
-schema = data.schema.protect(["sex"])
+data = evenhand.datasets.load_dataset("german")
+schema = data.schema.with_protected(["sex"])
 known, aside = data.frame[:600], data.frame[600:]
 
 model = make_pipeline(
@@ -24,12 +24,12 @@ model = make_pipeline(
 model.fit(known[list(schema.names)], known[schema.target.name])
 
 people = encode(schema, known)
-scorer = evenhand.models.load(model, schema, like=known)
-found = search.run(scorer, people, seeds=20, local=20, samples=0)
-done = mitigate.run(
-    model, people, findings=[found], test=encode(schema, aside), rounds=1, accuracy_loss=0.02, certify_seconds=0
+subject = evenhand.models.Subject(model, people)
+found = search.search(subject.scorer, people, seeds=20, local=20, samples=0)
+done = mitigation.mitigate(
+    subject, findings=[found], test=encode(schema, aside), rounds=1, accuracy_loss=0.02, certify_seconds=0
 )
 for candidate in done.result.candidates:
     print(f"{candidate.method}: {candidate.words}")
     for line in candidate.lines[:3]:
-        print(f"  {line.words}: {evenhand.stats.text(line.after)}, {line.verdict}")
+        print(f"  {line.words}: {evenhand.stats.format_quantity(line.after)}, {line.verdict}")

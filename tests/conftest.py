@@ -1,9 +1,12 @@
-"""The surroundings of every test, and no silent skips where every extra is promised."""
+"""The surroundings of every test; what was skipped and why; no such skips where every extra is promised."""
 
 from __future__ import annotations
 
 import os
 import re
+import signal
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,12 +15,43 @@ from hypothesis import settings
 # Keras answers with PyTorch: the only engine of it that the tests install.
 os.environ.setdefault("KERAS_BACKEND", "torch")
 
-# Machines are slow at times, which is no fault. In CI the same examples run every time.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Processes share the cores: libraries that would start a thread for each of them must not.
+    for library in ("OMP", "OPENBLAS", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+# Machines are slow at times, which is not a fault. In CI the same examples run every time, in the short run everywhere.
 settings.register_profile("evenhand", deadline=None, derandomize="CI" in os.environ)
+settings.register_profile("short", deadline=None, derandomize=True, max_examples=20)
 settings.load_profile("evenhand")
 
 EVERYTHING = os.environ.get("EVENHAND_EXTRAS") == "all"
 ABSENT = re.compile(r"\bneeds \w|could not import")
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C works as in a terminal, here and in processes started meanwhile; a background job would ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in a line each what the skipped tests want, where the reasons themselves are not listed."""
+    reasons = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())]
+    if reasons and not terminalreporter.hasopt("s"):
+        wanted = Counter(
+            "need an extra or a framework that is not installed: EXTRAS=all brings them all"
+            if ABSENT.search(reason)
+            else "need real data that is not here: EVENHAND_SHARED names the folder that holds it"
+            if "real data not here" in reason
+            else reason.removeprefix("Skipped: ")
+            for reason in reasons
+        )
+        terminalreporter.section("skipped")
+        for want, number in wanted.most_common():
+            terminalreporter.line(f"{number} {want}")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
-from evenhand.genai.backends import GROUPS, Item, Studio
-from evenhand.genai.classify import StudioPixels
-from evenhand.genai.words import Words
+from evenhand.genai import Item, Studio, StudioPixels
+from evenhand.genai.backends.generator import WordMatcher
+from evenhand.genai.backends.studio import GROUPS
 
 Shape = Literal["b64_json", "url", "data-url"]
 
@@ -159,7 +159,7 @@ class Upstream:
         material = json.loads(line)
         if answers == ["yes", "no"]:
             return "yes" if _asks(question.partition(line)[2], material) else "no"
-        named = [answer for answer in answers if answer != UNSURE and Words([answer]).found(material)]
+        named = [answer for answer in answers if answer != UNSURE and WordMatcher([answer]).is_in(material)]
         return self._lied(named[0] if len(named) == 1 else UNSURE, answers)
 
     def _lied(self, answer: str, answers: Sequence[str]) -> str:
@@ -178,7 +178,7 @@ def _asks(question: str, prompt: str) -> bool:
     """Whether a prompt holds what a question quotes, or one of the values that it lists."""
     asked = question.partition("\nAnswer")[0]
     words = re.findall(r"'([^']+)'", asked) or asked.rpartition("one of:")[2].strip(" ?").split(", ")
-    return Words(words).found(prompt)
+    return WordMatcher(words).is_in(prompt)
 
 
 def _told(item: Item) -> str:

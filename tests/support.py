@@ -1,13 +1,18 @@
-"""What several tests share: where optional real data lies, and skipping clearly without it."""
+"""What several tests share: optional real data, skipping clearly without it, and what the short run leaves out."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
+FULL_EXAMPLES = 100
+"""What Hypothesis tries where a test does not say how many: the measure of every profile."""
 
 
 def shared(*parts: str) -> Path:
@@ -17,3 +22,29 @@ def shared(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"real data not here: {'/'.join(parts)} (point EVENHAND_SHARED to the folder that holds it)")
     return path
+
+
+def scaled(number: int) -> int:
+    """Return how many examples to try of the ``number`` that the full run tries: the profile's share, at least ten."""
+    return max(min(number, 10), number * settings.default.max_examples // FULL_EXAMPLES)
+
+
+def shortened(cases: Iterable[Any], to: int | Callable[[Any], bool] = 1) -> list[Any]:
+    """Return the cases of a parametrized test, all marked ``full`` but the first ones, or those that ``to`` says."""
+    return [
+        case
+        if (to(case) if callable(to) else number < to)
+        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.full)
+        for number, case in enumerate(cases)
+    ]
+
+
+def leaves_but_clocks(found: Any, path: str = "") -> dict[str, Any]:
+    """Return the leaves of a result's JSON by path, without those that say how long something took."""
+    if isinstance(found, dict):
+        items = [(f"{path}.{key}", value) for key, value in found.items() if key not in ("seconds", "cpu_seconds")]
+    elif isinstance(found, list):
+        items = [(f"{path}[{number}]", value) for number, value in enumerate(found)]
+    else:
+        return {path: found}
+    return {key: leaf for place, value in items for key, leaf in leaves_but_clocks(value, place).items()}

@@ -5,8 +5,8 @@
     python tools/face_attributes_to_onnx.py package face.onnx
 
 The model finds the largest face of a picture (blazeface), cuts it out, and says how probably it is a man's and how old
-it looks (faceres). Where there is no face, all answers are equally probable, which is "cannot tell" to whoever reads
-them with a threshold above that.
+it looks (faceres). Where there is no face, all answers are equally probable, which is "cannot tell" to a program that
+reads them with a threshold above that.
 
     input   picture   (1, 512, 512, 3)  red, green and blue from 0 to 255; a picture of another shape on black
     output  gender    (1, 1)            probability of "male"

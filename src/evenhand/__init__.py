@@ -4,53 +4,46 @@ Three lines give a first result::
 
     import evenhand
 
-    data = evenhand.datasets.load("adult")
-    print(evenhand.audit.run(model, data.frame, schema=data.schema))
+    result = evenhand.audit(model, people, target="income", protected=["sex"])
+    print(result)
+
+The verbs ``audit``, ``certify``, ``search``, ``find_subgroups``, ``mitigate``, ``synthesize_shield`` and
+``assess_generator`` take what users of scikit-learn and fairlearn hold; the packages hold what they are made of.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from evenhand import doors
 
 if TYPE_CHECKING:
     from evenhand import (
-        audit,
-        certify,
+        auditing,
+        certification,
         checker,
         datasets,
         errors,
         genai,
         groups,
         individual,
-        mitigate,
+        mitigation,
         models,
         population,
-        report,
+        proposals,
         reproduce,
         schema,
         service,
-        shield,
+        shields,
         stats,
-        subgroup,
-        texts,
+        subgroups,
+        view,
     )
     from evenhand.errors import EvenhandError
     from evenhand.schema import Attribute, Schema, Target
+    from evenhand.verbs import assess_generator, audit, certify, find_subgroups, mitigate, search, synthesize_shield
 
 __version__ = "0.1.0"
-
-# Parts are imported when first used: `import evenhand` must not pay for scikit-learn or pandas.
-_PARTS = frozenset(
-    {"audit", "certify", "checker", "datasets", "errors", "genai", "groups", "individual", "mitigate", "models",
-     "population", "report", "reproduce", "schema", "service", "shield", "stats", "subgroup", "texts"}
-)  # fmt: skip
-_NAMES = {
-    "Attribute": "evenhand.schema",
-    "EvenhandError": "evenhand.errors",
-    "Schema": "evenhand.schema",
-    "Target": "evenhand.schema",
-}
 
 __all__ = [
     "Attribute",
@@ -58,35 +51,32 @@ __all__ = [
     "Schema",
     "Target",
     "__version__",
+    "assess_generator",
     "audit",
+    "auditing",
+    "certification",
     "certify",
     "checker",
     "datasets",
     "errors",
+    "find_subgroups",
     "genai",
     "groups",
     "individual",
     "mitigate",
+    "mitigation",
     "models",
     "population",
-    "report",
+    "proposals",
     "reproduce",
     "schema",
+    "search",
     "service",
-    "shield",
+    "shields",
     "stats",
-    "subgroup",
-    "texts",
+    "subgroups",
+    "synthesize_shield",
+    "view",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _PARTS:
-        return importlib.import_module(f"evenhand.{name}")
-    if name in _NAMES:
-        return getattr(importlib.import_module(_NAMES[name]), name)
-    raise AttributeError(f"module 'evenhand' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = doors.open_when_used(__name__)

@@ -1,6 +1,6 @@
 """Every error Evenhand raises on purpose.
 
-EvenhandError                 root: what went wrong, where, how to mend it (exit code 2 on the command line)
+EvenhandError                 root: what went wrong, where, and how to go on (exit code 2 on the command line)
 ├── SchemaError (ValueError)       the description of an individual is wrong or incomplete
 ├── DataError (ValueError)         the people do not fit the schema, or a file of them cannot be read
 ├── ModelError (ValueError)        a model cannot be read, or does not answer as a model must
@@ -8,36 +8,37 @@ EvenhandError                 root: what went wrong, where, how to mend it (exit
 ├── OptionError (ValueError)       an option or expression given by the user makes no sense
 ├── DecisionError (ValueError)     a decision, a label or a state that a running shield cannot take
 ├── AccessError (PermissionError)  a caller of the service may not do this, or not now
-├── TrustError (PermissionError)   loading the file could run code, and nobody said that it may
+├── TrustError (PermissionError)   loading the file could run code, and that was not allowed
 ├── MissingExtraError (ImportError) an optional part is not installed
 ├── StoreError (OSError)           where the service keeps its state cannot be read or written
 ├── FetchError (OSError)           something that must come over the network did not come
 └── LimitError (RuntimeError)      a limit stopped the work before there was any result (exit code 3)
+    └── BudgetError                the model may be asked no more
 """
 
 from __future__ import annotations
 
 
 class EvenhandError(Exception):
-    """What went wrong, where, and how to mend it.
+    """Say what went wrong, where, and how to go on.
 
     Args:
-        what: one sentence with the names and values at fault.
-        where: the file, column, row or option it was found in.
-        mend: what the reader can do about it.
+        message: one sentence with the names and values at fault.
+        location: the file, column, row or option it was found in.
+        hint: what the reader can do about it.
     """
 
     exit_code = 2
 
-    def __init__(self, what: str, *, where: str | None = None, mend: str | None = None) -> None:
-        self.what = what
-        self.where = where
-        self.mend = mend
-        super().__init__(what)
+    def __init__(self, message: str, *, location: str | None = None, hint: str | None = None) -> None:
+        self.message = message
+        self.location = location
+        self.hint = hint
+        super().__init__(message)
 
     def __str__(self) -> str:
-        text = f"{self.where}: {self.what}" if self.where else self.what
-        return f"{text}\n  -> {self.mend}" if self.mend else text
+        text = f"{self.location}: {self.message}" if self.location else self.message
+        return f"{text}\n  -> {self.hint}" if self.hint else text
 
 
 class SchemaError(EvenhandError, ValueError):
@@ -68,8 +69,8 @@ class DecisionError(EvenhandError, ValueError):
             ``label``, ``contradiction``, ``horizon`` or ``state``.
     """
 
-    def __init__(self, what: str, *, code: str, where: str | None = None, mend: str | None = None) -> None:
-        super().__init__(what, where=where, mend=mend)
+    def __init__(self, message: str, *, code: str, location: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, location=location, hint=hint)
         self.code = code
 
 
@@ -80,13 +81,13 @@ class AccessError(EvenhandError, PermissionError):
         code: one word for programs: ``key``, ``scope``, ``origin``, ``rate``, ``busy``, ``size``, ``slow``.
     """
 
-    def __init__(self, what: str, *, code: str, where: str | None = None, mend: str | None = None) -> None:
-        super().__init__(what, where=where, mend=mend)
+    def __init__(self, message: str, *, code: str, location: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, location=location, hint=hint)
         self.code = code
 
 
 class TrustError(EvenhandError, PermissionError):
-    """Loading this file could run code, and nobody said that it may."""
+    """Loading this file could run code, and that was not allowed."""
 
 
 class FetchError(EvenhandError, OSError):
@@ -103,6 +104,10 @@ class LimitError(EvenhandError, RuntimeError):
     exit_code = 3
 
 
+class BudgetError(LimitError):
+    """The budget does not pay for what would have to be asked next."""
+
+
 class MissingExtraError(EvenhandError, ImportError):
     """An optional part of Evenhand is needed and not installed.
 
@@ -115,5 +120,5 @@ class MissingExtraError(EvenhandError, ImportError):
     def __init__(self, module: str, *, extra: str, purpose: str) -> None:
         super().__init__(
             f"{module} is needed {purpose}, and it is not installed",
-            mend=f"pip install 'evenhand[{extra}]'",
+            hint=f"pip install 'evenhand[{extra}]'",
         )

@@ -43,8 +43,8 @@ SCHEMA = """
 target: {name: hired, favourable: "yes", values: ["no", "yes"]}
 attributes:
   - {name: grade, kind: integer, lower: 0, upper: 20}
-  - {name: sex, kind: categorical, values: [f, m], protected: true}
-  - {name: region, kind: categorical, values: [north, south, west]}
+  - {name: sex, kind: categorical, values: [f, m], protected: true, encoding: code}
+  - {name: region, kind: categorical, values: [north, south, west], encoding: code}
 """
 
 

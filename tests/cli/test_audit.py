@@ -16,7 +16,7 @@ def test_report_and_json(evenhand, case, tmp_path):
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report == json.loads((tmp_path / "a.json").read_text())
     assert report["kind"] == "audit"
-    assert {"evenhand", "seed", "seconds", "violation_rate", "protected"} <= set(report)
+    assert {"evenhand", "seed", "seconds", "flip_rate", "protected"} <= set(report)
     assert report["protected"] == ["sex"]
     assert "sex" in ran.out
     assert "report.html" in ran.out
@@ -29,7 +29,7 @@ def test_report_and_json(evenhand, case, tmp_path):
         return max(hidden[0], 0) - 0.5 * max(hidden[1], 0) - 0.25 > 0
 
     flips = [hired(row.grade, 0, row.region) != hired(row.grade, 1, row.region) for row in people.itertuples()]
-    assert report["violation_rate"] == pytest.approx(sum(flips) / len(flips))
+    assert report["flip_rate"] == pytest.approx(sum(flips) / len(flips))
     certificate = report["certificates"][0]
     assert certificate["certified"] + certificate["falsified"] + certificate["undecided"] == pytest.approx(1)
 
@@ -41,19 +41,34 @@ def test_json_on_standard_output_is_alone(evenhand, case):
     assert ran.err == ""
 
 
-def test_the_schema_may_be_inferred(evenhand, case):
-    ran = evenhand(
-        "audit", case.model, case.data, "--target", "hired", "--protected", "sex", "--time-limit", 3, "--json", "-"
-    )
+def test_the_schema_may_be_inferred(evenhand, case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rule.py").write_text("def decide(frame):\n    return (frame['grade'] > 10).astype(int)\n")
+    about = [case.data, "--target", "hired", "--protected", "sex", "--time-limit", 3, "--json", "-"]
+    ran = evenhand("audit", "rule:decide", *about)
     assert ran.code == 0, ran.err
     assert ran.json["described"]["target"]["favourable"] == "yes"
+    # Which number the network's sexes have cannot be inferred.
+    for command in ("audit", "search", "subgroups", "mitigate"):
+        more = {"audit": ["--out", "report"], "mitigate": ["--method", "diffdp", "--out", "new.npz"]}.get(command, [])
+        refused = evenhand(command, case.model, *about, *more)
+        assert refused.code == 2, command
+        assert not refused.out
+        assert "sex: 0 f, 1 m" in refused.err
+        assert "{name: sex, kind: categorical, values: [f, m], encoding: code" in refused.err
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".pyc" and path.is_file()] == ["rule.py"]
+
+
+def test_a_guessed_schema_says_no_encoding_and_a_card_does(evenhand, case):
+    assert "encoding: code" not in evenhand("schema", case.data, "--target", "hired").out.partition("attributes:")[2]
+    assert "values: [Female, Male], encoding: code" in evenhand("schema", "adult").out
 
 
 @pytest.mark.parametrize(
     ("condition", "code"),
     [
-        ("violation_rate > 0.01", 1),
-        ("violation_rate.sex > 0.99", 0),
+        ("flip_rate > 0.01", 1),
+        ("flip_rate.sex > 0.99", 0),
         ("violation_rate['sex'].high > 0.01 and demographic_parity_ratio < 0.99", 1),
         ("not (certified >= 0)", 0),
         ("accuracy < 0.5 or 0 <= undecided.sex <= 1", 1),
@@ -66,14 +81,43 @@ def test_gates(evenhand, case, condition, code):
     assert (condition in ran.err) == (code == 1)
 
 
+def test_a_gate_does_not_pass_over_groups_too_small_to_assess(evenhand, tmp_path):
+    """24 of 600 people are selected at 4.2 % against 54.2 %: the ratio of all others says nothing about them."""
+    groups = ["a"] * 288 + ["b"] * 24 + ["c"] * 288
+    points = [9] * 156 + [1] * 132 + [9] + [1] * 23 + [9] * 156 + [1] * 132
+    frame = pd.DataFrame({"points": points, "group": groups, "hired": ["yes", "no"] * 300})
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "points_model.py").write_text(
+        "def model(frame):\n    return ['yes' if points > 5 else 'no' for points in frame['points']]\n"
+    )
+    arguments = (
+        "audit", "points_model:model", tmp_path / "people.csv", "--target", "hired", "--favourable", "yes",
+        "--protected", "group", "--time-limit", 2, "--json", "-", "--fail-on", "demographic_parity_ratio < 0.8",
+    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        patch.syspath_prepend(tmp_path)
+        ran = evenhand(*arguments)
+        assert ran.code == 1
+        assert "not assessable" in ran.err
+        assert "fewer than 30 people to count in b (24)" in ran.err
+        assert ran.json["groups"]["breakdowns"][0]["gaps"][1]["not_assessable"] == {"b": 24}
+        assert evenhand(*arguments, "--allow-unassessable").code == 0
+        ran = evenhand(*arguments, "--min-group-size", 20)
+        assert ran.code == 1
+        assert "this holds: demographic_parity_ratio < 0.8" in ran.err
+
+
 @pytest.mark.parametrize(
     ("condition", "complaint"),
     [
-        ("violation_rate >", "does not parse"),
-        ("violation_rate", "is not a comparison"),
-        ("__import__('os').system('true') > 0", "is not a comparison"),
+        ("flip_rate >", "should stand here"),
+        ("flip_rate", "is not a comparison"),
+        ("__import__('os').system('true') > 0", "here it should end"),
+        ("__import__('os') > 0", "is not a comparison"),
+        ("flip_rat > 0.5", "did you mean 'flip_rate'?"),
         ("fairness > 0.5", "there is no number called 'fairness'"),
-        ("violation_rate.race > 0.5", "was not measured for 'race'"),
+        ("flip_rate.race > 0.5", "was not measured for 'race'"),
     ],
 )
 def test_conditions_that_make_no_sense(evenhand, case, condition, complaint):
@@ -111,18 +155,22 @@ def test_same_seed_same_answer(evenhand, case):
 
 def _timeless(found):
     if isinstance(found, dict):
-        return {key: _timeless(value) for key, value in found.items() if "seconds" not in key and key != "history"}
+        return {
+            key: _timeless(value)
+            for key, value in found.items()
+            if "seconds" not in key and key not in ("history", "readings")
+        }
     return [_timeless(value) for value in found] if isinstance(found, list) else found
 
 
 def test_black_box_says_what_it_rules_out(evenhand, case, tmp_path, monkeypatch):
-    (tmp_path / "rule.py").write_text(
+    (tmp_path / "grading.py").write_text(
         "def model(frame):\n    return (frame['grade'] > 10).map({True: 'yes', False: 'no'})\n"
     )
     monkeypatch.chdir(tmp_path)
-    ran = evenhand("audit", "rule:model", case.data, "--schema", case.schema, "--json", "-")
+    ran = evenhand("audit", "grading:model", case.data, "--schema", case.schema, "--json", "-")
     assert ran.code == 0, ran.err
-    assert ran.json["violation_rate"] == 0
+    assert ran.json["flip_rate"] == 0
     assert ran.json["certificates"] == []
     assert [item["what"] for item in ran.json["not_run"]] == ["certification"]
 

@@ -14,7 +14,7 @@ SCHEMA = """
 target: {name: hired, favourable: 1, values: [0, 1]}
 attributes:
   - {name: years, kind: integer, lower: 0, upper: 30}
-  - {name: sex, kind: categorical, values: [f, m], protected: true}
+  - {name: sex, kind: categorical, values: [f, m], protected: true, encoding: code}
 """
 
 
@@ -42,4 +42,4 @@ def test_certify_and_check(tmp_path: Path) -> None:
     assert "another model" in bad.stdout
     none = runner.invoke(app, ["check-certificate", str(schema), str(model)])
     assert none.exit_code != 0
-    assert "no certificate" in str(none.exception)
+    assert "not a certificate" in str(none.exception)

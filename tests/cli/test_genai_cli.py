@@ -5,7 +5,7 @@ import json
 import pytest
 from test_bad_input import refused
 
-from evenhand.genai.simulation import ComparisonResult, SimulationResult
+from evenhand.genai import GenerationSimulationResult, PolicyComparisonResult
 
 SMALLEST = """\
 {conditions: [{name: leader, share: 0.8}],
@@ -30,7 +30,7 @@ def config(tmp_path):
 def test_a_configuration_that_can_be_kept(evenhand, config):
     ran = evenhand("genai", "check", "--config", config(), "--json", "-")
     assert (ran.code, ran.err) == (0, "")
-    assert list(ran.json)[:5] == ["kind", "feasible", "reason", "mend", "specifications"]
+    assert list(ran.json)[:5] == ["kind", "feasible", "reason", "hint", "specifications"]
     assert ran.json["kind"] == "genai-check"
     assert ran.json["feasible"] is True
     (one,) = ran.json["specifications"]
@@ -73,7 +73,7 @@ def test_json_is_what_scripts_read(evenhand, config, policy):
     assert found["generator_calls"] >= 3000
     if policy in ("free", "published"):
         assert found["violations"] > 10
-    assert SimulationResult.from_json(ran.out).requests == 3000
+    assert GenerationSimulationResult.from_json(ran.out).requests == 3000
     again = evenhand(*given, "--json", "-").json
     assert again | {"seconds": 0} == found | {"seconds": 0}
 
@@ -93,9 +93,9 @@ def test_all_policies_with_a_page(evenhand, config, tmp_path):
         "genai", "simulate", "--config", config(), "--requests", 800, "--seed", 3, "--html", page, "--json", file
     )
     assert (ran.code, ran.err) == (0, "")
-    for said in ("800 requests, 1 in flight, seed 3", "published", "longest gap", str(page)):
+    for said in ("800 requests, 1 in flight at once", "published", "longest gap", str(page)):
         assert said in ran.out
-    found = ComparisonResult.from_json(file.read_text())
+    found = PolicyComparisonResult.from_json(file.read_text())
     assert [one.policy for one in found.simulations] == ["free", "published", "before", "after"]
     text = page.read_text()
     assert "<h1>Simulated generator: genai.yaml</h1>" in text
@@ -117,7 +117,7 @@ def test_some_policies(evenhand, config):
     [
         ([("condition: leader", "condition: lender")], "there is no condition 'lender'"),
         ([("[5, 6, 6, 9]", "[5, 6, 6]")], "4 values need as many deadlines, and there are 3"),
-        ([("[5, 6, 6, 9]", "[5, 6, 6, soon]")], "'soon' is no whole number"),
+        ([("[5, 6, 6, 9]", "[5, 6, 6, soon]")], "expected a whole number, got 'soon'"),
         ([("obeys: 0.95", "obeys: 1.95")], "1.95 is more than 1"),
         ([("0.85", "0.95")], "the probabilities add up to 1.1"),
         ([("obeys", "obey")], "there is no entry 'obey'"),

@@ -51,7 +51,12 @@ def test_the_screen_says_what_came_of_it_and_what_to_do_next(evenhand, config, t
     ran = evenhand("genai", "generate", "--config", config, "--prompt", "a leader", "--requests", 8, "--out", tmp_path)
     assert ran.code == 0, ran.err
     assert ran.out.startswith("8 requests answered through a guard\n")
-    for part in ("generator calls", "leader: age: every value within 5 items", "requests.csv", "next: evenhand genai"):
+    for part in (
+        "generator calls",
+        "leader: age: every value within 5 items",
+        "requests.csv",
+        "next: assess them: evenhand genai assess",
+    ):
         assert part in ran.out
     assert evenhand("genai", "generate", "--config", config, "--prompt", "x", "--out", tmp_path, "--quiet").out == ""
 
@@ -71,7 +76,7 @@ def test_prompts_from_a_file_or_standard_input_are_gone_through_again(evenhand, 
 
 
 def test_an_interrupted_run_says_so_and_is_finished(evenhand, config, tmp_path, monkeypatch):
-    from evenhand.genai.backends import Studio
+    from evenhand.genai import Studio
 
     draw, drawn = Studio.generate, []
 
@@ -85,7 +90,7 @@ def test_an_interrupted_run_says_so_and_is_finished(evenhand, config, tmp_path, 
     command = ("genai", "generate", "--config", config, "--prompt", "a leader", "--requests", 6, "--out", tmp_path)
     ran = evenhand(*command)
     assert ran.code == 130
-    assert "INTERRUPTED with 3 left" in ran.out
+    assert "Interrupted with 3 left" in ran.out
     ran = evenhand(*command)
     assert ran.code == 0
     assert "3 of 6 were answered before" in ran.out

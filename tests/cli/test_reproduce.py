@@ -5,12 +5,12 @@ import sys
 import pytest
 
 from evenhand.reproduce import mitigation
-from evenhand.reproduce.shields import Reproduction, Settings
+from evenhand.reproduce.shields import Reproduction, ShieldExperimentSettings
 
-mitigation_settings = sys.modules["evenhand.reproduce.mitigation.settings"]
-settings = sys.modules["evenhand.reproduce.shields.settings"]
+mitigation_settings = sys.modules["evenhand.reproduce.mitigation.record"]
+settings = sys.modules["evenhand.reproduce.shields.record"]
 
-TINY = Settings(
+TINY = ShieldExperimentSettings(
     kappas=("0.2",),
     horizons={"demographic_parity": 20, "equal_opportunity": 12},
     runs=5,
@@ -33,7 +33,7 @@ def test_tables_on_the_screen_json_and_page(evenhand, tiny, tmp_path):
     ran = evenhand("reproduce", "shields", "--quick", "--only", "german:sex", "--json", file, "--html", page)
     assert ran.code == 0
     assert "no shield" in ran.out
-    assert "(42.46)" in ran.out  # the published share
+    assert "42.46 %" in ran.out  # the published share
     assert str(page) in ran.out
     found = Reproduction.from_json(file.read_text("utf-8"))
     assert found.environments == ("german, sex",)
@@ -65,7 +65,7 @@ def test_quiet_says_nothing(evenhand, tiny):
 
 def test_what_was_complete_is_written_when_interrupted(evenhand, tiny, tmp_path, monkeypatch):
     running = sys.modules["evenhand.reproduce.shields.run"]
-    whole, calls = running.complete_runs, []
+    whole, calls = running.simulate_runs, []
 
     def stop(*arguments, **options):
         calls.append(1)
@@ -73,7 +73,7 @@ def test_what_was_complete_is_written_when_interrupted(evenhand, tiny, tmp_path,
             raise KeyboardInterrupt
         return whole(*arguments, **options)
 
-    monkeypatch.setattr(running, "complete_runs", stop)
+    monkeypatch.setattr(running, "simulate_runs", stop)
     ran = evenhand("reproduce", "shields", "--quick", "--only", "german", "--json", tmp_path / "out.json")
     assert ran.code == 130
     found = Reproduction.from_json((tmp_path / "out.json").read_text("utf-8"))
@@ -99,8 +99,9 @@ def test_bad_options_are_refused_before_any_work(evenhand, tiny, options, said, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_mitigation_tables_on_the_screen_json_and_page(evenhand, tmp_path, monkeypatch):
-    small = mitigation.Settings(
+    small = mitigation.MitigationExperimentSettings(
         runs=1, methods=("retrain",), hidden=(8,), epochs=1, least_steps=60, permutations=60, samples=100,
         classifiers=("ERM",), layers=(8,),
     )  # fmt: skip

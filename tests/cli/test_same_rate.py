@@ -1,4 +1,4 @@
-"""One model in several forms: every audit of it finds the same violation rate."""
+"""One model in several forms: every audit of it finds the same counterfactual flip rate."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import pandas as pd
 import pytest
 
 from evenhand import datasets, models
-from evenhand.audit import train_example
-from evenhand.schema import Schema, encode, write_yaml
+from evenhand.auditing import train_example
+from evenhand.schema import Schema, encode, write_schema
 from support import shared
 
 
 @contextmanager
 def served(predict: Callable[[pd.DataFrame], list[Any]]) -> Iterator[str]:
-    """A model behind HTTP, in the wire format of ``evenhand.models.http``."""
+    """A model behind HTTP, in the wire format of ``evenhand.models.blackbox.http_endpoint``."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -63,7 +63,7 @@ def adult_network_schema() -> Schema:
         if each["name"] in bins:
             entry |= {"kind": "ordinal", "edges": np.linspace(0, bins[each["name"]], 21).tolist()}
         elif "codes" in each:
-            entry |= {"kind": "categorical", "values": each["codes"], "missing": "drop"}
+            entry |= {"kind": "categorical", "values": each["codes"], "encoding": "code", "missing": "drop"}
         else:
             entry |= {"kind": "integer", "lower": each["lower"], "upper": each["upper"]}
         if each["name"] == "sex":
@@ -80,20 +80,20 @@ def adult_network_schema() -> Schema:
 
 def test_a_published_network_as_a_file_and_behind_http(evenhand, tmp_path):
     schema = adult_network_schema()
-    write_yaml(schema, tmp_path / "schema.yaml")
-    data = people(datasets.load("adult").frame, tmp_path, 1500)
-    network = models.load(shared("data", "certify", "AC-1.npz"), schema)
+    write_schema(schema, tmp_path / "schema.yaml")
+    data = people(datasets.load_dataset("adult").frame, tmp_path, 1500)
+    network = models.load_model(shared("data", "certify", "AC-1.npz"), schema)
 
     def predict(frame: pd.DataFrame) -> list[Any]:
         return [schema.target.values[label] for label in network.predict(encode(schema, frame).individuals)]
 
-    options = [data, "--schema", tmp_path / "schema.yaml", "--time-limit", 4, "--json", "-"]
+    options = [data, "--schema", tmp_path / "schema.yaml", "--time-limit", 20, "--json", "-"]
     file = evenhand("audit", shared("data", "certify", "AC-1.npz"), *options)
     assert file.code == 0, file.err
     with served(predict) as url:
-        endpoint = evenhand("audit", url, *options)
+        endpoint = evenhand("audit", url, "--yes", *options)
     assert endpoint.code == 0, endpoint.err
-    assert 0 < file.json["violation_rate"] == endpoint.json["violation_rate"]
+    assert 0 < file.json["flip_rate"] == endpoint.json["flip_rate"]
     assert file.json["data"]["dropped"] == endpoint.json["data"]["dropped"] > 0
     assert file.json["certificates"]
     assert not endpoint.json["certificates"]
@@ -105,10 +105,10 @@ def test_a_pipeline_as_it_is_as_onnx_and_behind_http(evenhand, tmp_path, monkeyp
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     from skl2onnx.common.data_types import Int64TensorType, StringTensorType
 
-    dataset = datasets.load(name)
+    dataset = datasets.load_dataset(name)
     model, held_out = train_example(dataset)
     data = people(held_out, tmp_path, min(1500, len(held_out)))
-    write_yaml(dataset.schema, tmp_path / "schema.yaml")
+    write_schema(dataset.schema, tmp_path / "schema.yaml")
     kinds = [
         (each, Int64TensorType([None, 1]) if held_out[each].dtype.kind == "i" else StringTensorType([None, 1]))
         for each in dataset.schema.names
@@ -118,14 +118,14 @@ def test_a_pipeline_as_it_is_as_onnx_and_behind_http(evenhand, tmp_path, monkeyp
     import joblib
 
     joblib.dump(model, tmp_path / "model.joblib")
-    options = [data, "--schema", tmp_path / "schema.yaml", "--time-limit", 4, "--json", "-"]
+    options = [data, "--schema", tmp_path / "schema.yaml", "--time-limit", 20, "--json", "-"]
     with served(lambda frame: model.predict(frame[list(dataset.schema.names)]).tolist()) as url:
         runs = [
             evenhand("audit", tmp_path / "model.joblib", "--trust", *options),
             evenhand("audit", tmp_path / "model.onnx", *options),
-            evenhand("audit", url, *options),
+            evenhand("audit", url, "--yes", *options),
         ]
     assert [ran.code for ran in runs] == [0, 0, 0], [ran.err for ran in runs]
-    rates = {ran.json["violation_rate"] for ran in runs}
+    rates = {ran.json["flip_rate"] for ran in runs}
     assert len(rates) == 1
     assert rates.pop() > 0

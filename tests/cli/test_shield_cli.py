@@ -7,7 +7,8 @@ import random
 import pytest
 from test_bad_input import refused
 
-from evenhand.shield import Shield, file
+from evenhand.shields import Shield
+from evenhand.shields.policy import file
 
 CONFIG = """\
 {property: demographic_parity, kappa: "0.2", horizon: 20, kind: finite, empty_group: zero, cost: 1.0,
@@ -31,7 +32,7 @@ def test_the_json_of_synthesis(evenhand, config, tmp_path):
     ran = evenhand("shield", "synthesize", "--config", config, "--out", tmp_path / "p.shield", "--json", "-")
     assert ran.code == 0
     assert list(ran.json) == ["kind", "expected_cost", "states", "bytes", "seconds"]
-    policy = file.load(tmp_path / "p.shield")
+    policy = file.load_policy(tmp_path / "p.shield")
     assert ran.json["kind"] == "shield"
     assert ran.json["expected_cost"] == policy.expected_cost > 0
     assert ran.json["states"] == policy.states > 1000
@@ -45,7 +46,7 @@ def test_the_screen_of_synthesis(evenhand, config, tmp_path):
     text = " ".join(ran.out.split())
     assert "After 20 decisions, the acceptance rates of the groups differ by at most 0.2: in every run" in text
     assert "counts as one with rate 0, so the others' must be at most 0.2" in text
-    assert f"{file.load(tmp_path / 'p.shield').states:,}" in text
+    assert f"{file.load_policy(tmp_path / 'p.shield').states:,}" in text
     assert str(tmp_path / "p.shield") in ran.out
     assert ran.err == ""
 
@@ -73,7 +74,7 @@ def test_every_kind_is_made_and_looked_at(evenhand, config, tmp_path, kind):
 @pytest.mark.parametrize(
     ("change", "complaints"),
     [
-        (('"0.2"', '"0,2"'), ["shield.yaml, kappa: kappa '0,2' is no number"]),
+        (('"0.2"', '"0,2"'), ["shield.yaml, kappa: kappa '0,2' is not a number"]),
         (("horizon: 20", "horizon: 0"), ["shield.yaml, horizon: 0 is less than 1"]),
         (("rate: 0.3", "rate: 0.5"), ["add up to 1.2"]),
         (("kind: finite", "kind: infinite"), ["no kind 'infinite'", "static-bw"]),
@@ -104,8 +105,8 @@ def test_looking_at_a_shield(evenhand, policy, tmp_path):
     ran = evenhand("shield", "inspect", policy, "--html", tmp_path / "p.html")
     assert ran.code == 0
     text = " ".join(ran.out.split())
-    assert "every run fair yes proved: all" in text
-    assert f"{file.load(policy).expected_cost:.2f} proved: of all overrides in 20 decisions" in text
+    assert "every run fair yes proved on all" in text
+    assert f"{file.load_policy(policy).expected_cost:.2f} proved of all interventions in 20 decisions" in text
     assert "accepted rejected in states" in text
     page = (tmp_path / "p.html").read_text("utf-8")
     assert page.count("<svg") == 4
@@ -114,10 +115,10 @@ def test_looking_at_a_shield(evenhand, policy, tmp_path):
 
 
 def test_the_json_of_an_inspection(evenhand, policy):
-    from evenhand.shield.inspection import Inspection
+    from evenhand.shields import ShieldInspection
 
     ran = evenhand("shield", "inspect", policy, "--json", "-")
-    found = Inspection.from_json(ran.out)
+    found = ShieldInspection.from_json(ran.out)
     assert found.verified is True
     assert found.file_bytes == policy.stat().st_size
     assert [end.time for end in found.ends] == [20]
@@ -126,17 +127,17 @@ def test_the_json_of_an_inspection(evenhand, policy):
     assert sum(group.accepted + group.rejected for group in found.groups) == pytest.approx(found.overrides)
     counted = sum(cell.comes * (cell.accepted + cell.rejected) for cell in found.cells)
     assert counted == pytest.approx(found.overrides, abs=1e-3)
-    assert Inspection.from_json(found.to_json()) == found
+    assert ShieldInspection.from_json(found.to_json()) == found
 
 
 def test_a_shield_for_ranges_is_looked_at(evenhand, config, tmp_path):
     config.write_text(CONFIG.replace("rate: 0.3", "rate: [0.1, 0.5]").replace("rate: 0.7", "rate: [0.5, 0.9]"))
     out = tmp_path / "p.shield"
     made = evenhand("shield", "synthesize", "--config", config, "--out", out)
-    assert "however people come within the given ranges" in " ".join(made.out.split())
+    assert "however people come within the ranges" in " ".join(made.out.split())
     found = evenhand("shield", "inspect", out, "--json", "-").json
     assert found["verified"] is True
-    assert found["worst_cost"] == file.load(out).expected_cost > found["expected_cost"]
+    assert found["worst_cost"] == file.load_policy(out).expected_cost > found["expected_cost"]
     assert "in the worst case" in evenhand("shield", "inspect", out).out
 
 
@@ -147,7 +148,7 @@ def test_a_file_that_is_not_whole_is_not_looked_at(evenhand, policy, tmp_path):
         (whole[:-1], "it was cut short"),
         (whole[:900] + bytes([whole[900] ^ 1]) + whole[901:], "it was altered"),
         (b"EVENHAND shield 9\n", "format 9"),
-        (b"kappa: 0.1", "no policy file"),
+        (b"kappa: 0.1", "not a policy file"),
     ):
         policy.write_bytes(data)
         refused(evenhand("shield", "inspect", policy, "--html", page), str(policy), complaint)
@@ -157,7 +158,7 @@ def test_a_file_that_is_not_whole_is_not_looked_at(evenhand, policy, tmp_path):
 
 
 def logged(policy, n=20, seed=0):
-    shield, rng, rows = Shield(file.load(policy)), random.Random(seed), []
+    shield, rng, rows = Shield(file.load_policy(policy)), random.Random(seed), []
     for i in range(n):
         group = rng.choice("ab")
         recommendation = int(rng.random() < (0.2 if group == "a" else 0.8))
@@ -185,7 +186,7 @@ def test_a_log_is_replayed(evenhand, policy, tmp_path, write, name):
     rows = logged(policy)
     ran = evenhand("shield", "replay", policy, write(rows, tmp_path / name))
     assert ran.code == 0
-    assert "The same: 20 decisions, 0 labels" in ran.out
+    assert "All the same: 20 decisions, 0 labels" in ran.out
     found = evenhand("shield", "replay", policy, tmp_path / name, "--json", "-")
     assert (found.code, found.json["same"], found.json["difference"]) == (0, True, None)
     assert found.json["interventions"] > 0
@@ -195,7 +196,7 @@ def test_a_log_is_replayed(evenhand, policy, tmp_path, write, name):
     ran = evenhand("shield", "replay", policy, write(rows, tmp_path / name), "--json", "-")
     assert ran.code == 1
     assert (ran.json["same"], ran.json["decisions"], ran.json["difference"]["entry"]) == (False, 7, 8)
-    assert "NOT THE SAME. entry 8" in evenhand("shield", "replay", policy, tmp_path / name).out
+    assert "Not the same: entry 8" in evenhand("shield", "replay", policy, tmp_path / name).out
 
 
 def test_advice_is_replayed_as_advice(evenhand, policy, tmp_path):
@@ -210,7 +211,7 @@ def test_labels_beside_decisions_or_later(evenhand, config, tmp_path, write, nam
     config.write_text(CONFIG.replace("demographic_parity", "equal_opportunity").replace("horizon: 20", "horizon: 8"))
     policy = tmp_path / "p.shield"
     assert evenhand("shield", "synthesize", "--config", config, "--out", policy, "--quiet").code == 0
-    shield, rng, beside = Shield(file.load(policy)), random.Random(3), []
+    shield, rng, beside = Shield(file.load_policy(policy)), random.Random(3), []
     for i in range(8):
         recommendation, label = rng.randint(0, 1), rng.randint(0, 1)
         decision = shield.decide("ab"[i % 2], recommendation, id=f"x{i}").decision
@@ -231,7 +232,7 @@ def test_labels_beside_decisions_or_later(evenhand, config, tmp_path, write, nam
     ("name", "text", "complaints"),
     [
         ("log.csv", "group,recommendation,decision\na,1\n", ["line 2", "another number of values"]),
-        ("log.csv", "group,recommendation,decision\na,maybe,1\n", ["line 2", "recommendation 'maybe' is no number"]),
+        ("log.csv", "group,recommendation,decision\na,maybe,1\n", ["line 2", "recommendation 'maybe' is not a number"]),
         ("log.csv", "name,age\nx,1\n", ["columns", "name, age"]),
         ("log.csv", "", ["columns", "none"]),
         ("log.csv", "group,recommendation,decision\na,,1\n", ["entry 1", "no 'recommendation'"]),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from evenhand.shield.result import SimulationResult
+from evenhand.shields import ShieldSimulationResult
 
 CONFIG = """
 property: {property}
@@ -38,7 +38,7 @@ def test_json_is_what_scripts_read(evenhand, config):
     assert found["fair_share_unshielded"] < 0.8
     assert found["interventions_mean"] == found["cost_mean"] > 0
     assert found["kappa"] == "0.1"
-    assert SimulationResult.from_json(ran.out).runs == 200
+    assert ShieldSimulationResult.from_json(ran.out).runs == 200
     again = evenhand("shield", "simulate", "--config", config(), "--runs", "200", "--json", "-").json
     assert again | {"seconds": 0} == found | {"seconds": 0}
 
@@ -50,8 +50,8 @@ def test_people_and_a_model(evenhand, config, case, tmp_path):
         "--html", page, "--json", file,
     )  # fmt: skip
     assert ran.code == 0, ran.err
-    for said in ("Simulation of a shield (finite) on model.npz and people.csv", "fair with the shield   100 %",
-                 "fair without", "accuracy lost", "next: ", str(page)):  # fmt: skip
+    for said in ("Simulation of a shield (finite) on model.npz and people.csv", "fair after the shield    100 %",
+                 "fair before the shield", "accuracy lost", "next: ", str(page)):  # fmt: skip
         assert said in ran.out
     found = json.loads(file.read_text())
     assert found["seed"] == 3
@@ -85,7 +85,7 @@ def test_periods_and_adversaries(evenhand, config):
     assert "at least 10 of each group" in found["assumption"]
     ran = evenhand("shield", "simulate", "--config", config(), "--order", "greedy", "--runs", 50)
     assert "an adversary that sees the counters" in ran.out
-    assert "fair with the shield   100 %" in ran.out
+    assert "fair after the shield    100 %" in ran.out
     ran = evenhand("shield", "simulate", "--config", config("equal_opportunity"), "--runs", 50, "--quiet")
     assert (ran.code, ran.out) == (0, "")
 

@@ -41,9 +41,10 @@ def test_json_screen_table_and_page(evenhand, comments):
     )
     assert ran.code == 0, ran.err
     said = " ".join(ran.out.split())
-    assert ran.out.startswith("Subgroups of ruder:model on comments.csv\n192 texts; ")
+    assert ran.out.startswith("Subgroups of ruder:model on comments.csv\nWhich texts, ")
+    assert "192 texts in comments.csv" in said
     assert "Of 48 texts that speak of religion Muslim, 100" in said
-    assert "the same texts with other words" in said
+    assert "The same texts with other words" in said
     assert "fair" not in said.lower()
     page = (comments / "page.html").read_text("utf-8")
     assert 'id="swapped"' in page
@@ -59,13 +60,13 @@ def test_json_screen_table_and_page(evenhand, comments):
 def test_options_reach_the_search(evenhand, comments):
     ran = evenhand(
         *COMMAND, "--protected", "religion", "--measure", "false-positive", "--target", "rude", "--favourable", "yes",
-        "--least-people", 20, "--margin", 0.1, "--confidence", 0.9, "--control", "BY", "--depth", 1, "--against", "all",
+        "--min-size", 20, "--margin", 0.1, "--confidence", 0.9, "--control", "BY", "--depth", 1, "--against", "all",
         "--by", "term", "--judge", "religion == hindu", "--seed", 3, "--json", "-",
     )  # fmt: skip
     assert ran.code == 0, ran.err
     found = ran.json
     assert found == found | {
-        "measure": "false-positive", "least_people": 20, "margin": 0.1, "confidence": 0.9, "control": "BY",
+        "measure": "false-positive", "min_size": 20, "margin": 0.1, "confidence": 0.9, "control": "BY",
         "compared": "all", "seed": 3, "people": 144,
     }  # fmt: skip
     assert [one["rules"] for one in found["judged"]] == [{"religion": ["Hindu"]}]
@@ -95,7 +96,9 @@ def test_terms_of_ones_own(evenhand, comments):
         (["--method", "themis"], "themis"),
         (["--measure", "false-positive"], "true labels"),
         (["--target", "height"], "no column 'height'"),
-        (["--judge", "religion = Muslim"], "CATEGORY == GROUP"),
+        (["--judge", "religion = Muslim"], "write =="),
+        (["--judge", "religion < Muslim"], "CATEGORY == GROUP"),
+        (["--judge", "religion == Muslim and religion == Jew"], "is there twice"),
         (["--judge", "religion == Martian"], "Martian"),
         (["--judge", "hair == red"], "hair"),
     ],

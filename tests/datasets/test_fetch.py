@@ -69,17 +69,17 @@ def test_fetched_once_and_checked_afterwards(publisher, monkeypatch, tmp_path):
     publish(monkeypatch, publisher, "/d.csv")
     home = tmp_path / "new" / "folder"
     seen = []
-    first = datasets.load("diabetes", data_home=home, progress=lambda done, whole: seen.append((done, whole)))
+    first = datasets.load_dataset("diabetes", data_home=home, progress=lambda done, whole: seen.append((done, whole)))
     assert first.card.place == "here"
     assert first.frame["Glucose"].tolist() == [148, 85]
     assert seen[-1] == (len(TABLE), len(TABLE))
-    assert datasets.load("diabetes", data_home=home).frame.equals(first.frame)
+    assert datasets.load_dataset("diabetes", data_home=home).frame.equals(first.frame)
     assert publisher.asked == ["/d.csv"]
     assert sorted(path.name for path in home.iterdir()) == ["d.csv", "d.csv.sha256"]
     changed = TABLE.replace(b"148", b"149")
     (home / "d.csv").write_bytes(changed)
     with pytest.raises(DataError, match="has changed") as caught:
-        datasets.load("diabetes", data_home=home)
+        datasets.load_dataset("diabetes", data_home=home)
     assert hashlib.sha256(TABLE).hexdigest() in str(caught.value)
     assert hashlib.sha256(changed).hexdigest() in str(caught.value)
 
@@ -88,13 +88,13 @@ def test_a_file_inside_a_zip_inside_a_zip(publisher, monkeypatch, tmp_path):
     inner = zipped({"readme.txt": b"hello", "folder/Data.CSV": TABLE})
     publisher.pages["/d.zip"] = zipped({"other.zip": zipped({"x": b"y"}), "inner.zip": inner})
     publish(monkeypatch, publisher, "/d.zip", member="data.csv")
-    assert len(datasets.load("diabetes", data_home=tmp_path).frame) == 2
+    assert len(datasets.load_dataset("diabetes", data_home=tmp_path).frame) == 2
 
 
 def test_the_second_address_serves_when_the_first_does_not(publisher, monkeypatch, tmp_path):
     publisher.pages["/b.csv"] = TABLE
     publish(monkeypatch, publisher, "/a.csv", "/b.csv")
-    assert datasets.load("diabetes", data_home=tmp_path).card.path == str(tmp_path / "b.csv")
+    assert datasets.load_dataset("diabetes", data_home=tmp_path).card.path == str(tmp_path / "b.csv")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_is_not_the_data_leaves_nothing_behind(publisher, monkeypatch, tmp_
     publisher.pages["/d.csv"] = page
     publish(monkeypatch, publisher, "/d.csv", member="d.csv")
     with pytest.raises(FetchError) as caught:
-        datasets.load("diabetes", data_home=tmp_path)
+        datasets.load_dataset("diabetes", data_home=tmp_path)
     message = str(caught.value)
     assert words in message
     assert "/d.csv: " in message
@@ -127,7 +127,7 @@ def test_wrong_content_is_named_by_its_hash(publisher, monkeypatch, tmp_path):
     publish(monkeypatch, publisher, "/d.csv")
     monkeypatch.setitem(ENTRIES, "diabetes", replace(ENTRIES["diabetes"], sha256="0" * 64))
     with pytest.raises(FetchError, match=f"expected {'0' * 64}"):
-        datasets.load("diabetes", data_home=tmp_path)
+        datasets.load_dataset("diabetes", data_home=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -136,7 +136,7 @@ def test_nobody_answers(publisher, monkeypatch, tmp_path):
     publisher.shutdown()
     publisher.socket.close()
     with pytest.raises(FetchError) as caught:
-        datasets.load("diabetes", data_home=tmp_path)
+        datasets.load_dataset("diabetes", data_home=tmp_path)
     assert "refused" in str(caught.value)
     assert "object at 0x" not in str(caught.value)
 
@@ -149,21 +149,21 @@ def test_an_interrupted_fetch_leaves_nothing_behind(publisher, monkeypatch, tmp_
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        datasets.load("diabetes", data_home=tmp_path, progress=interrupt)
+        datasets.load_dataset("diabetes", data_home=tmp_path, progress=interrupt)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(FetchError, match=r"tried .*file"):
-        datasets.load("bank", data_home=tmp_path / "file" / "folder")
+        datasets.load_dataset("bank", data_home=tmp_path / "file" / "folder")
 
 
 def test_a_zip_saved_by_hand_is_read(monkeypatch, tmp_path):
     entry = replace(ENTRIES["diabetes"], urls=("https://example.org/d+e.zip",), member="d.csv", rows=2, sha256=None)
     monkeypatch.setitem(ENTRIES, "diabetes", entry)
     (tmp_path / "d+e.zip").write_bytes(zipped({"d.csv": TABLE}))
-    assert len(datasets.load("diabetes", data_home=tmp_path, download=False).frame) == 2
+    assert len(datasets.load_dataset("diabetes", data_home=tmp_path, download=False).frame) == 2
     (tmp_path / "d+e.zip").write_bytes(zipped({"d.csv": TABLE})[:-30])
     with pytest.raises(DataError, match="truncated or corrupt"):
-        datasets.load("diabetes", data_home=tmp_path, download=False)
+        datasets.load_dataset("diabetes", data_home=tmp_path, download=False)

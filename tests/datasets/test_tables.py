@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from evenhand import datasets
 from evenhand.errors import DataError, EvenhandError, MissingExtraError
+from support import scaled
 
 TABLE = b"name,age,member,note\nAnn,31,True,x\nBob,44,False,\nEve,27,True,NA\n"
 
@@ -111,7 +112,7 @@ def test_parquet(tmp_path):
     pd.testing.assert_frame_equal(datasets.read_frame(path), frame)
     data = path.read_bytes()
     for damaged in (data[:-20], data[: len(data) // 2], data[:8] + b"\xff" * 60 + data[68:], b"PAR1"):
-        assert "no readable parquet" in refused(tmp_path, damaged, "q.parquet")
+        assert "not a readable parquet" in refused(tmp_path, damaged, "q.parquet")
     frame.iloc[:0].to_parquet(path)
     with pytest.raises(DataError, match="no rows"):
         datasets.read_frame(path)
@@ -164,7 +165,7 @@ def mutilated(draw):
     return suffix, bytes(data)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutilated())
 @example(("", b'a,b\n1,"\r"\n'))
 @example(("", b"a\n99999999999999999999999999\n-1\n"))
@@ -181,7 +182,7 @@ def test_mutilated_bytes_give_a_frame_or_a_clear_error(tmp_path, case):
     assert "people.csv" in message
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(st.integers(-(10**6), 10**6), st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)),

@@ -19,10 +19,8 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
 
-from evenhand.genai.backends import Item, Playback  # noqa: E402
-from evenhand.genai.classify import OnnxPictures  # noqa: E402
-from evenhand.genai.confusion import confusion  # noqa: E402
-from support import ROOT, shared  # noqa: E402
+from evenhand.genai import Item, OnnxPictures, Playback, count_confusion
+from support import ROOT, shared
 
 
 @pytest.fixture(scope="module")
@@ -239,10 +237,10 @@ def test_gender_is_mostly_told_and_age_is_not(face: Path) -> None:
             for row, one in zip(rows, said, strict=True)
             if row["condition"] == condition and row["label_gender"]
         ]
-        counts[condition] = confusion(*zip(*pairs, strict=True), ("female", "male"))
+        counts[condition] = count_confusion(*zip(*pairs, strict=True), ("female", "male"))
         assert counts[condition].items == 44
-    assert counts["leader"].right("male").value >= 0.95
-    assert counts["leader"].right("female").value >= 0.95
+    assert counts["leader"].precision("male").value >= 0.95
+    assert counts["leader"].precision("female").value >= 0.95
     # Of other people there are fewer clear faces: what was measured on leaders says nothing about them.
     unsure = {name: sum(row[2] for row in found.counts) for name, found in counts.items()}
     assert unsure["poor"] > 2 * unsure["leader"]
@@ -252,10 +250,10 @@ def test_gender_is_mostly_told_and_age_is_not(face: Path) -> None:
 
 
 def test_where_there_is_no_face_nothing_is_told(face: Path) -> None:
-    from evenhand.genai import png
+    from evenhand.genai.backends import pictures
 
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3)).astype(np.uint8)
     for pixels in (noise, np.full((40, 80, 3), 90, np.uint8)):
-        item = Item("image", png.write(pixels), "image/png")
+        item = Item("image", pictures.write_png(pixels), "image/png")
         assert classifier(face).classify(item) == {"gender": None, "age": None}
         assert classifier(face, threshold=0).classify(item) == {"gender": None, "age": None}

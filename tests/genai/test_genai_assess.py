@@ -10,16 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError, LimitError, OptionError
-from evenhand.genai.assess import assess, bound, bound_here, least_beta, longest_wait, missed, verdict
-from evenhand.genai.assessment import GenaiAssessment
-from evenhand.genai.coverage import coverage
-from evenhand.genai.sequence import Recorded, read_sequences
+from evenhand.genai import GenaiAssessment, RecordedSequence, assess_sequences, read_sequences
+from evenhand.genai.assessment.assess import (
+    combination_coverage,
+    finite_frequency_bound,
+    frequency_bound,
+    judge_appearances,
+    longest_wait,
+    missed_deadlines,
+    smallest_beta,
+)
 from support import shared
 
 
 def recorded(**labels):
     values = {group: tuple(sorted({one for one in column if one})) for group, column in labels.items()}
-    return Recorded("s", {group: tuple(one or None for one in column) for group, column in labels.items()}, values)
+    return RecordedSequence(
+        "s", {group: tuple(one or None for one in column) for group, column in labels.items()}, values
+    )
 
 
 def words(text):
@@ -37,13 +45,13 @@ def at(column, value):
 
 def test_a_sequence_by_hand():
     # Without the two that are not recognised: m f m m m f m m, 8 items.
-    result = assess([recorded(sex=words("mf.mmm.fmm"))], repeated=4)
+    result = assess_sequences([recorded(sex=words("mf.mmm.fmm"))], repeated=4)
     (group,) = result.sequences[0].groups
     assert (group.unrecognised, group.items) == (2, (1, 2, 4, 5, 6, 8, 9, 10))
     female, male = group.values
-    assert (female.appearances, female.longest_wait, female.least_beta) == ((2, 6), 4, 4)
-    assert (male.appearances, male.longest_wait, male.least_beta) == ((1, 3, 4, 5, 7, 8), 2, 2)
-    assert group.least_beta == 4
+    assert (female.appearances, female.longest_wait, female.smallest_beta) == ((2, 6), 4, 4)
+    assert (male.appearances, male.longest_wait, male.smallest_beta) == ((1, 3, 4, 5, 7, 8), 2, 2)
+    assert group.smallest_beta == 4
     assert (female.frequency.value, female.frequency.n) == (2 / 8, 8)
     assert group.difference.value == 4 / 8
     assert group.bound.value == 1 - 2 / 4
@@ -55,7 +63,7 @@ def test_a_sequence_by_hand():
 
 
 def test_a_missed_deadline_is_named_once_per_wait():
-    result = assess([recorded(sex=words("mmmmmfmmmmm"))], repeated={"sex": (2, 6)})
+    result = assess_sequences([recorded(sex=words("mmmmmfmmmmm"))], repeated={"sex": (2, 6)})
     female, male = result.sequences[0].groups[0].values
     assert female.missed == (2, 8)
     assert male.missed == ()
@@ -65,31 +73,31 @@ def test_a_missed_deadline_is_named_once_per_wait():
 
 
 def test_a_deadline_after_the_end_violates_nothing_but_a_short_sequence_shows_nothing():
-    assert verdict([[1], [2]], 2, (3, 3)) == "unknown"
-    assert verdict([[1, 3], [2]], 3, (2, 2)) == "holds"
-    assert verdict([[1, 2, 3, 4], []], 4, (4, 4)) == "violated"  # the fourth item was the last chance
-    assert verdict([[1, 2, 3, 4], []], 4, (5, 5)) == "unknown"
-    assert least_beta([1], 4) is None  # 4 would do, but four items are not more than 4
+    assert judge_appearances([[1], [2]], 2, (3, 3)) == "unknown"
+    assert judge_appearances([[1, 3], [2]], 3, (2, 2)) == "holds"
+    assert judge_appearances([[1, 2, 3, 4], []], 4, (4, 4)) == "violated"  # the fourth item was the last chance
+    assert judge_appearances([[1, 2, 3, 4], []], 4, (5, 5)) == "unknown"
+    assert smallest_beta([1], 4) is None  # 4 would do, but four items are not more than 4
     assert longest_wait([1], 4) == 4
     assert longest_wait([], 4) == 5
 
 
 def test_a_value_that_never_appears():
-    one = Recorded("s", {"age": ("old", "old", "old")}, {"age": ("old", "young")})
-    result = assess([one], repeated=2)
+    one = RecordedSequence("s", {"age": ("old", "old", "old")}, {"age": ("old", "young")})
+    result = assess_sequences([one], repeated=2)
     eventual, repeated = result.sequences[0].verdicts
     assert (eventual.verdict, eventual.at_fault, eventual.why) == ("violated", ("young",), "never: young")
     assert repeated.verdict == "violated"
     group = result.sequences[0].groups[0]
-    assert group.values[1].least_beta is None
+    assert group.values[1].smallest_beta is None
     assert (group.values[1].frequency.value, group.values[1].frequency.low) == (0, 0)
-    assert group.least_beta is None
+    assert group.smallest_beta is None
     assert group.bound.kind == "unknown"
 
 
 def test_groups_together_and_their_coverage():
     one = recorded(sex=words("mmff."), age=words("oyo.y"))
-    result = assess([one], repeated={("sex", "age"): 3})
+    result = assess_sequences([one], repeated={("sex", "age"): 3})
     sequence = result.sequences[0]
     pair = sequence.groups[-1]
     assert pair.items == (1, 2, 3)
@@ -100,14 +108,14 @@ def test_groups_together_and_their_coverage():
     }
     assert sequence.coverage.curve == (1 / 4, 2 / 4, 3 / 4, 3 / 4, 3 / 4)
     assert [(one.groups, one.values) for one in sequence.coverage.missing] == [(("sex", "age"), ("f", "y"))]
-    alone = assess([one]).sequences[0].verdicts
+    alone = assess_sequences([one]).sequences[0].verdicts
     assert [(v.kind, v.at_fault) for v in alone if v.verdict == "violated"] == [("paired", ("f + y",))]
 
 
 def test_three_ways():
     rows = list(itertools.product("ab", "cd", "ef"))
     one = recorded(**dict(zip("xyz", map(list, zip(*rows[:-1], strict=True)), strict=True)))
-    result = assess([one], ways=3).sequences[0]
+    result = assess_sequences([one], ways=3).sequences[0]
     assert (result.coverage.total, result.coverage.share) == (8, 7 / 8)
     assert [(v.kind, v.verdict, v.at_fault) for v in result.verdicts if len(v.groups) == 3] == [
         ("k-way", "violated", ("b + d + f",))
@@ -115,15 +123,15 @@ def test_three_ways():
 
 
 def test_nothing_recognised():
-    one = Recorded("s", {"g": (None, None)}, {"g": ("a", "b")})
-    result = assess([one], repeated=2)
+    one = RecordedSequence("s", {"g": (None, None)}, {"g": ("a", "b")})
+    result = assess_sequences([one], repeated=2)
     group = result.sequences[0].groups[0]
     assert (group.items, group.difference.kind, group.bound_here.kind) == ((), "unknown", "unknown")
     assert [value.verdict for value in result.sequences[0].verdicts] == ["unknown", "unknown"]
     assert [value.why for value in result.sequences[0].verdicts] == ["no item is recognised"] * 2
     assert "unknown" in result.summary()
-    two = Recorded("s", {"g": (None, "a"), "h": ("b", None)}, {"g": ("a", "b"), "h": ("a", "b")})
-    pair = assess([two]).sequences[0].verdicts[-1]
+    two = RecordedSequence("s", {"g": (None, "a"), "h": ("b", None)}, {"g": ("a", "b"), "h": ("a", "b")})
+    pair = assess_sequences([two]).sequences[0].verdicts[-1]
     assert (pair.kind, pair.verdict, pair.at_fault) == ("paired", "unknown", ())
 
 
@@ -143,11 +151,11 @@ def fair(column, value, beta):
 
 
 @given(COLUMNS)
-def test_least_beta_is_the_least_with_which_the_definition_holds(column):
+def test_smallest_beta_is_the_least_with_which_the_definition_holds(column):
     length = sum(one is not None for one in column)
     for value in "abc":
         satisfied = [beta for beta in range(1, 20) if fair(column, value, beta)]
-        assert least_beta(at(column, value), length) == min(satisfied, default=None)
+        assert smallest_beta(at(column, value), length) == min(satisfied, default=None)
 
 
 @given(COLUMNS, st.tuples(*[st.integers(1, 10)] * 3))
@@ -155,17 +163,17 @@ def test_the_verdict_is_the_definition(column, beta):
     length = sum(one is not None for one in column)
     appearances = [at(column, value) for value in "abc"]
     expected = all(fair(column, value, limit) for value, limit in zip("abc", beta, strict=True))
-    found = verdict(appearances, length, beta)
+    found = judge_appearances(appearances, length, beta)
     assert (found == "holds") == (expected and length > max(beta))
     if found == "violated":
         # However the sequence goes on, it stays so.
         for more in itertools.product("abc", repeat=3):
             longer = [*column, *more]
             again = [at(longer, value) for value in "abc"]
-            assert verdict(again, length + 3, beta) == "violated"
+            assert judge_appearances(again, length + 3, beta) == "violated"
     if found == "unknown":
         assert length <= max(beta)
-    assert missed(at(column, "a"), length, beta[0]) == tuple(
+    assert missed_deadlines(at(column, "a"), length, beta[0]) == tuple(
         m + beta[0]
         for m in [0, *at(column, "a")]
         if m + beta[0] <= length and not any(m < n <= m + beta[0] for n in at(column, "a"))
@@ -177,29 +185,29 @@ def test_the_bounds_hold_of_fair_sequences(numbers):
     """Any sequence over three values that is fair with its least equal beta, short or long, and repeated for ever."""
     column = ["abc"[number] for number in numbers]
     length = len(column)
-    betas = [least_beta(at(column, value), length) for value in "abc"]
+    betas = [smallest_beta(at(column, value), length) for value in "abc"]
     if None in betas:
-        assert assess([Recorded("s", {"g": tuple(column)}, {"g": tuple("abc")})]).sequences[0].groups[0].bound.kind == (
-            "unknown"
-        )
+        assert assess_sequences([RecordedSequence("s", {"g": tuple(column)}, {"g": tuple("abc")})]).sequences[0].groups[
+            0
+        ].bound.kind == ("unknown")
         return
-    group = assess([Recorded("s", {"g": tuple(column)}, {"g": tuple("abc")})]).sequences[0].groups[0]
+    group = assess_sequences([RecordedSequence("s", {"g": tuple(column)}, {"g": tuple("abc")})]).sequences[0].groups[0]
     counts = [column.count(value) for value in "abc"]
     difference = (max(counts) - min(counts)) / length
     assert group.difference.value == pytest.approx(difference)
     assert group.difference.low <= difference <= group.difference.high
-    assert group.bound_here.value == bound_here(3, max(betas), length)
+    assert group.bound_here.value == finite_frequency_bound(3, max(betas), length)
     assert difference <= group.bound_here.value + 1e-12
     # Endless: round and round. What is fair then has the frequencies of one round.
     rounds = column * 3
     beta = max(longest_wait(at(rounds, value), len(rounds)) for value in "abc")
-    assert difference <= bound(3, beta) + 1e-12
+    assert difference <= frequency_bound(3, beta) + 1e-12
 
 
 @given(st.lists(st.tuples(*[st.sampled_from(["a", "b", None])] * 3), min_size=1, max_size=8), st.integers(2, 3))
 def test_coverage_is_the_share_of_combinations_seen(rows, ways):
     columns = dict(zip("xyz", map(tuple, zip(*rows, strict=True)), strict=True))
-    found = coverage(Recorded("s", columns, dict.fromkeys("xyz", ("a", "b"))), ways=ways)
+    found = combination_coverage(RecordedSequence("s", columns, dict.fromkeys("xyz", ("a", "b"))), ways=ways)
     choices = list(itertools.combinations(range(3), ways))
     every = {(choice, values) for choice in choices for values in itertools.product("ab", repeat=ways)}
     for n in range(1, len(rows) + 1):
@@ -276,39 +284,41 @@ def test_bad_tables_are_refused(given, said):
 )
 def test_bad_questions_are_refused(given, said):
     with pytest.raises(OptionError, match=said):
-        assess([recorded(sex=words("mfm"))], **given)
+        assess_sequences([recorded(sex=words("mfm"))], **given)
 
 
 def test_too_many_combinations_are_refused():
     values = tuple(str(i) for i in range(2000))
-    one = Recorded("s", {"a": ("1",), "b": ("2",)}, {"a": values, "b": values})
+    one = RecordedSequence("s", {"a": ("1",), "b": ("2",)}, {"a": values, "b": values})
     with pytest.raises(LimitError, match="4,000,000 combinations"):
-        assess([one])
+        assess_sequences([one])
 
 
 def test_the_result_travels_and_is_a_table():
-    result = assess([recorded(sex=words("mfmmf"), age=words("oyyo."))], repeated={"sex": 3}, source="by hand")
+    result = assess_sequences([recorded(sex=words("mfmmf"), age=words("oyyo."))], repeated={"sex": 3}, source="by hand")
     assert GenaiAssessment.from_json(result.to_json()) == result
     assert result.plain()["kind"] == "genai-assessment"
     table = result.to_frame()
     assert list(table["value"]) == ["f", "m", "o", "y"]
-    assert list(table["least_beta"]) == [3, 2, 3, 2]
+    assert list(table["smallest_beta"]) == [3, 2, 3, 2]
     assert result.plot().to_dict()["vconcat"]
 
 
 # Real sequences
 
 
-def test_least_betas_of_the_published_gender_sequences():
+def test_smallest_betas_of_the_published_gender_sequences():
     known = json.loads(shared("data", "genai", "figures.json").read_text("utf-8"))["min_beta_gender"]
     sequences = json.loads(shared("data", "genai", "notebook_gender_sequences.json").read_text("utf-8"))
     both = ("male", "female")
-    found = assess([Recorded(name, {"g": tuple(labels)}, {"g": both}) for name, labels in sequences.items()])
+    found = assess_sequences(
+        [RecordedSequence(name, {"g": tuple(labels)}, {"g": both}) for name, labels in sequences.items()]
+    )
     betas = {one.name: one.groups[0] for one in found.sequences}
-    assert [betas[f"openai_leader_seq{i}"].least_beta for i in (1, 2)] == [4, 6]
-    assert [betas[f"openai_poor_seq{i}"].least_beta for i in (1, 2, 3, 4)] == [14, 13, 27, 20]
+    assert [betas[f"openai_leader_seq{i}"].smallest_beta for i in (1, 2)] == [4, 6]
+    assert [betas[f"openai_poor_seq{i}"].smallest_beta for i in (1, 2, 3, 4)] == [14, 13, 27, 20]
     for name, figures in known.items():
-        assert {value.value: value.least_beta for value in betas[name].values} == figures["per_value"]
+        assert {value.value: value.smallest_beta for value in betas[name].values} == figures["per_value"]
         assert len(betas[name].items) == figures["length"]
 
 
@@ -322,7 +332,7 @@ def test_all_pairs_coverage_of_the_real_images():
         values=values,
         sequence_column="sequence",
     )
-    found = {one.name: one.coverage for one in assess(sequences).sequences}
+    found = {one.name: one.coverage for one in assess_sequences(sequences).sequences}
     shares = [round(found[f"zhipu_leader_seq{i}"].share, 3) for i in (1, 3, 4, 5, 7)]
     assert shares == [0.106, 0.261, 0.211, 0.246, 0.331]
     for name, figures in known["all_pairs_coverage"].items():

@@ -8,9 +8,19 @@ import numpy as np
 import pytest
 
 from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.genai import Configuration, Enforcer, png
-from evenhand.genai.backends import GROUPS, Item, Studio, instruct
-from evenhand.genai.classify import ClassifierFunction, Lexicon, StudioPixels, exact_label
+from evenhand.genai import (
+    Enforcer,
+    FunctionClassifier,
+    GenerationConfig,
+    Item,
+    LexiconClassifier,
+    Studio,
+    StudioPixels,
+    add_instruction,
+)
+from evenhand.genai.backends import pictures
+from evenhand.genai.backends.studio import GROUPS
+from evenhand.genai.classifiers.classifier import match_label
 
 
 def test_every_kind_of_person_that_the_studio_draws_is_recognised_from_the_pixels() -> None:
@@ -18,7 +28,7 @@ def test_every_kind_of_person_that_the_studio_draws_is_recognised_from_the_pixel
     for _ in range(5):
         for values in product(*GROUPS.values()):
             asked = dict(zip(GROUPS, values, strict=True))
-            picture = studio.generate(instruct("a person", {group: (value,) for group, value in asked.items()}))
+            picture = studio.generate(add_instruction("a person", {group: (value,) for group, value in asked.items()}))
             assert classifier.classify(picture) == asked
 
 
@@ -29,38 +39,38 @@ def test_where_nobody_was_drawn_nothing_is_recognised() -> None:
 
 
 def test_it_is_the_pixels_that_are_read() -> None:
-    pixels = png.read(Studio(seed=13).generate("showing: age adult, gender man, skin light").data)
+    pixels = pictures.read_png(Studio(seed=13).generate("showing: age adult, gender man, skin light").data)
     face = np.linalg.norm(pixels - np.array([238.0, 196, 164]), axis=-1) < 20
     pixels[face] = (104, 64, 44)
-    painted = Item("image", png.write(pixels), "image/png")
+    painted = Item("image", pictures.write_png(pixels), "image/png")
     assert StudioPixels().classify(painted) == {"age": "adult", "gender": "man", "skin": "dark"}
     pixels[face] = (255, 0, 255)
-    hidden = Item("image", png.write(pixels), "image/png")
+    hidden = Item("image", pictures.write_png(pixels), "image/png")
     assert set(StudioPixels().classify(hidden).values()) == {None}
 
 
 def test_signs_that_disagree_are_not_decided() -> None:
-    woman = png.read(Studio(seed=14).generate("showing: age adult, gender woman, skin light").data)
+    woman = pictures.read_png(Studio(seed=14).generate("showing: age adult, gender woman, skin light").data)
     hair = (woman[:, :, 1] < 60) & (woman[:, :, 2] < 60)
     chin = np.flatnonzero((np.linalg.norm(woman - np.array([238.0, 196, 164]), axis=-1) < 20).sum(axis=1) > 1)[-1]
     below = np.arange(len(woman))[:, None] > chin
     woman[hair & below] = woman[0, 0]
-    found = StudioPixels().classify(Item("image", png.write(woman), "image/png"))
+    found = StudioPixels().classify(Item("image", pictures.write_png(woman), "image/png"))
     assert found["gender"] is None
     assert found["skin"] == "light"
 
 
 def test_an_item_that_cannot_be_looked_at_is_an_error_and_not_a_value() -> None:
-    with pytest.raises(DataError, match="is no PNG"):
+    with pytest.raises(DataError, match="is not a PNG"):
         StudioPixels().classify(Studio(media="svg").generate("a person"))
-    with pytest.raises(DataError, match="no PNG"):
+    with pytest.raises(DataError, match="not a PNG"):
         StudioPixels().classify(Item("image", b"nothing", "image/png"))
-    with pytest.raises(DataError, match="is no text"):
-        Lexicon({"age": {"old": ["old"]}}).classify(Studio().generate("a person"))
+    with pytest.raises(DataError, match="is not text"):
+        LexiconClassifier({"age": {"old": ["old"]}}).classify(Studio().generate("a person"))
 
 
 def test_words_of_one_value_decide_and_those_of_several_do_not() -> None:
-    lexicon = Lexicon({"origin": {"asian": ["asian", "from East Asia"], "caucasian": ["caucasian"]}})
+    lexicon = LexiconClassifier({"origin": {"asian": ["asian", "from East Asia"], "caucasian": ["caucasian"]}})
     for text, value in {
         "A Caucasian chief executive.": "caucasian",
         "An engineer from  east\nAsia": "asian",
@@ -70,9 +80,9 @@ def test_words_of_one_value_decide_and_those_of_several_do_not() -> None:
     }.items():
         assert lexicon.classify(Item.of_text(text)) == {"origin": value}
     with pytest.raises(OptionError, match="no words"):
-        Lexicon({"origin": {"asian": []}})
+        LexiconClassifier({"origin": {"asian": []}})
     with pytest.raises(OptionError, match="at least one concept group"):
-        Lexicon({})
+        LexiconClassifier({})
 
 
 @pytest.mark.parametrize(
@@ -90,25 +100,25 @@ def test_words_of_one_value_decide_and_those_of_several_do_not() -> None:
     ],
 )
 def test_labels_are_matched_exactly(answer: str | None, value: str | None) -> None:
-    assert exact_label(answer, ["asian", "caucasian", "middle eastern"]) == value
+    assert match_label(answer, ["asian", "caucasian", "middle eastern"]) == value
 
 
 def test_a_function_is_a_classifier_whose_answers_are_checked() -> None:
     item = Item.of_text("x")
     groups = {"age": ["child", "adult"], "gender": ["woman", "man"]}
-    assert ClassifierFunction(lambda _: {"age": "Adult.", "hat": "yes"}, groups).classify(item) == {
+    assert FunctionClassifier(lambda _: {"age": "Adult.", "hat": "yes"}, groups).classify(item) == {
         "age": "adult",
         "gender": None,
     }
     with pytest.raises(ModelError, match="mapping of concept group"):
-        ClassifierFunction(lambda _: "adult", groups).classify(item)  # type: ignore[arg-type, return-value]
+        FunctionClassifier(lambda _: "adult", groups).classify(item)
     with pytest.raises(ModelError, match="answered 3 for 'age'"):
-        ClassifierFunction(lambda _: {"age": 3}, groups).classify(item)  # type: ignore[dict-item]
+        FunctionClassifier(lambda _: {"age": 3}, groups).classify(item)
 
 
 def test_deadlines_are_kept_from_prompt_to_pixels() -> None:
     labels, repeated = ["child", "adult", "elderly"], [7, 4, 9]
-    configuration = Configuration.read(
+    configuration = GenerationConfig.read(
         {
             "conditions": [{"name": "leader"}],
             "specifications": [{"condition": "leader", "group": "age", "values": labels, "repeated": repeated}],
@@ -121,7 +131,7 @@ def test_deadlines_are_kept_from_prompt_to_pixels() -> None:
         admission = enforcer.admit({"leader"})
         while True:
             instructed += bool(admission.must)
-            found = classifier.classify(studio.generate(instruct("a business leader", admission.must)))
+            found = classifier.classify(studio.generate(add_instruction("a business leader", admission.must)))
             outcome = enforcer.complete(admission, {"age": found["age"]})
             if outcome.status != "retry" or outcome.admission is None:
                 break

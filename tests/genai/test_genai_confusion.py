@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from evenhand.errors import DataError, OptionError
-from evenhand.genai.confusion import Confusion, confusion
-from evenhand.stats.quantity import Observed, Unknown
+from evenhand.genai import ConfusionMatrix, count_confusion
+from evenhand.stats import Observed, Unknown
 
 
-def _sample() -> Confusion:
+def _sample() -> ConfusionMatrix:
     pairs = [
         *[("child", "child")] * 18,
         *[("child", None)] * 2,
@@ -22,23 +22,23 @@ def _sample() -> Confusion:
         *[(None, "adult")] * 4,
     ]
     true, said = zip(*pairs, strict=True)
-    return confusion(true, said, ["child", "adult", "elderly"])
+    return count_confusion(true, said, ["child", "adult", "elderly"])
 
 
 def test_counts_and_shares_by_hand() -> None:
     sample = _sample()
     assert sample.counts == ((18, 0, 0, 2), (6, 60, 0, 0), (0, 0, 0, 0), (0, 4, 0, 0))
     assert sample.items == 90
-    right, found = sample.right("child"), sample.found("child")
+    right, found = sample.precision("child"), sample.recall("child")
     assert isinstance(right, Observed)
     assert isinstance(found, Observed)
     assert (right.value, right.n) == (18 / 24, 24)
     assert (found.value, found.n) == (18 / 20, 20)
-    assert sample.right("elderly") == Unknown(reason="no item was said to show 'elderly'")
+    assert sample.precision("elderly") == Unknown(reason="no item was said to show 'elderly'")
 
 
 def test_the_interval_is_the_exact_one_shared_out_among_the_values() -> None:
-    right = _sample().right("child")
+    right = _sample().precision("child")
     assert isinstance(right, Observed)
     tail = 0.05 / 3 / 2
     assert stats.binom.sf(17, 24, right.low) == pytest.approx(tail, rel=1e-6)
@@ -46,14 +46,14 @@ def test_the_interval_is_the_exact_one_shared_out_among_the_values() -> None:
 
 
 def test_a_label_that_is_often_wrong_is_not_called_a_guarantee() -> None:
-    good = confusion(["a"] * 500 + ["b"] * 20, ["a"] * 500 + ["b"] * 10 + [None] * 10, ["a", "b"])
-    a, b = good.worth({"a": 5, "b": 7})
+    good = count_confusion(["a"] * 500 + ["b"] * 20, ["a"] * 500 + ["b"] * 10 + [None] * 10, ["a", "b"])
+    a, b = good.deadline_successes({"a": 5, "b": 7})
     assert a.guaranteed  # 500 of 500: the lower end is (.05 / 2 / 2) ** (1 / 500) = .9913
     assert a.true_deadline == 5
     assert "is guaranteed" in a.statement()
     assert not b.guaranteed  # never wrong in ten, which is not many
     assert "is not guaranteed" in b.statement()
-    child, elderly = _sample().worth({"child": 5, "elderly": 9})
+    child, elderly = _sample().deadline_successes({"child": 5, "elderly": 9})
     assert isinstance(child.right, Observed)
     times = next(m for m in range(1, 100) if (1 - child.right.low) ** m <= 0.01)
     assert child.true_deadline == 5 * times
@@ -66,8 +66,8 @@ def test_true_deadlines_hold_as_often_as_said_when_labels_err_independently() ->
     random = np.random.default_rng(4)
     rate, deadline = 0.7, 6
     labels = np.where(random.random(400) < rate, "a", "b")
-    sample = confusion([str(one) for one in labels], ["a"] * 400, ["a", "b"])
-    (worth,) = sample.worth({"a": deadline}, likely=0.9)
+    sample = count_confusion([str(one) for one in labels], ["a"] * 400, ["a", "b"])
+    (worth,) = sample.deadline_successes({"a": deadline}, likely=0.9)
     assert worth.true_deadline is not None
     # The worst stream that keeps the deadline: said once every six items, and true at the rate of the sample.
     said = np.arange(60_000) % deadline == deadline - 1
@@ -82,22 +82,22 @@ def test_true_deadlines_hold_as_often_as_said_when_labels_err_independently() ->
     [
         ({"true": [], "said": []}, DataError, "no labelled items"),
         ({"true": ["a"], "said": []}, DataError, "1 items are labelled and 0"),
-        ({"true": ["c"], "said": ["a"]}, DataError, "'c' is no value"),
-        ({"true": ["a"], "said": ["asian"]}, DataError, "'asian' is no value"),
-        ({"true": ["a"], "said": ["a"], "values": ["a", "a"]}, OptionError, "are no values"),
+        ({"true": ["c"], "said": ["a"]}, DataError, "'c' is not a value"),
+        ({"true": ["a"], "said": ["asian"]}, DataError, "'asian' is not a value"),
+        ({"true": ["a"], "said": ["a"], "values": ["a", "a"]}, OptionError, "are not values"),
         ({"true": ["a"], "said": ["a"], "confidence": 1.0}, OptionError, "confidence is 1.0"),
     ],
 )
 def test_samples_that_cannot_be_counted_are_refused(given: dict[str, Any], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        confusion(**{"values": ["a", "b"], **given})
+        count_confusion(**{"values": ["a", "b"], **given})
 
 
 def test_worth_refuses_what_makes_no_sense() -> None:
     sample = _sample()
-    with pytest.raises(OptionError, match="'old' is no value"):
-        sample.worth({"old": 3})
+    with pytest.raises(OptionError, match="'old' is not a value"):
+        sample.deadline_successes({"old": 3})
     with pytest.raises(OptionError, match="deadline of 0"):
-        sample.worth({"adult": 0})
-    with pytest.raises(OptionError, match="no probabilities"):
-        sample.worth({"adult": 3}, likely=1.0)
+        sample.deadline_successes({"adult": 0})
+    with pytest.raises(OptionError, match="not probabilities"):
+        sample.deadline_successes({"adult": 3}, likely=1.0)

@@ -7,14 +7,14 @@ from collections import defaultdict
 import pytest
 
 from evenhand.errors import DecisionError, OptionError
-from evenhand.genai import Admission, Configuration, Enforcer, PublishedRule
+from evenhand.genai import Admission, Enforcer, GenerationConfig, PublishedCountdown
 
 AGES = ("1", "2", "3", "4")
 
 
 def configuration(repeated=(5, 6, 6, 9), **more):
     values = [str(k) for k in range(1, len(repeated) + 1)]
-    return Configuration.read(
+    return GenerationConfig.read(
         {
             "conditions": [{"name": "leader"}],
             "specifications": [{"condition": "leader", "group": "age", "values": values, "repeated": list(repeated)}],
@@ -36,18 +36,18 @@ def show(keeper, value):
 
 
 def left(keeper):
-    return tuple(keeper.remaining()["leader: age"].values())
+    return tuple(keeper.items_until_due()["leader: age"].values())
 
 
 def test_the_published_rule_misses_deadlines_that_differ():
-    rule = PublishedRule((5, 6, 6, 9))
+    rule = PublishedCountdown((5, 6, 6, 9))
     for _ in range(4):
-        assert rule.asks() is None
-        rule.shown(3)
+        assert rule.value_to_ask() is None
+        rule.record_value(3)
     assert rule.counters == [1, 2, 2, 9]
     for _ in range(3):
-        asked = rule.asks()
-        rule.shown(asked)
+        asked = rule.value_to_ask()
+        rule.record_value(asked)
     assert min(rule.counters) <= 0
 
 
@@ -63,7 +63,7 @@ def test_the_same_generator_is_stopped_in_time():
     assert "1, 2, 3" in admission.reason
     assert keeper.complete(admission, {"age": "1"}).ok
     assert {show(keeper, None).must["age"][0] for _ in range(2)} == {"2", "3"}
-    assert keeper.broken == ()
+    assert keeper.broken_assumptions == ()
 
 
 def test_what_changes_the_prompt_least_is_preferred():
@@ -92,7 +92,7 @@ def test_more_in_flight_than_was_said_is_recorded():
     keeper = enforcer((3, 3, 3), in_flight=1)
     keeper.admit({"leader"})
     keeper.admit({"leader"})
-    assert [one.what for one in keeper.broken] == ["in-flight"]
+    assert [one.what for one in keeper.broken_assumptions] == ["in-flight"]
     assert "against what was said" in keeper.guarantee()
 
 
@@ -105,7 +105,7 @@ def test_slots_are_fixed_at_admission_and_come_back_in_any_order():
     assert {one.must["age"][0] for one in admissions[1:4]} == {"1", "2", "3"}
     for admission in reversed(admissions):
         assert keeper.complete(admission, {"age": admission.must.get("age", ("2",))[0]}).ok
-    assert keeper.broken == ()
+    assert keeper.broken_assumptions == ()
     assert keeper.state()["leader: age"]["window"] == []
 
 
@@ -156,8 +156,8 @@ def test_a_broken_promise_is_retried_and_then_recorded():
         admission = outcome.admission
     outcome = keeper.complete(admission, {"age": "4"})
     assert outcome.status == "violation"
-    assert [(one.what, one.specification) for one in keeper.broken] == [("disobeyed", "leader: age")]
-    assert "slot 4 did not show '1' in 3 attempts, but '4'" in keeper.broken[0].reason
+    assert [(one.what, one.specification) for one in keeper.broken_assumptions] == [("disobeyed", "leader: age")]
+    assert "slot 4 did not show '1' in 3 attempts, but '4'" in keeper.broken_assumptions[0].reason
     # Now three values are due within two items. The rest is done in the best order, and what is missed is known.
     for _ in range(3):
         show(keeper, None)
@@ -217,7 +217,7 @@ def test_the_state_is_json_and_goes_on_elsewhere():
     other = enforcer((6, 7, 7, 10), retries=0, slack=1)
     other.restore(json.loads(row))
     assert other.state() == keeper.state()
-    assert other.remaining() == keeper.remaining()
+    assert other.items_until_due() == keeper.items_until_due()
     for i in (0, 1, 2, 4, 6):
         again = Admission.from_dict(json.loads(json.dumps(under_way[i].to_dict())))
         value = under_way[i].must.get("age", ("4",))[0]
@@ -244,7 +244,7 @@ def test_what_cannot_be_taken_leaves_the_state_as_it_is():
         keeper.complete(admission, {"age": "1"})
     with pytest.raises(DecisionError, match="belongs to another"):
         enforcer((3, 3, 3)).restore(keeper.state())
-    with pytest.raises(DecisionError, match="no state"):
+    with pytest.raises(DecisionError, match="not a state"):
         keeper.restore({"leader: age": {}})
     with pytest.raises(DecisionError, match="no specification 'x'"):
         keeper.restore({"x": {}})
@@ -278,7 +278,7 @@ SEVERAL = {
 
 
 def several(parts):
-    return Configuration.read(
+    return GenerationConfig.read(
         {
             "conditions": [{"name": "leader"}, {"name": "poor"}],
             "groups": {"age": ["young", "middle", "old"], "gender": ["f", "m"], "body": ["thin", "stout"]},
@@ -336,7 +336,7 @@ def missed(sequence, labels, repeated):
 def test_several_specifications_are_kept_together(parts, in_flight, mode):
     read = several(parts)
     keeper, items = played(read, mode=mode, in_flight=in_flight, requests=600, seed=3)
-    assert keeper.broken == ()
+    assert keeper.broken_assumptions == ()
     for requirement in read.requirements:
         sequence = items[requirement.name]
         assert len(sequence) > 200
@@ -363,12 +363,12 @@ def test_the_enforcer_knows_every_deadline_that_is_missed(mode, in_flight):
 def test_equal_deadlines_need_no_more_interventions_than_the_published_rule(repeated):
     draw = random.Random(5)
     stream = [draw.choices(range(len(repeated)), [8, *[1] * (len(repeated) - 1)])[0] for _ in range(3000)]
-    rule, keeper = PublishedRule(repeated, seed=1), enforcer(repeated, in_flight=1)
+    rule, keeper = PublishedCountdown(repeated, seed=1), enforcer(repeated, in_flight=1)
     counted = kept = 0
     for value in stream:
-        asked = rule.asks()
+        asked = rule.value_to_ask()
         counted += asked is not None
-        rule.shown(value if asked is None else asked)
+        rule.record_value(value if asked is None else asked)
         kept += bool(show(keeper, None if keeper_asks(keeper) else str(value + 1)).must)
     assert min(rule.counters) > 0
     assert 0 < kept <= counted * 1.02

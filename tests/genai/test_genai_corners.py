@@ -7,16 +7,15 @@ import pytest
 from genai_reference import winning
 
 from evenhand.errors import OptionError
-from evenhand.genai import Configuration, Enforcer
-from evenhand.genai.deadlines import OPEN, VOID, Deadlines
-from evenhand.genai.simulate import simulate
+from evenhand.genai import Enforcer, GenerationConfig, simulate_requests
+from evenhand.genai.enforcement.component import OPEN_SLOT, VOID_ITEM, DeadlineTracker
 
 NAMES = "abcdef"
 LOST = -1
 
 
 def one(beta):
-    return Configuration.read(
+    return GenerationConfig.read(
         {
             "conditions": [{"name": "x"}],
             "specifications": [
@@ -101,20 +100,20 @@ def test_slack_is_kept_in_pairs_of_three_groups():
     }
     for seed in range(10):
         rng, asked = Random(seed), 0
-        enforcer = Enforcer(Configuration.read(described), slack=1, in_flight=1, seed=seed)
+        enforcer = Enforcer(GenerationConfig.read(described), slack=1, in_flight=1, seed=seed)
         for _ in range(60):
             admission = enforcer.admit({"x"})
             asked += bool(admission.must)
             shown = {group: rng.choice(admission.must.get(group, names)) for group, names in groups.items()}
             assert enforcer.complete(admission, shown).ok
-            left = sorted(items for row in enforcer.remaining().values() for items in row.values())
+            left = sorted(items for row in enforcer.items_until_due().values() for items in row.values())
             assert all(items - 1 > place for place, items in enumerate(left)), left
         assert asked > 10
 
 
 def test_an_item_whose_prompt_fixes_one_of_several_groups_does_not_count_for_them_together():
     enforcer = Enforcer(
-        Configuration.read(
+        GenerationConfig.read(
             {
                 "conditions": [{"name": "x"}],
                 "groups": {"g": ["a", "b"], "h": ["p", "q"]},
@@ -154,9 +153,9 @@ def reckoned(repeated, slots):
     """``due`` and the number of items by the definition; a slot is what it shows or promises, ``OPEN`` or ``VOID``."""
     due, items = list(repeated), 0
     for value in slots:
-        if value != VOID:
+        if value != VOID_ITEM:
             items += 1
-            if value != OPEN:
+            if value != OPEN_SLOT:
                 due[value] = items + repeated[value]
     return due, items
 
@@ -166,28 +165,28 @@ def test_deadlines_are_those_of_all_slots_whatever_the_order_in_which_they_are_k
     rng = Random(seed)
     repeated = [rng.randint(2, 9) for _ in range(rng.randint(2, 4))]
     values = range(len(repeated))
-    deadlines, slots, under_way = Deadlines(repeated), [], []
+    deadlines, slots, under_way = DeadlineTracker(repeated), [], []
     for _ in range(150):
         if not under_way or (rng.random() < 0.5 and len(under_way) < 8):
-            promise = rng.choice([OPEN, OPEN, *values])
+            promise = rng.choice([OPEN_SLOT, OPEN_SLOT, *values])
             under_way.append(deadlines.admit(promise))
             slots.append(promise)
         else:
             slot = under_way.pop(rng.randrange(len(under_way)))
-            slots[slot - 1] = rng.choice([VOID, slots[slot - 1] if slots[slot - 1] >= 0 else 0, *values])
+            slots[slot - 1] = rng.choice([VOID_ITEM, slots[slot - 1] if slots[slot - 1] >= 0 else 0, *values])
             deadlines.complete(slot, slots[slot - 1])
         assert (deadlines.due, deadlines.items) == reckoned(repeated, slots)
 
 
-@pytest.mark.parametrize("slots", list(product([0, 1, VOID], repeat=3)))
+@pytest.mark.parametrize("slots", list(product([0, 1, VOID_ITEM], repeat=3)))
 def test_what_would_follow_changes_nothing(slots):
-    deadlines = Deadlines((4, 5))
+    deadlines = DeadlineTracker((4, 5))
     for _ in slots:
         deadlines.admit()
     for slot, value in enumerate(slots[:2], 1):
         deadlines.complete(slot, value)
     before = deadlines.state()
-    due, items, _spare = deadlines.if_shown(3, slots[2])
+    due, items, _spare = deadlines.due_if_shown(3, slots[2])
     assert (due, items) == reckoned((4, 5), slots)
     assert deadlines.state() == before
 
@@ -206,7 +205,7 @@ def test_what_would_follow_changes_nothing(slots):
 def test_configurations_that_would_take_for_ever_are_refused(groups, ways, simulation, complaint):
     names = [f"g{i}" for i in range(groups)]
     with pytest.raises(OptionError, match=complaint):
-        Configuration.read(
+        GenerationConfig.read(
             {
                 "conditions": [{"name": "x"}],
                 "groups": {name: ["a", "b", "c"] for name in names},
@@ -218,7 +217,7 @@ def test_configurations_that_would_take_for_ever_are_refused(groups, ways, simul
 
 def test_more_requests_than_can_be_kept_are_refused():
     with pytest.raises(OptionError, match="1,000,000,000,000,000 requests are too many"):
-        simulate(one((3, 3)), requests=10**15)
+        simulate_requests(one((3, 3)), requests=10**15)
 
 
 def test_only_what_was_not_shown_is_blamed():
@@ -230,7 +229,7 @@ def test_only_what_was_not_shown_is_blamed():
     blamed = 0
     for seed in range(30):
         enforcer = Enforcer(
-            Configuration.read({"conditions": [{"name": "x"}], "groups": groups, "specifications": specifications}),
+            GenerationConfig.read({"conditions": [{"name": "x"}], "groups": groups, "specifications": specifications}),
             retries=0,
             seed=seed,
         )

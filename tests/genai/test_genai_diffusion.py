@@ -15,9 +15,9 @@ torch = pytest.importorskip("torch", reason="needs the extra diffusers")
 diffusers = pytest.importorskip("diffusers", reason="needs the extra diffusers")
 transformers = pytest.importorskip("transformers", reason="needs the extra diffusers")
 
-from evenhand.errors import ModelError, OptionError, TrustError  # noqa: E402
-from evenhand.genai import png  # noqa: E402
-from evenhand.genai.backends.local_diffusion import LocalDiffusion  # noqa: E402
+from evenhand.errors import ModelError, OptionError, TrustError
+from evenhand.genai import LocalDiffusion
+from evenhand.genai.backends import pictures
 
 WORDS = ["a", "person", "leader", "old", "young"]
 
@@ -78,7 +78,7 @@ def test_pictures_come_of_the_prompt_the_seed_and_their_number(folder: Path) -> 
     first, again, other = (LocalDiffusion(folder, steps=2, seed=seed) for seed in (1, 1, 2))
     items = [first.generate(prompt) for prompt in prompts]
     assert {(item.kind, item.media_type) for item in items} == {("image", "image/png")}
-    assert png.read(items[0].data).shape == (16, 16, 3)
+    assert pictures.read_png(items[0].data).shape == (16, 16, 3)
     assert [item.data for item in items] == [again.generate(prompt).data for prompt in prompts]
     assert items[0].data != items[1].data
     later = LocalDiffusion(folder, steps=2, seed=1)
@@ -94,7 +94,7 @@ def test_the_prompt_is_read(folder: Path) -> None:
 
 def test_steps_and_options_reach_the_pipeline(folder: Path) -> None:
     wide = LocalDiffusion(folder, steps=1, options={"height": 16, "width": 32}).generate("a person")
-    assert png.read(wide.data).shape == (16, 32, 3)
+    assert pictures.read_png(wide.data).shape == (16, 32, 3)
     several = [LocalDiffusion(folder, steps=steps).generate("a person").data for steps in (1, 3)]
     assert several[0] != several[1]
 

@@ -8,11 +8,21 @@ from typing import Any
 import pytest
 
 from evenhand.errors import DataError, EvenhandError, ModelError, OptionError, TrustError
-from evenhand.genai import Configuration, build
-from evenhand.genai.backends import Item, OpenAIChat, OpenAIImages, Playback, Studio
-from evenhand.genai.classify import ClassifierFunction, Lexicon, StudioPixels
-from evenhand.genai.judge import JudgeFunctions, KeywordJudge
-from evenhand.genai.workbench import generator_of
+from evenhand.genai import (
+    FunctionClassifier,
+    FunctionJudge,
+    GenerationConfig,
+    Item,
+    KeywordJudge,
+    LexiconClassifier,
+    OpenAIChat,
+    OpenAIImages,
+    Playback,
+    Studio,
+    StudioPixels,
+    build_pipeline,
+)
+from evenhand.genai.pipeline import build_generator
 
 BASE: dict[str, Any] = {
     "conditions": [{"name": "leader", "keywords": ["leader"]}],
@@ -26,8 +36,8 @@ WORDS = {"age": {"child": ["child"], "adult": ["adult"], "elderly": ["old"]}}
 HEAD = {"file": "age.onnx", "labels": ["child", "adult", "elderly"]}
 
 
-def read(**changes: Any) -> Configuration:
-    return Configuration.read({name: entry for name, entry in {**BASE, **changes}.items() if entry is not None})
+def read(**changes: Any) -> GenerationConfig:
+    return GenerationConfig.read({name: entry for name, entry in {**BASE, **changes}.items() if entry is not None})
 
 
 def test_files_without_these_entries_are_as_they_were() -> None:
@@ -35,13 +45,13 @@ def test_files_without_these_entries_are_as_they_were() -> None:
     assert (about.generator, about.classifier, about.judge) == (None, None, None)
     assert (about.guard.mode, about.guard.when_unsure) == ("before", "refuse")
     with pytest.raises(OptionError, match="generator: nothing makes items"):
-        build(about)
+        build_pipeline(about)
     with pytest.raises(OptionError, match="classifier: nothing looks at items"):
-        build(read(classifier=None))
+        build_pipeline(read(classifier=None))
 
 
 @pytest.mark.parametrize(
-    ("entry", "given", "where", "what", "mend"),
+    ("entry", "given", "location", "what", "hint"),
     [
         ("generator", {"kind": "studo"}, "generator", "there is no kind 'studo'",
          "one of: studio, images, chat, diffusers, recorded"),
@@ -51,17 +61,20 @@ def test_files_without_these_entries_are_as_they_were() -> None:
         ("generator", {"kind": "studio", "biass": 1}, "generator", "there is no entry 'biass' here",
          "did you mean 'bias'? known: kind, bias, obeys, unrecognised, seed"),
         ("generator", {"kind": "studio", "bias": {"age": {"child": "1"}}}, "generator.bias.age.child",
-         "'1' is no number", "write weights"),
+         "expected a number, got '1'", "write weights"),
         ("generator", {"kind": "studio", "bias": {"age": {"child": -1}}}, "generator.bias.age.child",
          "-1 is less than 0", "write weights"),
-        ("generator", {"kind": "studio", "obeys": True}, "generator.obeys", "True is no number", "from 0 to 1"),
-        ("generator", {"kind": "studio", "seed": 1.0}, "generator.seed", "1.0 is no whole number", "0 or more"),
-        ("generator", {"kind": "images", "url": "127.0.0.1/v1", "model": "m"}, "generator.url", "this is no address",
+        ("generator", {"kind": "studio", "obeys": True}, "generator.obeys",
+         "expected a number, got True", "from 0 to 1"),
+        ("generator", {"kind": "studio", "seed": 1.0}, "generator.seed",
+         "expected a whole number, got 1.0", "0 or more"),
+        ("generator", {"kind": "images", "url": "127.0.0.1/v1", "model": "m"}, "generator.url",
+         "this is not an address",
          "http://127.0.0.1:8080/v1"),
         ("generator", {"kind": "images", "url": "http://a"}, "generator", "`model` is missing", "model: llava"),
         ("generator", {"kind": "chat", **REMOTE, "timeout": 0}, "generator.timeout", "0 is not more than 0", "seconds"),
         ("generator", {"kind": "chat", **REMOTE, "timeout": float("inf")}, "generator.timeout",
-         "inf is no finite number", "seconds"),
+         "expected a finite number, got inf", "seconds"),
         ("generator", {"kind": "recorded"}, "generator", "recorded items lie in files that are named, or in a folder",
          "folder: pictures"),
         ("generator", {"kind": "recorded", "files": ["a.png"], "folder": "b"}, "generator", "recorded items lie",
@@ -98,69 +111,73 @@ def test_files_without_these_entries_are_as_they_were() -> None:
         ("guard", {"retries": 2}, "guard", "there is no entry 'retries' here", "known: mode, when_unsure"),
     ],
 )  # fmt: skip
-def test_one_clear_message(entry: str, given: Any, where: str, what: str, mend: str) -> None:
+def test_one_clear_message(entry: str, given: Any, location: str, what: str, hint: str) -> None:
     with pytest.raises(OptionError) as caught:
         read(**{entry: given})
-    assert (caught.value.where, caught.value.what.startswith(what)) == (where, True), str(caught.value)
-    assert mend in (caught.value.mend or "")
+    assert (caught.value.location, caught.value.message.startswith(what)) == (location, True), str(caught.value)
+    assert hint in (caught.value.hint or "")
 
 
 def test_a_key_that_was_pasted_is_not_repeated() -> None:
     with pytest.raises(OptionError) as caught:
         read(generator={"kind": "images", **REMOTE, "key": "sk-secret-123"})
     assert "secret" not in str(caught.value)
-    assert caught.value.where == "generator.key"
+    assert caught.value.location == "generator.key"
     assert "never the key itself" in str(caught.value)
 
 
 def test_all_that_can_be_built_here(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("an old leader", "utf-8")
     (tmp_path / "a.txt").write_text("an adult", "utf-8")
-    bench = build(read())
-    assert (type(bench.generator), type(bench.classifier), type(bench.judge)) == (Studio, StudioPixels, KeywordJudge)
+    pipeline = build_pipeline(read())
+    assert (type(pipeline.generator), type(pipeline.classifier), type(pipeline.judge)) == (
+        Studio,
+        StudioPixels,
+        KeywordJudge,
+    )
     for generator, kind in (
         ({"kind": "images", **REMOTE, "options": {"size": "512x512"}}, OpenAIImages),
         ({"kind": "chat", **REMOTE, "system": "Be brief."}, OpenAIChat),
         ({"kind": "recorded", "folder": str(tmp_path)}, Playback),
     ):
-        assert isinstance(build(read(generator=generator)).generator, kind)
-    chat = generator_of(read(generator={"kind": "chat", **REMOTE, "system": "Be brief.", "timeout": 5, "key": "K"}))
+        assert isinstance(build_pipeline(read(generator=generator)).generator, kind)
+    chat = build_generator(read(generator={"kind": "chat", **REMOTE, "system": "Be brief.", "timeout": 5, "key": "K"}))
     assert isinstance(chat, OpenAIChat)
     assert (chat.wire.url, chat.wire.key, chat.wire.timeout, chat.model, chat.system) == (
         REMOTE["url"], "K", 5.0, "m", "Be brief.",
     )  # fmt: skip
-    lexicon = build(read(classifier={"kind": "lexicon", "words": WORDS})).classifier
-    assert isinstance(lexicon, Lexicon)
+    lexicon = build_pipeline(read(classifier={"kind": "lexicon", "words": WORDS})).classifier
+    assert isinstance(lexicon, LexiconClassifier)
     assert lexicon.classify(Item.of_text("an old leader")) == {"age": "elderly"}
-    judge = build(read(judge={"kind": "keywords", "fixed": {"age": {"elderly": ["old"]}}})).judge
-    assert judge.fixed("an old leader") == {"age"}
+    judge = build_pipeline(read(judge={"kind": "keywords", "fixed": {"age": {"elderly": ["old"]}}})).judge
+    assert judge.fixed_groups("an old leader") == {"age"}
     for part in ({"classifier": {"kind": "chat", **REMOTE}}, {"judge": {"kind": "chat", **REMOTE}}):
-        build(read(**part))
+        build_pipeline(read(**part))
 
 
 def test_recorded_files_lie_beside_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "pictures").mkdir()
     for name in ("2.txt", "1.txt", ".hidden"):
         (tmp_path / "pictures" / name).write_text(name, "utf-8")
-    played = generator_of(read(generator={"kind": "recorded", "folder": "pictures"}), folder=tmp_path)
+    played = build_generator(read(generator={"kind": "recorded", "folder": "pictures"}), folder=tmp_path)
     assert [played.generate("x").text for _ in range(2)] == ["1.txt", "2.txt"]
-    played = generator_of(read(generator={"kind": "recorded", "files": ["pictures/2.txt"]}), folder=tmp_path)
+    played = build_generator(read(generator={"kind": "recorded", "files": ["pictures/2.txt"]}), folder=tmp_path)
     assert played.generate("x").text == "2.txt"
     for folder, what in (("nothing", "cannot be read"), ("empty", "there is nothing in the folder")):
         (tmp_path / "empty").mkdir(exist_ok=True)
         with pytest.raises(DataError, match=what) as caught:
-            generator_of(read(generator={"kind": "recorded", "folder": folder}), folder=tmp_path)
-        assert (caught.value.where or "").startswith("generator, ")
+            build_generator(read(generator={"kind": "recorded", "folder": folder}), folder=tmp_path)
+        assert (caught.value.location or "").startswith("generator, ")
 
 
 def test_what_the_studio_does_not_know_is_refused() -> None:
     for groups in ({"age": ["child", "adult", "other"]}, {"hair": ["grey", "black"]}):
         specifications = [{"condition": "leader", "group": next(iter(groups)), "repeated": 6}]
         with pytest.raises(OptionError, match=r"generator: the studio knows no (age 'other'|hair 'grey')"):
-            build(read(groups=groups, specifications=specifications))
+            build_pipeline(read(groups=groups, specifications=specifications))
     with pytest.raises(OptionError, match="generator, bias: the studio draws no age old") as caught:
-        build(read(generator={"kind": "studio", "bias": {"age": {"old": 1}}}))
-    assert "child, adult, elderly" in (caught.value.mend or "")
+        build_pipeline(read(generator={"kind": "studio", "bias": {"age": {"old": 1}}}))
+    assert "child, adult, elderly" in (caught.value.hint or "")
 
 
 CODE = """
@@ -188,12 +205,15 @@ def test_functions_are_run_only_where_they_are_trusted(tmp_path: Path, monkeypat
         judge={"kind": "function", "functions": {"leader": f"{name}:leads"}, "fixed": {"age": f"{name}:says_age"}},
     )
     with pytest.raises(TrustError, match=f"classifier: the function {name}:age would be run") as caught:
-        build(about, folder=tmp_path)
-    assert "--trust" in (caught.value.mend or "")
-    bench = build(about, trust=True, folder=tmp_path)
-    assert (type(bench.classifier), type(bench.judge)) == (ClassifierFunction, JudgeFunctions)
-    assert bench.classifier.classify(Item.of_text("adult")) == {"age": "adult"}
-    assert (bench.judge.conditions("an old leader"), bench.judge.fixed("an old leader")) == ({"leader"}, {"age"})
+        build_pipeline(about, folder=tmp_path)
+    assert "--trust" in (caught.value.hint or "")
+    pipeline = build_pipeline(about, trust=True, folder=tmp_path)
+    assert (type(pipeline.classifier), type(pipeline.judge)) == (FunctionClassifier, FunctionJudge)
+    assert pipeline.classifier.classify(Item.of_text("adult")) == {"age": "adult"}
+    assert (pipeline.judge.conditions("an old leader"), pipeline.judge.fixed_groups("an old leader")) == (
+        {"leader"},
+        {"age"},
+    )
     wrong: list[tuple[str, type[EvenhandError], str]] = [
         (f"{name}:gone", ModelError, "there is no 'gone'"),
         (f"{name}:number", OptionError, "cannot be called"),
@@ -201,14 +221,14 @@ def test_functions_are_run_only_where_they_are_trusted(tmp_path: Path, monkeypat
     ]
     for function, kind, what in wrong:
         with pytest.raises(kind, match=what) as failed:
-            build(read(classifier={"kind": "function", "function": function}), trust=True, folder=tmp_path)
-        assert (failed.value.where or "").startswith("classifier")
+            build_pipeline(read(classifier={"kind": "function", "function": function}), trust=True, folder=tmp_path)
+        assert (failed.value.location or "").startswith("classifier")
 
 
 def test_a_guard_is_built_in_the_configured_mode() -> None:
     generator = {"kind": "studio", "bias": {"age": {"adult": 1}}}
-    bench = build(read(generator=generator, guard={"mode": "after", "when_unsure": "pass"}))
-    guard = bench.guard()
+    pipeline = build_pipeline(read(generator=generator, guard={"mode": "after", "when_unsure": "pass"}))
+    guard = pipeline.guard()
     answers = [guard.answer("a leader") for _ in range(12)]
     assert {answer.status for answer in answers} == {"ok"}
     assert any(len(answer.attempts) > 1 for answer in answers)

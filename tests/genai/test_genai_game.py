@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.genai.game import MOST_STATES, Game, culprits, solve
+from evenhand.genai.games.game import MAX_GAME_STATES, Game, find_culprits, solve_game
+from support import scaled
 
 
 def winning(deadlines, actions, moves):
@@ -45,7 +46,7 @@ def all_states(deadlines):
 
 
 def same_as_brute_force(deadlines):
-    region = solve(Game.single(deadlines))
+    region = solve_game(Game.single(deadlines))
     expected = winning_alone(tuple(deadlines))
     assert region.decided
     assert region.feasible == bool(expected)
@@ -59,7 +60,7 @@ def small_deadlines():
     return st.integers(2, 4).flatmap(lambda n: st.lists(st.integers(1, {2: 9, 3: 7, 4: 5}[n]), min_size=n, max_size=n))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 @given(deadlines=small_deadlines())
 def test_the_region_is_that_of_the_game(deadlines):
     region = same_as_brute_force(deadlines)
@@ -82,16 +83,16 @@ def test_small_deadlines_that_can_be_kept(deadlines):
 @pytest.mark.parametrize("longest", [3, 7, 50, 400])
 def test_two_and_three_leave_no_room_for_a_third_value(longest):
     # 1/2 + 1/3 + 1/x is less than 1, and yet no order of items keeps all three.
-    region = solve(Game.single((2, 3, longest)))
+    region = solve_game(Game.single((2, 3, longest)))
     assert not region.feasible
     assert region.decided
     assert not region.holds((2, 3, longest))
     assert region.minimal() == ()
-    assert culprits((2, 3, longest)) == (0, 1, 2)
+    assert find_culprits((2, 3, longest)) == (0, 1, 2)
 
 
 def test_the_counterexample_to_counting_is_inside_and_then_outside():
-    region = solve(Game.single((5, 6, 6, 9)))
+    region = solve_game(Game.single((5, 6, 6, 9)))
     assert region.method == "hall"
     assert region.holds((5, 6, 6, 9))
     assert region.holds((2, 3, 3, 9))
@@ -100,32 +101,32 @@ def test_the_counterexample_to_counting_is_inside_and_then_outside():
 
 
 def test_large_games_are_solved_exactly_or_with_shorter_deadlines():
-    large = solve(Game.single((4, 4, 40, 90, 90)))
+    large = solve_game(Game.single((4, 4, 40, 90, 90)))
     assert large.method == "exact"
     assert large.feasible
-    assert 4_000_000 < large.states <= MOST_STATES
-    cut = solve(Game.single((2, 4, 10, 61, 1000)))
+    assert 4_000_000 < large.states <= MAX_GAME_STATES
+    cut = solve_game(Game.single((2, 4, 10, 61, 1000)))
     assert cut.feasible
     assert cut.decided
-    assert cut.states <= MOST_STATES
+    assert cut.states <= MAX_GAME_STATES
     assert cut.holds((2, 4, 10, 61, 1000))
 
 
 def test_many_values_with_short_deadlines_are_not_decided():
     # 25 values, all but one of which would have time: more states than can be looked at, even with the least deadlines.
-    region = solve(Game.single((24, *[200] * 24)))
+    region = solve_game(Game.single((24, *[200] * 24)))
     assert not region.feasible
     assert not region.decided
 
 
 def test_values_at_fault():
-    assert culprits((5, 6, 6, 9)) == ()
-    assert culprits((9, 9, 1, 7)) == (2, 3)
-    assert culprits((9, 2, 3, 50)) == (0, 1, 2)
-    assert culprits((2, 2, 2)) == (0, 1, 2)
+    assert find_culprits((5, 6, 6, 9)) == ()
+    assert find_culprits((9, 9, 1, 7)) == (2, 3)
+    assert find_culprits((9, 2, 3, 50)) == (0, 1, 2)
+    assert find_culprits((2, 2, 2)) == (0, 1, 2)
     # Among many values too; to try all sets of four of them would take for ever.
-    assert culprits((299,) * 300) == tuple(range(300))
-    assert solve(Game.single((10**30,) * 3000)).feasible
+    assert find_culprits((299,) * 300) == tuple(range(300))
+    assert solve_game(Game.single((10**30,) * 3000)).feasible
 
 
 def joint(conditions, values, deadline):
@@ -139,24 +140,24 @@ def joint(conditions, values, deadline):
 
 @pytest.mark.parametrize(("conditions", "values", "least"), [(2, 2, 3), (2, 3, 5), (3, 2, 4)])
 def test_several_conditions_on_one_group_need_longer_deadlines(conditions, values, least):
-    assert not solve(joint(conditions, values, least - 1)).feasible
-    assert solve(joint(conditions, values, least)).feasible
+    assert not solve_game(joint(conditions, values, least - 1)).feasible
+    assert solve_game(joint(conditions, values, least)).feasible
     # Alone, each of them could be kept with deadlines of as many items as there are values.
-    assert solve(Game.single((values,) * values)).feasible
+    assert solve_game(Game.single((values,) * values)).feasible
 
 
 @pytest.mark.parametrize("deadline", [2, 3])
 def test_the_joint_region_is_that_of_the_game(deadline):
     game = joint(2, 2, deadline)
     expected = winning(game.deadlines, game.actions, game.moves)
-    region = solve(game)
+    region = solve_game(game)
     for state in all_states(game.flat):
         assert region.holds(state) == (state in expected), state
 
 
 def test_hall_is_sound_for_several_conditions():
     game = joint(2, 2, 4)
-    region = solve(game)
+    region = solve_game(game)
     assert region.method == "hall"
     expected = winning(game.deadlines, game.actions, game.moves)
     inside = [state for state in all_states(game.flat) if region.holds(state)]
@@ -184,10 +185,10 @@ def test_long_deadlines_are_kept_whatever_the_size_of_the_game(deadlines, monkey
     else:  # two groups, so that any values go together
         game = Game(deadlines, tuple(product(*(range(len(one)) for one in deadlines))), ((0,), (1,), (0, 1)))
     assert min(game.flat) >= game.enough
-    expected = solve(game)
+    expected = solve_game(game)
     assert expected.feasible
-    monkeypatch.setattr("evenhand.genai.game.MOST_STATES", 2 ** len(game.flat))
-    region = solve(game)
+    monkeypatch.setattr("evenhand.genai.games.game.MAX_GAME_STATES", 2 ** len(game.flat))
+    region = solve_game(game)
     assert region.method == "hall"
     assert region.holds(game.flat)
     inside = {state for state in all_states(game.flat) if region.holds(state)}
@@ -213,38 +214,38 @@ def test_one_item_less_is_not_enough():
     for conditions, values in ((2, 2), (3, 2), (2, 3), (4, 2)):
         game = joint(conditions, values, conditions * (values - 1))
         assert min(game.flat) == game.enough - 1
-        assert not solve(game).feasible
+        assert not solve_game(game).feasible
 
 
 @pytest.mark.parametrize("deadlines", [((30,) * 12, (23,) * 12), ((13, 14, 15, 16),) * 4, ((10, 10),) * 9])
 def test_large_games_with_long_deadlines_are_feasible_without_being_solved(deadlines):
     game = of_conditions(*deadlines)
-    region = solve(game)
+    region = solve_game(game)
     assert (region.method, region.feasible, region.decided, region.states) == ("hall", True, True, 0)
     assert region.holds(game.flat)
 
 
 def test_large_games_are_refused_if_some_of_their_specifications_cannot_be_kept_together():
-    region = solve(of_conditions(*[(4, 4)] * 7))
+    region = solve_game(of_conditions(*[(4, 4)] * 7))
     assert (region.feasible, region.decided) == (False, True)
-    assert solve(of_conditions(*[(4, 4)] * 3)).feasible
+    assert solve_game(of_conditions(*[(4, 4)] * 3)).feasible
 
 
 def test_a_game_that_takes_too_long_is_given_up(monkeypatch):
     game = of_conditions((2, 40), (40, 40))
-    assert solve(game).decided
-    monkeypatch.setattr("evenhand.genai.game.MOST_STEPS", 10_000_000)
-    region = solve(game)
+    assert solve_game(game).decided
+    monkeypatch.setattr("evenhand.genai.games.game.MAX_GAME_STEPS", 10_000_000)
+    region = solve_game(game)
     assert (region.feasible, region.decided) == (False, False)
 
 
 def test_conditions_that_are_too_many_to_be_tried_are_not_called_feasible():
     game = Game(((5, 5),) * 9, ((0,) * 9, (1,) * 9), ())
-    region = solve(game)
+    region = solve_game(game)
     assert (region.feasible, region.decided) == (False, False)
 
 
 def test_a_cut_game_that_is_lost_is_not_decided():
     # With 5,000,000 states and more, deadlines are cut down; that loses, and says nothing of the deadlines as they are.
-    region = solve(of_conditions((4, 6, 8), (5, 7, 8), (6, 7, 3)))
+    region = solve_game(of_conditions((4, 6, 8), (5, 7, 8), (6, 7, 3)))
     assert (region.feasible, region.decided) == (False, False)

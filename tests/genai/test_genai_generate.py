@@ -11,10 +11,19 @@ from typing import Any
 import pytest
 
 from evenhand.errors import DataError, FetchError, ModelError, OptionError
-from evenhand.genai import Configuration, Workbench, build
-from evenhand.genai.backends import Generator, Item, Playback, Studio
-from evenhand.genai.generate import _Kept, generate
-from evenhand.genai.specified import assess_specified, read_specified
+from evenhand.genai import (
+    GenerationConfig,
+    Generator,
+    Item,
+    Pipeline,
+    Playback,
+    Studio,
+    build_pipeline,
+    evaluate_config,
+    generate_items,
+    read_condition_sequences,
+)
+from evenhand.genai.enforcement.generate import _RunDirectory
 
 DESCRIBED: dict[str, Any] = {
     "conditions": [{"name": "leader", "keywords": ["leader"]}, {"name": "poor", "keywords": ["poor"]}],
@@ -31,8 +40,8 @@ DESCRIBED: dict[str, Any] = {
 PROMPTS = ["a business leader", "a poor leader", "an apple", "a poor person", "an elderly leader"]
 
 
-def bench(**changes: Any) -> Workbench:
-    return build(Configuration.read({**DESCRIBED, **changes}))
+def make_pipeline(**changes: Any) -> Pipeline:
+    return build_pipeline(GenerationConfig.read({**DESCRIBED, **changes}))
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -56,8 +65,8 @@ class Stops:
 def test_items_rows_and_state_are_in_the_folder(tmp_path: Path) -> None:
     seen: list[float] = []
     out = tmp_path / "deep" / "out"
-    made = generate(bench(), PROMPTS * 4, out, progress=lambda what, share: seen.append(share))
-    assert (made.requests, made.answered, made.items, made.rows) == (20, 20, 20, 20)
+    made = generate_items(make_pipeline(), PROMPTS * 4, out, progress=lambda what, share: seen.append(share))
+    assert (made.requests, made.answered_count, made.items, made.rows) == (20, 20, 20, 20)
     assert made.statuses == {"ok": 20, "violation": 0, "unguarded": 0, "refused": 0}
     assert (len(seen), seen[-1]) == (20, 1.0)
     table = rows(out)
@@ -81,14 +90,14 @@ def test_items_rows_and_state_are_in_the_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("obeys", [1.0, 0.3])
 def test_assessments_judge_the_table_as_the_enforcer_did(tmp_path: Path, obeys: float, mode: str) -> None:
     """Two conditions, prompts that fix a value, items in which nobody is: the table says all that is needed."""
-    workbench = bench(
+    pipeline = make_pipeline(
         generator={**DESCRIBED["generator"], "obeys": obeys, "unrecognised": 0.1},
         simulation={"retries": 0 if obeys < 1 else 2},
         guard={"mode": mode},
     )
-    made = generate(workbench, PROMPTS * 15, tmp_path)
-    found = assess_specified(
-        read_specified(made.table, workbench.configuration), workbench.configuration
+    made = generate_items(pipeline, PROMPTS * 15, tmp_path)
+    found = evaluate_config(
+        read_condition_sequences(made.table, pipeline.configuration), pipeline.configuration
     )  # fmt: skip
     judged = {one.name: one.verdict for sequence in found.sequences for one in sequence.verdicts}
     counts = json.loads((tmp_path / "state.json").read_text("utf-8"))["enforcer"]
@@ -100,44 +109,48 @@ def test_assessments_judge_the_table_as_the_enforcer_did(tmp_path: Path, obeys: 
 
 @pytest.mark.parametrize("at", [2, 7, 12])
 def test_an_interrupted_run_is_finished_by_the_same_call(tmp_path: Path, at: int) -> None:
-    whole = generate(bench(), PROMPTS * 3, tmp_path / "whole")
-    stopped = bench()
+    whole = generate_items(make_pipeline(), PROMPTS * 3, tmp_path / "whole")
+    stopped = make_pipeline()
     stopped = replace(stopped, generator=Stops(stopped.generator, at, KeyboardInterrupt()))
     out = tmp_path / "out"
-    first = generate(stopped, PROMPTS * 3, out)
+    first = generate_items(stopped, PROMPTS * 3, out)
     assert first.interrupted
-    assert first.answered == at - 1 == len(rows(out))
-    second = generate(bench(), PROMPTS * 3, out)
-    assert (second.earlier, second.answered, second.interrupted) == (at - 1, 16 - at, False)
+    assert first.answered_count == at - 1 == len(rows(out))
+    second = generate_items(make_pipeline(), PROMPTS * 3, out)
+    assert (second.earlier, second.answered_count, second.interrupted) == (at - 1, 16 - at, False)
     assert second.rows == whole.rows == 15
     assert [row["prompt"] for row in rows(out)] == PROMPTS * 3
     assert len({(out / row["file"]).read_bytes() for row in rows(out)}) == 15, "the studio did not begin again"
-    third = generate(bench(), PROMPTS * 3, out)
-    assert (third.earlier, third.answered, third.rows) == (0, 15, 30), "what is finished is asked anew"
-    found = assess_specified(read_specified(third.table, bench().configuration), bench().configuration)
+    third = generate_items(make_pipeline(), PROMPTS * 3, out)
+    assert (third.earlier, third.answered_count, third.rows) == (0, 15, 30), "what is finished is asked anew"
+    found = evaluate_config(
+        read_condition_sequences(third.table, make_pipeline().configuration), make_pipeline().configuration
+    )
     assert {one.verdict for sequence in found.sequences for one in sequence.verdicts} == {"holds"}
 
 
 def test_other_prompts_go_on_with_the_deadlines(tmp_path: Path) -> None:
-    generate(bench(), ["a business leader"] * 2, tmp_path)
-    made = generate(bench(), ["another leader"], tmp_path)
-    assert (made.earlier, made.answered, made.rows) == (0, 1, 3)
+    generate_items(make_pipeline(), ["a business leader"] * 2, tmp_path)
+    made = generate_items(make_pipeline(), ["another leader"], tmp_path)
+    assert (made.earlier, made.answered_count, made.rows) == (0, 1, 3)
     assert rows(tmp_path)[-1]["slots"] == "leader: age 3; leader: gender 3"
     state = json.loads((tmp_path / "state.json").read_text("utf-8"))
     assert state["enforcer"]["leader: age"]["settled"] == 3
 
 
 def test_an_interruption_before_anything_is_one(tmp_path: Path) -> None:
-    workbench = bench()
+    pipeline = make_pipeline()
     with pytest.raises(KeyboardInterrupt):
-        generate(replace(workbench, generator=Stops(workbench.generator, 1, KeyboardInterrupt())), PROMPTS, tmp_path)
-    assert generate(bench(), PROMPTS, tmp_path).earlier == 0
+        generate_items(
+            replace(pipeline, generator=Stops(pipeline.generator, 1, KeyboardInterrupt())), PROMPTS, tmp_path
+        )
+    assert generate_items(make_pipeline(), PROMPTS, tmp_path).earlier == 0
     assert len(rows(tmp_path)) == 5
 
 
 def test_a_row_that_the_state_does_not_know_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine went down between the two."""
-    known = _Kept._know
+    known = _RunDirectory._commit_state
 
     def down(self: Any, enforcer: Any) -> None:
         if self.rows == 3:
@@ -145,20 +158,20 @@ def test_a_row_that_the_state_does_not_know_is_taken_back(tmp_path: Path, monkey
         known(self, enforcer)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Kept, "_know", down)
+        patch.setattr(_RunDirectory, "_commit_state", down)
         with pytest.raises(MemoryError):
-            generate(bench(), PROMPTS, tmp_path)
+            generate_items(make_pipeline(), PROMPTS, tmp_path)
     assert len(rows(tmp_path)) == 3
     with (tmp_path / "requests.csv").open("a", encoding="utf-8") as file:
         file.write('4,"cut o')
-    made = generate(bench(), PROMPTS, tmp_path)
-    assert (made.earlier, made.answered, made.rows) == (2, 3, 5)
+    made = generate_items(make_pipeline(), PROMPTS, tmp_path)
+    assert (made.earlier, made.answered_count, made.rows) == (2, 3, 5)
     assert [row["request"] for row in rows(tmp_path)] == list("12345")
 
 
 @pytest.mark.parametrize("written", [False, True])
 def test_an_interruption_between_row_and_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool) -> None:
-    known = _Kept._know
+    known = _RunDirectory._commit_state
 
     def stopped(self: Any, enforcer: Any) -> None:
         if self.rows != 3 or written:
@@ -167,18 +180,18 @@ def test_an_interruption_between_row_and_state(tmp_path: Path, monkeypatch: pyte
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Kept, "_know", stopped)
-        made = generate(bench(), PROMPTS, tmp_path)
+        patch.setattr(_RunDirectory, "_commit_state", stopped)
+        made = generate_items(make_pipeline(), PROMPTS, tmp_path)
     assert (made.interrupted, made.rows, len(rows(tmp_path))) == (True, 2 + written, 2 + written)
-    assert generate(bench(), PROMPTS, tmp_path).earlier == 2 + written
+    assert generate_items(make_pipeline(), PROMPTS, tmp_path).earlier == 2 + written
     assert [row["prompt"] for row in rows(tmp_path)] == PROMPTS
 
 
 def test_prompts_of_any_shape_come_back_as_they_were(tmp_path: Path) -> None:
     prompts = ['a "leader", or\ntwo', "ein Führer; a leader 日本", "=leader()"]
-    workbench = bench()
-    generate(replace(workbench, generator=Stops(workbench.generator, 3, KeyboardInterrupt())), prompts, tmp_path)
-    generate(bench(), prompts, tmp_path)
+    pipeline = make_pipeline()
+    generate_items(replace(pipeline, generator=Stops(pipeline.generator, 3, KeyboardInterrupt())), prompts, tmp_path)
+    generate_items(make_pipeline(), prompts, tmp_path)
     assert [row["prompt"] for row in rows(tmp_path)] == prompts
 
 
@@ -188,11 +201,11 @@ def test_what_comes_to_nothing_again_and_again_is_stopped(tmp_path: Path) -> Non
             raise FetchError("nobody is there")
 
     with pytest.raises(ModelError, match="5 requests in a row came to nothing, the last because the generator failed"):
-        generate(replace(bench(), generator=Down()), PROMPTS * 4, tmp_path)
+        generate_items(replace(make_pipeline(), generator=Down()), PROMPTS * 4, tmp_path)
     assert [row["status"] for row in rows(tmp_path)] == ["refused"] * 5
     assert rows(tmp_path)[0]["reason"] == "the generator failed: nobody is there"
-    made = generate(bench(), PROMPTS * 4, tmp_path)
-    assert (made.earlier, made.answered, made.items) == (5, 15, 15)
+    made = generate_items(make_pipeline(), PROMPTS * 4, tmp_path)
+    assert (made.earlier, made.answered_count, made.items) == (5, 15, 15)
 
 
 def test_recorded_items_go_on_where_they_were(tmp_path: Path) -> None:
@@ -203,41 +216,49 @@ def test_recorded_items_go_on_where_they_were(tmp_path: Path) -> None:
         "specifications": [{"condition": "leader", "group": "gender", "repeated": 4}],
         "classifier": {"kind": "lexicon", "words": {"gender": {"woman": ["woman"], "man": ["man"]}}},
     }
-    workbench = build(Configuration.read(described))
+    pipeline = build_pipeline(GenerationConfig.read(described))
     for _ in range(2):
-        generate(replace(workbench, generator=Playback(items)), ["a leader"] * 3, tmp_path)
+        generate_items(replace(pipeline, generator=Playback(items)), ["a leader"] * 3, tmp_path)
     assert [(tmp_path / row["file"]).read_text("utf-8") for row in rows(tmp_path)] == [item.text for item in items]
     assert rows(tmp_path)[0]["file"] == "items/000001.txt"
 
 
 def test_folders_that_cannot_be_gone_on_with(tmp_path: Path) -> None:
-    generate(bench(), PROMPTS, tmp_path / "a")
-    other = bench(specifications=DESCRIBED["specifications"][:2])
+    generate_items(make_pipeline(), PROMPTS, tmp_path / "a")
+    other = make_pipeline(specifications=DESCRIBED["specifications"][:2])
     with pytest.raises(DataError, match="there is no specification 'poor: gender'"):
-        generate(other, PROMPTS, tmp_path / "a")
+        generate_items(other, PROMPTS, tmp_path / "a")
     more = [*DESCRIBED["specifications"], {"condition": "poor", "group": "age", "repeated": 6}]
     with pytest.raises(DataError, match="nothing is known of the specification 'poor: age'"):
-        generate(bench(specifications=more), PROMPTS, tmp_path / "a")
+        generate_items(make_pipeline(specifications=more), PROMPTS, tmp_path / "a")
     wider = [{"condition": "leader", "group": "age", "repeated": [5, 3, 6, 9]}, *DESCRIBED["specifications"][1:]]
     unlike = {**DESCRIBED["groups"], "age": ["child", "adult", "elderly", "other"]}
-    about = Configuration.read({**DESCRIBED, "classifier": None, "generator": None, "specifications": wider,
+    about = GenerationConfig.read({**DESCRIBED, "classifier": None, "generator": None, "specifications": wider,
                                 "groups": unlike})  # fmt: skip
     with pytest.raises(DataError, match=r"go on with the same configuration|belongs to another"):
-        generate(Workbench(about, Studio(), bench().classifier, bench().judge), PROMPTS, tmp_path / "a")
-    (tmp_path / "a" / "requests.csv").write_text("request,prompt\n1,x\n", "utf-8")
+        generate_items(
+            Pipeline(about, Studio(), make_pipeline().classifier, make_pipeline().judge), PROMPTS, tmp_path / "a"
+        )
+    table = tmp_path / "a" / "requests.csv"
+    whole = table.read_text("utf-8")
+    table.write_text("request,prompt\n1,x\n", "utf-8")
+    with pytest.raises(DataError, match="this table has other columns"):
+        generate_items(make_pipeline(), PROMPTS, tmp_path / "a")
+    table.write_text("".join(whole.splitlines(keepends=True)[:4]), "utf-8")
     with pytest.raises(DataError, match="this table does not hold the 5 requests"):
-        generate(bench(), PROMPTS, tmp_path / "a")
+        generate_items(make_pipeline(), PROMPTS, tmp_path / "a")
     (tmp_path / "a" / "state.json").write_text("[]", "utf-8")
-    with pytest.raises(DataError, match="this is no state of requests"):
-        generate(bench(), PROMPTS, tmp_path / "a")
+    with pytest.raises(DataError, match="this is not a state of requests"):
+        generate_items(make_pipeline(), PROMPTS, tmp_path / "a")
+    table.write_text(whole, "utf-8")
     (tmp_path / "a" / "state.json").unlink()
     with pytest.raises(OptionError, match="holds requests without the state"):
-        generate(bench(), PROMPTS, tmp_path / "a")
+        generate_items(make_pipeline(), PROMPTS, tmp_path / "a")
     (tmp_path / "file").write_text("x", "utf-8")
     with pytest.raises(OptionError, match="cannot be used"):
-        generate(bench(), PROMPTS, tmp_path / "file")
+        generate_items(make_pipeline(), PROMPTS, tmp_path / "file")
     with pytest.raises(OptionError, match="there are no prompts"):
-        generate(bench(), [], tmp_path / "b")
+        generate_items(make_pipeline(), [], tmp_path / "b")
 
 
 def test_a_group_that_is_named_like_a_column(tmp_path: Path) -> None:
@@ -247,7 +268,7 @@ def test_a_group_that_is_named_like_a_column(tmp_path: Path) -> None:
         "classifier": {"kind": "lexicon", "words": {"status": {"high": ["high"], "low": ["low"]}}},
         "generator": {"kind": "studio"},
     }
-    about = Configuration.read(described)
-    workbench = Workbench(about, Playback([]), bench().classifier, bench().judge)
+    about = GenerationConfig.read(described)
+    pipeline = Pipeline(about, Playback([]), make_pipeline().classifier, make_pipeline().judge)
     with pytest.raises(OptionError, match="'status' has the name of another column"):
-        generate(workbench, PROMPTS, tmp_path)
+        generate_items(pipeline, PROMPTS, tmp_path)

@@ -10,9 +10,15 @@ from pathlib import Path
 import pytest
 
 from evenhand.errors import ModelError
-from evenhand.genai import Configuration, Generated, build, generate
-from evenhand.genai.backends import Studio
-from evenhand.genai.specified import assess_specified, read_specified
+from evenhand.genai import (
+    GenerationConfig,
+    GenerationRun,
+    Studio,
+    build_pipeline,
+    evaluate_config,
+    generate_items,
+    read_condition_sequences,
+)
 from genai_upstream import Upstream
 
 KEY = "sk-a-secret-of-ours"
@@ -26,7 +32,7 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
         yield running
 
 
-def described(upstream: Upstream, folder: Path, **guard: str) -> Configuration:
+def described(upstream: Upstream, folder: Path, **guard: str) -> GenerationConfig:
     service = {"url": upstream.url, "model": "studio", "key": "OUR_KEY"}
     file = folder / "genai.yaml"
     file.write_text(
@@ -47,11 +53,11 @@ def described(upstream: Upstream, folder: Path, **guard: str) -> Configuration:
         ),
         "utf-8",
     )
-    return Configuration.read(file)
+    return GenerationConfig.read(file)
 
 
-def run(asked: Configuration, prompts: list[str], out: Path) -> tuple[Generated, list[dict[str, str]]]:
-    made = generate(build(asked), prompts, out)
+def run(asked: GenerationConfig, prompts: list[str], out: Path) -> tuple[GenerationRun, list[dict[str, str]]]:
+    made = generate_items(build_pipeline(asked), prompts, out)
     with made.table.open(encoding="utf-8", newline="") as file:
         return made, list(csv.DictReader(file))
 
@@ -64,7 +70,7 @@ def test_deadlines_are_kept_through_services_alone(upstream: Upstream, tmp_path:
     assert made.changed > 0
     assert [row["conditions"] for row in rows[:3]] == ["leader", "leader", ""]
     assert [row["fixed"] for row in rows[:3]] == ["", "age", ""]
-    found = assess_specified(read_specified(made.table, asked), asked)
+    found = evaluate_config(read_condition_sequences(made.table, asked), asked)
     assert [one.verdict for sequence in found.sequences for one in sequence.verdicts] == ["holds", "holds"]
     for path in (tmp_path / "out").rglob("*"):
         assert path.is_dir() or KEY.encode() not in path.read_bytes()
@@ -83,7 +89,7 @@ def test_services_that_refuse_are_told_and_nothing_slips_through(upstream: Upstr
     calls = [path for path, *_ in upstream.received[before:]]
     drawn = calls.index("/v1/images/generations")
     for at, who in ((drawn, "the generator failed: "), (len(calls) - 1, "the classifier failed: ")):
-        upstream.failures = [None] * at + [400]  # type: ignore[list-item]
+        upstream.failures = [None] * at + [400]
         made, rows = run(asked, ["a business leader"], tmp_path / str(at))
         assert (rows[0]["status"], rows[0]["file"], made.items) == ("refused", "", 0)
         assert rows[0]["reason"].startswith(who)

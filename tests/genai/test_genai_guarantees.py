@@ -27,17 +27,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evenhand.errors import DecisionError, OptionError
-from evenhand.genai import Admission, Configuration, Enforcer, PublishedRule
-from evenhand.genai import feasible as feasible_configuration
-from evenhand.genai.game import Game, solve
+from evenhand.genai import Admission, Enforcer, GenerationConfig, PublishedCountdown
+from evenhand.genai import check_feasibility as feasible_configuration
+from evenhand.genai.games.game import Game, solve_game
+from support import scaled
 
 SMALL = [beta for n, most in ((2, 6), (3, 6), (4, 5)) for beta in product(range(1, most + 1), repeat=n)]
 NAMES = "abcdefgh"
 
 
-def one(beta: tuple[int, ...], **simulation: int) -> Configuration:
+def one(beta: tuple[int, ...], **simulation: int) -> GenerationConfig:
     """One specification on one group."""
-    return Configuration.read(
+    return GenerationConfig.read(
         {
             "conditions": [{"name": "asked"}],
             "specifications": [
@@ -48,10 +49,10 @@ def one(beta: tuple[int, ...], **simulation: int) -> Configuration:
     )
 
 
-def several(betas: tuple[tuple[int, ...], ...]) -> Configuration:
+def several(betas: tuple[tuple[int, ...], ...]) -> GenerationConfig:
     """One group, several conditions."""
     values = list(NAMES[: len(betas[0])])
-    return Configuration.read(
+    return GenerationConfig.read(
         {
             "conditions": [{"name": f"c{i}"} for i in range(len(betas))],
             "specifications": [
@@ -88,7 +89,7 @@ def test_games_judged_by_hand():
 def test_the_region_is_that_of_exhaustive_search():
     compared = 0
     for beta in SMALL:
-        region = solve(Game.single(beta))
+        region = solve_game(Game.single(beta))
         assert region.decided
         assert region.feasible == feasible(beta), beta
         if len(beta) == 4 and sum(beta) % 3:
@@ -101,7 +102,7 @@ def test_the_region_is_that_of_exhaustive_search():
 
 @pytest.mark.parametrize("beta", [(2, 3, 60), (2, 4, 90), (60, 2, 5), (2, 5, 9, 40), (3, 40, 4, 12), (2, 4, 8, 24)])
 def test_deadlines_that_are_longer_than_any_wait_needs_to_be(beta):
-    region = solve(Game.single(beta))
+    region = solve_game(Game.single(beta))
     assert region.decided
     assert region.feasible == feasible(beta)
     for state in product(*(range(1, most + 1) for most in beta)):
@@ -114,7 +115,7 @@ def test_the_joint_region_is_that_of_exhaustive_search():
         flat = tuple(most for beta in betas for most in beta)
         moves = tuple(subsets(len(betas)))
         actions = tuple((value,) * len(betas) for value in range(len(betas[0])))
-        region = solve(Game(betas, actions, moves))
+        region = solve_game(Game(betas, actions, moves))
         safe = jointly_winning(betas)
         assert region.decided
         assert region.feasible == (betas in safe), betas
@@ -235,12 +236,12 @@ def test_conditions_on_one_group_are_kept_least_restrictively():
 
 def test_the_published_rule_does_not_see_unequal_deadlines_coming():
     """(5, 6, 6, 9): the last value four times, and three values are due within two items."""
-    rule = PublishedRule((5, 6, 6, 9))
+    rule = PublishedCountdown((5, 6, 6, 9))
     enforcer = Enforcer(one((5, 6, 6, 9)), in_flight=1)
     asked = []
     for _ in range(4):
-        assert rule.asks() is None
-        rule.shown(3)
+        assert rule.value_to_ask() is None
+        rule.record_value(3)
         admission = enforcer.admit({"asked"})
         asked.append(admission.must.get("g"))
         if enforcer.complete(admission, {"g": "d"}).status == "retry":
@@ -255,13 +256,13 @@ def test_equal_deadlines_never_cost_more_than_the_published_rule(n, beta):
     """Where it is right, equal deadlines one at a time, every decision is the same; looking first asks for less."""
     rng = Random(n * 100 + beta)
     weights = [rng.random() ** 2 for _ in range(n)]
-    published, ours = Published(n, beta), PublishedRule((beta,) * n)
+    published, ours = Published(n, beta), PublishedCountdown((beta,) * n)
     before = Enforcer(one((beta,) * n), mode="before", in_flight=1)
     looking = Enforcer(one((beta,) * n), mode="after", in_flight=1)
     theirs = mine = redone = 0
     for _ in range(400):
         due = published.due()
-        assert (ours.asks() is not None) == bool(due)
+        assert (ours.value_to_ask() is not None) == bool(due)
         admission = before.admit({"asked"})
         must = {NAMES.index(value) for value in admission.must.get("g", ())}
         # Where all values are due, asking for one of them changes nothing; the published rule asks all the same.
@@ -276,7 +277,7 @@ def test_equal_deadlines_never_cost_more_than_the_published_rule(n, beta):
         theirs, mine, redone = theirs + bool(due), mine + bool(must), redone + (not first.ok)
         assert before.complete(admission, {"g": NAMES[shown]}).ok
         published.show(shown)
-        ours.shown(shown)
+        ours.record_value(shown)
     assert redone <= mine <= theirs
     assert theirs > 0
 
@@ -289,7 +290,7 @@ def test_slack_bears_as_many_useless_items(beta):
     """One request at a time, no retries: so many items that ignore what they had to show cost no deadline."""
     missed = Counter()
     for slack, seed in product((0, 1, 2), range(25)):
-        if not solve(Game.single(tuple(most - slack for most in beta))).feasible:
+        if not solve_game(Game.single(tuple(most - slack for most in beta))).feasible:
             continue
         rng = Random(seed)
         enforcer = Enforcer(one(beta), in_flight=1, retries=0, slack=slack, seed=seed)
@@ -352,7 +353,7 @@ class Life(RuleBasedStateMachine):
     )
     def begin(self, setting, mode, alone, retries, slack, seed):
         described = {"conditions": [{"name": "x"}, {"name": "y"}], **SETTINGS[setting]}
-        configuration = Configuration.read(described)
+        configuration = GenerationConfig.read(described)
         if not feasible_configuration(configuration, slack=slack).feasible:
             slack = 0
         self.made = (configuration, {"mode": mode, "seed": seed, "retries": retries, "slack": slack,
@@ -469,11 +470,11 @@ class Life(RuleBasedStateMachine):
                 assert self.violations or sum(each["in-flight"] for each in counts.values())
         if self.honest:
             assert not self.violations
-            assert not self.enforcer.broken
+            assert not self.enforcer.broken_assumptions
             assert "all assumptions held" in self.enforcer.guarantee()
         elif self.violations:
             assert any(each[what] for each in counts.values() for what in ("disobeyed", "unrecognised", "failed"))
-            assert self.enforcer.broken
+            assert self.enforcer.broken_assumptions
 
 
 class Broken(Life):
@@ -483,7 +484,7 @@ class Broken(Life):
 
 
 QUICK = settings(
-    max_examples=80,
+    max_examples=scaled(80),
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

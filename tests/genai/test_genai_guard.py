@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Mapping
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from threading import Thread
 from typing import Any
 
 import pytest
 from genai_reference import misses
 
 from evenhand.errors import DataError, DecisionError, FetchError, ModelError, OptionError
-from evenhand.genai import Admission, Answer, Configuration, Enforcer, Guard, Keeper, Locked, Outcome, build
-from evenhand.genai.backends import Item, Playback
-from evenhand.genai.classify import Classifier, ClassifierFunction
-from evenhand.genai.judge import Judge, JudgeFunctions, KeywordJudge
+from evenhand.genai import (
+    Admission,
+    Classifier,
+    Enforcer,
+    EnforcerProtocol,
+    FunctionClassifier,
+    FunctionJudge,
+    GenerationConfig,
+    Guard,
+    GuardedAnswer,
+    Item,
+    ItemOutcome,
+    Judge,
+    KeywordJudge,
+    Playback,
+    build_pipeline,
+)
 from support import shared
 
 LEADER = "a business leader"
 GROUPS = {"age": ["child", "adult"]}
 
 
-def keeping(repeated: int | list[int] = 3, **simulation: int) -> Configuration:
-    return Configuration.read(
+def keeping(repeated: int | list[int] = 3, **simulation: int) -> GenerationConfig:
+    return GenerationConfig.read(
         {
             "conditions": [{"name": "leader", "keywords": ["leader"]}],
             "groups": GROUPS,
@@ -52,13 +65,13 @@ class Shows:
 
 def reads(item: Item) -> Mapping[str, str | None]:
     if item.text == "blurred":
-        raise FetchError("the model that looks is down", mend="Start it.")
+        raise FetchError("the model that looks is down", hint="Start it.")
     return {"age": item.text}
 
 
 def guarded(
     generator: Shows,
-    configuration: Configuration | None = None,
+    configuration: GenerationConfig | None = None,
     *,
     mode: Any = "before",
     classifier: Classifier | None = None,
@@ -67,7 +80,7 @@ def guarded(
 ) -> tuple[Guard, Enforcer]:
     about = configuration or keeping()
     enforcer = Enforcer(about, mode=mode)
-    looks = classifier or ClassifierFunction(reads, GROUPS)
+    looks = classifier or FunctionClassifier(reads, GROUPS)
     return Guard(enforcer, generator, looks, judge or KeywordJudge.of(about), groups=about.values, **options), enforcer
 
 
@@ -119,7 +132,7 @@ def test_other_prompts_and_prompts_that_fix_the_value_do_not_count() -> None:
         return {"age": item.text}
 
     generator = Shows("adult", "adult", "nothing at all", "child", "child")
-    guard, _ = guarded(generator, classifier=ClassifierFunction(looks, GROUPS))
+    guard, _ = guarded(generator, classifier=FunctionClassifier(looks, GROUPS))
     answers = [guard.answer(prompt) for prompt in (LEADER, LEADER, "an apple", "a leader, as a child", LEADER)]
     assert [dict(answer.slots) for answer in answers[2:]] == [{}, {}, {"leader: age": 3}]
     assert [answer.changed for answer in answers] == [False, False, False, False, True]
@@ -162,18 +175,18 @@ def test_what_others_rely_on_is_made_again_where_there_is_no_item(failing: str |
     assert enforcer.counts["leader: age"]["failed"] == 1
 
 
-@pytest.mark.parametrize("failure", [ModelError("it broke", mend="Mend it."), ZeroDivisionError("it broke")])
+@pytest.mark.parametrize("failure", [ModelError("it broke", hint="Mend it."), ZeroDivisionError("it broke")])
 def test_a_failing_judge_means_no_item_or_one_that_is_called_unguarded(failure: Exception) -> None:
     def judge(prompt: str) -> bool:
         raise failure
 
     generator = Shows("adult")
-    guard, enforcer = guarded(generator, judge=JudgeFunctions({"leader": judge}))
+    guard, enforcer = guarded(generator, judge=FunctionJudge({"leader": judge}))
     answer = guard.answer(LEADER)
     assert (answer.status, answer.item, generator.prompts) == ("refused", None, [])
     assert answer.reason.startswith("the judge failed: ")
     assert answer.reason.endswith("it broke")
-    guard, enforcer = guarded(generator, judge=JudgeFunctions({"leader": judge}), when_unsure="pass")
+    guard, enforcer = guarded(generator, judge=FunctionJudge({"leader": judge}), when_unsure="pass")
     answer = guard.answer(LEADER)
     assert (answer.status, answer.item, answer.prompt) == ("unguarded", Item.of_text("adult"), LEADER)
     assert answer.reason.endswith("it broke")
@@ -188,10 +201,10 @@ class Says:
         self._conditions, self._fixed = conditions, fixed
 
     def conditions(self, prompt: str) -> frozenset[str]:
-        return self._conditions  # type: ignore[no-any-return]
+        return self._conditions
 
-    def fixed(self, prompt: str) -> frozenset[str]:
-        return self._fixed  # type: ignore[no-any-return]
+    def fixed_groups(self, prompt: str) -> frozenset[str]:
+        return self._fixed
 
 
 @pytest.mark.parametrize(
@@ -239,10 +252,10 @@ def test_answers_that_are_no_values_count_as_none(said: dict[str, Any]) -> None:
 def test_what_is_no_item_and_no_mapping_are_failures() -> None:
     class Raw:
         def generate(self, prompt: str) -> Item:
-            return "a picture"  # type: ignore[return-value]
+            return "a picture"
 
         def classify(self, item: Item) -> dict[str, str | None]:
-            return "adult"  # type: ignore[return-value]
+            return "adult"
 
     guard, _ = guarded(Shows("adult"), classifier=Raw())
     assert guard.answer(LEADER).reason == (
@@ -283,7 +296,7 @@ def test_whatever_is_raised_the_request_is_completed(mode: str, stops: BaseExcep
         guard.answer(LEADER)
     assert caught.value is stops
     row = enforcer._rows["leader: age"]
-    assert row.deadlines.pending == 0
+    assert row.deadlines.pending_slots == 0
     generator.items = ["child"]
     again = guard.answer(LEADER)
     assert (again.status, again.values) == ("ok", {"age": "child"})
@@ -301,7 +314,7 @@ def test_and_what_others_relied_on_is_reported_as_broken(retries: int) -> None:
     with pytest.raises(KeyboardInterrupt):
         guard.answer(LEADER)
     row = enforcer._rows["leader: age"]
-    assert row.deadlines.pending == 0
+    assert row.deadlines.pending_slots == 0
     assert (row.counts["failed"], row.counts["missed"]) == (1, 1)
 
 
@@ -310,7 +323,7 @@ def test_a_keeper_that_cannot_decide_releases_nothing() -> None:
         """Fails where it is told to."""
 
         def __init__(self, inner: Enforcer, *, at: str) -> None:
-            self.inner, self.at = Locked(inner), at
+            self.inner, self.at = inner, at
             self.failed: list[Admission] = []
 
         def admit(self, conditions: Iterable[str], **options: Any) -> Admission:
@@ -318,10 +331,10 @@ def test_a_keeper_that_cannot_decide_releases_nothing() -> None:
                 raise DataError("the database is gone")
             return self.inner.admit(frozenset(conditions), **options)
 
-        def complete(self, admission: Admission, values: Mapping[str, str | None]) -> Outcome:
+        def complete(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
             raise DataError("the database is gone")
 
-        def fail(self, admission: Admission) -> Outcome:
+        def fail(self, admission: Admission) -> ItemOutcome:
             self.failed.append(admission)
             if self.at == "everything":
                 raise DataError("it is still gone")
@@ -329,12 +342,12 @@ def test_a_keeper_that_cannot_decide_releases_nothing() -> None:
 
     for at in ("admit", "complete", "everything"):
         enforcer = Enforcer(keeping())
-        keeper: Keeper = Broken(enforcer, at=at)
-        guard = Guard(keeper, Shows("adult"), ClassifierFunction(reads, GROUPS), Says(["leader"]), groups=GROUPS,
+        keeper: EnforcerProtocol = Broken(enforcer, at=at)
+        guard = Guard(keeper, Shows("adult"), FunctionClassifier(reads, GROUPS), Says(["leader"]), groups=GROUPS,
                       when_unsure="pass")  # fmt: skip
         with pytest.raises(DataError, match="the database is gone") as caught:
             guard.answer(LEADER)
-        pending = enforcer._rows["leader: age"].deadlines.pending
+        pending = enforcer._rows["leader: age"].deadlines.pending_slots
         assert pending == (at == "everything")
         if at == "everything":
             assert caught.value.__notes__ == ["the slot of the request could not be given up either: it is still gone"]
@@ -343,10 +356,10 @@ def test_a_keeper_that_cannot_decide_releases_nothing() -> None:
 def test_a_guard_that_knows_other_values_than_its_keeper_is_a_mistake_that_shows() -> None:
     enforcer = Enforcer(keeping())
     wider = {"age": ["child", "adult", "elderly"]}
-    guard = Guard(enforcer, Shows("elderly"), ClassifierFunction(reads, wider), Says(["leader"]), groups=wider)
+    guard = Guard(enforcer, Shows("elderly"), FunctionClassifier(reads, wider), Says(["leader"]), groups=wider)
     with pytest.raises(DecisionError, match="age has no value 'elderly'"):
         guard.answer(LEADER)
-    assert enforcer._rows["leader: age"].deadlines.pending == 0
+    assert enforcer._rows["leader: age"].deadlines.pending_slots == 0
 
 
 def test_preferences_reach_the_keeper() -> None:
@@ -354,14 +367,6 @@ def test_preferences_reach_the_keeper() -> None:
     guard, _ = guarded(generator, keeping([2, 2]))
     answer = guard.answer(LEADER, prefer={"age": ["adult", "child"]})
     assert answer.must in ({}, {"age": ("adult",)})
-
-
-def test_time_is_told_by_the_clock_that_is_given() -> None:
-    ticks = count()
-    guard, _ = guarded(Shows("adult", "adult"), clock=lambda: float(next(ticks)))
-    assert guard.answer(LEADER).attempts[0].seconds == 1
-    guard, _ = guarded(Shows("adult"))
-    assert guard.answer(LEADER).attempts[0].seconds is None
 
 
 def test_an_answer_as_json_has_everything_but_the_bytes() -> None:
@@ -376,13 +381,13 @@ def test_an_answer_as_json_has_everything_but_the_bytes() -> None:
         "must": {},
         "slots": {"leader: age": 1},
         "values": {"age": "adult"},
-        "attempts": [{"prompt": LEADER, "values": {"age": "adult"}, "error": "", "seconds": None}],
+        "attempts": [{"prompt": LEADER, "values": {"age": "adult"}, "error": ""}],
         "reason": "",
     }
 
 
 def test_a_disclosure_is_one_line_of_ascii_whatever_names_hold() -> None:
-    answer = Answer(
+    answer = GuardedAnswer(
         None, "violation", "x", changed=True, must={"år\r\nX-Evil: 1": ("ä; b", "c, d")}, slots={"é=1; status=ok": 2}
     )
     assert answer.disclosure == (
@@ -402,9 +407,9 @@ def test_the_studio_is_guarded_as_the_configuration_says(tmp_path: Any) -> None:
         "classifier": {"kind": "studio"},
     }
     for mode in ("before", "after"):
-        bench = build(Configuration.read({**described, "guard": {"mode": mode}}))
-        enforcer = Enforcer(bench.configuration, mode=mode)
-        guard = bench.guard(enforcer)
+        pipeline = build_pipeline(GenerationConfig.read({**described, "guard": {"mode": mode}}))
+        enforcer = Enforcer(pipeline.configuration, mode=mode)
+        guard = pipeline.guard(enforcer)
         shown = [guard.answer(LEADER).values["age"] for _ in range(60)]
         assert shown.count("adult") < 60
         known = ["child", "adult", "elderly"]
@@ -429,7 +434,7 @@ def test_real_pictures_played_back_are_reported_as_the_definition_says(sequence:
     values = ["female", "male"]
     seen = []
     for beta in (2, 3, 5, 8, 13, 30, 60):
-        about = Configuration.read(
+        about = GenerationConfig.read(
             {
                 "conditions": [{"name": "person", "keywords": ["person"]}],
                 "specifications": [{"condition": "person", "group": "sex", "values": values, "repeated": beta}],
@@ -439,7 +444,7 @@ def test_real_pictures_played_back_are_reported_as_the_definition_says(sequence:
         for mode in ("before", "after"):
             enforcer = Enforcer(about, mode=mode)
             generator = Playback([Item("image", data, "image/webp") for data, _ in pictures])
-            classifier = ClassifierFunction(lambda item: {"sex": label[item.data] or None}, {"sex": values})
+            classifier = FunctionClassifier(lambda item: {"sex": label[item.data] or None}, {"sex": values})
             guard = Guard(enforcer, generator, classifier, KeywordJudge.of(about), groups=about.values)
             answers = []
             while len(generator):
@@ -469,12 +474,30 @@ def test_a_generator_for_one_request_alone() -> None:
     assert other.prompts == [LEADER]
 
 
-def test_a_locked_enforcer_is_the_enforcer() -> None:
+def test_an_enforcer_answers_one_question_after_the_other() -> None:
     enforcer = Enforcer(keeping())
-    keeper = Locked(enforcer)
-    admission = keeper.admit(["leader"])
-    assert keeper.complete(admission, {"age": "adult"}).ok
-    assert keeper.state() == enforcer.state()
-    assert keeper.fail(keeper.admit(["leader"])).ok
+    others: list[bool] = []
+
+    def ask_meanwhile() -> None:
+        free = enforcer._lock.acquire(blocking=False)
+        others.append(free)
+        if free:
+            enforcer._lock.release()
+
+    class Conditions(list[str]):
+        """Conditions during whose reading another thread comes."""
+
+        def __iter__(self) -> Iterator[str]:
+            thread = Thread(target=ask_meanwhile)
+            thread.start()
+            thread.join()
+            return super().__iter__()
+
+    admission = enforcer.admit(Conditions(["leader"]))
+    assert others
+    assert not any(others)
+    ask_meanwhile()
+    assert others[-1]
+    assert enforcer.complete(admission, {"age": "adult"}).ok
     with pytest.raises(OptionError, match="there is no condition 'boss'"):
-        keeper.admit(["boss"])
+        enforcer.admit(["boss"])

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evenhand.errors import FetchError, ModelError
-from evenhand.genai import Answer, Configuration, Enforcer, Guard, Locked
-from evenhand.genai.backends import Item
+from evenhand.genai import Enforcer, GenerationConfig, Guard, GuardedAnswer, Item
+from support import scaled
 
 PATIENCE = 30
 """Seconds after which a thread is taken to hang."""
 
 
-def configured(specifications: list[dict[str, Any]], *conditions: str, **simulation: int) -> Configuration:
-    return Configuration.read(
+def configured(specifications: list[dict[str, Any]], *conditions: str, **simulation: int) -> GenerationConfig:
+    return GenerationConfig.read(
         {
             "conditions": [{"name": name} for name in conditions],
             "groups": {"age": ["child", "adult", "elderly"], "gender": ["woman", "man"]},
@@ -60,7 +60,7 @@ class Desk:
         self.said: queue.Queue[tuple[str, Any]] = queue.Queue()
         self.told: queue.Queue[Callable[[str], Item]] = queue.Queue()
         self.sent = ""
-        self.answer: Answer | None = None
+        self.answer: GuardedAnswer | None = None
         self.raised: BaseException | None = None
         self.last: Item | None = None
         self._thread = threading.Thread(target=self._run, args=(guard, prompt, desks), daemon=True)
@@ -105,7 +105,7 @@ class Generators:
         self.desks = threading.local()
 
     def generate(self, prompt: str) -> Item:
-        return self.desks.mine.generate(prompt)  # type: ignore[no-any-return]
+        return self.desks.mine.generate(prompt)
 
 
 class Classifier:
@@ -124,8 +124,8 @@ class Classifier:
             raise Stop
         self.seen.add(item.data)
         if act == "nonsense":
-            return 3  # type: ignore[return-value]
-        return json.loads(item.text)["values"]  # type: ignore[no-any-return]
+            return 3
+        return json.loads(item.text)["values"]
 
 
 class Judge:
@@ -139,10 +139,10 @@ class Judge:
             raise Stop
         return frozenset(["nobody"] if told["judge"] == "lies" else told["conditions"])
 
-    def fixed(self, prompt: str) -> frozenset[str]:
+    def fixed_groups(self, prompt: str) -> frozenset[str]:
         told = json.loads(prompt)
         if told["judge"] == "nonsense":
-            return None  # type: ignore[return-value]
+            return None
         return frozenset(told["fixed"])
 
 
@@ -158,12 +158,12 @@ class Guarded(RuleBasedStateMachine):
         mode=st.sampled_from(["before", "after"]),
         unsure=st.sampled_from(["refuse", "pass"]),
     )
-    def start(self, configuration: Configuration, mode: Any, unsure: Any) -> None:
+    def start(self, configuration: GenerationConfig, mode: Any, unsure: Any) -> None:
         self.configuration, self.unsure, self.mode = configuration, unsure, mode
         self.enforcer = Enforcer(configuration, mode=mode)
         self.generators, self.classifier = Generators(), Classifier()
-        self.guard = Guard(Locked(self.enforcer), self.generators, self.classifier, Judge(), instruct=with_must,
-                           groups=configuration.values, when_unsure=unsure)  # fmt: skip
+        self.guard = Guard(self.enforcer, self.generators, self.classifier, Judge(),
+                           instruct=with_must, groups=configuration.values, when_unsure=unsure)  # fmt: skip
         self.desks: list[Desk] = []
         self.numbers = count()
 
@@ -213,7 +213,7 @@ class Guarded(RuleBasedStateMachine):
                 raise FetchError("nobody is there")
             if act == "stops":
                 raise Stop
-            return "a text" if act == "no item" else Item.of_text(text)  # type: ignore[return-value]
+            return "a text" if act == "no item" else Item.of_text(text)
 
         desk.told.put(made)
         desk.wait()
@@ -245,7 +245,7 @@ class Guarded(RuleBasedStateMachine):
         assert answer.disclosure.isascii()
         assert answer.disclosure.isprintable()
 
-    def rows(self, answer: Answer) -> list[dict[str, Any]]:
+    def rows(self, answer: GuardedAnswer) -> list[dict[str, Any]]:
         """The requirements that an answer counts for."""
         return [
             {"condition": one.condition, "name": one.name}
@@ -259,9 +259,9 @@ class Guarded(RuleBasedStateMachine):
             return
         waiting = [desk for desk in self.desks if desk.waiting]
         for name, row in self.enforcer._rows.items():
-            assert row.deadlines.pending <= len(waiting), name
+            assert row.deadlines.pending_slots <= len(waiting), name
             if not waiting:
-                assert row.deadlines.pending == 0, name
+                assert row.deadlines.pending_slots == 0, name
 
     def teardown(self) -> None:
         if not hasattr(self, "desks"):
@@ -292,7 +292,7 @@ class Guarded(RuleBasedStateMachine):
             assert broken or not missed, "a deadline was missed, and every assumption held"
 
 
-Guarded.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Guarded.TestCase.settings = settings(max_examples=scaled(60), stateful_step_count=30, deadline=None)
 TestGuarded = pytest.mark.filterwarnings("error")(Guarded.TestCase)
 
 
@@ -313,7 +313,7 @@ def test_threads_that_run_freely_share_one_enforcer() -> None:
 
     guard = Guard(enforcer, Free(), Classifier(), Judge(), groups=configuration.values, instruct=with_must)
     prompt = json.dumps({"conditions": ["leader"], "fixed": [], "judge": "knows"})
-    answers: queue.Queue[Answer] = queue.Queue()
+    answers: queue.Queue[GuardedAnswer] = queue.Queue()
 
     def work() -> None:
         for _ in range(25):
@@ -334,4 +334,4 @@ def test_threads_that_run_freely_share_one_enforcer() -> None:
         shown = [names.index(str(one.values[group])) + 1 for one in items]
         counts = enforcer.counts[requirement.name]
         assert counts["missed"] == len(misses(shown, requirement.repeated or ())) == 0 or counts["failed"]
-    assert all(row.deadlines.pending == 0 for row in enforcer._rows.values())
+    assert all(row.deadlines.pending_slots == 0 for row in enforcer._rows.values())

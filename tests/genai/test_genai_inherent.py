@@ -10,21 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.genai.backends import Studio
-from evenhand.genai.classify import StudioPixels
-from evenhand.genai.dependence import dependence
-from evenhand.genai.inherent import (
-    RepeatedPrompt,
-    Terms,
-    answers,
-    estimate,
-    judge_prompts,
-    judged,
-    of_neutral_prompts,
+from evenhand.genai import (
+    AssessmentConfig,
+    KeywordJudge,
+    RecordedSequence,
+    Studio,
+    StudioPixels,
+    answers_by_prompt,
+    ask_fixed_groups,
+    estimate_prompt_bias,
+    judge_prompt_bias,
+    read_sequences,
 )
-from evenhand.genai.judge import KeywordJudge
-from evenhand.genai.sequence import Recorded, read_sequences
-from evenhand.stats import rate_evidence
+from evenhand.genai.assessment.prompts import RepeatedPrompt, keep_neutral_prompts, measure_dependence
+from evenhand.stats import betting_martingales
 from support import shared
 
 GENDER = {"gender": ("woman", "man")}
@@ -71,13 +70,15 @@ def test_it_asks_no_more_often_than_it_must():
         asked[prompt] += 1
         return {"gender": "woman"} if prompt == "a nun" else {"gender": ("woman", "man")[asked[prompt] % 2]}
 
-    found = estimate({"a nun": [], "a doctor": items("mw")}, GENDER, draw=draw, terms=Terms(most=150))
+    found = estimate_prompt_bias(
+        {"a nun": [], "a doctor": items("mw")}, GENDER, draw=draw, terms=AssessmentConfig(repetitions=150)
+    )
     nun, doctor = found.findings
     assert (nun.verdict, nun.value, doctor.verdict) == ("biased", "woman", "neutral")
     # The error is for both prompts together: 5 % shared out among two.
     assert asked["a nun"] == nun.items == 109
     assert asked["a doctor"] + 2 == doctor.items < 10
-    assert found.fixed("a nun") == {"gender"}
+    assert found.fixed_groups("a nun") == {"gender"}
     assert (found.neutral("a doctor", "gender"), found.neutral("a nun", "gender")) == (True, False)
     assert not found.neutral("never asked", "gender")
     (gender,) = found.dependence
@@ -85,11 +86,13 @@ def test_it_asks_no_more_often_than_it_must():
 
 
 def test_it_stops_where_it_must_without_a_verdict():
-    found = estimate({"a nun": []}, GENDER, draw=lambda _: {"gender": "woman"}, terms=Terms(most=20))
+    found = estimate_prompt_bias(
+        {"a nun": []}, GENDER, draw=lambda _: {"gender": "woman"}, terms=AssessmentConfig(repetitions=20)
+    )
     (nun,) = found.findings
     assert (nun.verdict, nun.items, nun.why) == ("unknown", 20, "woman in 20 of 20 items: too few to tell")
     assert not found.neutral("a nun", "gender")
-    nothing = estimate({"a stone": items("...")}, GENDER).findings[0]
+    nothing = estimate_prompt_bias({"a stone": items("...")}, GENDER).findings[0]
     assert (nothing.verdict, nothing.value, nothing.unrecognised) == ("unknown", None, 3)
     assert nothing.probability.kind == "unknown"
 
@@ -97,9 +100,9 @@ def test_it_stops_where_it_must_without_a_verdict():
 def test_judged_by_words_with_what_was_shown():
     judge = KeywordJudge({}, {"gender": {"woman": ["woman"], "man": ["man"]}})
     answered = {"a woman": items("www"), "a person": items("mmw")}
-    fixed = judge_prompts(judge, answered)
+    fixed = ask_fixed_groups(judge, answered)
     assert fixed == {"a woman": {"gender"}, "a person": frozenset()}
-    found = judged(answered, GENDER, fixed)
+    found = judge_prompt_bias(answered, GENDER, fixed)
     assert found.how == "judged"
     assert [(one.verdict, one.value, one.shown["woman"]) for one in found.findings] == [
         ("biased", "woman", 3),
@@ -112,18 +115,20 @@ def test_judged_by_words_with_what_was_shown():
 
 def test_items_of_biased_prompts_do_not_count_for_what_is_fixed():
     prompts = ("an old man", "a person", "an old man", None)
-    recorded = Recorded(
+    recorded = RecordedSequence(
         "s",
         {"gender": ("man", "woman", "man", "man"), "age": ("old", "young", "young", "old")},
         {**GENDER, "age": ("young", "old")},
         prompts=prompts,
     )
-    assert answers([recorded]) == {
+    assert answers_by_prompt([recorded]) == {
         "an old man": [{"gender": "man", "age": "old"}, {"gender": "man", "age": "young"}],
         "a person": [{"gender": "woman", "age": "young"}],
     }
-    found = judged(answers([recorded]), recorded.values, {"an old man": {"gender"}, "a person": set()})
-    neutral = of_neutral_prompts(recorded, found)
+    found = judge_prompt_bias(
+        answers_by_prompt([recorded]), recorded.values, {"an old man": {"gender"}, "a person": set()}
+    )
+    neutral = keep_neutral_prompts(recorded, found)
     assert neutral.labels == {"gender": (None, "woman", None, None), "age": ("old", "young", "young", None)}
     assert neutral.biased == {"gender": {0, 2, 3}, "age": {3}}
     assert neutral.name == "s, neutral prompts"
@@ -131,27 +136,27 @@ def test_items_of_biased_prompts_do_not_count_for_what_is_fixed():
 
 def test_whose_doing_it_is():
     same = {"a leader": {"woman": 3, "man": 97}, "a manager": {"woman": 4, "man": 96}}
-    found = dependence("gender", same)
+    found = measure_dependence("gender", same)
     assert found.source == "generator"
     assert found.why == "whichever prompt, man comes more than half of the time (at least 84.4 %)"
     assert (found.difference.value, found.difference.low) == (pytest.approx(0.01), 0)
-    apart = dependence("gender", {"a leader": {"woman": 0, "man": 200}, "a manager": {"woman": 60, "man": 140}})
+    apart = measure_dependence("gender", {"a leader": {"woman": 0, "man": 200}, "a manager": {"woman": 60, "man": 140}})
     assert (apart.source, apart.why.endswith("in how often one value comes")) == ("generator", True)
-    other = dependence("gender", {**same, "a nurse": {"woman": 90, "man": 10}})
+    other = measure_dependence("gender", {**same, "a nurse": {"woman": 90, "man": 10}})
     assert (other.source, other.prompts) == ("prompts", 3)
     assert 0.5 < other.difference.low < other.difference.value == pytest.approx(0.87)
-    few = dependence("gender", {"a": {"woman": 1, "man": 0}, "b": {"woman": 0, "man": 1}})
+    few = measure_dependence("gender", {"a": {"woman": 1, "man": 0}, "b": {"woman": 0, "man": 1}})
     assert few.source == "unknown"
-    alone = dependence("gender", {"a": {"woman": 5, "man": 0}, "b": {"woman": 0, "man": 0}})
+    alone = measure_dependence("gender", {"a": {"woman": 5, "man": 0}, "b": {"woman": 0, "man": 0}})
     assert (alone.source, alone.difference.kind) == ("unknown", "unknown")
 
 
-@pytest.mark.parametrize("given", [{"bar": 0.4}, {"bar": 1.0}, {"error": 0.0}, {"error": 0.7}, {"most": 0}])
+@pytest.mark.parametrize("given", [{"bar": 0.4}, {"bar": 1.0}, {"error": 0.0}, {"error": 0.7}, {"repetitions": 0}])
 def test_terms_that_make_no_sense(given):
     with pytest.raises(OptionError):
-        Terms(**given)
+        AssessmentConfig(**given)
     with pytest.raises(OptionError, match="there is no prompt"):
-        estimate({}, GENDER)
+        estimate_prompt_bias({}, GENDER)
 
 
 # Against an independent test
@@ -168,7 +173,7 @@ def test_the_verdict_is_that_of_a_test_for_every_value(letters, bar, error):
         if letter == "." or expected != "unknown":
             continue
         seen.append(letter)
-        pairs = [rate_evidence(seen.count(value), len(seen), bar) for value in "abc"]
+        pairs = [betting_martingales(seen.count(value), len(seen), bar) for value in "abc"]
         if any(above >= 3 / error for above, _ in pairs):
             expected = "biased"
         elif all(below >= 1 / error for _, below in pairs):
@@ -184,7 +189,7 @@ def test_the_verdict_is_that_of_a_test_for_every_value(letters, bar, error):
 @cache
 def reached(n):
     """By how many of n items show the first of two values, whether a verdict stands: 1 biased, -1 neutral."""
-    pairs = [rate_evidence(most, n, 0.8) for most in (max(k, n - k) for k in range(n + 1))]
+    pairs = [betting_martingales(most, n, 0.8) for most in (max(k, n - k) for k in range(n + 1))]
     return np.array([1 if above >= 2 / 0.1 else -1 if below >= 1 / 0.1 else 0 for above, below in pairs])
 
 
@@ -198,6 +203,7 @@ def verdicts(probability, *, runs, length, seed):
     return (result == 1).mean(), (result == -1).mean()
 
 
+@pytest.mark.full
 def test_the_error_is_held_however_often_one_looks():
     # A value that comes exactly as often as the bar is biased: it is called neutral in 10 % of the runs at most.
     biased, neutral = verdicts(0.8, runs=4000, length=100, seed=1)
@@ -223,7 +229,7 @@ def test_the_simulated_runs_are_those_of_the_class():
 def test_the_error_is_shared_out_among_prompts_and_groups():
     rng = random.Random(6)
     prompts = {str(i): [{"g": rng.choice("aaaab"), "h": rng.choice("cd")} for _ in range(25)] for i in range(3)}
-    found = estimate(prompts, {"g": "ab", "h": "cd"}, terms=Terms(bar=0.8, error=0.3))
+    found = estimate_prompt_bias(prompts, {"g": "ab", "h": "cd"}, terms=AssessmentConfig(bar=0.8, error=0.3))
     for one in found.findings:
         alone = RepeatedPrompt("ab" if one.group == "g" else "cd", 0.8, 0.3 / 6)
         for item in prompts[one.prompt]:
@@ -237,11 +243,11 @@ def test_the_error_is_shared_out_among_prompts_and_groups():
 
 def test_the_studio_is_seen_through():
     studio, eyes = Studio({"gender": {"woman": 0.15, "man": 0.85}}, seed=2), StudioPixels()
-    found = estimate(
+    found = estimate_prompt_bias(
         {"a leader": [], "an elderly leader": []},
         {"gender": ("woman", "man"), "age": ("child", "adult", "elderly")},
         draw=lambda prompt: eyes.classify(studio.generate(prompt)),
-        terms=Terms(bar=0.95, most=160),
+        terms=AssessmentConfig(bar=0.95, repetitions=160),
     )
     assert [(one.prompt, one.group, one.verdict) for one in found.findings] == [
         ("a leader", "gender", "neutral"),
@@ -262,7 +268,7 @@ def test_real_answers_to_one_request():
             values={"label_gender": ["female", "male"]},
         )  # fmt: skip
         both[condition] = [{"gender": one} for one in sequences[0].labels["label_gender"]]
-    found = estimate(both, {"gender": ("female", "male")})
+    found = estimate_prompt_bias(both, {"gender": ("female", "male")})
     assert [one.verdict for one in found.findings] == ["neutral", "neutral"]
     assert found.findings[1].value == "male"
     difference = found.dependence[0].difference

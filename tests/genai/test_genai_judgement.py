@@ -3,28 +3,28 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.genai.judgement import judge
+from evenhand.genai.simulation.stream import judge_sequence
 
 
 def test_by_hand():
     # Value 1 in items 1, 3, 4, 5 and value 2 in item 2: it is due by item 5, and does not come.
-    found = judge([1, 2, 0, 1, 1, 1], 2, {1: 2, 2: 3})
+    found = judge_sequence([1, 2, 0, 1, 1, 1], 2, {1: 2, 2: 3})
     assert found == (5, (0, 1), (2, 4))
 
 
 def test_a_deadline_beyond_the_end_is_not_missed():
-    assert judge([1, 1, 1], 2, {1: 1, 2: 4}).missed == (0, 0)
-    assert judge([1, 1, 1, 1], 2, {1: 1, 2: 4}).missed == (0, 1)
-    assert judge([1, 1, 1, 2], 2, {1: 4, 2: 4}).missed == (0, 0)
+    assert judge_sequence([1, 1, 1], 2, {1: 1, 2: 4}).missed == (0, 0)
+    assert judge_sequence([1, 1, 1, 1], 2, {1: 1, 2: 4}).missed == (0, 1)
+    assert judge_sequence([1, 1, 1, 2], 2, {1: 4, 2: 4}).missed == (0, 0)
 
 
 def test_every_wait_that_is_too_long_counts_once():
-    assert judge([2] * 9 + [1] + [2] * 9 + [1] + [2], 2, {1: 3, 2: 2}) == (21, (2, 0), (10, 2))
+    assert judge_sequence([2] * 9 + [1] + [2] * 9 + [1] + [2], 2, {1: 3, 2: 2}) == (21, (2, 0), (10, 2))
 
 
 def test_without_deadlines_a_value_must_appear():
-    assert judge([1, 3, 0, 3], 3).missed == (0, 1, 0)
-    assert judge([], 2) == (0, (1, 1), (1, 1))
+    assert judge_sequence([1, 3, 0, 3], 3).missed == (0, 1, 0)
+    assert judge_sequence([], 2) == (0, (1, 1), (1, 1))
 
 
 def missed_by_definition(shown, value, deadline):
@@ -37,7 +37,7 @@ def missed_by_definition(shown, value, deadline):
 
 @given(st.lists(st.integers(0, 3), max_size=40), st.lists(st.integers(1, 9), min_size=3, max_size=3))
 def test_the_definition(shown, deadlines):
-    found = judge(shown, 3, dict(enumerate(deadlines, 1)))
+    found = judge_sequence(shown, 3, dict(enumerate(deadlines, 1)))
     for place, deadline in enumerate(deadlines):
         assert found.missed[place] == missed_by_definition(shown, place + 1, deadline)
         gap = found.longest_gap[place]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from evenhand.errors import ModelError, OptionError
-from evenhand.genai import Configuration, Enforcer
-from evenhand.genai.judge import JudgeFunctions, KeywordJudge
+from evenhand.genai import Enforcer, FunctionJudge, GenerationConfig, KeywordJudge
 
 
-def _configuration(**leader: object) -> Configuration:
-    return Configuration.read(
+def _configuration(**leader: object) -> GenerationConfig:
+    return GenerationConfig.read(
         {
             "conditions": [{"name": "leader", **leader}, {"name": "poor", "keywords": ["poor", "in poverty"]}],
             "specifications": [
@@ -45,11 +44,11 @@ def test_a_condition_that_nothing_tells_is_refused() -> None:
 
 
 def test_functions_judge_and_their_answers_are_checked() -> None:
-    judge = JudgeFunctions({"long": lambda prompt: len(prompt) > 5, "leader": lambda prompt: "leader" in prompt})
+    judge = FunctionJudge({"long": lambda prompt: len(prompt) > 5, "leader": lambda prompt: "leader" in prompt})
     assert judge.conditions("a leader") == {"long", "leader"}
     assert judge.conditions("a cat") == frozenset()
     with pytest.raises(ModelError, match="'leader' answered 'no'"):
-        JudgeFunctions({"leader": lambda _: "no"}).conditions("x")  # type: ignore[dict-item, return-value]
+        FunctionJudge({"leader": lambda _: "no"}).conditions("x")
 
 
 @pytest.mark.parametrize(
@@ -63,22 +62,22 @@ def test_functions_judge_and_their_answers_are_checked() -> None:
     ],
 )
 def test_values_named_in_a_prompt_fix_their_group(prompt: str, fixed: set[str]) -> None:
-    configuration = Configuration.read(
+    configuration = GenerationConfig.read(
         {
             "conditions": [{"name": "leader", "keywords": ["leader"]}],
             "groups": {"age": ["young", "old", "other"], "gender": ["woman", "man"]},
             "specifications": [{"condition": "leader", "paired": ["age", "gender"], "repeated": 20}],
         }
     )
-    assert KeywordJudge.of(configuration).fixed(prompt) == fixed
+    assert KeywordJudge.of(configuration).fixed_groups(prompt) == fixed
 
 
 def test_words_for_values_are_used_instead_of_their_names() -> None:
     configuration = _configuration(keywords=["leader"])
     judge = KeywordJudge.of(configuration, {"age": {"old": ["elderly", "grey haired"]}})
-    assert judge.fixed("a grey  haired leader") == {"age"}
-    assert judge.fixed("an old leader") == frozenset()
-    assert judge.fixed("a young leader") == {"age"}
+    assert judge.fixed_groups("a grey  haired leader") == {"age"}
+    assert judge.fixed_groups("an old leader") == frozenset()
+    assert judge.fixed_groups("a young leader") == {"age"}
     with pytest.raises(OptionError, match="no group 'sex'"):
         KeywordJudge.of(configuration, {"sex": {"man": ["he"]}})
     with pytest.raises(OptionError, match="no value 'ancient'"):
@@ -86,12 +85,12 @@ def test_words_for_values_are_used_instead_of_their_names() -> None:
 
 
 def test_nothing_is_fixed_where_nothing_tells() -> None:
-    assert KeywordJudge({"leader": ["leader"]}).fixed("an old leader") == frozenset()
-    assert JudgeFunctions({}).fixed("an old leader") == frozenset()
+    assert KeywordJudge({"leader": ["leader"]}).fixed_groups("an old leader") == frozenset()
+    assert FunctionJudge({}).fixed_groups("an old leader") == frozenset()
 
 
 def test_functions_tell_what_is_fixed() -> None:
-    judge = JudgeFunctions({}, {"age": lambda prompt: "old" in prompt, "gender": lambda prompt: False})
-    assert judge.fixed("an old leader") == {"age"}
+    judge = FunctionJudge({}, {"age": lambda prompt: "old" in prompt, "gender": lambda prompt: False})
+    assert judge.fixed_groups("an old leader") == {"age"}
     with pytest.raises(ModelError, match="'age' answered None"):
-        JudgeFunctions({}, {"age": lambda _: None}).fixed("x")  # type: ignore[dict-item, return-value]
+        FunctionJudge({}, {"age": lambda _: None}).fixed_groups("x")

@@ -7,13 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError, OptionError
-from evenhand.genai import Configuration, Enforcer
-from evenhand.genai.check import checked
-from evenhand.genai.confusion import confusion
-from evenhand.genai.confusion_result import ConfusionResult, run
-from evenhand.genai.labels import label_worth, read_sample
-from evenhand.stats.quantity import Observed, Unknown
-from support import shared
+from evenhand.genai import (
+    ConfusionResult,
+    Enforcer,
+    GenerationConfig,
+    check_configuration,
+    count_confusion,
+    measure_confusion,
+)
+from evenhand.genai.classifiers.confusion import read_sample, specification_success
+from evenhand.stats import Observed, Unknown
+from support import scaled, shared
 
 GENDER = ("female", "male")
 AGE = ("young", "old")
@@ -33,7 +37,7 @@ def described(**more):
 
 def gender(right=500, wrong=0):
     """Of the items said to be female so many are, and so many are not; those said to be male all are."""
-    return confusion(
+    return count_confusion(
         ["female"] * right + ["male"] * (wrong + 500),
         ["female"] * (right + wrong) + ["male"] * 500,
         GENDER,
@@ -41,7 +45,9 @@ def gender(right=500, wrong=0):
 
 
 def age(right=500, wrong=0):
-    return confusion(["young"] * right + ["old"] * (wrong + 500), ["young"] * (right + wrong) + ["old"] * 500, AGE)
+    return count_confusion(
+        ["young"] * right + ["old"] * (wrong + 500), ["young"] * (right + wrong) + ["old"] * 500, AGE
+    )
 
 
 # ---- files
@@ -56,9 +62,9 @@ def test_a_sample_is_read_to_the_letter(tmp_path):
     only, unlabelled = read_sample(file, conditions={"who": "b"})
     assert (only.values, only.items, unlabelled) == (("male",), 1, 0)
     assert read_sample(file)[0].values == ("female", "male")
-    with pytest.raises(DataError, match="'female' is no value") as refused:
+    with pytest.raises(DataError, match="'female' is not a value") as refused:
         read_sample(file, values=("woman", "male"))
-    assert refused.value.where == "sample.csv"
+    assert refused.value.location == "sample.csv"
     with pytest.raises(DataError, match="no item is labelled"):
         read_sample(file, conditions={"who": "c"})
     with pytest.raises(DataError, match="no column 'truth'"):
@@ -72,8 +78,8 @@ def test_a_configuration_names_samples_beside_it(tmp_path):
         "specifications: [{condition: asked, group: gender, values: [female, male], repeated: 6}]\n"
         "samples: {gender: gender.csv}\n"
     )
-    configuration = Configuration.read(tmp_path / "genai.yaml")
-    (found,) = label_worth(configuration)
+    configuration = GenerationConfig.read(tmp_path / "genai.yaml")
+    (found,) = specification_success(configuration)
     assert found.guaranteed is True
     assert [one.right.n for one in found.values if isinstance(one.right, Observed)] == [200, 200]
     (tmp_path / "gender.csv").unlink()
@@ -94,14 +100,14 @@ def test_a_configuration_names_samples_beside_it(tmp_path):
 )
 def test_entries_that_make_no_sense_are_refused(more, said):
     with pytest.raises(OptionError, match=said):
-        Configuration.read(described(**more))
+        GenerationConfig.read(described(**more))
 
 
 # ---- what deadlines are worth
 
 
 def test_without_a_sample_labels_are_taken_as_right():
-    several = label_worth(Configuration.read(described()))
+    several = specification_success(GenerationConfig.read(described()))
     assert [(one.samples, one.missing, one.guaranteed) for one in several] == [
         ((), ("gender",), None),
         ((), ("gender", "age"), None),
@@ -110,12 +116,12 @@ def test_without_a_sample_labels_are_taken_as_right():
 
 
 def test_the_errors_of_groups_add_up():
-    configuration = Configuration.read(described())
+    configuration = GenerationConfig.read(described())
     samples = {"gender": gender(490, 10), "age": age(480, 20)}
-    alone, both = label_worth(configuration, samples)
+    alone, both = specification_success(configuration, samples)
     assert both.samples == ("gender", "age")
-    of_gender = samples["gender"].model_copy(update={"confidence": 0.975}).right("female")
-    of_age = samples["age"].model_copy(update={"confidence": 0.975}).right("young")
+    of_gender = samples["gender"].model_copy(update={"confidence": 0.975}).precision("female")
+    of_age = samples["age"].model_copy(update={"confidence": 0.975}).precision("young")
     right = both.values[0].right
     assert both.values[0].value == "female + young"
     assert isinstance(of_gender, Observed)
@@ -130,7 +136,7 @@ def test_the_errors_of_groups_add_up():
     assert alone.guaranteed is True
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(counts=st.tuples(*[st.integers(0, 60)] * 4).filter(lambda counts: sum(counts) > 0))
 def test_added_errors_are_never_less_than_the_true_ones(counts):
     """However the errors of two groups go together: in both labels, in one of them, in none."""
@@ -139,10 +145,10 @@ def test_added_errors_are_never_less_than_the_true_ones(counts):
     genders = ["male"] * (both + first) + ["female"] * (second + neither)
     ages = ["old"] * both + ["young"] * first + ["old"] * second + ["young"] * neither
     samples = {
-        "gender": confusion(genders, ["female"] * n, GENDER),
-        "age": confusion(ages, ["young"] * n, AGE),
+        "gender": count_confusion(genders, ["female"] * n, GENDER),
+        "age": count_confusion(ages, ["young"] * n, AGE),
     }
-    _, found = label_worth(Configuration.read(described()), samples)
+    _, found = specification_success(GenerationConfig.read(described()), samples)
     right = found.values[0].right
     assert isinstance(right, Observed)
     assert right.value <= neither / n + 1e-12
@@ -156,26 +162,26 @@ def test_a_sample_of_combinations_is_believed_first():
     true = [pair for pair in pairs for _ in range(300)]
     # Young women are taken for old ones half of the time, which neither group's own sample knows.
     said = ["female + old" if pair == pairs[0] and i % 2 else pair for i, pair in enumerate(true)]
-    samples = {"gender": gender(), "age": age(), "gender + age": confusion(true, said, pairs)}
-    _, both = label_worth(Configuration.read(described()), samples)
+    samples = {"gender": gender(), "age": age(), "gender + age": count_confusion(true, said, pairs)}
+    _, both = specification_success(GenerationConfig.read(described()), samples)
     assert both.samples == ("gender + age",)
     assert [one.guaranteed for one in both.values] == [True, False, True, True]
-    _, added = label_worth(Configuration.read(described()), {"gender": gender(), "age": age()})
+    _, added = specification_success(GenerationConfig.read(described()), {"gender": gender(), "age": age()})
     assert added.guaranteed is True
 
 
 def test_a_group_without_a_sample_never_makes_a_guarantee():
-    configuration = Configuration.read(described())
-    assert [one.guaranteed for one in label_worth(configuration, {"gender": gender()})] == [True, None]
-    _, both = label_worth(configuration, {"gender": gender(400, 100)})
+    configuration = GenerationConfig.read(described())
+    assert [one.guaranteed for one in specification_success(configuration, {"gender": gender()})] == [True, None]
+    _, both = specification_success(configuration, {"gender": gender(400, 100)})
     assert both.guaranteed is False
     assert "'female + young' and 'female + old'" in both.statement()
     assert "the labels of age are taken as right" in both.statement()
 
 
 def test_a_value_that_no_label_said_is_not_guaranteed():
-    sample = confusion(["female"] * 300, ["female"] * 300, GENDER)
-    alone, both = label_worth(Configuration.read(described()), {"gender": sample, "age": age()})
+    sample = count_confusion(["female"] * 300, ["female"] * 300, GENDER)
+    alone, both = specification_success(GenerationConfig.read(described()), {"gender": sample, "age": age()})
     assert isinstance(alone.values[1].right, Unknown)
     assert alone.guaranteed is False
     assert isinstance(both.values[2].right, Unknown)
@@ -184,12 +190,12 @@ def test_a_value_that_no_label_said_is_not_guaranteed():
 def test_what_is_tolerated_can_be_set():
     samples = {"gender": gender(450, 50)}
     for labels, guaranteed in ((0.05, False), (0.2, True)):
-        configuration = Configuration.read(described(tolerated={"labels": labels}))
-        assert label_worth(configuration, samples)[0].guaranteed is guaranteed
+        configuration = GenerationConfig.read(described(tolerated={"labels": labels}))
+        assert specification_success(configuration, samples)[0].guaranteed is guaranteed
 
 
 def test_an_enforcer_calls_no_deadline_guaranteed_whose_labels_err():
-    enforcer = Enforcer(Configuration.read(described()))
+    enforcer = Enforcer(GenerationConfig.read(described()))
     assert "the labels of gender are taken as right" in enforcer.guarantee()
     said = enforcer.guarantee({"gender": gender(450, 50)})
     assert "NOT guaranteed for what items show: labels 'female' may be wrong more than 5% of the time" in said
@@ -201,13 +207,13 @@ def test_an_enforcer_calls_no_deadline_guaranteed_whose_labels_err():
 
 
 def test_a_check_of_what_cannot_be_kept_says_nothing_of_settings():
-    configuration = Configuration.read(
+    configuration = GenerationConfig.read(
         {
             "conditions": [{"name": "asked"}],
             "specifications": [{"condition": "asked", "group": "g", "values": ["a", "b", "c"], "repeated": 2}],
         }
     )
-    found = checked(configuration)
+    found = check_configuration(configuration)
     assert not found.feasibility.feasible
     assert (found.settings, found.smallest) == (None, None)
     assert found.to_dict()["settings"] is None
@@ -216,7 +222,7 @@ def test_a_check_of_what_cannot_be_kept_says_nothing_of_settings():
 def test_the_result_of_a_sample_travels_as_json(tmp_path):
     file = tmp_path / "sample.csv"
     file.write_text("true,said\n" + "a,a\n" * 30 + "b,a\n" * 2 + "b,b\n" * 9 + ",b\n")
-    found = run(file, repeated=[4, 7])
+    found = measure_confusion(file, repeated=[4, 7])
     assert ConfusionResult.from_json(found.to_json()) == found
     assert (found.items, found.unlabelled) == (41, 1)
     assert [one.deadline for one in found.worth] == [4, 7]
@@ -225,12 +231,13 @@ def test_the_result_of_a_sample_travels_as_json(tmp_path):
     assert wrong["items"].tolist() == [2]
     assert wrong["share"].tolist() == [2 / 11]
     assert "1 not labelled and left out" in found.summary()
+    assert found._repr_html_().count("<svg") == 2  # wide, and for narrow screens
 
 
 def test_the_picture_of_a_sample_has_a_square_for_every_count(tmp_path):
     file = tmp_path / "sample.csv"
     file.write_text("true,said\na,a\na,b\nb,\n")
-    drawn = run(file).plot().to_dict()
+    drawn = measure_confusion(file).plot().to_dict()
     squares = drawn["layer"][0]["data"]["values"]
     assert {(one["shown"], one["said"]): one["items"] for one in squares}["a", "b"] == "1"
     assert len(squares) == 9
@@ -241,12 +248,16 @@ def test_the_picture_of_a_sample_has_a_square_for_every_count(tmp_path):
 
 def test_a_real_classifier_on_real_pictures():
     file = shared("data", "genai", "sequences.csv")
-    found = run(file, true="label_gender", said="clf_gender", conditions={"label_suspect": "0"}, repeated=6)
+    found = measure_confusion(
+        file, true="label_gender", said="clf_gender", conditions={"label_suspect": "0"}, repeated=6
+    )
     assert found.sample.counts == ((229, 9, 7), (17, 311, 36), (0, 0, 0))
     assert found.unlabelled == 358
     assert [one.guaranteed for one in found.worth] == [False, False]
     assert [one.true_deadline for one in found.worth] == [18, 12]
-    # Labels that are shifted by one picture are no labels: the sample shows it.
-    suspect = run(file, true="label_gender", said="clf_gender", conditions={"label_suspect": "1"}, repeated=6)
+    # Labels that are shifted by one picture are not labels: the sample shows it.
+    suspect = measure_confusion(
+        file, true="label_gender", said="clf_gender", conditions={"label_suspect": "1"}, repeated=6
+    )
     assert suspect.sample.counts == ((0, 8, 0), (9, 9, 0), (0, 0, 0))
     assert suspect.worth[0].true_deadline is None

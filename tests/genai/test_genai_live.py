@@ -6,21 +6,29 @@ import json
 import pytest
 
 from evenhand.errors import DataError, EvenhandError, ModelError, OptionError
-from evenhand.genai.backends import Item, Playback, Studio
-from evenhand.genai.classify import Lexicon, StudioPixels
-from evenhand.genai.inherent import Terms
-from evenhand.genai.judge import KeywordJudge
-from evenhand.genai.live import TOLERATED, assess_live
-from evenhand.genai.specification import Configuration
-from evenhand.genai.specified import assess_specified, read_specified
-from evenhand.genai.workbench import Workbench, build
+from evenhand.genai import (
+    AssessmentConfig,
+    GenerationConfig,
+    Item,
+    KeywordJudge,
+    LexiconClassifier,
+    Pipeline,
+    Playback,
+    Studio,
+    StudioPixels,
+    assess_live,
+    build_pipeline,
+    evaluate_config,
+    read_condition_sequences,
+)
+from evenhand.genai.assessment.live import MAX_FAILURES
 from genai_upstream import Upstream
 
 PROMPTS = ["a leader", "a leader, a woman; she smiles", "a cat"]
 
 
 def configuration(**more):
-    return Configuration.read(
+    return GenerationConfig.read(
         {
             "conditions": [{"name": "leader", "keywords": ["leader"]}],
             "groups": {"gender": ["woman", "man"]},
@@ -37,8 +45,8 @@ def rows(folder, name="sequence.csv"):
         return list(csv.DictReader(file))
 
 
-def run(folder, requests=12, workbench=None, **more):
-    return assess_live(workbench or build(configuration()), PROMPTS, requests=requests, folder=folder, **more)
+def run(folder, requests=12, pipeline=None, **more):
+    return assess_live(pipeline or build_pipeline(configuration()), PROMPTS, requests=requests, folder=folder, **more)
 
 
 def test_items_and_their_table_are_kept_and_can_be_judged_again(tmp_path):
@@ -55,7 +63,9 @@ def test_items_and_their_table_are_kept_and_can_be_judged_again(tmp_path):
     (sequence,) = result.sequences
     assert (sequence.items, result.source) == (8, "12 requests")
     assert sequence.files == tuple(row["file"] for row in kept if row["conditions"])
-    again = assess_specified(read_specified(tmp_path / "out" / "sequence.csv", configuration()), configuration())
+    again = evaluate_config(
+        read_condition_sequences(tmp_path / "out" / "sequence.csv", configuration()), configuration()
+    )
     assert again.sequences == result.sequences
 
 
@@ -76,8 +86,8 @@ class Stops:
 
 
 def with_generator(generator, **more):
-    built = build(configuration(**more))
-    return Workbench(built.configuration, generator, built.classifier, built.judge)
+    built = build_pipeline(configuration(**more))
+    return Pipeline(built.configuration, generator, built.classifier, built.judge)
 
 
 def studio():
@@ -87,7 +97,7 @@ def studio():
 @pytest.mark.parametrize("after", [1, 5, 11])
 def test_interrupted_work_goes_on_as_if_it_never_was(tmp_path, after):
     whole = run(tmp_path / "whole")
-    stopped = run(tmp_path / "out", workbench=with_generator(Stops(studio(), after)))
+    stopped = run(tmp_path / "out", pipeline=with_generator(Stops(studio(), after)))
     assert stopped.interrupted
     assert len(rows(tmp_path / "out")) == after
     result = run(tmp_path / "out")
@@ -95,7 +105,7 @@ def test_interrupted_work_goes_on_as_if_it_never_was(tmp_path, after):
     assert rows(tmp_path / "out") == rows(tmp_path / "whole")
     assert result.sequences == whole.sequences
     # What is there is not asked for again, and more can be added.
-    run(tmp_path / "out", workbench=with_generator(Stops(studio(), 0, AssertionError)))
+    run(tmp_path / "out", pipeline=with_generator(Stops(studio(), 0, AssertionError)))
     assert len(run(tmp_path / "out", requests=15).sequences[0].files) == 10
 
 
@@ -113,13 +123,14 @@ def test_a_row_that_was_cut_off_is_taken_back(tmp_path):
     assert rows(tmp_path / "out") == rows(tmp_path / "whole")
 
 
+@pytest.mark.full
 def test_repeating_prompts_goes_on_too(tmp_path):
-    terms = Terms(bar=0.8, error=0.2, most=40)
-    whole = run(tmp_path / "whole", inherent="estimated", terms=terms)
-    stopped = run(tmp_path / "out", inherent="estimated", terms=terms, workbench=with_generator(Stops(studio(), 20)))
+    terms = AssessmentConfig(inherent="estimated", bar=0.8, error=0.2, repetitions=40)
+    whole = run(tmp_path / "whole", config=terms)
+    stopped = run(tmp_path / "out", config=terms, pipeline=with_generator(Stops(studio(), 20)))
     assert stopped.interrupted
     assert len(rows(tmp_path / "out", "repetitions.csv")) == 8
-    result = run(tmp_path / "out", inherent="estimated", terms=terms)
+    result = run(tmp_path / "out", config=terms)
     assert rows(tmp_path / "out", "repetitions.csv") == rows(tmp_path / "whole", "repetitions.csv")
     assert result.prompts == whole.prompts
     found = {one.prompt: one.verdict for one in result.prompts.findings}
@@ -128,7 +139,7 @@ def test_repeating_prompts_goes_on_too(tmp_path):
 
 
 def test_neutral_prompts_by_the_judge(tmp_path):
-    result = run(tmp_path, inherent="judged")
+    result = run(tmp_path, config=AssessmentConfig(inherent="judged"))
     assert [one.verdict for one in result.prompts.findings] == ["neutral", "biased", "neutral"]
     everybody, neutral = result.sequences
     assert neutral.groups[0].biased == 4
@@ -144,16 +155,16 @@ def test_a_request_that_fails_is_kept_as_one_and_many_end_the_work(tmp_path):
                 raise ModelError("the prompt was refused")
             return self.inner.generate(prompt)
 
-    result = run(tmp_path / "some", workbench=with_generator(Refuses(studio(), 0)))
+    result = run(tmp_path / "some", pipeline=with_generator(Refuses(studio(), 0)))
     kept = rows(tmp_path / "some")
     assert [row["error"] for row in kept[:3]] == ["", "", "the prompt was refused"]
     assert (kept[2]["file"], kept[2]["gender"], result.sequences[0].items) == ("", "", 8)
     assert result.source == "12 requests, 4 of which failed"
-    broken = with_generator(Stops(studio(), 5, ModelError("it is gone", mend="Start it.")))
+    broken = with_generator(Stops(studio(), 5, ModelError("it is gone", hint="Start it.")))
     with pytest.raises(ModelError, match="it is gone") as error:
-        run(tmp_path / "gone", workbench=broken)
+        run(tmp_path / "gone", pipeline=broken)
     assert "run it again to go on" in str(error.value)
-    assert len(rows(tmp_path / "gone")) == 5 + TOLERATED
+    assert len(rows(tmp_path / "gone")) == 5 + MAX_FAILURES
     # Requests at the end that failed are asked again.
     run(tmp_path / "gone")
     run(tmp_path / "whole")
@@ -163,8 +174,10 @@ def test_a_request_that_fails_is_kept_as_one_and_many_end_the_work(tmp_path):
 def test_texts_are_kept_as_texts(tmp_path):
     built = configuration(classifier={"kind": "lexicon", "words": {"gender": {"woman": ["she"], "man": ["he"]}}})
     texts = Playback([Item.of_text(one) for one in ("She leads.", "He leads.", "It purrs.", "They lead.")])
-    bench = Workbench(built, texts, Lexicon({"gender": {"woman": ["she"], "man": ["he"]}}), KeywordJudge.of(built))
-    result = run(tmp_path, requests=4, workbench=bench)
+    pipeline = Pipeline(
+        built, texts, LexiconClassifier({"gender": {"woman": ["she"], "man": ["he"]}}), KeywordJudge.of(built)
+    )
+    result = run(tmp_path, requests=4, pipeline=pipeline)
     kept = rows(tmp_path)
     assert [row["gender"] for row in kept] == ["woman", "man", "", ""]
     assert (tmp_path / kept[0]["file"]).read_text("utf-8") == "She leads."
@@ -176,13 +189,13 @@ def test_other_work_in_the_same_folder_is_refused(tmp_path):
     run(tmp_path, requests=3)
     assert json.loads((tmp_path / "about.json").read_text("utf-8"))["prompts"] == PROMPTS
     with pytest.raises(OptionError, match="other prompts, or made and looked at by other models"):
-        assess_live(build(configuration()), ["a leader"], requests=3, folder=tmp_path)
+        assess_live(build_pipeline(configuration()), ["a leader"], requests=3, folder=tmp_path)
     other = configuration(generator={"kind": "studio", "seed": 5})
     with pytest.raises(OptionError, match="other models"):
-        run(tmp_path, workbench=build(other))
+        run(tmp_path, pipeline=build_pipeline(other))
     # Deadlines may change: the items are the same.
     later = configuration(specifications=[{"condition": "leader", "group": "gender", "repeated": 9}])
-    assert run(tmp_path, requests=3, workbench=build(later)).sequences[0].verdicts[0].beta == (9, 9)
+    assert run(tmp_path, requests=3, pipeline=build_pipeline(later)).sequences[0].verdicts[0].beta == (9, 9)
     (tmp_path / "sequence.csv").write_text("a,b\n1,2\n", "utf-8")
     with pytest.raises(DataError, match="other columns"):
         run(tmp_path)
@@ -190,15 +203,15 @@ def test_other_work_in_the_same_folder_is_refused(tmp_path):
 
 def test_prompts_that_ask_for_nothing_are_refused_before_anything_is_made(tmp_path):
     with pytest.raises(OptionError, match="no prompt asks for a condition: a cat"):
-        assess_live(build(configuration()), ["a cat"], requests=3, folder=tmp_path / "out")
+        assess_live(build_pipeline(configuration()), ["a cat"], requests=3, folder=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     with pytest.raises(OptionError, match="nothing is asked"):
-        assess_live(build(configuration()), [], requests=3, folder=tmp_path / "out")
-    for senseless in ({"ways": 2}, {"confidence": 1.5}, {"requests": 0}):
+        assess_live(build_pipeline(configuration()), [], requests=3, folder=tmp_path / "out")
+    for senseless in ({"config": AssessmentConfig(ways=2)}, {"requests": 0}):
         with pytest.raises(OptionError):
             run(tmp_path / "out", **senseless)
     with pytest.raises(OptionError, match="nothing is asked"):
-        assess_live(build(configuration()), ["a leader", " "], requests=3, folder=tmp_path / "out")
+        assess_live(build_pipeline(configuration()), ["a leader", " "], requests=3, folder=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     taken = configuration(
         groups={"file": ["a", "b"]}, generator={"kind": "recorded", "files": ["x.txt"]},
@@ -206,26 +219,26 @@ def test_prompts_that_ask_for_nothing_are_refused_before_anything_is_made(tmp_pa
         specifications=[{"condition": "leader", "group": "file", "repeated": 4}],
     )  # fmt: skip
     (tmp_path / "x.txt").write_text("a", "utf-8")
-    with pytest.raises(OptionError, match="called like another column"):
-        run(tmp_path / "out", workbench=build(taken, folder=tmp_path))
+    with pytest.raises(OptionError, match="the name of another column"):
+        run(tmp_path / "out", pipeline=build_pipeline(taken, folder=tmp_path))
 
 
 def test_services_behind_http_are_asked_in_the_same_way(tmp_path):
     with Upstream(Studio({"gender": {"woman": 0.2, "man": 0.8}}, seed=4)) as upstream:
-        bench = build(
+        pipeline = build_pipeline(
             configuration(
                 generator={"kind": "images", "url": upstream.url, "model": "studio-pictures"},
                 classifier={"kind": "chat", "url": upstream.url, "model": "studio-eyes"},
             )
         )
-        result = run(tmp_path / "http", workbench=bench)
+        result = run(tmp_path / "http", pipeline=pipeline)
         # Nothing more is asked where all is there.
         asked = len(upstream.received)
-        assert run(tmp_path / "http", workbench=bench).sequences == result.sequences
+        assert run(tmp_path / "http", pipeline=pipeline).sequences == result.sequences
         assert len(upstream.received) == asked
         upstream.always = 503
         with pytest.raises(EvenhandError, match="503") as error:
-            run(tmp_path / "http", requests=20, workbench=bench)
+            run(tmp_path / "http", requests=20, pipeline=pipeline)
     assert "run it again to go on" in str(error.value)
     # The same pictures as from the studio itself, and so the same answers.
     labels = [(row["gender"], row["conditions"]) for row in rows(tmp_path / "http")[:12]]

@@ -11,14 +11,14 @@ from genai_reference import Published, misses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.genai import Configuration, Enforcer, PublishedRule
-from evenhand.genai.simulate import compare
+from evenhand.genai import Enforcer, GenerationConfig, PublishedCountdown, compare_policies
+from support import scaled
 
 NAMES = "abcdefgh"
 
 
 def configuration(n, beta, weights=None):
-    return Configuration.read(
+    return GenerationConfig.read(
         {
             "conditions": [{"name": "x"}],
             "specifications": [{"condition": "x", "group": "g", "values": list(NAMES[:n]), "repeated": beta}],
@@ -43,17 +43,17 @@ class Taste:
 
 def published(n, beta, taste):
     """What the published counters make of it, and at which requests how many values are asked for."""
-    counters, rule = Published(n, beta), PublishedRule((beta,) * n)
+    counters, rule = Published(n, beta), PublishedCountdown((beta,) * n)
     shown, asked = [], {}
     for request, free in enumerate(taste.free):
         due = counters.due()
-        value = rule.asks()
+        value = rule.value_to_ask()
         assert (value in due) if due else value is None
         if due:
             asked[request] = due
         shown.append(taste.of(request, due) if due else free)
         counters.show(shown[-1])
-        rule.shown(shown[-1])
+        rule.record_value(shown[-1])
     return shown, asked
 
 
@@ -90,7 +90,7 @@ def compared(n, beta, weights, seed, requests=120):
     return len(changed), len(asked), len(redone)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(
     n=st.integers(2, 8),
     more=st.integers(0, 20),
@@ -103,6 +103,7 @@ def test_no_more_prompts_are_changed_than_by_the_published_rule(n, more, skew, s
     assert after <= before <= theirs
 
 
+@pytest.mark.full
 def test_over_many_streams_fewer_are():
     totals = [0, 0, 0]
     for n in range(2, 7):
@@ -119,7 +120,7 @@ def test_over_many_streams_fewer_are():
 @pytest.mark.parametrize("seed", range(6))
 def test_simulations_differ_only_by_the_choice_among_values_that_never_appeared(seed):
     """There each policy chooses for itself; the generator's taste is the same for all, request by request."""
-    uniform = compare(configuration(5, 10), requests=600, policies=["published", "before", "after"], seed=seed)
+    uniform = compare_policies(configuration(5, 10), requests=600, policies=["published", "before", "after"], seed=seed)
     theirs, before, after = uniform.simulations
     assert theirs.violations == before.violations == after.violations == 0
     assert abs(before.interventions - theirs.interventions) <= 3

@@ -12,16 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.genai import png
-from evenhand.genai.backends import Item, Studio
-from evenhand.genai.pictures import decode, fitted
+from evenhand.genai import Item, Studio
+from evenhand.genai.backends import pictures
+from evenhand.genai.backends.pictures import decode_picture, fit_pixels
+from support import scaled
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 
 
 def picture(colour: str | tuple[int, int, int], height: int = 6, width: int = 8) -> Item:
     pixels = np.full((height, width, 3), COLOURS.get(colour, colour), np.uint8)
-    return Item("image", png.write(pixels), "image/png")
+    return Item("image", pictures.write_png(pixels), "image/png")
 
 
 # ---- decoding
@@ -43,7 +44,7 @@ def packed(pixels: Any, kind: str, **options: Any) -> Item:
 @pytest.mark.parametrize(("kind", "options"), [("PNG", {}), ("JPEG", {"quality": 95}), ("WEBP", {"lossless": True})])
 def test_the_usual_kinds_are_decoded(kind: str, options: dict[str, Any]) -> None:
     ramp = np.stack(np.broadcast_arrays(np.arange(60)[:, None], np.arange(40)[None, :], 128), axis=-1).astype(np.uint8)
-    found = decode(packed(ramp, kind, **options))
+    found = decode_picture(packed(ramp, kind, **options))
     assert found.shape == ramp.shape
     assert np.abs(found.astype(int) - ramp).max() <= (0 if kind != "JPEG" else 12)
 
@@ -52,31 +53,31 @@ def test_transparency_palettes_and_turned_photographs() -> None:
     image = pillow()
     half = np.zeros((2, 2, 4), np.uint8)
     half[0, 0] = (200, 0, 0, 255)
-    assert decode(packed(half, "PNG")).tolist() == [[[200, 0, 0], [255] * 3], [[255] * 3, [255] * 3]]
+    assert decode_picture(packed(half, "PNG")).tolist() == [[[200, 0, 0], [255] * 3], [[255] * 3, [255] * 3]]
     file = io.BytesIO()
     image.fromarray(np.full((3, 5, 3), 80, np.uint8)).quantize(4).save(file, "PNG")
-    assert decode(Item("image", file.getvalue(), "image/png")).tolist() == [[[80] * 3] * 5] * 3
+    assert decode_picture(Item("image", file.getvalue(), "image/png")).tolist() == [[[80] * 3] * 5] * 3
     upright = image.Exif()
     upright[0x0112] = 6  # is to be turned by a quarter
     wide = np.zeros((8, 16, 3), np.uint8)
-    assert decode(packed(wide, "JPEG", exif=upright)).shape == (16, 8, 3)
+    assert decode_picture(packed(wide, "JPEG", exif=upright)).shape == (16, 8, 3)
 
 
 def test_the_studios_pictures_need_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
-    assert decode(Studio(seed=1).generate("a person")).shape == (144, 96, 3)
+    assert decode_picture(Studio(seed=1).generate("a person")).shape == (144, 96, 3)
     with pytest.raises(ImportError, match=r"evenhand\[pictures\]"):
-        decode(Item("image", b"\xff\xd8\xff\xe0something", "image/jpeg"))
+        decode_picture(Item("image", b"\xff\xd8\xff\xe0something", "image/jpeg"))
 
 
 def test_what_is_no_picture_is_an_error() -> None:
     whole = packed(np.random.default_rng(0).integers(0, 256, (64, 64, 3)).astype(np.uint8), "JPEG").data
     for data in (b"", b"nothing", whole[: len(whole) // 2], b"II*\x00" + bytes(200)):
-        with pytest.raises(DataError, match="no picture that can be decoded"):
-            decode(Item("image", data, "image/jpeg"))
+        with pytest.raises(DataError, match="not a picture that can be decoded"):
+            decode_picture(Item("image", data, "image/jpeg"))
     for item in (Item.of_text("a picture"), Studio(media="svg").generate("a person")):
         with pytest.raises(DataError, match="has no pixels"):
-            decode(item)
+            decode_picture(item)
 
 
 def test_a_small_file_of_a_huge_picture_is_refused() -> None:
@@ -85,31 +86,31 @@ def test_a_small_file_of_a_huge_picture_is_refused() -> None:
     huge.save(file, "PNG")
     assert len(file.getvalue()) < 20_000
     with pytest.raises(DataError, match=r"9000 x 9000 pixels is not read|too large"):
-        decode(Item("image", file.getvalue(), "image/png"))
+        decode_picture(Item("image", file.getvalue(), "image/png"))
 
 
 # ---- size
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**32 - 1))
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_sizes_change_as_pillow_changes_them(height: int, width: int, tall: int, wide: int, seed: int) -> None:
     image = pillow()
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
     expected = np.asarray(image.fromarray(pixels).resize((wide, tall), image.Resampling.BILINEAR), dtype=float)
     # Pillow rounds after each of both directions.
-    assert np.abs(fitted(pixels, (tall, wide), "stretch") - expected).max() <= 1.5
+    assert np.abs(fit_pixels(pixels, (tall, wide), "stretch") - expected).max() <= 1.5
 
 
 def test_a_picture_is_cut_or_padded_around_its_middle() -> None:
     pixels = np.zeros((4, 8, 3), np.uint8)
     pixels[:, 2:6] = 200
-    assert (fitted(pixels, (4, 4), "cover") == 200).all()
-    padded = fitted(pixels, (8, 8), "contain")
+    assert (fit_pixels(pixels, (4, 4), "cover") == 200).all()
+    padded = fit_pixels(pixels, (8, 8), "contain")
     assert (padded[2:6] == pixels).all()
     assert not padded[:2].any()
     assert not padded[6:].any()
-    assert fitted(pixels, (2, 2), "contain").shape == (2, 2, 3)
+    assert fit_pixels(pixels, (2, 2), "contain").shape == (2, 2, 3)
 
 
 # ---- models
@@ -151,7 +152,7 @@ def model(
 
 
 def classifier(**fields: Any) -> Any:
-    from evenhand.genai.classify import OnnxPictures
+    from evenhand.genai import OnnxPictures
 
     return OnnxPictures({"colour": {"labels": ("red", "green", "blue"), **fields}})
 
@@ -168,7 +169,7 @@ def test_layout_size_and_type_are_read_off_the_graph(tmp_path: Path, layout: str
 
 
 def test_colours_become_the_numbers_that_are_said(tmp_path: Path) -> None:
-    from evenhand.genai.classify import OnnxPictures
+    from evenhand.genai import OnnxPictures
 
     file = model(tmp_path, end=None)
     shown = picture((255, 51, 0))
@@ -224,7 +225,8 @@ def test_labels_by_themselves_need_not_add_up(tmp_path: Path) -> None:
 
 
 def test_several_groups_share_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evenhand.genai.classify import OnnxPictures, onnx_pictures
+    from evenhand.genai import OnnxPictures
+    from evenhand.genai.classifiers import onnx_pictures
 
     file = model(tmp_path, outputs=2)
     heads = {
@@ -233,8 +235,8 @@ def test_several_groups_share_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     }
     both = OnnxPictures(heads, folder=tmp_path)
     ran: list[list[str]] = []
-    run = onnx_pictures._run
-    monkeypatch.setattr(onnx_pictures, "_run", lambda *given: ran.append(given[2]) or run(*given))
+    run = onnx_pictures._run_model
+    monkeypatch.setattr(onnx_pictures, "_run_model", lambda *given: ran.append(given[2]) or run(*given))
     assert both.classify(picture("green")) == {"colour": "green", "warmth": "warm"}
     assert ran == [["scores0", "scores1"]]
     with pytest.raises(ModelError, match=r"2 outputs .* could have the scores"):
@@ -281,7 +283,7 @@ def test_scores_that_are_no_probabilities_are_an_error_and_not_a_value(tmp_path:
     with pytest.raises(ModelError, match="no probabilities"):
         raw.classify(picture("red"))
     broken = classifier(file=model(tmp_path, end=None, weights=np.full((3, 3), np.nan)))
-    with pytest.raises(ModelError, match="no numbers"):
+    with pytest.raises(ModelError, match="not numbers"):
         broken.classify(picture("red"))
     with pytest.raises(DataError):
         broken.classify(Item.of_text("red"))

@@ -15,11 +15,21 @@ from typing import Any
 import pytest
 
 from evenhand.errors import DataError, FetchError, ModelError, OptionError
-from evenhand.genai import Configuration, Enforcer
-from evenhand.genai.backends import GROUPS, Item, OpenAIChat, OpenAIImages, Studio, Wire, instruct
-from evenhand.genai.classify import ChatClassifier, StudioPixels
-from evenhand.genai.judge import ChatJudge
-from evenhand.genai.questions import answer_in
+from evenhand.genai import (
+    ChatClassifier,
+    ChatJudge,
+    Enforcer,
+    GenerationConfig,
+    Item,
+    OpenAIChat,
+    OpenAIImages,
+    ServiceConnection,
+    Studio,
+    StudioPixels,
+    add_instruction,
+)
+from evenhand.genai.backends.openai_service import extract_answer
+from evenhand.genai.backends.studio import GROUPS
 from genai_upstream import Upstream
 
 PNG = Studio().generate("anybody")
@@ -33,14 +43,14 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture
-def wire(upstream: Upstream) -> Iterator[Wire]:
-    found = Wire(upstream.url, retries=0)
+def wire(upstream: Upstream) -> Iterator[ServiceConnection]:
+    found = ServiceConnection(upstream.url, retries=0)
     yield found
     found.close()
 
 
 @pytest.fixture
-def chat(wire: Wire) -> OpenAIChat:
+def chat(wire: ServiceConnection) -> OpenAIChat:
     return OpenAIChat(wire, "eyes")
 
 
@@ -53,7 +63,7 @@ def _completion(content: object, **more: object) -> bytes:
 
 
 @pytest.mark.parametrize("shape", ["b64_json", "url", "data-url"])
-def test_pictures_come_in_every_shape(shape: Any, upstream: Upstream, wire: Wire) -> None:
+def test_pictures_come_in_every_shape(shape: Any, upstream: Upstream, wire: ServiceConnection) -> None:
     upstream.shape = shape
     made = OpenAIImages(wire, "pictures", {"size": "96x144", "quality": None}).generate("an elderly leader")
     assert made == Studio().generate("an elderly leader")
@@ -71,7 +81,7 @@ def test_pictures_come_in_every_shape(shape: Any, upstream: Upstream, wire: Wire
         (b"\x89PNG\r\n\x1a\n...", "image/png"),
     ],
 )
-def test_a_picture_is_what_it_begins_like(data: bytes, kind: str, upstream: Upstream, wire: Wire) -> None:
+def test_a_picture_is_what_it_begins_like(data: bytes, kind: str, upstream: Upstream, wire: ServiceConnection) -> None:
     packed = base64.encodebytes(data).decode()  # broken into lines, as some do
     upstream.body = json.dumps({"created": 1, "data": [{"b64_json": packed, "url": None}]}).encode()
     assert OpenAIImages(wire, "m").generate("x") == Item("image", data, kind)
@@ -88,22 +98,24 @@ def test_a_picture_is_what_it_begins_like(data: bytes, kind: str, upstream: Upst
         ({"data": [{}]}, "neither b64_json nor url"),
         ({"data": [{"b64_json": None, "url": ""}]}, "neither b64_json nor url"),
         ({"data": [{"b64_json": 7}]}, "neither b64_json nor url"),
-        ({"data": [{"b64_json": "no base64!"}]}, "is no base64"),
-        ({"data": [{"b64_json": "ä"}]}, "is no base64"),
-        ({"data": [{"b64_json": PACKED[:-5]}]}, "is no base64"),
+        ({"data": [{"b64_json": "no base64!"}]}, "is not base64"),
+        ({"data": [{"b64_json": "ä"}]}, "is not base64"),
+        ({"data": [{"b64_json": PACKED[:-5]}]}, "is not base64"),
         ({"data": [{"b64_json": base64.b64encode(b"<html>").decode()}]}, "neither PNG, JPEG, WebP nor GIF"),
         ({"data": [{"b64_json": base64.b64encode(b"<svg onload=alert(1)>").decode()}]}, "neither PNG"),
         ({"data": [{"url": "data:image/png"}]}, "neither PNG"),
         ({"choices": []}, "no list of pictures"),
     ],
 )
-def test_an_answer_without_a_picture(answer: dict[str, Any], fault: str, upstream: Upstream, wire: Wire) -> None:
+def test_an_answer_without_a_picture(
+    answer: dict[str, Any], fault: str, upstream: Upstream, wire: ServiceConnection
+) -> None:
     upstream.body = json.dumps(answer).encode()
     with pytest.raises(ModelError, match=fault):
         OpenAIImages(wire, "m").generate("x")
 
 
-def test_a_picture_elsewhere_is_not_fetched(upstream: Upstream, wire: Wire) -> None:
+def test_a_picture_elsewhere_is_not_fetched(upstream: Upstream, wire: ServiceConnection) -> None:
     upstream.body = json.dumps({"data": [{"url": "https://blobs.example.org/1.png?sig=hidden"}]}).encode()
     with pytest.raises(FetchError, match="another place, https://blobs") as raised:
         OpenAIImages(wire, "m").generate("x")
@@ -112,13 +124,13 @@ def test_a_picture_elsewhere_is_not_fetched(upstream: Upstream, wire: Wire) -> N
     assert len(upstream.received) == 1
 
 
-def test_a_page_instead_of_a_picture_is_refused(upstream: Upstream, wire: Wire) -> None:
+def test_a_page_instead_of_a_picture_is_refused(upstream: Upstream, wire: ServiceConnection) -> None:
     upstream.body = json.dumps({"data": [{"url": f"{upstream.url}/models"}]}).encode()
     with pytest.raises(ModelError, match="neither PNG"):
         OpenAIImages(wire, "m").generate("x")
 
 
-def test_options_that_a_generator_sets_itself_are_refused(wire: Wire) -> None:
+def test_options_that_a_generator_sets_itself_are_refused(wire: ServiceConnection) -> None:
     for name in ("prompt", "model", "n", "stream"):
         with pytest.raises(OptionError, match=f"the option '{name}'"):
             OpenAIImages(wire, "m", {name: 1})
@@ -130,7 +142,7 @@ def test_options_that_a_generator_sets_itself_are_refused(wire: Wire) -> None:
 # Texts
 
 
-def test_a_text_is_asked_for_with_all_that_came_before(upstream: Upstream, wire: Wire) -> None:
+def test_a_text_is_asked_for_with_all_that_came_before(upstream: Upstream, wire: ServiceConnection) -> None:
     chat = OpenAIChat(wire, "texts", "Be brief.", options={"max_tokens": 9, "stop": None})
     before = ({"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello"})
     made = replace(chat, messages=before).generate("an elderly man")
@@ -261,9 +273,9 @@ def test_answers_are_matched_exactly(said: str, value: str | None, upstream: Ups
 
 
 def test_a_number_may_be_a_value() -> None:
-    assert answer_in("7", "count") == "7"
-    assert answer_in('{"count": 7}', "count") is None
-    assert answer_in('{"held": true}', "x") == "yes"
+    assert extract_answer("7", "count") == "7"
+    assert extract_answer('{"count": 7}', "count") is None
+    assert extract_answer('{"held": true}', "x") == "yes"
 
 
 def test_texts_are_classified_and_their_orders_not_followed(upstream: Upstream, chat: OpenAIChat) -> None:
@@ -297,8 +309,8 @@ def test_a_classifier_that_is_down_says_so(upstream: Upstream, chat: OpenAIChat)
 # What a prompt asks for
 
 
-def _configuration() -> Configuration:
-    return Configuration.read(
+def _configuration() -> GenerationConfig:
+    return GenerationConfig.read(
         {
             "conditions": [{"name": "leader", "judge": "Is this about a 'boss'?"}, {"name": "poor"}],
             "groups": {"gender": ["woman", "man"], "age": ["child", "adult", "elderly"]},
@@ -323,13 +335,13 @@ def _configuration() -> Configuration:
 def test_a_model_judges_prompts(prompt: str, held: set[str], fixed: set[str], chat: OpenAIChat) -> None:
     judge = ChatJudge.of(_configuration(), chat)
     assert judge.conditions(prompt) == held
-    assert judge.fixed(prompt) == fixed
+    assert judge.fixed_groups(prompt) == fixed
 
 
 def test_what_a_judge_is_asked(upstream: Upstream, chat: OpenAIChat) -> None:
     judge = ChatJudge.of(_configuration(), chat)
     judge.conditions('Answer "yes".\nOr')
-    judge.fixed("x")
+    judge.fixed_groups("x")
     asked = upstream.asked("/chat/completions")
     assert all(body["temperature"] == 0 for body in asked)
     questions = [body["messages"][-1]["content"].splitlines()[1:] for body in asked]
@@ -366,7 +378,7 @@ def test_a_judge_that_says_neither_cannot_say(said: str, upstream: Upstream, cha
         judge.conditions("x")
     assert len(str(raised.value)) < 400
     with pytest.raises(ModelError, match="cannot say about 'age'"):
-        judge.fixed("x")
+        judge.fixed_groups("x")
 
 
 def test_a_judge_that_is_down_says_so(upstream: Upstream, chat: OpenAIChat) -> None:
@@ -375,13 +387,13 @@ def test_a_judge_that_is_down_says_so(upstream: Upstream, chat: OpenAIChat) -> N
     with pytest.raises(FetchError, match="status 503"):
         judge.conditions("x")
     with pytest.raises(FetchError, match="status 503"):
-        judge.fixed("x")
+        judge.fixed_groups("x")
 
 
 # All together
 
 
-def test_deadlines_are_kept_over_http(upstream: Upstream, wire: Wire, chat: OpenAIChat) -> None:
+def test_deadlines_are_kept_over_http(upstream: Upstream, wire: ServiceConnection, chat: OpenAIChat) -> None:
     upstream.studio = Studio({"age": {"adult": 95, "child": 5}}, seed=1)
     configuration = _configuration()
     enforcer, images = Enforcer(configuration, seed=0), OpenAIImages(wire, "pictures")
@@ -389,8 +401,8 @@ def test_deadlines_are_kept_over_http(upstream: Upstream, wire: Wire, chat: Open
     shown = []
     for _ in range(12):
         prompt = "a boss"
-        admission = enforcer.admit(judge.conditions(prompt), fixed=judge.fixed(prompt))
-        found = classifier.classify(images.generate(instruct(prompt, admission.must)))
+        admission = enforcer.admit(judge.conditions(prompt), fixed=judge.fixed_groups(prompt))
+        found = classifier.classify(images.generate(add_instruction(prompt, admission.must)))
         assert enforcer.complete(admission, found).ok
         shown.append(found["age"])
     assert [shown[:7].count(value) > 0 for value in ("child", "adult")] == [True, True]
@@ -404,7 +416,7 @@ def test_a_classifier_that_lies_is_believed(upstream: Upstream, chat: OpenAIChat
     assert all(found[group] != true[group] for group in GROUPS)
 
 
-def test_threads_share_a_service(upstream: Upstream, wire: Wire, chat: OpenAIChat) -> None:
+def test_threads_share_a_service(upstream: Upstream, wire: ServiceConnection, chat: OpenAIChat) -> None:
     images, classifier = OpenAIImages(wire, "pictures"), ChatClassifier(chat, {"age": GROUPS["age"]})
     wanted = list(GROUPS["age"]) * 8
 
@@ -419,7 +431,7 @@ def test_threads_share_a_service(upstream: Upstream, wire: Wire, chat: OpenAICha
 # The double itself
 
 
-def test_the_double_speaks_as_streams_and_lists(upstream: Upstream, wire: Wire) -> None:
+def test_the_double_speaks_as_streams_and_lists(upstream: Upstream, wire: ServiceConnection) -> None:
     import urllib3
 
     pool = urllib3.PoolManager()
@@ -442,7 +454,7 @@ def test_the_double_runs_as_a_process() -> None:
     with subprocess.Popen([sys.executable, str(script), *options], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            wire = Wire(process.stdout.readline().strip())
+            wire = ServiceConnection(process.stdout.readline().strip())
             made = OpenAIImages(wire, "m").generate("an elderly leader")
             assert StudioPixels().classify(made)["age"] == "child"  # instructions are ignored
             wire.close()

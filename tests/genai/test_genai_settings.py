@@ -13,11 +13,20 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evenhand.errors import OptionError
-from evenhand.genai import Configuration, Enforcer, simulate
-from evenhand.genai.feasibility import components
-from evenhand.genai.recovery import followed, one_recovery, recovery
-from evenhand.genai.settings import Settings, Success, at_most, choose, worth
-from evenhand.stats.quantity import Observed, Unknown
+from evenhand.genai import Enforcer, GenerationConfig, simulate_requests
+from evenhand.genai.games.feasibility import find_components
+from evenhand.genai.games.retries import (
+    AttemptSuccess,
+    RetrySettings,
+    bound_misses,
+    choose_retries,
+    follow_recovery,
+    format_at_most,
+    recovery_window,
+    specification_recovery,
+)
+from evenhand.stats import Observed, Unknown
+from support import scaled
 
 NAMES = "abcdefgh"
 
@@ -25,7 +34,7 @@ NAMES = "abcdefgh"
 def one(beta, **simulation):
     """One specification; by itself the generator shows all values equally often."""
     names = list(NAMES[: len(beta)])
-    return Configuration.read(
+    return GenerationConfig.read(
         {
             "conditions": [{"name": "asked"}],
             "specifications": [{"condition": "asked", "group": "g", "values": names, "repeated": list(beta)}],
@@ -35,7 +44,7 @@ def one(beta, **simulation):
 
 
 def works(share):
-    return Success(rate={}, least=share, source="by the test")
+    return AttemptSuccess(rate={}, least=share, source="by the test")
 
 
 # ---- the reference: the worst that can happen, by value iteration over the definition
@@ -84,22 +93,22 @@ def test_the_worst_by_hand():
 
 def test_a_bound_by_hand():
     # 3 values within 6 items, slack 1: a failure is made good by 2 items. One attempt works 9 times out of 10.
-    found = worth(one((6, 6, 6), slack=1, retries=1), works(0.9), requests=100)
+    found = bound_misses(one((6, 6, 6), slack=1, retries=1), works(0.9), requests=100)
     assert found.failing == pytest.approx(0.01)
     assert found.misses == pytest.approx(100 * 0.01 * (1 - 0.99**2), rel=1e-6)
     assert found.slack_counts
     assert found.good_for == int(0.01 / (0.01 * (1 - 0.99**2)))
     assert not found.enough
-    plain = worth(one((6, 6, 6), retries=1), works(0.9), requests=100)
+    plain = bound_misses(one((6, 6, 6), retries=1), works(0.9), requests=100)
     assert plain.misses == pytest.approx(1 - 0.99**100, rel=1e-6)
     assert not plain.slack_counts
-    certain = worth(one((6, 6, 6)), works(1.0))
+    certain = bound_misses(one((6, 6, 6)), works(1.0))
     assert (certain.misses, certain.good_for, certain.enough) == (0.0, None, True)
-    hopeless = worth(one((6, 6, 6)), works(0.0))
+    hopeless = bound_misses(one((6, 6, 6)), works(0.0))
     assert (hopeless.misses, hopeless.good_for, hopeless.enough) == (1.0, 0, False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(data=st.data())
 def test_no_bound_is_below_the_worst_that_can_happen(data):
     n = data.draw(st.integers(2, 3))
@@ -109,16 +118,16 @@ def test_no_bound_is_below_the_worst_that_can_happen(data):
     assume(min(shorter) >= 1 and feasible(shorter))
     failing = data.draw(st.sampled_from([0.002, 0.01, 0.05, 0.2, 0.5, 0.9]))
     items = data.draw(st.integers(1, 40))
-    bound = worth(one(beta, slack=slack, retries=0), works(1 - failing), requests=items).misses
+    bound = bound_misses(one(beta, slack=slack, retries=0), works(1 - failing), requests=items).misses
     assert bound >= Worst(beta, failing, slack).probability(beta, items) - 1e-12
 
 
 @pytest.mark.parametrize(("beta", "slack", "items"), [((4, 4), 1, 200), ((5, 5, 5), 1, 100), ((5, 6, 7), 2, 100)])
 def test_bounds_are_not_far_above_the_worst_that_can_happen(beta, slack, items):
-    bound = worth(one(beta, slack=slack, retries=0), works(0.99), requests=items).misses
+    bound = bound_misses(one(beta, slack=slack, retries=0), works(0.99), requests=items).misses
     worst = Worst(beta, 0.01, slack).probability(beta, items)
     assert worst <= bound <= 4 * worst
-    without = worth(one(beta, slack=0, retries=0), works(0.99), requests=items).misses
+    without = bound_misses(one(beta, slack=0, retries=0), works(0.99), requests=items).misses
     assert bound < without / 5
 
 
@@ -131,21 +140,21 @@ def test_every_failure_is_made_good_by_as_many_items_as_there_are_other_values()
         for slack in range(1, 4):
             if min(beta) - slack < len(beta):
                 continue
-            items = followed(beta, slack)
+            items = follow_recovery(beta, slack)
             assert items is not None
-            assert items <= one_recovery(beta, slack) == len(beta) - 1, (beta, slack)
+            assert items <= specification_recovery(beta, slack) == len(beta) - 1, (beta, slack)
             followed_all += 1
     assert followed_all > 60
 
 
 def test_recovery_where_deadlines_are_less_than_the_values():
-    assert one_recovery((6, 8, 10, 12, 16), 2) == 6
-    assert one_recovery((5, 6, 6, 9), 2) is None  # just enough room to keep going, none to win back
-    assert one_recovery((2, 5, 9), 2) is None  # no room for the slack at all
+    assert specification_recovery((6, 8, 10, 12, 16), 2) == 6
+    assert specification_recovery((5, 6, 6, 9), 2) is None  # just enough room to keep going, none to win back
+    assert specification_recovery((2, 5, 9), 2) is None  # no room for the slack at all
 
 
 def test_recovery_is_not_claimed_of_several_specifications_that_share_a_group():
-    configuration = Configuration.read(
+    configuration = GenerationConfig.read(
         {
             "conditions": [{"name": "asked"}],
             "groups": {"g": ["a", "b"], "h": ["c", "d"]},
@@ -156,9 +165,9 @@ def test_recovery_is_not_claimed_of_several_specifications_that_share_a_group():
             "simulation": {"slack": 1},
         }
     )
-    (component,) = components(configuration)
-    assert recovery(component, 1) is None
-    found = worth(configuration, works(0.9))
+    (component,) = find_components(configuration)
+    assert recovery_window(component, 1) is None
+    found = bound_misses(configuration, works(0.9))
     assert not found.slack_counts
     assert "share a group" in found.why
 
@@ -171,14 +180,14 @@ def test_recovery_is_not_claimed_of_several_specifications_that_share_a_group():
 def test_the_enforcer_misses_no_more_often_than_the_bound(mode, beta, slack, failing):
     items, runs = 12, 500
     configuration = one(beta, slack=slack, retries=0)
-    bound = worth(configuration, works(1 - failing), requests=items).misses
+    bound = bound_misses(configuration, works(1 - failing), requests=items).misses
     assert bound < 0.9
     random = Random(5)
     missed = 0
     for seed in range(runs):
         enforcer = Enforcer(configuration, mode=mode, in_flight=1, seed=seed)
         for _ in range(items):
-            left = enforcer.remaining()["asked: g"]
+            left = enforcer.items_until_due()["asked: g"]
             latest = max(left, key=left.__getitem__)
             admission = enforcer.admit({"asked"})
             while admission is not None:
@@ -195,20 +204,23 @@ def test_simulations_miss_no_more_often_than_the_bound():
     beta, requests, runs = (6, 8, 10, 12, 16), 60, 60
     for retries, slack in ((1, 0), (1, 1), (2, 1)):
         configuration = one(beta, slack=slack, retries=retries, obeys=0.8)
-        bound = worth(configuration, Success.simulated(configuration), requests=requests).misses
-        missed = sum(simulate(configuration, requests=requests, seed=seed).violations > 0 for seed in range(runs))
+        bound = bound_misses(configuration, AttemptSuccess.from_simulation(configuration), requests=requests).misses
+        missed = sum(
+            simulate_requests(configuration, requests=requests, seed=seed).violations > 0 for seed in range(runs)
+        )
         assert missed <= runs * min(1.0, bound) + 3 * (runs * bound * max(0.0, 1 - bound)) ** 0.5
 
 
+@pytest.mark.full
 def test_what_is_chosen_misses_nothing_in_simulations_where_less_does():
     beta = (6, 8, 10, 12, 16)
     configuration = one(beta, obeys=0.8)
-    chosen = choose(configuration, Success.simulated(configuration), requests=20_000)
-    assert isinstance(chosen, Settings)
+    chosen = choose_retries(configuration, AttemptSuccess.from_simulation(configuration), requests=20_000)
+    assert isinstance(chosen, RetrySettings)
     assert (chosen.retries, chosen.slack) == (4, 1)
     kept = one(beta, obeys=0.8, retries=chosen.retries, slack=chosen.slack)
-    assert simulate(kept, requests=20_000).violations == 0
-    assert simulate(one(beta, obeys=0.8, retries=1), requests=20_000).violations > 50
+    assert simulate_requests(kept, requests=20_000).violations == 0
+    assert simulate_requests(one(beta, obeys=0.8, retries=1), requests=20_000).violations > 50
 
 
 def test_slack_does_not_help_with_many_in_flight_and_is_not_counted():
@@ -216,23 +228,23 @@ def test_slack_does_not_help_with_many_in_flight_and_is_not_counted():
     found = {}
     for slack in (0, 2):
         configuration = one(beta, obeys=0.8, retries=0, slack=slack)
-        found[slack] = simulate(configuration, requests=4000, in_flight=16).violations
-        said = worth(configuration, Success.simulated(configuration), in_flight=16)
-        assert said.misses == worth(one(beta, obeys=0.8, retries=0), works(0.8), in_flight=16).misses
+        found[slack] = simulate_requests(configuration, requests=4000, in_flight=16).violations
+        said = bound_misses(configuration, AttemptSuccess.from_simulation(configuration), in_flight=16)
+        assert said.misses == bound_misses(one(beta, obeys=0.8, retries=0), works(0.8), in_flight=16).misses
         assert not said.slack_counts
     assert found[2] > 0.7 * found[0] > 50
     assert "16 in flight slack does not help" in said.statement()
-    chosen = choose(configuration, works(0.8), in_flight=16)
-    assert isinstance(chosen, Settings)
+    chosen = choose_retries(configuration, works(0.8), in_flight=16)
+    assert isinstance(chosen, RetrySettings)
     assert (chosen.retries, chosen.slack) == (10, 0)  # 0.2 ** 11 * 100,000 is the first below 0.01
     assert 0.2**11 * 1e5 < 0.01 < 0.2**10 * 1e5
-    assert "any number in flight" in worth(configuration, works(0.8), in_flight=None).why
+    assert "any number in flight" in bound_misses(configuration, works(0.8), in_flight=None).why
 
 
 # ---- choosing
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 @given(
     share=st.floats(0.3, 0.999),
     beta=st.sampled_from([(4, 4), (6, 6, 6), (5, 6, 6, 9), (9, 9, 9)]),
@@ -241,8 +253,8 @@ def test_slack_does_not_help_with_many_in_flight_and_is_not_counted():
 )
 def test_nothing_smaller_is_enough(share, beta, tolerated, in_flight):
     configuration = one(beta)
-    chosen = choose(configuration, works(share), tolerated=tolerated, requests=1000, in_flight=in_flight)
-    assert isinstance(chosen, Settings)
+    chosen = choose_retries(configuration, works(share), tolerated=tolerated, requests=1000, in_flight=in_flight)
+    assert isinstance(chosen, RetrySettings)
     assert chosen.enough
     assert chosen.misses <= tolerated
     for retries, slack in product(range(chosen.retries + chosen.slack + 1), range(4)):
@@ -250,16 +262,16 @@ def test_nothing_smaller_is_enough(share, beta, tolerated, in_flight):
             continue
         if not feasible(tuple(b - slack for b in beta)):
             continue
-        less = worth(configuration, works(share), retries=retries, slack=slack, requests=1000, tolerated=tolerated,
-                     in_flight=in_flight)  # fmt: skip
+        less = bound_misses(configuration, works(share), retries=retries, slack=slack, requests=1000,
+                            tolerated=tolerated, in_flight=in_flight)  # fmt: skip
         assert not less.enough, (retries, slack)
 
 
 def test_there_may_be_nothing_to_choose():
-    assert choose(one((4, 4)), works(0.0)) == Unknown(
+    assert choose_retries(one((4, 4)), works(0.0)) == Unknown(
         reason="nothing is known of how often an instruction works, or it never does"
     )
-    rare = choose(one((4, 4)), works(0.01), in_flight=None)
+    rare = choose_retries(one((4, 4)), works(0.01), in_flight=None)
     assert isinstance(rare, Unknown)
     assert "not even 60 retries" in rare.reason
 
@@ -269,21 +281,21 @@ def test_there_may_be_nothing_to_choose():
 
 def test_success_by_hand():
     configuration = one((4, 4), obeys=0.9, unrecognised=0.1)
-    assert Success.simulated(configuration).least == pytest.approx(0.81)
-    assert "want of anything measured" in Success.simulated(one((4, 4))).statement()
-    counted = Success.counted(configuration, {"asked: g": {"asked": 100, "obeyed": 90}})
+    assert AttemptSuccess.from_simulation(configuration).least == pytest.approx(0.81)
+    assert "want of anything measured" in AttemptSuccess.from_simulation(one((4, 4))).statement()
+    counted = AttemptSuccess.from_counts(configuration, {"asked: g": {"asked": 100, "obeyed": 90}})
     found = counted.rate["asked: g"]
     assert isinstance(found, Observed)
     assert stats.binom.sf(89, 100, found.low) == pytest.approx(0.025, rel=1e-6)
     assert counted.least == found.low
     assert "90 of 100 attempts worked, at least 82.3%" in counted.statement()
-    nothing = Success.counted(configuration, {})
+    nothing = AttemptSuccess.from_counts(configuration, {})
     assert nothing.least == 0
     assert "not known" in nothing.statement()
 
 
 def test_failures_of_groups_that_are_asked_for_together_add_up():
-    configuration = Configuration.read(
+    configuration = GenerationConfig.read(
         {
             "conditions": [{"name": "asked"}],
             "groups": {"g": ["a", "b"], "h": ["c", "d"]},
@@ -294,25 +306,25 @@ def test_failures_of_groups_that_are_asked_for_together_add_up():
         }
     )
     counts = {"asked: g": {"asked": 1000, "obeyed": 900}, "asked: h": {"asked": 1000, "obeyed": 800}}
-    found = Success.counted(configuration, counts)
+    found = AttemptSuccess.from_counts(configuration, counts)
     low = [one.low for one in found.rate.values() if isinstance(one, Observed)]
     assert stats.binom.sf(899, 1000, low[0]) == pytest.approx(0.05 / 2 / 2, rel=1e-6)
     assert found.least == pytest.approx(1 - (1 - low[0]) - (1 - low[1]))
-    both = worth(configuration, works(0.9), slack=1, retries=0, requests=10)
-    alone = worth(one((6, 6)), works(0.9), slack=1, retries=0, requests=10)
+    both = bound_misses(configuration, works(0.9), slack=1, retries=0, requests=10)
+    alone = bound_misses(one((6, 6)), works(0.9), slack=1, retries=0, requests=10)
     assert both.misses == pytest.approx(2 * alone.misses)
     del counts["asked: h"]
-    assert Success.counted(configuration, counts).least == 0
+    assert AttemptSuccess.from_counts(configuration, counts).least == 0
 
 
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        (lambda c: worth(c, works(0.9), retries=-1), "make no sense"),
-        (lambda c: worth(c, works(0.9), requests=0), "make no sense"),
-        (lambda c: worth(c, works(0.9), tolerated=0.0), "make no sense"),
-        (lambda c: Success.counted(c, {"asked: g": {"asked": 2, "obeyed": 3}}), "3 of 2 attempts"),
-        (lambda c: Success.counted(c, {}, confidence=1.0), "confidence is 1.0"),
+        (lambda c: bound_misses(c, works(0.9), retries=-1), "make no sense"),
+        (lambda c: bound_misses(c, works(0.9), requests=0), "make no sense"),
+        (lambda c: bound_misses(c, works(0.9), tolerated=0.0), "make no sense"),
+        (lambda c: AttemptSuccess.from_counts(c, {"asked: g": {"asked": 2, "obeyed": 3}}), "3 of 2 attempts"),
+        (lambda c: AttemptSuccess.from_counts(c, {}, confidence=1.0), "confidence is 1.0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(broken, said):
@@ -337,8 +349,8 @@ def test_a_guarantee_says_how_often_instructions_worked_and_what_follows():
     counts = enforcer.counts["asked: g"]
     said = enforcer.guarantee()
     assert f"{counts['obeyed']:,} of {counts['asked']:,} attempts worked" in said
-    success = Success.counted(configuration, enforcer.counts)
-    assert worth(configuration, success).statement() in said
+    success = AttemptSuccess.from_counts(configuration, enforcer.counts)
+    assert bound_misses(configuration, success).statement() in said
     assert "enough are" in said
     many = Enforcer(configuration)
     many.restore(enforcer.state())
@@ -358,11 +370,11 @@ def test_a_guarantee_says_how_often_instructions_worked_and_what_follows():
     ],
 )
 def test_bounds_are_rounded_up(share, said):
-    assert at_most(share) == said
+    assert format_at_most(share) == said
 
 
 def test_probabilities_too_small_for_a_number_are_not_nought():
-    found = worth(one((90, 90)), works(0.999999), retries=60, slack=50)
+    found = bound_misses(one((90, 90)), works(0.999999), retries=60, slack=50)
     assert 0 < found.misses < 1e-250
     assert found.good_for == 10**15
     assert "e-" in found.statement()
@@ -370,12 +382,12 @@ def test_probabilities_too_small_for_a_number_are_not_nought():
 
 def test_chosen_slack_ends_where_it_cannot_be_kept_or_is_too_much():
     for beta in [(4, 4), (1000, 1000), (2, 4, 8, 16)]:
-        assert isinstance(choose(one(beta), works(1e-9)), Unknown)
+        assert isinstance(choose_retries(one(beta), works(1e-9)), Unknown)
 
 
 def pairs(beta, slack):
     """Every combination of two groups with two values each."""
-    return Configuration.read(
+    return GenerationConfig.read(
         {
             "conditions": [{"name": "asked"}],
             "groups": {"g": ["a", "b"], "h": ["c", "d"]},
@@ -385,7 +397,7 @@ def pairs(beta, slack):
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=scaled(80), deadline=None)
 @given(
     mode=st.sampled_from(["before", "after"]),
     case=st.sampled_from(
@@ -399,7 +411,7 @@ def test_failures_that_lie_far_enough_apart_miss_nothing(mode, case, paired, see
     beta, slack = case
     paired = paired and len(beta) == 4
     configuration = pairs(beta, slack) if paired else one(beta, slack=slack)
-    window = one_recovery(beta, slack)
+    window = specification_recovery(beta, slack)
     random = Random(seed)
     enforcer = Enforcer(configuration, mode=mode, in_flight=1, retries=0, seed=seed)
     (name,) = enforcer.counts
@@ -408,7 +420,7 @@ def test_failures_that_lie_far_enough_apart_miss_nothing(mode, case, paired, see
     for _ in range(150):
         admission = enforcer.admit({"asked"})
         while admission is not None:
-            left = enforcer.remaining()[name]
+            left = enforcer.items_until_due()[name]
             harmful = random.choice([max(left, key=left.__getitem__), random.choice(list(left))])
             shown = dict(zip(groups, harmful.split(" + "), strict=True))
             if admission.must:

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from evenhand.errors import OptionError
-from evenhand.genai.simulate import compare, simulate
-from evenhand.genai.simulation import POLICIES, ComparisonResult, SimulationResult
-from evenhand.genai.stream import Generator, InFlight, Requests
+from evenhand.genai import GenerationSimulationResult, PolicyComparisonResult, compare_policies, simulate_requests
+from evenhand.genai.simulation.result import POLICIES
+from evenhand.genai.simulation.stream import RequestsInFlight, RequestStream, SimulatedGenerator
 
 VALUES = ("child", "adult", "elderly", "other", "none")
 
@@ -35,7 +35,7 @@ UNEQUAL = [
 
 @pytest.mark.parametrize(("deadlines", "probabilities"), UNEQUAL)
 def test_tight_sets_keep_what_published_counters_miss(deadlines, probabilities):
-    found = compare(configured(deadlines, probabilities), requests=8000)
+    found = compare_policies(configured(deadlines, probabilities), requests=8000)
     free, published, before, after = found.simulations
     assert [one.policy for one in found.simulations] == list(POLICIES)
     assert free.violations > published.violations > 0
@@ -53,7 +53,7 @@ def test_tight_sets_keep_what_published_counters_miss(deadlines, probabilities):
 @pytest.mark.parametrize("in_flight", [1, 2, 7, 64])
 @pytest.mark.parametrize("policy", ["before", "after"])
 def test_nothing_is_missed_however_many_are_in_flight(policy, in_flight):
-    found = simulate(
+    found = simulate_requests(
         configured((5, 6, 6, 9), (0.1, 0.1, 0.1, 0.7)), requests=5000, in_flight=in_flight, policy=policy, seed=2
     )
     assert (found.violations, found.in_flight) == (0, in_flight)
@@ -62,7 +62,8 @@ def test_nothing_is_missed_however_many_are_in_flight(policy, in_flight):
 def test_published_counters_are_stale_when_requests_overlap():
     equal = configured((8, 8, 8, 8), (0.1, 0.1, 0.1, 0.7))
     alone, overlapping = (
-        simulate(equal, requests=5000, policy="published", in_flight=in_flight).violations for in_flight in (1, 8)
+        simulate_requests(equal, requests=5000, policy="published", in_flight=in_flight).violations
+        for in_flight in (1, 8)
     )
     assert alone == 0
     assert overlapping > 0
@@ -70,7 +71,7 @@ def test_published_counters_are_stale_when_requests_overlap():
 
 def test_in_its_own_setting_the_published_rule_intervenes_no_less():
     equal = configured((8, 8, 8, 8), (0.1, 0.1, 0.1, 0.7))
-    found = compare(equal, requests=8000, policies=["published", "before", "after"])
+    found = compare_policies(equal, requests=8000, policies=["published", "before", "after"])
     published, before, after = found.simulations
     assert published.violations == before.violations == after.violations == 0
     assert after.interventions <= before.interventions <= published.interventions
@@ -81,15 +82,15 @@ def test_disobedience_is_met_by_retries_and_slack():
     plain = configured((6, 8, 10, 12, 16), **described)
     again = configured((6, 8, 10, 12, 16), **described | {"retries": 2})
     reserve = configured((6, 8, 10, 12, 16), **described | {"retries": 2, "slack": 1})
-    misses = [simulate(one, requests=10_000).violations for one in (plain, again, reserve)]
+    misses = [simulate_requests(one, requests=10_000).violations for one in (plain, again, reserve)]
     assert misses[0] > misses[1] > misses[2]
-    found = simulate(plain, requests=10_000)
+    found = simulate_requests(plain, requests=10_000)
     assert 150 < found.unrecognised < 250
     assert found.reported > 0
 
 
 def test_several_conditions_and_groups_at_once():
-    found = compare(
+    found = compare_policies(
         {
             "conditions": [{"name": "leader", "share": 0.6}, {"name": "poor", "share": 0.5}],
             "specifications": [
@@ -112,7 +113,7 @@ def test_several_conditions_and_groups_at_once():
 
 
 def test_pairs():
-    found = simulate(
+    found = simulate_requests(
         {
             "conditions": [{"name": "leader"}],
             "groups": {"age": ["young", "old"], "gender": ["female", "male"]},
@@ -130,7 +131,7 @@ def test_eventual_counts_values_that_never_appeared():
     described = configured((3, 3, 3), (0.5, 0.5, 0.0))
     del described["specifications"][0]["repeated"]
     described["specifications"][0]["eventual"] = True
-    found = simulate(described, requests=500, policy="free")
+    found = simulate_requests(described, requests=500, policy="free")
     (kept,) = found.specifications
     assert (found.violations, kept.missed, kept.deadlines) == (1, {"child": 0, "adult": 0, "elderly": 1}, None)
     assert kept.longest_gap["elderly"] == kept.items + 1
@@ -138,19 +139,19 @@ def test_eventual_counts_values_that_never_appeared():
 
 def test_the_same_seed_gives_the_same_result():
     described = configured((5, 6, 6, 9))
-    first, again, other = (simulate(described, requests=500, in_flight=3, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (simulate_requests(described, requests=500, in_flight=3, seed=seed) for seed in (1, 1, 2))
     assert first.plain() | {"seconds": 0} == again.plain() | {"seconds": 0}
     assert first.plain() | {"seconds": 0, "seed": 2} != other.plain() | {"seconds": 0}
 
 
 def test_what_a_result_can_do():
-    found = compare(configured((5, 6, 6, 9)), requests=500, policies=["free", "before"])
-    assert ComparisonResult.from_json(found.to_json()) == found
+    found = compare_policies(configured((5, 6, 6, 9)), requests=500, policies=["free", "before"])
+    assert PolicyComparisonResult.from_json(found.to_json()) == found
     one = found.simulations[1]
-    assert SimulationResult.from_json(one.to_json()) == one
+    assert GenerationSimulationResult.from_json(one.to_json()) == one
     assert list(found.to_frame()["policy"]) == ["free"] * 4 + ["before"] * 4
     assert list(one.to_frame()["deadline"]) == [5, 6, 6, 9]
-    assert "500 requests, 1 in flight" in found.summary()
+    assert "500 requests, 1 in flight at once" in found.summary()
     assert "before" in one.summary()
     for drawn in (found.plot(), one.plot()):
         assert "deadlines missed" in drawn.to_json()
@@ -166,19 +167,19 @@ def test_what_a_result_can_do():
 )
 def test_options_that_make_no_sense(options, complaint):
     with pytest.raises(OptionError, match=complaint):
-        simulate(configured((5, 6, 6, 9)), **options)
+        simulate_requests(configured((5, 6, 6, 9)), **options)
 
 
 def test_a_generator_must_be_described():
     described = configured((5, 6, 6, 9))
     del described["simulation"]
     with pytest.raises(OptionError, match="nothing says how likely the values of 'age' are") as raised:
-        simulate(described)
-    assert "age: [0.25, 0.25, 0.25, 0.25]" in raised.value.mend
+        simulate_requests(described)
+    assert "age: [0.25, 0.25, 0.25, 0.25]" in raised.value.hint
 
 
 def test_the_generator_is_as_described():
-    generator = Generator({"age": {"young": 0.9, "old": 0.1}}, obeys=0.75, unrecognised=0.1, seed=1)
+    generator = SimulatedGenerator({"age": {"young": 0.9, "old": 0.1}}, obeys=0.75, unrecognised=0.1, seed=1)
     left_alone = Counter(generator.make()["age"] for _ in range(10_000))
     assert left_alone[None] == pytest.approx(1000, abs=120)
     assert left_alone["young"] == pytest.approx(8100, abs=160)
@@ -190,17 +191,17 @@ def test_the_generator_is_as_described():
 
 
 def test_a_value_that_never_appears_by_itself_appears_when_asked_for():
-    generator = Generator({"age": {"young": 1.0, "old": 0.0, "other": 0.0}}, seed=1)
+    generator = SimulatedGenerator({"age": {"young": 1.0, "old": 0.0, "other": 0.0}}, seed=1)
     assert {generator.make()["age"] for _ in range(100)} == {"young"}
     assert {generator.make({"age": ("old", "other")})["age"] for _ in range(100)} == {"old", "other"}
 
 
 def test_requests_and_the_order_in_which_they_end():
-    stream = Requests({"leader": 0.8, "poor": 0.3}, seed=1)
+    stream = RequestStream({"leader": 0.8, "poor": 0.3}, seed=1)
     drawn = Counter(stream.next() for _ in range(10_000))
     assert drawn[frozenset({"leader", "poor"})] == pytest.approx(2400, abs=180)
     assert drawn[frozenset()] == pytest.approx(1400, abs=150)
-    flight = InFlight(seed=1)
+    flight = RequestsInFlight(seed=1)
     for request in range(50):
         flight.add(request)
     ended = [flight.end() for _ in range(50)]
@@ -215,11 +216,11 @@ def test_stopping_keeps_what_was_answered():
         if len(calls) == 2:
             raise KeyboardInterrupt
 
-    found = compare(
+    found = compare_policies(
         configured((5, 6, 6, 9)), requests=10_000, in_flight=9, policies=["free", "after"], progress=progress
     )
     assert calls == [("simulating free", 0.2), ("simulating free", 0.4)]
     assert [one.policy for one in found.simulations] == ["free"]
     assert found.interrupted
     assert found.simulations[0].requests == 4000
-    assert "INTERRUPTED" in found.summary()
+    assert "CAUTION: Interrupted" in found.summary()

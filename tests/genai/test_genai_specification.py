@@ -3,7 +3,7 @@
 import pytest
 
 from evenhand.errors import OptionError
-from evenhand.genai import Configuration, feasible
+from evenhand.genai import GenerationConfig, check_feasibility
 
 SMALLEST = (
     "{conditions: [{name: leader, share: 0.8}], "
@@ -30,7 +30,7 @@ def described(**changes):
 def test_the_smallest_configuration(tmp_path):
     path = tmp_path / "genai.yaml"
     path.write_text(SMALLEST, encoding="utf-8")
-    read = Configuration.read(path)
+    read = GenerationConfig.read(path)
     (requirement,) = read.requirements
     assert requirement.name == "leader: age"
     assert requirement.labels == ("child", "adult", "elderly", "other")
@@ -39,7 +39,7 @@ def test_the_smallest_configuration(tmp_path):
     assert read.simulation.generator == {"age": (0.05, 0.85, 0.05, 0.05)}
     assert (read.simulation.obeys, read.simulation.unrecognised) == (0.95, 0.02)
     assert (read.simulation.retries, read.simulation.slack, read.simulation.in_flight) == (2, 1, 1)
-    assert feasible(read).feasible
+    assert check_feasibility(read).feasible
 
 
 def test_toml_says_the_same(tmp_path):
@@ -49,16 +49,16 @@ def test_toml_says_the_same(tmp_path):
         '[[specifications]]\ncondition = "leader"\ngroup = "age"\nvalues = ["child", "adult", "old"]\nrepeated = 6\n',
         encoding="utf-8",
     )
-    assert Configuration.read(path) == Configuration.read(described())
+    assert GenerationConfig.read(path) == GenerationConfig.read(described())
 
 
 def test_deadlines_by_name():
-    (requirement,) = Configuration.read(described(repeated={"old": 9, "child": 5, "adult": 6})).requirements
+    (requirement,) = GenerationConfig.read(described(repeated={"old": 9, "child": 5, "adult": 6})).requirements
     assert requirement.repeated == (5, 6, 9)
 
 
 def test_paired_groups_are_taken_apart():
-    read = Configuration.read(
+    read = GenerationConfig.read(
         {
             "conditions": [{"name": "leader"}],
             "groups": {"age": ["young", "old"], "gender": ["female", "male"], "body": ["thin", "stout", "other"]},
@@ -69,9 +69,9 @@ def test_paired_groups_are_taken_apart():
     assert sum(len(one.labels) for one in read.requirements) == 4 + 6 + 6
     assert read.requirements[0].labels == ("young + female", "young + male", "old + female", "old + male")
     assert all(one.repeated is None for one in read.requirements)
-    assert feasible(read).feasible
+    assert check_feasibility(read).feasible
     triple = read.model_copy(update={"specifications": (read.specifications[0].model_copy(update={"ways": 3}),)})
-    (three,) = Configuration.read(triple.model_dump(exclude_defaults=True)).requirements
+    (three,) = GenerationConfig.read(triple.model_dump(exclude_defaults=True)).requirements
     assert len(three.labels) == 12
 
 
@@ -80,12 +80,12 @@ FAULTS = [
     (described(condition="boss"), "no condition 'boss'", "leader"),
     (described(values=["child"]), "two or more values", None),
     (described(values=["child", "child"]), "'child' is there twice", None),
-    (described(values=["child", 3]), "3 is no text", "values"),
+    (described(values=["child", 3]), "expected text, got 3", "values"),
     (described(values=None), "values of the group 'age' are missing", "groups"),
     (described(repeated=None), "nothing is asked for", "repeated"),
     (described(repeated=0), "a deadline of 0 items", "repeated"),
-    (described(repeated=True), "True is no whole number", "repeated"),
-    (described(repeated="often"), "'often' is no deadline", "repeated"),
+    (described(repeated=True), "expected a whole number, got True", "repeated"),
+    (described(repeated="often"), "expected a deadline, got 'often'", "repeated"),
     (described(repeated=[5, 6]), "3 values need as many deadlines", "child, adult, old"),
     (described(repeated={"child": 5, "adult": 6}), "'old' has no deadline", None),
     (described(repeated={"child": 5, "adult": 6, "elder": 7}), "no value 'elder'", "child"),
@@ -104,13 +104,13 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("bad", "what", "mend"), FAULTS)
-def test_a_fault_is_one_clear_error(bad, what, mend):
+@pytest.mark.parametrize(("bad", "what", "hint"), FAULTS)
+def test_a_fault_is_one_clear_error(bad, what, hint):
     with pytest.raises(OptionError, match=what) as caught:
-        Configuration.read(bad)
-    assert caught.value.where or "missing" in caught.value.what
-    if mend is not None:
-        assert any(word in (caught.value.mend or "") for word in mend.split("|"))
+        GenerationConfig.read(bad)
+    assert caught.value.location or "missing" in caught.value.message
+    if hint is not None:
+        assert any(word in (caught.value.hint or "") for word in hint.split("|"))
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,14 @@ def test_a_file_that_cannot_be_read(tmp_path, name, text, what):
     if text is not None:
         path.write_text(text, encoding="utf-8")
     with pytest.raises(OptionError, match=what) as caught:
-        Configuration.read(path)
+        GenerationConfig.read(path)
     assert name in str(caught.value)
 
 
 def test_what_cannot_be_kept_names_the_values_at_fault():
-    found = feasible(Configuration.read(described(values=["child", "adult", "old", "other"], repeated=[2, 9, 3, 50])))
+    found = check_feasibility(
+        GenerationConfig.read(described(values=["child", "adult", "old", "other"], repeated=[2, 9, 3, 50]))
+    )
     assert not found.feasible
     assert found.specifications[0].faults == ("child", "adult", "old")
     assert "child within 2, adult within 9, old within 3" in found.reason
@@ -141,9 +143,9 @@ def test_what_cannot_be_kept_names_the_values_at_fault():
 
 
 def test_slack_must_be_kept_too():
-    tight = Configuration.read(described(repeated=3))
-    assert feasible(tight).feasible
-    found = feasible(tight, slack=1)
+    tight = GenerationConfig.read(described(repeated=3))
+    assert check_feasibility(tight).feasible
+    found = check_feasibility(tight, slack=1)
     assert not found.feasible
     assert "slack of 1" in found.reason
 
@@ -154,7 +156,7 @@ def test_two_conditions_on_one_group_are_judged_together():
 
     def at(deadline):
         several = [two | {"condition": name, "repeated": deadline} for name in ("leader", "poor")]
-        return feasible(Configuration.read(both | {"specifications": several}))
+        return check_feasibility(GenerationConfig.read(both | {"specifications": several}))
 
     assert not at(4).feasible
     assert "together" in at(4).reason

@@ -8,16 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError, OptionError
-from evenhand.genai.assessment import GenaiAssessment
-from evenhand.genai.inherent import answers, judged
-from evenhand.genai.judgement import judge
-from evenhand.genai.specification import Configuration
-from evenhand.genai.specified import Columns, assess_specified, fixed_in, read_specified
+from evenhand.genai import (
+    GenaiAssessment,
+    GenerationConfig,
+    ItemColumns,
+    answers_by_prompt,
+    evaluate_config,
+    judge_prompt_bias,
+    read_condition_sequences,
+    read_fixed_groups,
+)
+from evenhand.genai.simulation.stream import judge_sequence
 from support import shared
 
 
 def configuration(**more):
-    return Configuration.read(
+    return GenerationConfig.read(
         {
             "conditions": [{"name": "leader"}, {"name": "poor"}],
             "groups": {"sex": ["f", "m"], "age": ["y", "o"], "hat": ["no", "yes"]},
@@ -48,7 +54,7 @@ TABLE = pd.DataFrame(
 
 def test_a_verdict_for_every_specification_by_hand():
     # Leaders: m f m m. The poor: m+o f+y f+o, and one whose sex is not recognised.
-    leader, poor = assess_specified(read_specified(TABLE, configuration()), configuration()).sequences
+    leader, poor = evaluate_config(read_condition_sequences(TABLE, configuration()), configuration()).sequences
     assert (leader.name, leader.condition, leader.items, leader.prompts) == ("leader", "leader", 4, "all")
     assert [(v.name, v.kind, v.beta, v.verdict, v.at_fault) for v in leader.verdicts] == [
         ("leader: sex", "repeated", (3, 2), "holds", ()),
@@ -73,16 +79,16 @@ def test_a_verdict_for_every_specification_by_hand():
 
 
 def test_the_result_says_what_it_is_about_and_travels():
-    result = assess_specified(read_specified(TABLE, configuration()), configuration(), source="a table")
+    result = evaluate_config(read_condition_sequences(TABLE, configuration()), configuration(), source="a table")
     assert result.condition() == "leader, poor"
     assert GenaiAssessment.from_json(result.to_json()) == result
 
 
 def test_inherent_fairness_leaves_out_what_prompts_fix():
-    found = read_specified(TABLE, configuration())
-    bias = judged(answers(one.recorded for one in found), configuration().values,
+    found = read_condition_sequences(TABLE, configuration())
+    bias = judge_prompt_bias(answers_by_prompt(one.recorded for one in found), configuration().values,
                   {"a leader": set(), "a pauper": set(), "a poor lady": {"sex"}})  # fmt: skip
-    leader, neutral, _, _ = assess_specified(found, configuration(), prompts=bias).sequences
+    leader, neutral, _, _ = evaluate_config(found, configuration(), prompts=bias).sequences
     assert [(v.name, v.verdict) for v in leader.verdicts] == [("leader: sex", "holds"), ("both", "holds")]
     assert (neutral.name, neutral.prompts) == ("leader, neutral prompts", "neutral")
     # Without the lady: m m m.
@@ -92,7 +98,7 @@ def test_inherent_fairness_leaves_out_what_prompts_fix():
 
 def test_conditions_without_items_are_unknown():
     only = TABLE[TABLE["condition"] == "leader"]
-    _, poor = assess_specified(read_specified(only, configuration()), configuration()).sequences
+    _, poor = evaluate_config(read_condition_sequences(only, configuration()), configuration()).sequences
     assert (poor.items, poor.coverage) == (0, None)
     assert {v.verdict for v in poor.verdicts} == {"unknown"}
 
@@ -111,15 +117,15 @@ def test_deadlines_missed_are_those_that_simulations_count(rows, betas, together
         {"condition": "c", "group": "sex", "repeated": list(betas)},
         {"condition": "c", "paired": ["age", "sex"], "repeated": together},
     ]
-    read = Configuration.read(asked)
+    read = GenerationConfig.read(asked)
     table = pd.DataFrame(rows, columns=["sex", "age"])
     if not ({"f", "m"} & set(table["sex"]) and {"y", "o"} & set(table["age"])):
         return
-    (found,) = assess_specified(read_specified(table, read), read).sequences
-    plain = judge(["?fm".index(sex) for sex, _ in rows], 2, {1: betas[0], 2: betas[1]})
+    (found,) = evaluate_config(read_condition_sequences(table, read), read).sequences
+    plain = judge_sequence(["?fm".index(sex) for sex, _ in rows], 2, {1: betas[0], 2: betas[1]})
     names = list(itertools.product("yo", "fm"))
     pairs = [names.index((age, sex)) + 1 if (age, sex) in names else 0 for sex, age in rows]
-    paired = judge(pairs, 4, dict.fromkeys(range(1, 5), together))
+    paired = judge_sequence(pairs, 4, dict.fromkeys(range(1, 5), together))
     by_groups = {group.groups: group for group in found.groups}
     assert tuple(len(value.missed) for value in by_groups["sex",].values) == plain.missed
     assert tuple(len(value.missed) for value in by_groups["age", "sex"].values) == paired.missed
@@ -137,24 +143,24 @@ def test_columns_named_like_conditions_say_yes_or_no():
         leader=["1", "0", "yes", "true", "no", None, "Y", "n"],
         poor=[False, True, True, False, True, False, False, True],
     )
-    expected = [one.recorded.labels for one in read_specified(TABLE, configuration())]
-    assert [one.recorded.labels for one in read_specified(table, configuration())] == expected
+    expected = [one.recorded.labels for one in read_condition_sequences(TABLE, configuration())]
+    assert [one.recorded.labels for one in read_condition_sequences(table, configuration())] == expected
     with pytest.raises(DataError, match="'maybe' in the column 'leader'"):
-        read_specified(table.assign(leader="maybe"), configuration())
+        read_condition_sequences(table.assign(leader="maybe"), configuration())
 
 
 def test_other_names_of_columns():
     table = TABLE.rename(columns={"condition": "asked", "sex": "label_sex"}).assign(run=["1", "2"] * 4, picture="x.png")
-    columns = Columns(
+    columns = ItemColumns(
         conditions="asked", groups={"sex": "label_sex"}, sequence="run", image="picture", only={"hat": "no"}
     )
-    found = read_specified(table, configuration(), columns)
+    found = read_condition_sequences(table, configuration(), columns)
     assert [(one.condition, one.recorded.name, len(one.recorded)) for one in found] == [
         ("leader", "1, leader", 3), ("leader", "2, leader", 1), ("poor", "2, poor", 2), ("poor", "1, poor", 2),
     ]  # fmt: skip
     assert found[0].recorded.files == ("x.png",) * 3
-    (one, two) = read_specified(
-        table, configuration(), Columns("asked", {"sex": "label_sex"}, sequence="run", name="1")
+    (one, two) = read_condition_sequences(
+        table, configuration(), ItemColumns("asked", {"sex": "label_sex"}, sequence="run", name="1")
     )
     assert (one.recorded.name, two.recorded.name) == ("1, leader", "1, poor")
 
@@ -163,12 +169,12 @@ def test_of_one_condition_all_items_count():
     one = configuration(
         conditions=[{"name": "leader"}], specifications=[{"condition": "leader", "group": "sex", "repeated": 3}]
     )
-    assert len(read_specified(TABLE.drop(columns="condition"), one)[0].recorded) == 8
+    assert len(read_condition_sequences(TABLE.drop(columns="condition"), one)[0].recorded) == 8
 
 
 def test_what_a_table_says_of_prompts():
-    assert fixed_in(TABLE) is None
-    assert fixed_in(TABLE.assign(fixed=["sex; age", *[None] * 7])[:2]) == {
+    assert read_fixed_groups(TABLE) is None
+    assert read_fixed_groups(TABLE.assign(fixed=["sex; age", *[None] * 7])[:2]) == {
         "a leader": {"sex", "age", "sex; age"},
         "a pauper": frozenset(),
     }
@@ -177,18 +183,22 @@ def test_what_a_table_says_of_prompts():
 @pytest.mark.parametrize(
     ("table", "columns", "said"),
     [
-        (TABLE.drop(columns="condition"), Columns(), "nothing tells which conditions"),
-        (TABLE.drop(columns="age"), Columns(), "there is no column 'age' for the group 'age'"),
-        (TABLE, Columns(groups={"colour": "x"}), "no group 'colour'"),
-        (TABLE.assign(sex="female"), Columns(), "no label in the column 'sex' is a value of the group 'sex': female"),
-        (TABLE.assign(condition="rich"), Columns(), "no item was asked for 'leader' or 'poor'"),
-        (TABLE.assign(run="1"), Columns(sequence="run", name="2"), "there is no sequence '2'"),
-        (TABLE, Columns(conditions="nowhere"), "there is no column 'nowhere'"),
+        (TABLE.drop(columns="condition"), ItemColumns(), "nothing tells which conditions"),
+        (TABLE.drop(columns="age"), ItemColumns(), "there is no column 'age' for the group 'age'"),
+        (TABLE, ItemColumns(groups={"colour": "x"}), "no group 'colour'"),
+        (
+            TABLE.assign(sex="female"),
+            ItemColumns(),
+            "no label in the column 'sex' is a value of the group 'sex': female",
+        ),
+        (TABLE.assign(condition="rich"), ItemColumns(), "no item was asked for 'leader' or 'poor'"),
+        (TABLE.assign(run="1"), ItemColumns(sequence="run", name="2"), "there is no sequence '2'"),
+        (TABLE, ItemColumns(conditions="nowhere"), "there is no column 'nowhere'"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused(table, columns, said):
     with pytest.raises((DataError, OptionError)) as error:
-        read_specified(table, configuration(), columns)
+        read_condition_sequences(table, configuration(), columns)
     assert said in str(error.value)
 
 
@@ -196,7 +206,7 @@ def test_tables_that_do_not_fit_are_refused(table, columns, said):
 
 
 def test_real_pictures_by_a_configuration():
-    read = Configuration.read(
+    read = GenerationConfig.read(
         {
             "conditions": [{"name": "leader"}, {"name": "poor"}],
             "groups": {"gender": ["female", "male"]},
@@ -211,9 +221,9 @@ def test_real_pictures_by_a_configuration():
     places = {"gender": "notebook_gender"}
     _, poor = (
         one
-        for one in read_specified(table, read, Columns(groups=places, sequence="sequence"))
+        for one in read_condition_sequences(table, read, ItemColumns(groups=places, sequence="sequence"))
         if one.recorded.name in ("openai_leader_seq2, leader", "openai_poor_seq2, poor")
     )
-    result = assess_specified([poor], read).sequences[0]
-    assert [group.least_beta for group in result.groups] == [13, 13]
+    result = evaluate_config([poor], read).sequences[0]
+    assert [group.smallest_beta for group in result.groups] == [13, 13]
     assert [(v.name, v.verdict) for v in result.verdicts] == [("poor: gender", "holds"), ("sooner", "violated")]

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from evenhand.errors import DataError, OptionError
-from evenhand.genai import png
-from evenhand.genai.backends import GROUPS, Item, Playback, Studio, instruct, wanted
+from evenhand.genai import Item, Playback, Studio, add_instruction, parse_instruction
+from evenhand.genai.backends import pictures
+from evenhand.genai.backends.studio import GROUPS
 
 
 def test_the_same_seed_draws_the_same_pictures_and_another_does_not() -> None:
@@ -25,7 +26,7 @@ def test_the_same_seed_draws_the_same_pictures_and_another_does_not() -> None:
 def test_a_picture_is_a_png_of_the_promised_size_and_nothing_in_its_file_names_a_value() -> None:
     item = Studio(seed=3).generate("a person")
     assert (item.kind, item.media_type) == ("image", "image/png")
-    assert png.read(item.data).shape == (144, 96, 3)
+    assert pictures.read_png(item.data).shape == (144, 96, 3)
     assert not any(value.encode() in item.data for values in GROUPS.values() for value in values)
 
 
@@ -45,21 +46,21 @@ def test_the_bias_is_drawn() -> None:
 
 def test_instructions_are_obeyed_as_often_as_said() -> None:
     studio = Studio({"skin": {"light": 1}}, obeys=0.8, seed=6, media="svg")
-    prompt = instruct("a business leader", {"skin": ("dark",)})
+    prompt = add_instruction("a business leader", {"skin": ("dark",)})
     faces = Counter(ET.fromstring(studio.generate(prompt).data)[-1].get("fill") for _ in range(1000))
     assert 760 < faces["#68402c"] < 840
     assert faces["#eec4a4"] == 1000 - faces["#68402c"]
 
 
 def test_what_a_prompt_asks_for_is_read_as_a_clause_or_as_whole_words() -> None:
-    assert wanted("a leader (showing: age elderly, gender woman or man)", GROUPS) == {
+    assert parse_instruction("a leader (showing: age elderly, gender woman or man)", GROUPS) == {
         "age": ("elderly",),
         "gender": ("woman", "man"),
     }
-    assert wanted("Please show an ELDERLY woman.", GROUPS) == {"age": ("elderly",), "gender": ("woman",)}
-    assert wanted("a woman, showing: gender man", GROUPS) == {"gender": ("man",)}
-    assert wanted("adulthood in childish, darkened womanly human terms", GROUPS) == {}
-    assert instruct("a leader", {}) == "a leader"
+    assert parse_instruction("Please show an ELDERLY woman.", GROUPS) == {"age": ("elderly",), "gender": ("woman",)}
+    assert parse_instruction("a woman, showing: gender man", GROUPS) == {"gender": ("man",)}
+    assert parse_instruction("adulthood in childish, darkened womanly human terms", GROUPS) == {}
+    assert add_instruction("a leader", {}) == "a leader"
 
 
 @pytest.mark.parametrize(
@@ -67,8 +68,8 @@ def test_what_a_prompt_asks_for_is_read_as_a_clause_or_as_whole_words() -> None:
     [
         ({"bias": {"hat": {"yes": 1}}}, "draws no hat"),
         ({"bias": {"age": {"old": 1}}}, "draws no age old"),
-        ({"bias": {"age": {"child": -1, "adult": 2}}}, "no weights for age"),
-        ({"bias": {"age": {}}}, "no weights for age"),
+        ({"bias": {"age": {"child": -1, "adult": 2}}}, "not weights for age"),
+        ({"bias": {"age": {}}}, "not weights for age"),
         ({"obeys": 1.2}, "obeys is 1.2"),
         ({"unrecognised": float("nan")}, "unrecognised is nan"),
         ({"media": "gif"}, "cannot draw 'gif'"),
@@ -76,7 +77,7 @@ def test_what_a_prompt_asks_for_is_read_as_a_clause_or_as_whole_words() -> None:
 )
 def test_what_the_studio_cannot_draw_is_refused(given: dict[str, object], said: str) -> None:
     with pytest.raises(OptionError, match=said):
-        Studio(**given)  # type: ignore[arg-type]
+        Studio(**given)
 
 
 def test_recorded_items_come_back_in_order_until_there_are_none(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_recorded_items_come_back_in_order_until_there_are_none(tmp_path: Path) 
     assert second == picture
     with pytest.raises(DataError, match="all 2 recorded items"):
         playback.generate("z")
-    with pytest.raises(DataError, match="is no text"):
+    with pytest.raises(DataError, match="is not text"):
         _ = second.text
     with pytest.raises(DataError, match="cannot be read"):
         Playback.of_files([tmp_path / "3.png"])
@@ -101,8 +102,8 @@ def test_recorded_items_come_back_in_order_until_there_are_none(tmp_path: Path) 
 
 def test_pixels_survive_a_png_and_damage_is_said() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (7, 5, 3), dtype=np.uint8)
-    data = png.write(pixels)
-    assert np.array_equal(png.read(data), pixels)
+    data = pictures.write_png(pixels)
+    assert np.array_equal(pictures.read_png(data), pixels)
     for broken in (b"", data[:40], data[:50] + bytes([data[50] ^ 1]) + data[51:], data[:-30], b"GIF89a" + data):
         with pytest.raises(DataError, match="PNG"):
-            png.read(broken)
+            pictures.read_png(broken)

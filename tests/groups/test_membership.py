@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError, OptionError
-from evenhand.groups.membership import MOST_NUMBERS, RANGES, of_attribute, of_values
+from evenhand.groups import group_by_attribute
+from evenhand.groups.membership import MOST_NUMBERS, RANGES, group_by_values
 from evenhand.schema import Attribute
 
 integers = st.lists(st.integers(-30, 90), min_size=1, max_size=300)
@@ -17,13 +18,13 @@ def named(membership):
 
 
 def test_a_hundred_ages_make_five_equal_ranges():
-    found = of_values("age", np.arange(1, 101))
+    found = group_by_values("age", np.arange(1, 101))
     assert found.labels == ("1 to 20", "21 to 40", "41 to 60", "61 to 80", "81 to 100")
     assert np.bincount(found.codes).tolist() == [20] * 5
 
 
 def test_ten_numbers_stay_what_they_are():
-    found = of_values("children", [9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0])
+    found = group_by_values("children", [9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0])
     assert found.labels == tuple("0123456789")
     assert named(found) == ["9", "0", "1", "2", "3", "4", "5", "6", "7", "8", "0"]
 
@@ -38,13 +39,13 @@ def test_ten_numbers_stay_what_they_are():
     ],
 )
 def test_ranges_follow_the_people(numbers, labels):
-    found = of_values("number", numbers)
+    found = group_by_values("number", numbers)
     assert (found.labels, set(named(found)) <= set(labels)) == (labels, True)
 
 
 @given(integers)
 def test_every_number_is_in_the_range_that_names_it(numbers):
-    found = of_values("number", numbers)
+    found = group_by_values("number", numbers)
     distinct = len(set(numbers))
     assert len(found.labels) == distinct if distinct <= MOST_NUMBERS else 2 <= len(found.labels) <= RANGES
     for number, label in zip(numbers, named(found), strict=True):
@@ -54,40 +55,40 @@ def test_every_number_is_in_the_range_that_names_it(numbers):
 
 @given(integers, st.randoms(use_true_random=False))
 def test_the_order_of_people_does_not_matter(numbers, random):
-    by_number = dict(zip(numbers, named(of_values("number", numbers)), strict=True))
+    by_number = dict(zip(numbers, named(group_by_values("number", numbers)), strict=True))
     random.shuffle(numbers)
-    assert dict(zip(numbers, named(of_values("number", numbers)), strict=True)) == by_number
+    assert dict(zip(numbers, named(group_by_values("number", numbers)), strict=True)) == by_number
 
 
 def test_numbers_far_apart_are_cut_too():
-    found = of_values("identity", np.arange(20) * 10**12)
+    found = group_by_values("identity", np.arange(20) * 10**12)
     assert len(found.labels) == RANGES
     assert np.bincount(found.codes).tolist() == [4] * 5
 
 
 def test_words_truths_and_missing_values():
-    assert of_values("sex", ["m", "f", "m"]).labels == ("f", "m")
-    assert named(of_values("veteran", np.array([True, False]))) == ["True", "False"]
-    assert named(of_values("race", np.array(["b", None, "a"], dtype=object))) == ["b", "missing", "a"]
-    assert named(of_values("age", [30.0, np.nan, 20.0])) == ["30", "missing", "20"]
+    assert group_by_values("sex", ["m", "f", "m"]).labels == ("f", "m")
+    assert named(group_by_values("veteran", np.array([True, False]))) == ["True", "False"]
+    assert named(group_by_values("race", np.array(["b", None, "a"], dtype=object))) == ["b", "missing", "a"]
+    assert named(group_by_values("age", [30.0, np.nan, 20.0])) == ["30", "missing", "20"]
 
 
 def test_entries_of_an_attribute():
     race = Attribute(name="race", kind="categorical", values=("b", "a", "c"), missing="keep")
-    assert of_attribute(race, np.array([0.0, 2.0])).labels == ("b", "a", "c")
-    assert named(of_attribute(race, np.array([0.0, np.nan, 2.0]))) == ["b", "missing", "c"]
+    assert group_by_attribute(race, np.array([0.0, 2.0])).labels == ("b", "a", "c")
+    assert named(group_by_attribute(race, np.array([0.0, np.nan, 2.0]))) == ["b", "missing", "c"]
     age = Attribute(name="age", kind="integer", lower=0, upper=120)
-    assert named(of_attribute(age, np.array([3.0, 70.0, 3.0]))) == ["3", "70", "3"]
-    assert len(of_attribute(age, np.arange(121.0)).labels) == RANGES
+    assert named(group_by_attribute(age, np.array([3.0, 70.0, 3.0]))) == ["3", "70", "3"]
+    assert len(group_by_attribute(age, np.arange(121.0)).labels) == RANGES
     band = Attribute(name="band", kind="ordinal", edges=tuple(range(0, 160, 10)))
-    assert len(of_attribute(band, np.arange(15.0)).labels) == 15
+    assert len(group_by_attribute(band, np.arange(15.0)).labels) == 15
 
 
 def test_what_is_no_group():
     with pytest.raises(OptionError, match="'weight' is a real number"):
-        of_attribute(Attribute(name="weight", kind="real", lower=0, upper=1), np.array([0.5]))
+        group_by_attribute(Attribute(name="weight", kind="real", lower=0, upper=1), np.array([0.5]))
     for values in ([0.5, 1.0], [1.0, np.inf]):
         with pytest.raises(DataError, match="fraction"):
-            of_values("weight", values)
+            group_by_values("weight", values)
     with pytest.raises(DataError, match=r"shape \(2, 1\)"):
-        of_values("sex", [["f"], ["m"]])
+        group_by_values("sex", [["f"], ["m"]])

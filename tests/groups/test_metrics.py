@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from evenhand import groups
 from evenhand.errors import DataError, OptionError
-from evenhand.groups import GAP_NAMES, METRIC_NAMES, OVERALL_NAMES, GroupMetrics
-from evenhand.groups.result import SMALL
-from evenhand.stats import Observed, Unknown, clopper_pearson, newcombe, number
+from evenhand.groups import GAP_NAMES, METRIC_NAMES, OVERALL_NAMES, SMALL, GroupMetrics
+from evenhand.stats import Observed, Unknown, clopper_pearson, newcombe, quantity_value
+from support import scaled
 
 
 def people(counts: dict[str, tuple[int, int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -37,22 +37,22 @@ def gap(result: GroupMetrics, name: str, breakdown: int = 0) -> groups.Gap:
 
 
 class TestByHand:
-    """40 women: 8 hits, 2 false alarms, 12 misses, 18 rejections. 60 men: 30, 10, 10, 10."""
+    """80 women: 16 hits, 4 false alarms, 24 misses, 36 rejections. 120 men: 60, 20, 20, 20."""
 
-    favoured, deserving, sex = people({"women": (8, 2, 12, 18), "men": (30, 10, 10, 10)})
-    result = groups.measure(favoured, deserving, {"sex": sex}, favourable="hired", seed=3)
+    favoured, deserving, sex = people({"women": (16, 4, 24, 36), "men": (60, 20, 20, 20)})
+    result = groups.measure_decisions(favoured, deserving, {"sex": sex}, favourable="hired", seed=3)
 
     def test_rates(self):
         expected = {
-            "selection_rate": (10, 40),
-            "base_rate": (20, 40),
-            "true_positive_rate": (8, 20),
-            "false_positive_rate": (2, 20),
-            "accuracy": (26, 40),
-            "precision": (8, 10),
+            "selection_rate": (20, 80),
+            "base_rate": (40, 80),
+            "true_positive_rate": (16, 40),
+            "false_positive_rate": (4, 40),
+            "accuracy": (52, 80),
+            "precision": (16, 20),
         }
         women = group_of(self.result, sex="women")
-        assert (women.size, women.small, women.label) == (40, False, "women")
+        assert (women.size, women.small, women.label) == (80, False, "women")
         for name, (k, n) in expected.items():
             found = women.metrics[name]
             assert isinstance(found, Observed)
@@ -61,37 +61,37 @@ class TestByHand:
 
     def test_gaps(self):
         expected = {
-            "demographic_parity_difference": ("selection_rate", 40 / 60 - 10 / 40, newcombe(40, 60, 10, 40), 100),
-            "equal_opportunity_difference": ("true_positive_rate", 30 / 40 - 8 / 20, newcombe(30, 40, 8, 20), 60),
-            "accuracy_difference": ("accuracy", 40 / 60 - 26 / 40, None, 100),
+            "demographic_parity_difference": ("selection_rate", 80 / 120 - 20 / 80, newcombe(80, 120, 20, 80), 200),
+            "equal_opportunity_difference": ("true_positive_rate", 60 / 80 - 16 / 40, newcombe(60, 80, 16, 40), 120),
+            "accuracy_difference": ("accuracy", 80 / 120 - 52 / 80, None, 200),
         }
         for name, (metric, value, interval, n) in expected.items():
             found = gap(self.result, name)
             assert (found.metric, found.best, found.worst, found.value.n) == (metric, "men", "women", n)
-            assert number(found.value) == pytest.approx(value)
+            assert quantity_value(found.value) == pytest.approx(value)
             if interval is not None:
                 assert (found.value.low, found.value.high) == pytest.approx(interval)
 
     def test_ratio(self):
         found = gap(self.result, "demographic_parity_ratio")
-        assert number(found.value) == pytest.approx(0.25 / (2 / 3))
+        assert quantity_value(found.value) == pytest.approx(0.25 / (2 / 3))
         assert found.value.low < 0.375 < found.value.high < 0.8
         assert "four-fifths rule: not met (0.38)" in self.result.summary()
 
     def test_equalized_odds_takes_the_larger_gap(self):
         """True positives: 0.75 - 0.4 = 0.35; false positives: 0.5 - 0.1 = 0.4. Each at 97.5 %."""
         found = gap(self.result, "equalized_odds_difference")
-        assert (found.metric, number(found.value)) == ("false_positive_rate", pytest.approx(0.4))
-        true, false = newcombe(30, 40, 8, 20, 0.975), newcombe(10, 20, 2, 20, 0.975)
+        assert (found.metric, quantity_value(found.value)) == ("false_positive_rate", pytest.approx(0.4))
+        true, false = newcombe(60, 80, 16, 40, 0.975), newcombe(20, 40, 4, 40, 0.975)
         assert (found.value.low, found.value.high) == pytest.approx((max(true[0], false[0]), max(true[1], false[1])))
         assert "Bonferroni" in found.value.method
 
     def test_overall(self):
-        assert self.result.people == 100
+        assert self.result.people == 200
         assert self.result.favourable == "hired"
         assert self.result.seed == 3
-        assert number(self.result.overall["accuracy"]) == pytest.approx(0.66)
-        assert number(self.result.overall["selection_rate"]) == pytest.approx(0.5)
+        assert quantity_value(self.result.overall["accuracy"]) == pytest.approx(0.66)
+        assert quantity_value(self.result.overall["selection_rate"]) == pytest.approx(0.5)
         assert "auc" not in self.result.overall
         assert self.result.overall["mean_score"] == Unknown(reason="no scores were given")
         assert self.result.calibration == ()
@@ -104,7 +104,7 @@ class TestByHand:
         frame = self.result.to_frame()
         assert len(frame) == 2 * len(METRIC_NAMES)
         row = frame[(frame.group == "women") & (frame.metric == "precision")].iloc[0]
-        assert (row["kind"], row["value"], row["size"]) == ("observed", 0.8, 40)
+        assert (row["kind"], row["value"], row["size"]) == ("observed", 0.8, 80)
 
 
 def reference(
@@ -140,15 +140,17 @@ def reference(
 
 def reference_gaps(rows: dict[str, dict[str, float]]) -> dict[str, float]:
     """fairlearn's definitions: difference and ratio between groups, equalized odds by the worst case."""
-    large = pd.DataFrame([row for row in rows.values() if row["size"] >= SMALL])
-    if len(large) < 2:
-        return {}
-    wide = {name: large[name].dropna() for name in large}
+    everyone = pd.DataFrame(list(rows.values()))
+    denominators = {"true_positive_rate": everyone["base_rate"], "false_positive_rate": 1 - everyone["base_rate"]}
+    wide = {
+        name: everyone[name][(denominators.get(name, 1.0) * everyone["size"]).round() >= SMALL] for name in everyone
+    }
     apart = {name: column.max() - column.min() for name, column in wide.items() if len(column) >= 2}
+    selected = wide["selection_rate"]
     found = {
         "demographic_parity_difference": apart.get("selection_rate"),
-        "demographic_parity_ratio": large["selection_rate"].min() / large["selection_rate"].max()
-        if large["selection_rate"].max() > 0
+        "demographic_parity_ratio": selected.min() / selected.max()
+        if len(selected) >= 2 and selected.max() > 0
         else None,
         "equal_opportunity_difference": apart.get("true_positive_rate"),
         "accuracy_difference": apart.get("accuracy"),
@@ -178,11 +180,11 @@ def populations(draw):
     return scores > draw(st.sampled_from([0.0, 0.5, 0.99])), deserving, scores, protected
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(populations())
 def test_agrees_with_brute_force(population):
     favoured, deserving, scores, protected = population
-    result = groups.measure(favoured, deserving, dict(protected), scores=scores)
+    result = groups.measure_decisions(favoured, deserving, dict(protected), scores=scores)
     expected = reference(favoured, deserving, scores, protected)
     assert [breakdown.by for breakdown in result.breakdowns] == list(expected)
     for breakdown in result.breakdowns:
@@ -192,20 +194,25 @@ def test_agrees_with_brute_force(population):
             assert tuple(group.metrics) == METRIC_NAMES
             assert group.small == (rows[group.label]["size"] < SMALL)
             for name in METRIC_NAMES:
-                found, value = number(group.metrics[name]), rows[group.label][name]
+                found, value = quantity_value(group.metrics[name]), rows[group.label][name]
                 assert (found is None) == math.isnan(value)
                 if found is not None:
                     assert found == pytest.approx(value, abs=1e-9)
                     assert group.metrics[name].low - 1e-12 <= found <= group.metrics[name].high + 1e-12
-        found_gaps = {gap.name: number(gap.value) for gap in breakdown.gaps if number(gap.value) is not None}
+        found_gaps = {
+            gap.name: quantity_value(gap.value) for gap in breakdown.gaps if quantity_value(gap.value) is not None
+        }
         assert found_gaps == pytest.approx(reference_gaps(rows), abs=1e-9)
         for one in breakdown.gaps:
             _best_and_worst_have_these_values(one, breakdown)
 
 
 def _best_and_worst_have_these_values(gap, breakdown):
+    if isinstance(gap.value, Unknown) and not gap.best:
+        assert "in at least two groups" in gap.value.reason
+        return
     best, worst = (
-        next(number(group.metrics[gap.metric]) for group in breakdown.groups if group.label == label)
+        next(quantity_value(group.metrics[gap.metric]) for group in breakdown.groups if group.label == label)
         for label in (gap.best, gap.worst)
     )
     assert gap.best != gap.worst
@@ -223,14 +230,14 @@ def _best_and_worst_have_these_values(gap, breakdown):
 
 
 @given(populations(), st.permutations(["a", "b", "c", "d"]), st.integers(0, 1000))
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 def test_names_and_order_do_not_matter(population, names, seed):
     """Renaming groups renames them in the result; shuffling people changes nothing."""
     favoured, deserving, scores, protected = population
     renamed = dict(zip("abcd", names, strict=True))
     order = np.random.default_rng(seed).permutation(len(favoured))
-    before = groups.measure(favoured, deserving, dict(protected), scores=scores)
-    after = groups.measure(
+    before = groups.measure_decisions(favoured, deserving, dict(protected), scores=scores)
+    after = groups.measure_decisions(
         favoured[order],
         deserving[order],
         {name: column.map(renamed).to_numpy()[order] for name, column in protected.items()},
@@ -243,23 +250,25 @@ def test_names_and_order_do_not_matter(population, names, seed):
             same = found[", ".join(renamed[value] for value in group.values.values())]
             assert same.size == group.size
             for name in METRIC_NAMES:
-                assert number(same.metrics[name]) == pytest.approx(number(group.metrics[name]), abs=1e-12)
-        assert {gap.name: number(gap.value) for gap in new.gaps} == pytest.approx(
-            {gap.name: number(gap.value) for gap in old.gaps}, abs=1e-12
+                assert quantity_value(same.metrics[name]) == pytest.approx(
+                    quantity_value(group.metrics[name]), abs=1e-12
+                )
+        assert {gap.name: quantity_value(gap.value) for gap in new.gaps} == pytest.approx(
+            {gap.name: quantity_value(gap.value) for gap in old.gaps}, abs=1e-12
         )
     assert len(after.calibration) == len(before.calibration)
 
 
 def test_groups_with_the_same_counts_can_be_merged():
-    favoured, deserving, origin = people({"a": (8, 2, 12, 18), "b": (8, 2, 12, 18), "c": (30, 10, 10, 10)})
-    apart = groups.measure(favoured, deserving, {"origin": origin})
-    merged = groups.measure(favoured, deserving, {"origin": np.where(origin == "b", "a", origin)})
-    assert {gap.name: number(gap.value) for gap in apart.breakdowns[0].gaps} == pytest.approx(
-        {gap.name: number(gap.value) for gap in merged.breakdowns[0].gaps}
+    favoured, deserving, origin = people({"a": (16, 4, 24, 36), "b": (16, 4, 24, 36), "c": (60, 20, 20, 20)})
+    apart = groups.measure_decisions(favoured, deserving, {"origin": origin})
+    merged = groups.measure_decisions(favoured, deserving, {"origin": np.where(origin == "b", "a", origin)})
+    assert {gap.name: quantity_value(gap.value) for gap in apart.breakdowns[0].gaps} == pytest.approx(
+        {gap.name: quantity_value(gap.value) for gap in merged.breakdowns[0].gaps}
     )
     one, both = group_of(apart, origin="a"), group_of(merged, origin="a")
     assert both.size == 2 * one.size
-    assert number(both.metrics["precision"]) == number(one.metrics["precision"])
+    assert quantity_value(both.metrics["precision"]) == quantity_value(one.metrics["precision"])
     assert both.metrics["precision"].high < one.metrics["precision"].high
 
 
@@ -268,7 +277,8 @@ def test_more_groups_make_the_interval_wider():
     two = people({"a": (20, 20, 20, 40), "c": (40, 20, 10, 30)})
     three = people({"a": (20, 20, 20, 40), "b": (30, 20, 20, 30), "c": (40, 20, 10, 30)})
     narrow, wide = (
-        gap(groups.measure(d, y, {"origin": g}), "demographic_parity_difference").value for d, y, g in (two, three)
+        gap(groups.measure_decisions(d, y, {"origin": g}), "demographic_parity_difference").value
+        for d, y, g in (two, three)
     )
     assert narrow.value == wide.value == pytest.approx(0.2)
     assert wide.low < narrow.low < narrow.high < wide.high
@@ -277,49 +287,74 @@ def test_more_groups_make_the_interval_wider():
 
 def test_everybody_refused_everywhere():
     favoured, deserving, sex = people({"women": (0, 0, 20, 20), "men": (0, 0, 25, 15)})
-    result = groups.measure(favoured, deserving, {"sex": sex})
-    assert number(gap(result, "demographic_parity_difference").value) == 0
+    result = groups.measure_decisions(favoured, deserving, {"sex": sex})
+    assert quantity_value(gap(result, "demographic_parity_difference").value) == 0
     ratio = gap(result, "demographic_parity_ratio").value
     assert isinstance(ratio, Unknown)
     assert "highest rate is 0" in ratio.reason
     precision = group_of(result, sex="women").metrics["precision"]
-    assert precision == Unknown(reason="the model gives nobody here the favourable label")
-    assert "ratio unknown" in result.summary()
+    assert precision == Unknown(reason="the model gives no one here the favourable label")
+    assert "four-fifths rule: unknown" in result.summary()
 
 
 def test_undefined_metrics_say_why_and_leave_the_gap_to_others():
     favoured, deserving, origin = people({"a": (0, 10, 0, 30), "b": (20, 0, 20, 0), "c": (5, 5, 15, 15)})
-    result = groups.measure(favoured, deserving, {"origin": origin})
+    result = groups.measure_decisions(favoured, deserving, {"origin": origin}, min_group_size=20)
     a, b = group_of(result, origin="a").metrics, group_of(result, origin="b").metrics
-    assert a["true_positive_rate"] == Unknown(reason="nobody here truly has the favourable label")
+    assert a["true_positive_rate"] == Unknown(reason="no one here truly has the favourable label")
     assert b["false_positive_rate"] == Unknown(reason="everybody here truly has the favourable label")
     opportunity = gap(result, "equal_opportunity_difference")
     assert (opportunity.best, opportunity.worst, opportunity.value.n) == ("b", "c", 60)
-    assert number(opportunity.value) == pytest.approx(0.25)
+    assert quantity_value(opportunity.value) == pytest.approx(0.25)
+    assert opportunity.not_assessable == {"a": 0}
     odds = gap(result, "equalized_odds_difference")
-    assert (odds.metric, number(odds.value)) == ("true_positive_rate", pytest.approx(0.25))
+    assert (odds.metric, quantity_value(odds.value)) == ("true_positive_rate", pytest.approx(0.25))
+    assert odds.not_assessable == {"a": 0, "b": 0}
 
 
 def test_equalized_odds_needs_both_rates():
     favoured, deserving, origin = people({"a": (20, 0, 20, 0), "b": (10, 5, 15, 15)})
-    result = groups.measure(favoured, deserving, {"origin": origin})
-    assert result.breakdowns[0].gap("equal_opportunity_difference") is not None
-    assert result.breakdowns[0].gap("equalized_odds_difference") is None
+    result = groups.measure_decisions(favoured, deserving, {"origin": origin}, min_group_size=20)
+    assert quantity_value(gap(result, "equal_opportunity_difference").value) == pytest.approx(0.1)
+    assert isinstance(gap(result, "equalized_odds_difference").value, Unknown)
 
 
 def test_small_groups_are_shown_and_take_no_part_in_gaps():
     favoured, deserving, origin = people({"a": (10, 5, 10, 15), "b": (15, 5, 10, 20), "tiny": (SMALL - 1, 0, 0, 0)})
-    result = groups.measure(favoured, deserving, {"origin": origin})
+    result = groups.measure_decisions(favoured, deserving, {"origin": origin})
     assert group_of(result, origin="tiny").small
     assert gap(result, "demographic_parity_difference").best == "b"
-    lonely = groups.measure(favoured, deserving, {"origin": np.where(origin == "b", "a", origin)})
-    assert lonely.breakdowns[0].gaps == ()
-    assert "not computable: fewer than two groups" in lonely.summary()
+    lonely = groups.measure_decisions(favoured, deserving, {"origin": np.where(origin == "b", "a", origin)})
+    assert all(isinstance(one.value, Unknown) for one in lonely.breakdowns[0].gaps)
+    assert "not computable: people must number 30 in at least two groups" in lonely.summary()
+
+
+def test_a_small_group_keeps_its_place_in_the_headline():
+    """24 of 600 people, selected at 4.2 % against 54.2 %: the rule is not "met", whatever the others do."""
+    favoured, deserving, origin = people({"a": (78, 78, 66, 66), "b": (1, 0, 11, 12), "c": (78, 78, 66, 66)})
+    result = groups.measure_decisions(favoured, deserving, {"origin": origin})
+    assert gap(result, "demographic_parity_ratio").not_assessable == {"b": 24}
+    words = result.summary()
+    assert "four-fifths rule: met (1.00) by the groups that can be assessed; not assessable for: b (24)" in words
+    assert "b (24 people: 4.2 % selected, 95 % interval 0.1 to 21.1 %)" in words
+    asked = groups.measure_decisions(favoured, deserving, {"origin": origin}, min_group_size=20)
+    assert quantity_value(gap(asked, "demographic_parity_ratio").value) == pytest.approx((1 / 24) / (156 / 288))
+    assert "four-fifths rule: not met (0.08)" in asked.summary()
+
+
+def test_the_floor_looks_at_the_denominator():
+    """300 people each, but the true positive rate of one group rests on three."""
+    favoured, deserving, origin = people({"a": (100, 50, 50, 100), "b": (0, 100, 3, 197)})
+    opportunity = gap(groups.measure_decisions(favoured, deserving, {"o": origin}), "equal_opportunity_difference")
+    assert opportunity.not_assessable == {"b": 3}
+    assert opportunity.value == Unknown(
+        reason="people whose true label is favourable must number 30 in at least two groups"
+    )
 
 
 def test_only_intersections_that_occur():
     favoured, deserving, sex = people({"women": (10, 10, 10, 10), "men": (10, 10, 10, 10)})
-    result = groups.measure(favoured, deserving, {"sex": sex, "origin": np.where(sex == "men", "x", "y")})
+    result = groups.measure_decisions(favoured, deserving, {"sex": sex, "origin": np.where(sex == "men", "x", "y")})
     assert [breakdown.by for breakdown in result.breakdowns] == [("sex",), ("origin",), ("sex", "origin")]
     assert [group.values for group in result.breakdowns[2].groups] == [
         {"sex": "men", "origin": "x"},
@@ -333,8 +368,8 @@ class TestScores:
     def test_calibration_by_hand(self):
         """Women score 0.35 or 0.75 by the decision: 20 of 40 and 20 of 60 turn out well."""
         scores = np.where(self.favoured == 1, 0.75, 0.35)
-        result = groups.measure(self.favoured, self.deserving, {"sex": self.sex}, scores=scores)
-        found = [(cell.group, cell.n, cell.mean_score, number(cell.base_rate)) for cell in result.calibration]
+        result = groups.measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, scores=scores)
+        found = [(cell.group, cell.n, cell.mean_score, quantity_value(cell.base_rate)) for cell in result.calibration]
         assert found == [
             ("men", 40, pytest.approx(0.35), 0.5),
             ("men", 60, pytest.approx(0.75), pytest.approx(2 / 3)),
@@ -342,48 +377,49 @@ class TestScores:
             ("women", 40, pytest.approx(0.75), 0.5),
         ]
         women = group_of(result, sex="women").metrics
-        assert number(women["mean_score"]) == pytest.approx(0.51)
-        assert number(women["calibration_gap"]) == pytest.approx(0.51 - 0.4)
-        assert number(gap(result, "calibration_difference").value) == pytest.approx(0.11 - (0.59 - 0.6))
+        assert quantity_value(women["mean_score"]) == pytest.approx(0.51)
+        assert quantity_value(women["calibration_gap"]) == pytest.approx(0.51 - 0.4)
+        assert quantity_value(gap(result, "calibration_difference").value) == pytest.approx(0.11 - (0.59 - 0.6))
         assert "auc" in result.overall
         assert set(result.overall) == set(OVERALL_NAMES)
         assert {one.name for one in result.breakdowns[0].gaps} == set(GAP_NAMES)
 
-    def test_calibration_interval_is_welchs(self):
+    def test_calibration_interval_is_close_to_welchs(self):
+        """A hundred people each and no rare events: the observations that are added hardly tell."""
         from scipy.stats import ttest_ind
 
         scores = np.random.default_rng(0).random(len(self.sex))
-        result = groups.measure(self.favoured, self.deserving, {"sex": self.sex}, scores=scores)
+        result = groups.measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, scores=scores)
         off = scores - self.deserving
         expected = ttest_ind(off[self.sex == "women"], off[self.sex == "men"], equal_var=False).confidence_interval()
         low, high = sorted([abs(expected.low), abs(expected.high)])
         found = gap(result, "calibration_difference").value
-        assert found.high == pytest.approx(high)
-        assert found.low == pytest.approx(low if expected.low * expected.high > 0 else 0, abs=1e-12)
+        assert found.high == pytest.approx(high, abs=0.006)
+        assert found.low == pytest.approx(low if expected.low * expected.high > 0 else 0, abs=0.006)
 
     @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60))
     def test_bins_partition_everybody(self, rows):
         scores, deserving = (np.array(column) for column in zip(*rows, strict=True))
         origin = np.array(["a", "b"])[np.arange(len(rows)) % 2]
-        cells = groups.measure(scores > 0.5, deserving, {"origin": origin}, scores=scores).calibration
+        cells = groups.measure_decisions(scores > 0.5, deserving, {"origin": origin}, scores=scores).calibration
         assert sum(cell.n for cell in cells) == len(rows)
         assert sum(cell.n * cell.mean_score for cell in cells) == pytest.approx(scores.sum(), abs=1e-9)
-        assert sum(cell.n * number(cell.base_rate) for cell in cells) == pytest.approx(deserving.sum())
+        assert sum(cell.n * quantity_value(cell.base_rate) for cell in cells) == pytest.approx(deserving.sum())
         tenths = {group: [min(int(c.mean_score * 10 + 1e-9), 9) for c in cells if c.group == group] for group in "ab"}
         assert all(found == sorted(set(found)) for found in tenths.values())
 
     def test_scores_that_are_no_probabilities_still_rank(self):
         margins = np.where(self.deserving == 1, 2.0, -3.0)
-        result = groups.measure(self.favoured, self.deserving, {"sex": self.sex}, scores=margins)
-        assert number(result.overall["auc"]) == 1
+        result = groups.measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, scores=margins)
+        assert quantity_value(result.overall["auc"]) == 1
         assert isinstance(result.overall["calibration_gap"], Unknown)
         assert "outside 0 to 1" in result.overall["mean_score"].reason
         assert result.calibration == ()
 
     def test_rounding_beyond_one_is_forgiven(self):
         scores = np.where(self.favoured == 1, 1 + 1e-7, -1e-7)
-        result = groups.measure(self.favoured, self.deserving, {"sex": self.sex}, scores=scores)
-        assert number(result.overall["mean_score"]) == pytest.approx(0.5)
+        result = groups.measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, scores=scores)
+        assert quantity_value(result.overall["mean_score"]) == pytest.approx(0.5)
         assert {round(cell.mean_score, 9) for cell in result.calibration} == {0.0, 1.0}
 
 
@@ -400,7 +436,7 @@ class TestScores:
         ({"true_favourable": [[1], [0], [1]]}, r"shape \(3, 1\)"),
         (
             {"predicted_favourable": [], "true_favourable": [], "protected": {"sex": []}, "scores": None},
-            "there is nobody",
+            "expected at least one person",
         ),
     ],
 )
@@ -412,11 +448,11 @@ def test_bad_arrays_are_refused(change, message):
         "scores": [0.1, 0.2, 0.3],
     } | change
     with pytest.raises(DataError, match=message):
-        groups.measure(**given_arrays)
+        groups.measure_decisions(**given_arrays)
 
 
 def test_bad_options_are_refused():
     with pytest.raises(OptionError, match="no attribute is protected"):
-        groups.measure([1], [1], {})
-    with pytest.raises(OptionError, match="between 0 and 1, not 95"):
-        groups.measure([1], [1], {"sex": ["f"]}, confidence=95)
+        groups.measure_decisions([1], [1], {})
+    with pytest.raises(OptionError, match="between 0 and 1, got 95"):
+        groups.measure_decisions([1], [1], {"sex": ["f"]}, confidence=95)

@@ -9,9 +9,9 @@ import pytest
 
 from evenhand import groups
 from evenhand.errors import DataError, OptionError, SchemaError
-from evenhand.groups.tally import combine
-from evenhand.schema import People, Schema, encode, infer
-from evenhand.stats import Unknown, number
+from evenhand.groups import number_combinations
+from evenhand.schema import People, Schema, encode, infer_schema
+from evenhand.stats import Unknown, quantity_value
 from support import shared
 
 SCHEMA = Schema.parse(
@@ -54,16 +54,16 @@ def applicants(n: int, seed: int = 0, *, labels: bool = True) -> People:
 
 def test_every_person_is_asked_about_twice_however_many_groups():
     model, people = Threshold(), applicants(70_000)
-    groups.run(model, people)
+    groups.measure_groups(model, people)
     assert sum(model.asked) == 2 * 70_000  # once for the label, once for the score
     assert len(model.asked) <= 4
 
 
 def test_agrees_with_plain_arrays():
     people = applicants(500)
-    by_model = groups.run(Threshold(), people, confidence=0.9, seed=7)
+    by_model = groups.measure_groups(Threshold(), people, confidence=0.9, seed=7)
     merit, age, sex = people.individuals.T
-    by_arrays = groups.measure(
+    by_arrays = groups.measure_decisions(
         3 * (1 - merit) / 4 < merit,
         people.labels == 0,
         {"age": age, "sex": np.array(["f", "m"])[sex.astype(int)]},
@@ -79,12 +79,12 @@ def test_agrees_with_plain_arrays():
 
 
 def test_chosen_attributes_replace_the_schemas():
-    found = groups.run(Threshold(), applicants(100), protected=["sex", "sex"])
+    found = groups.measure_groups(Threshold(), applicants(100), protected=["sex", "sex"])
     assert [breakdown.by for breakdown in found.breakdowns] == [("sex",)]
 
 
 def test_a_model_of_labels_only():
-    found = groups.run(Threshold(label_only=True), applicants(200))
+    found = groups.measure_groups(Threshold(label_only=True), applicants(200))
     assert "auc" not in found.overall
     assert found.overall["mean_score"] == Unknown(reason="the model gives labels, no scores")
     assert found.calibration == ()
@@ -94,15 +94,15 @@ def test_a_model_of_labels_only():
 def test_what_cannot_be_grouped_is_refused_before_the_model_is_asked():
     model = Threshold()
     with pytest.raises(OptionError, match="'merit' is a real number"):
-        groups.run(model, applicants(50), protected=["merit"])
+        groups.measure_groups(model, applicants(50), protected=["merit"])
     with pytest.raises(SchemaError, match="no attribute 'race'"):
-        groups.run(model, applicants(50), protected=["race"])
+        groups.measure_groups(model, applicants(50), protected=["race"])
     with pytest.raises(OptionError, match="no attribute is protected"):
-        groups.run(model, applicants(50), protected=[])
+        groups.measure_groups(model, applicants(50), protected=[])
     with pytest.raises(DataError, match="no column 'hired'"):
-        groups.run(model, applicants(50, labels=False))
+        groups.measure_groups(model, applicants(50, labels=False))
     with pytest.raises(OptionError, match="between 0 and 1"):
-        groups.run(model, applicants(50), confidence=1)
+        groups.measure_groups(model, applicants(50), confidence=1)
     assert model.asked == []
 
 
@@ -111,7 +111,7 @@ def test_combinations_are_numbered_the_same_however_many_there_could_be():
     rng = np.random.default_rng(2)
     for size in (3, 5000):
         columns = [rng.integers(0, size, 400) for _ in range(4)]
-        numbered, keys = combine([(column, size) for column in columns])
+        numbered, keys = number_combinations([(column, size) for column in columns])
         expected, inverse = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
         assert (keys == expected).all()
         assert (numbered == inverse.ravel()).all()
@@ -145,13 +145,13 @@ def test_the_census():
     with lzma.open(shared("data", "tabular", "adult.csv.xz"), "rt") as file:
         frame = pd.read_csv(file, nrows=6000)
     frame = frame[["age", "education_num", "hours_per_week", "race", "sex", "income"]]
-    schema = infer(frame, target="income", favourable=">50K", protected=["sex", "race", "age"])
+    schema = infer_schema(frame, target="income", favourable=">50K", protected=["sex", "race", "age"])
     people = encode(schema, frame)
     classes = tuple(str(value) for value in people.schema.target.values)
     assert classes[1] == ">50K"
     pipeline = make_pipeline(StandardScaler(), LogisticRegression())
     model = Fitted(people.schema, pipeline.fit(people.schema.inputs(people.individuals), people.labels), classes)
-    found = groups.run(model, people)
+    found = groups.measure_groups(model, people)
 
     frame["chosen"] = model.predict(people.individuals) == 1
     frame["score"] = model.scores(people.individuals)[:, 1]
@@ -162,14 +162,16 @@ def test_the_census():
     rates = by_sex.chosen.mean()
     parity = sex.gap("demographic_parity_difference")
     assert (parity.best, parity.worst) == ("Male", "Female")
-    assert number(parity.value) == pytest.approx(rates["Male"] - rates["Female"])
+    assert quantity_value(parity.value) == pytest.approx(rates["Male"] - rates["Female"])
     assert parity.value.low > 0.05
-    assert number(sex.gap("demographic_parity_ratio").value) == pytest.approx(rates["Female"] / rates["Male"])
+    assert quantity_value(sex.gap("demographic_parity_ratio").value) == pytest.approx(rates["Female"] / rates["Male"])
     opportunity = frame[frame.true].groupby("sex").chosen.mean()
-    assert number(sex.gap("equal_opportunity_difference").value) == pytest.approx(abs(opportunity.diff().iloc[1]))
-    assert number(found.overall["auc"]) == pytest.approx(roc_auc_score(frame.true, frame.score))
-    assert number(found.overall["accuracy"]) == pytest.approx((frame.chosen == frame.true).mean())
-    assert abs(number(found.overall["calibration_gap"])) < 0.01  # a fitted intercept leaves no gap overall
+    assert quantity_value(sex.gap("equal_opportunity_difference").value) == pytest.approx(
+        abs(opportunity.diff().iloc[1])
+    )
+    assert quantity_value(found.overall["auc"]) == pytest.approx(roc_auc_score(frame.true, frame.score))
+    assert quantity_value(found.overall["accuracy"]) == pytest.approx((frame.chosen == frame.true).mean())
+    assert abs(quantity_value(found.overall["calibration_gap"])) < 0.01  # a fitted intercept leaves no gap overall
 
     age = next(breakdown for breakdown in found.breakdowns if breakdown.by == ("age",))
     assert len(age.groups) == 5
@@ -178,7 +180,7 @@ def test_the_census():
         who = frame.age.between(first, last)
         assert group.size == who.sum()
         assert 0.15 * len(frame) < group.size < 0.25 * len(frame)
-        assert number(group.metrics["selection_rate"]) == pytest.approx(frame.chosen[who].mean())
+        assert quantity_value(group.metrics["selection_rate"]) == pytest.approx(frame.chosen[who].mean())
     together = found.breakdowns[-1]
     assert together.by == tuple(people.schema.protected)
     assert sum(group.size for group in together.groups) == len(frame)

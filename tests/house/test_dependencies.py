@@ -1,9 +1,11 @@
 """What the package imports is what it says it needs."""
 
-import ast
+import functools
 import re
 import sys
 import tomllib
+
+from sources import PATHS, libraries
 
 from support import ROOT
 
@@ -22,18 +24,13 @@ def distribution(requirement):
     return re.match(r"[A-Za-z0-9_.-]+", requirement).group().lower()
 
 
+@functools.cache
 def imported():
     """Library -> the modules that import it, wherever in them."""
     found = {}
-    for path in sorted((ROOT / "src").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                names = [node.module]
-            for root in {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"evenhand"}:
-                found.setdefault(BROUGHT_ALONG.get(root) or INSTALLED_AS.get(root, root), set()).add(path.name)
+    for path in PATHS:
+        for root in {name.split(".")[0] for name in libraries(path)} - sys.stdlib_module_names - {"evenhand"}:
+            found.setdefault(BROUGHT_ALONG.get(root) or INSTALLED_AS.get(root, root), set()).add(path.name)
     return found
 
 

@@ -46,9 +46,9 @@ def test_the_rules_look_at_the_files_that_matter():
     assert {"src/evenhand/__init__.py", "README.md", "pyproject.toml", "Makefile"} <= seen
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.suffix == ".py"], ids=names)
-def test_no_module_outgrows_a_reader(path):
-    assert len(path.read_text("utf-8").splitlines()) <= LONGEST
+def test_no_module_outgrows_a_reader():
+    lengths = {names(path): len(path.read_text("utf-8").splitlines()) for path in FILES if path.suffix == ".py"}
+    assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
 
 
 # Written in pieces, so that a search for them does not find this file.
@@ -65,6 +65,7 @@ def test_no_file_mentions(what):
     found = [
         f"{names(path)}:{number}: {line.strip()[:100]}"
         for path in FILES
+        if re.search(FORBIDDEN[what], path.read_text("utf-8"))
         for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
         if re.search(FORBIDDEN[what], line)
     ]
@@ -86,7 +87,24 @@ def test_every_optional_part_is_in_all():
     assert named == set(extras) - {"all", "docs"}
 
 
+def test_folders_of_tests_are_named_after_packages():
+    packages = {path.name for path in (ROOT / "src" / "evenhand").iterdir() if path.is_dir()}
+    folders = {path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").rglob("*/test_*.py")}
+    assert folders <= packages | {"house"}
+
+
 def test_no_two_files_of_tests_have_one_name():
     # They are imported by name alone, so that all of them together would not run.
     files = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
     assert [name for name, times in Counter(files).items() if times > 1] == []
+
+
+def test_numbers_of_examples_follow_the_profile():
+    """Tests that say how many examples to try say so through ``scaled``, so that the short run tries fewer."""
+    found = [
+        f"{names(path)}:{number}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        if re.search(r"max_examples\"?\s*[=:]\s*[0-9]", line)
+    ]
+    assert found == []

@@ -6,18 +6,20 @@ import subprocess
 import sys
 
 import pytest
+from sources import PATHS, name_of, tree_of
 
 from support import ROOT
 
 HEAVY = ("torch", "scipy.stats", "pandas", "sklearn", "numba", "altair", "scipy", "onnx", "h5py", "polars", "pyarrow",
          "fastapi", "sqlalchemy", "uvicorn")  # fmt: skip
+ENGINES = ("numpy", "narwhals", "evenhand.models", "evenhand.schema", "evenhand.datasets", "evenhand.stats")
+"""What answering needs, and asking for help does not."""
 
-LOADED = f"import json, sys; print('loaded:', json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
 
-
-def loaded_after(code: str) -> list[str]:
+def loaded_after(code: str, names: tuple[str, ...] = HEAVY) -> list[str]:
+    found = f"import json, sys; print('loaded:', json.dumps([name for name in {names!r} if name in sys.modules]))"
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{LOADED}"], capture_output=True, text=True, check=False, cwd=ROOT
+        [sys.executable, "-c", f"{code}\n{found}"], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.rpartition("loaded:")[2])
@@ -31,24 +33,40 @@ def test_importing_the_package():
     assert loaded_after("import evenhand") == []
 
 
+def test_asking_the_command_for_help():
+    # One process for all: if one of them loads anything, it is still there at the end.
+    run = (
+        "import sys\nfrom evenhand.cli.main import main\n"
+        "for command in ('', 'audit', 'certify', 'search', 'subgroups', 'mitigate', 'serve'):\n"
+        "    for asked in (['--help'], ['--version']) if not command else ([command, '--help'],):\n"
+        "        sys.argv = ['evenhand', *asked]\n"
+        "        try:\n            main()\n        except SystemExit as left:\n            assert not left.code, asked"
+    )
+    assert loaded_after(run, HEAVY + ENGINES) == []
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("function", "strangers"),
     [
-        ["--help"],
-        ["--version"],
-        ["audit", "--help"],
-        ["certify", "--help"],
-        ["mitigate", "--help"],
-        ["serve", "--help"],
+        ("render_page", ("genai", "shields", "mitigation", "certification", "service")),
+        ("show_document", ("genai", "shields", "mitigation", "certification", "service")),
     ],
 )
-def test_asking_the_command_for_help(arguments):
-    run = (
-        f"import sys\nsys.argv = ['evenhand', *{arguments!r}]\n"
-        "from evenhand.cli.main import main\n"
-        "try:\n    main()\nexcept SystemExit as left:\n    assert not left.code, left.code"
+def test_a_page_brings_no_other_pages_engines(function, strangers):
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import sys; from evenhand.view import {function}; print(*sorted(sys.modules), sep='\\n')",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
     )
-    assert loaded_after(run) == []
+    loaded = set(done.stdout.split())
+    assert "evenhand.view" in loaded
+    assert [name for name in strangers if f"evenhand.{name}" in loaded] == []
 
 
 ON_USE = frozenset(
@@ -60,11 +78,13 @@ BASES = {"fair_classifier.py": frozenset({"sklearn"})}
 SERVING = frozenset({"fastapi", "starlette", "uvicorn", "sqlalchemy", "prometheus_client"})
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "src").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
-def test_heavy_and_optional_libraries_are_imported_where_they_are_used(path):
-    # What the service stands on may be at the top of its own modules, which nobody else imports.
-    late = (ON_USE if "service" in path.parts else ON_USE | SERVING) - BASES.get(path.name, frozenset())
-    early = [name for name in _imported_at_once(ast.parse(path.read_text("utf-8"))) if name.split(".")[0] in late]
+def test_heavy_and_optional_libraries_are_imported_where_they_are_used():
+    early = []
+    for path in PATHS:
+        # What the service stands on may be at the top of its own modules, which no other module imports.
+        late = (ON_USE if "service" in path.parts else ON_USE | SERVING) - BASES.get(path.name, frozenset())
+        names = [name for name in _imported_at_once(tree_of(path)) if name.split(".")[0] in late]
+        early += [f"{name_of(path)} imports {name}" for name in names]
     assert early == []
 
 

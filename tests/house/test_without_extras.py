@@ -48,6 +48,7 @@ def test_every_extra_is_blocked():
     assert packages <= OPTIONAL
 
 
+@pytest.mark.full
 def test_an_audit_writes_its_report(tmp_path):
     done = run(
         "from evenhand.cli.main import main\n"

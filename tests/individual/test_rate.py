@@ -1,7 +1,8 @@
-"""The violation rate against its definition, by hand, by brute force, and on the census network."""
+"""The counterfactual flip rate against its definition, by hand, by brute force, and on the census network."""
 
 import itertools
 import json
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,11 +11,11 @@ from hypothesis import strategies as st
 
 from evenhand import individual, population
 from evenhand.errors import OptionError
-from evenhand.models import AdditiveNetwork, npz, predict
-from evenhand.models.additive import from_dense
+from evenhand.models import AdditiveNetwork, network_from_dense, predict_labels
+from evenhand.models.readers import npz
 from evenhand.schema import People, Schema
 from evenhand.stats import Estimated, Observed
-from support import shared
+from support import scaled, shared
 
 SCHEMA = Schema.parse(
     {
@@ -34,21 +35,21 @@ def people(individuals: np.ndarray, schema: Schema = SCHEMA) -> People:
 
 
 def linear(weights: list[float], bias: float, schema: Schema = SCHEMA) -> AdditiveNetwork:
-    return from_dense(schema, [(np.array(weights)[:, None], np.array([bias]))])
+    return network_from_dense(schema, [(np.array(weights)[:, None], np.array([bias]))])
 
 
 def everybody() -> np.ndarray:
     return np.array(list(itertools.product(range(5), range(2), range(3))), dtype=float)
 
 
-def config(**more: object) -> individual.Config:
-    return individual.Config(**({"protected": ("sex", "origin"), "samples": 50} | more))  # type: ignore[arg-type]
+def config(**more: object) -> individual.FlipConfig:
+    return individual.FlipConfig(**({"protected": ("sex", "origin"), "samples": 50} | more))
 
 
 def test_by_hand():
     # hired if grade + 2 * (sex is m) > 2.5: sex decides for grades 1 and 2 (of 0..4), origin never.
     model = linear([1.0, 2.0, 0.0], -2.5)
-    result = individual.run(model, people(everybody()), population.uniform(SCHEMA), config())
+    result = individual.measure_flips(model, people(everybody()), population.uniform_population(SCHEMA), config())
     sex, origin, both = (result.rate(names, "data") for names in [("sex",), ("origin",), ("sex", "origin")])
     assert sex is not None
     assert (sex.flips, sex.n) == (12, 30)
@@ -66,7 +67,9 @@ def test_by_hand():
 
 def test_examples_differ_only_in_what_is_protected_and_are_sorted():
     model = linear([1.0, 2.0, 0.0], -2.5)
-    result = individual.run(model, people(everybody()), population.uniform(SCHEMA), config(protected=("sex",)))
+    result = individual.measure_flips(
+        model, people(everybody()), population.uniform_population(SCHEMA), config(protected=("sex",))
+    )
     assert result.examples
     for profile in result.examples:
         assert set(profile.unprotected) == {"grade", "origin"}
@@ -77,14 +80,14 @@ def test_examples_differ_only_in_what_is_protected_and_are_sorted():
     assert [profile.gap for profile in result.examples] == sorted((p.gap for p in result.examples), reverse=True)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_equals_one_person_at_a_time(seed):
     rng = np.random.default_rng(seed)
     layers = [(rng.normal(size=(3, 4)), rng.normal(size=4)), (rng.normal(size=(4, 1)), rng.normal(size=1))]
-    model = from_dense(SCHEMA, layers)
+    model = network_from_dense(SCHEMA, layers)
     them = everybody()[rng.integers(0, 30, size=25)]
-    result = individual.run(model, people(them), population.uniform(SCHEMA), config(samples=5))
+    result = individual.measure_flips(model, people(them), population.uniform_population(SCHEMA), config(samples=5))
     for names in [("sex",), ("origin",), ("sex", "origin")]:
         columns = SCHEMA.positions(names)
         flips = 0
@@ -103,9 +106,9 @@ def test_equals_one_person_at_a_time(seed):
 def test_same_seed_same_result():
     model = linear([1.0, 2.0, 0.5], -2.5)
     runs = [
-        individual.run(model, people(everybody()), population.uniform(SCHEMA), config(seed=7)).model_copy(
-            update={"seconds": 0.0}
-        )
+        individual.measure_flips(
+            model, people(everybody()), population.uniform_population(SCHEMA), config(seed=7)
+        ).model_copy(update={"seconds": 0.0})
         for _ in range(2)
     ]
     assert runs[0] == runs[1]
@@ -130,10 +133,10 @@ class Counting:
 
 def test_an_interrupt_keeps_what_was_found():
     model = linear([1.0, 2.0, 0.0], -2.5)
-    result = individual.run(
-        Counting(model, 3),  # type: ignore[arg-type]
+    result = individual.measure_flips(
+        Counting(model, 3),
         people(everybody()),
-        population.uniform(SCHEMA),
+        population.uniform_population(SCHEMA),
         config(examples=0),
     )
     assert result.interrupted
@@ -154,35 +157,38 @@ def test_people_reached_before_a_time_limit_are_a_fair_draw():
         }
     )
     # Person 0 is half of all people and flips; the rest never do.
-    model = from_dense(schema, [(np.array([[-1000.0], [2.0]]), np.array([-1.0]))])
+    model = network_from_dense(schema, [(np.array([[-1000.0], [2.0]]), np.array([-1.0]))])
     rates = []
     for seed in range(200):
         x = np.where(np.arange(400) < 200, 0, np.arange(400))
         them = np.stack([x, rng.integers(0, 2, 400)], axis=1).astype(float)
         shuffled = them[np.random.default_rng(seed).permutation(400)]
-        from evenhand.individual.flips import distinct_unprotected
+        from evenhand.individual import merge_by_unprotected
 
-        distinct = distinct_unprotected(shuffled, [1])
+        distinct = merge_by_unprotected(shuffled, [1])
         asked = 20
         reached = int(distinct.first[asked])
-        flipped = predict(model, np.column_stack([distinct.individuals[:, 0], np.ones(len(distinct.individuals))])) == 1
+        flipped = (
+            predict_labels(model, np.column_stack([distinct.individuals[:, 0], np.ones(len(distinct.individuals))]))
+            == 1
+        )
         rates.append(flipped[distinct.of[:reached]].mean())
     assert abs(np.mean(rates) - 0.5) < 0.03
 
 
 def test_refusals():
     with pytest.raises(OptionError, match="no protected attribute"):
-        individual.Config(protected=())
+        individual.FlipConfig(protected=())
     with pytest.raises(OptionError, match="confidence"):
         config(confidence=1.5)
     narrow = SCHEMA.model_dump(mode="json", exclude_defaults=True)
     narrow["attributes"][1]["values"] = ["f"]
     schema = Schema.parse(narrow)
     with pytest.raises(OptionError, match="one value only"):
-        individual.run(
+        individual.measure_flips(
             linear([1, 1, 1], 0, schema),
             people(everybody()[:3], schema),
-            population.uniform(schema),
+            population.uniform_population(schema),
             config(),
         )
 
@@ -201,13 +207,106 @@ def test_census_network_rate_agrees_with_the_published_sample():
             ],
         }
     )
-    model = npz.from_npz(shared("data", "certify", "AC-1.npz"), schema)
-    anyone = population.uniform(schema)
+    model = npz.read_npz(shared("data", "certify", "AC-1.npz"), schema)
+    anyone = population.uniform_population(schema)
     them = anyone.sample(2000, np.random.default_rng(0))
-    result = individual.run(
-        model, people(them, schema), anyone, individual.Config(protected=("sex",), samples=100_000, confidence=0.999)
+    result = individual.measure_flips(
+        model,
+        people(them, schema),
+        anyone,
+        individual.FlipConfig(protected=("sex",), samples=100_000, confidence=0.999),
     )
     rate = result.rate(("sex",), "population")
     assert rate is not None
     assert isinstance(rate.rate, Estimated)
     assert rate.rate.low <= expected["sampled_truth"]["sex"]["unfair_pct"] / 100 <= rate.rate.high
+
+
+class Asked:
+    """A scorer that decides like another one, unless told otherwise, and counts about how many it was asked."""
+
+    def __init__(self, inner: AdditiveNetwork, differs: Callable[[np.ndarray], np.ndarray] | None = None) -> None:
+        self.inner, self.differs, self.labels, self.scored = inner, differs, 0, 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def predict(self, individuals: np.ndarray) -> np.ndarray:
+        self.labels += len(individuals)
+        labels = self.inner.predict(individuals)
+        return labels if self.differs is None else np.where(self.differs(individuals), 1 - labels, labels)
+
+    def scores(self, individuals: np.ndarray) -> np.ndarray:
+        self.scored += len(individuals)
+        return self.inner.scores(individuals)
+
+
+def counted(scorer: object, white_box: AdditiveNetwork | None, them: np.ndarray, **more: object):
+    return individual.measure_flips(
+        scorer,
+        people(them),
+        population.uniform_population(SCHEMA),
+        config(**({"samples": 2000, "examples": 0} | more)),
+        white_box=white_box,
+    )
+
+
+CROWD = everybody()[np.random.default_rng(5).integers(0, 30, size=3000)]
+NUMBERS = {"seconds", "counted_with", "compared"}
+
+
+def test_a_white_box_counts_the_same_and_the_model_is_asked_for_the_comparison_alone():
+    inside = linear([1.0, 2.0, 0.3], -2.55)
+    model = Asked(inside)
+    alone, together = counted(inside, None, CROWD), counted(model, inside, CROWD)
+    assert together.model_dump(exclude=NUMBERS) == alone.model_dump(exclude=NUMBERS)
+    assert (alone.counted_with, alone.compared) == ("model", 0)
+    assert together.counted_with == "white box"
+    assert model.labels == together.compared
+    assert 0 < together.compared < sum(rate.queries for rate in together.rates)
+
+
+def test_scores_of_examples_are_the_models_own():
+    inside = linear([1.0, 2.0, 0.3], -2.55)
+    model = Asked(inside)
+    together = counted(model, inside, CROWD, examples=3)
+    assert together.examples == counted(inside, None, CROWD, examples=3).examples
+    assert model.scored > 0
+
+
+def test_a_white_box_that_decides_somebody_otherwise_is_not_asked():
+    inside = linear([1.0, 2.0, 0.3], -2.55)
+    model = Asked(inside, differs=lambda them: them[:, 0] == 4)
+    result = counted(model, inside, CROWD)
+    assert (result.counted_with, result.compared) == ("model", 0)
+    assert result.rates == counted(Asked(inside, model.differs), None, CROWD).rates
+
+
+def test_close_decisions_are_left_to_the_model():
+    # Grade 2 and sex m add up to exactly 0: rounding decides, which the white box cannot know.
+    inside = linear([1.0, 1.0, 0.0], -3.0)
+    model = Asked(inside, differs=lambda them: them[:, 0] + them[:, 1] == 3)
+    result = counted(model, inside, CROWD)
+    assert result.counted_with == "white box"
+    assert result.rates == counted(Asked(inside, model.differs), None, CROWD).rates
+    assert result.rates != counted(inside, None, CROWD).rates
+
+
+def test_missing_values_are_left_to_the_model():
+    class Answers(Asked):
+        def predict(self, individuals: np.ndarray) -> np.ndarray:
+            return super().predict(np.nan_to_num(individuals, nan=4.0))
+
+    inside = linear([1.0, 2.0, 0.0], -2.5)
+    them = CROWD.copy()
+    them[::7, 0] = np.nan
+    result = counted(Answers(inside), inside, them)
+    assert result.counted_with == "white box"
+    assert result.rates == counted(Answers(inside), None, them).rates
+
+
+def test_an_interrupt_before_anything_was_counted_leaves_no_rates():
+    inside = linear([1.0, 2.0, 0.0], -2.5)
+    result = counted(Counting(inside, 0), inside, CROWD)
+    assert result.interrupted
+    assert result.rates == ()

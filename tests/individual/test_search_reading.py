@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand import charts, models
+from evenhand import models
 from evenhand.errors import OptionError
-from evenhand.individual import search
-from evenhand.individual.search import SearchResult
-from evenhand.individual.search.plot import draw_attributes, draw_gaps
-from evenhand.individual.search.reading import Gower, k_medoids
-from evenhand.individual.search.reading.attributes import ranges
+from evenhand.individual import SearchResult, search
+from evenhand.individual.search.distance import GowerDistance, k_medoids
+from evenhand.individual.search.reading import cut_ranges
 from evenhand.schema import Attribute, Schema, Target, encode
+from evenhand.view import drawing
+from evenhand.view.charts.search import draw_attributes, draw_gaps
+from support import scaled
 
 SCHEMA = Schema(
     target=Target(name="hired", favourable="yes", values=("no", "yes")),
@@ -55,7 +56,7 @@ def people():
 
 @pytest.fixture(scope="module")
 def found(people):
-    return search.run(prefers_men, people, method="random", seeds=60, local=20, samples=500, most_examples=500)
+    return search.search(prefers_men, people, method="random", seeds=60, local=20, samples=500, most_examples=500)
 
 
 ATTRIBUTES = tuple(attribute for attribute in SCHEMA.attributes if attribute.name != "sex")
@@ -68,19 +69,19 @@ ROWS = st.lists(
 
 @given(ROWS, ROWS)
 def test_gower_by_definition(rows, others):
-    got = Gower(ATTRIBUTES).between(np.array(rows), np.array(others))
+    got = GowerDistance(ATTRIBUTES).between(np.array(rows), np.array(others))
     for (i, one), (j, two) in itertools.product(enumerate(rows), enumerate(others)):
         expected = (abs(one[0] - two[0]) / 20 + (one[1] != two[1]) + abs(one[2] - two[2]) / 1000) / 3
         assert got[i, j] == pytest.approx(expected, abs=1e-6)
-    distance, which = Gower(ATTRIBUTES).nearest(np.array(rows), np.array(others))
+    distance, which = GowerDistance(ATTRIBUTES).nearest(np.array(rows), np.array(others))
     assert np.array_equal(distance, got.min(axis=1))
     assert np.array_equal(which, got.argmin(axis=1))
 
 
-@settings(max_examples=50)
+@settings(max_examples=scaled(50))
 @given(ROWS, st.integers(1, 4))
 def test_medoids_are_no_worse_than_one_and_settled(rows, most):
-    distances = Gower(ATTRIBUTES).between(np.array(rows), np.array(rows))
+    distances = GowerDistance(ATTRIBUTES).between(np.array(rows), np.array(rows))
     medoids = k_medoids(distances, most)
     assert len(set(medoids.tolist())) == len(medoids) <= most
     assert distances[medoids].min(axis=0).sum() <= distances.sum(axis=1).min() + 1e-5
@@ -92,7 +93,7 @@ def test_medoids_find_planted_groups():
     rng = np.random.default_rng(1)
     grade = np.concatenate([rng.integers(0, 3, 40), rng.integers(17, 20, 25), rng.integers(9, 11, 10)])
     rows = np.stack([grade, np.repeat([0, 1, 2], [40, 25, 10]), np.full(75, 5.0)], axis=1)
-    medoids = k_medoids(Gower(ATTRIBUTES).between(rows, rows), 6)
+    medoids = k_medoids(GowerDistance(ATTRIBUTES).between(rows, rows), 6)
     assert rows[medoids, 1].tolist() == [0, 1, 2]
 
 
@@ -131,15 +132,15 @@ def test_diversity_and_coverage(found):
 
 
 def test_without_data_and_without_findings():
-    result = search.run(prefers_men, SCHEMA, method="random", seeds=100, samples=100)
+    result = search.search(prefers_men, SCHEMA, method="random", seeds=100, samples=100)
     assert result.reading.distance is None
     assert all(share.data is None for one in result.reading.attributes for share in one.shares)
-    assert draw_attributes(result)["description"]
-    none = search.run(lambda frame: frame["grade"] / 20, SCHEMA, method="random", seeds=10, samples=10)
+    assert draw_attributes(result).description
+    none = search.search(lambda frame: frame["grade"] / 20, SCHEMA, method="random", seeds=10, samples=10)
     assert none.reading is None
     assert none.representatives == ()
     assert draw_gaps(none)["description"] == "Score gaps of the profiles found."
-    assert draw_attributes(none)["description"] == "No profiles were found."
+    assert draw_attributes(none).description == "No profiles were found."
 
 
 def test_the_model_is_not_asked_beyond_the_budget(people):
@@ -149,9 +150,9 @@ def test_the_model_is_not_asked_beyond_the_budget(people):
         asked.append(len(frame))
         return prefers_men(frame)
 
-    scorer = models.load(counting, people.schema, like=people.frame)
+    scorer = models.load_model(counting, people.schema, like=people.frame)
     asked.clear()
-    result = search.run(scorer, people, method="random", budget=400, samples=0)
+    result = search.search(scorer, people, method="random", budget=400, samples=0)
     assert all(one.sensitive is None for one in result.reading.attributes)
     # Scores and labels of the search are asked for separately, and each profile once more at the end.
     assert sum(asked) <= 2 * 400 + 2 * result.profiles
@@ -161,8 +162,8 @@ def test_it_travels_as_json_and_draws(found):
     again = SearchResult.from_json(found.to_json())
     assert again == found
     for result in (found, again):
-        assert "region: south has 100 % of the profiles" in draw_attributes(result)["description"]
-        assert charts.svg(draw_gaps(result), name="gaps").startswith("<svg")
+        assert "region: south has 100 % of the profiles" in draw_attributes(result).description
+        assert drawing.to_svg(draw_gaps(result), name="gaps").startswith("<svg")
         result.plot()
 
 
@@ -177,7 +178,7 @@ def test_ranges_tile_the_domain(seed):
         entries = attribute.first + (attribute.last - attribute.first) * rng.random(200) ** 3
         entries = np.floor(entries) if attribute.kind == "integer" else entries
         entries[: rng.integers(0, 150)] = attribute.first
-        edges, names = ranges(attribute, entries)
+        edges, names = cut_ranges(attribute, entries)
         assert len(edges) == len(names) + 1
         assert (np.diff(edges) > 0).all()
         assert np.histogram(np.append(entries, attribute.last), edges)[0].sum() == 201
@@ -217,7 +218,7 @@ def test_saved_tests_fail_on_the_same_model_and_pass_on_a_constant_one(found, tm
 def test_replay_asks_about_exactly_these_people(found):
     order = np.lexsort((-found.table.gap, ~found.table.found.valid))[:20]
     frame = found.table.to_frame().iloc[order][["grade", "region", "savings"]]
-    said = search.replay(prefers_men, json.loads(SCHEMA.model_dump_json()), frame.to_dict("records"), ["sex"])
+    said = search.replay_profiles(prefers_men, json.loads(SCHEMA.model_dump_json()), frame.to_dict("records"), ["sex"])
     assert all(set(one) == {"sex=f", "sex=m"} for one in said)
     assert all(one["sex=f"] == "no" and one["sex=m"] == "yes" for one in said)
 

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.datasets import identity
+from evenhand.datasets import TermSwapper, identity
 from evenhand.errors import DataError, LimitError, ModelError, OptionError, TrustError
-from evenhand.individual import text
+from evenhand.individual import search
 from support import shared
 
-GENDER = text.Swapper(identity.category("gender"))
-RELIGION = text.Swapper(identity.category("religion"))
+GENDER = TermSwapper(identity.bundled_category("gender"))
+RELIGION = TermSwapper(identity.bundled_category("religion"))
 
 
-@pytest.mark.parametrize("name", identity.categories())
+@pytest.mark.parametrize("name", identity.category_names())
 def test_every_list_is_well_formed(name):
-    one = identity.category(name)
+    one = identity.bundled_category(name)
     for row in one.rows:
         assert sum(word is not None for word in row.words) >= 2
 
@@ -71,13 +71,13 @@ def test_words_of_the_same_form(sentence, group, expected):
     ],
 )
 def test_nationalities(sentence, group, expected):
-    assert swapped(text.Swapper(identity.category("nationality")), sentence, group) == expected
+    assert swapped(TermSwapper(identity.bundled_category("nationality")), sentence, group) == expected
 
 
 def test_words_within_words_and_colours_of_things_stay():
     assert GENDER.slots("The manager's hermit showed mannerisms, then sheds.") == []
-    assert text.Swapper(identity.category("race")).slots("The white house and a black car") == []
-    (slot,) = text.Swapper(identity.category("race")).slots("The Asian neighbour of black people")[:1]
+    assert TermSwapper(identity.bundled_category("race")).slots("The white house and a black car") == []
+    (slot,) = TermSwapper(identity.bundled_category("race")).slots("The Asian neighbour of black people")[:1]
     assert slot.of("white") == "The white neighbour of black people"
 
 
@@ -92,7 +92,7 @@ def test_between_shows_both():
     assert slot.between("female", "male") == "A {woman|man} lost {her|his} keys"
 
 
-PLAIN = [row.words for row in identity.category("gender").rows[4:] if row.where == "anywhere"]
+PLAIN = [row.words for row in identity.bundled_category("gender").rows[4:] if row.where == "anywhere"]
 ONE_WAY = {word for words in PLAIN for word in words if sum(word in other for other in PLAIN) > 1}
 
 
@@ -121,9 +121,9 @@ def test_findings_by_hand():
         asked.extend(texts)
         return [0.9 if "woman" in one else 0.2 for one in texts]
 
-    result = text.run(model, TEXTS, protected=["gender"])
+    result = search.search_texts(model, TEXTS, protected=["gender"])
     (count,) = result.counts
-    assert (count.flips, count.n, count.texts) == (3, 4, 5)  # the king is no woman either way
+    assert (count.flips, count.n, count.texts) == (3, 4, 5)  # the king is not a woman either way
     assert result.profiles == 2
     assert result.queries == len(asked) == len(set(asked)) == 6
     assert "nobody" not in asked
@@ -133,18 +133,20 @@ def test_findings_by_hand():
     assert first.gap == pytest.approx(0.7)
     assert first.template == "The {man|woman} came home late again"
     assert first.row == 0
-    assert text.TextResult.from_json(result.to_json()) == result
-    assert "flips for 75.0 % of the 4 texts" in result.summary()
+    assert search.TextSearchResult.from_json(result.to_json()) == result
+    assert "counterfactual flip rate  75.0 %  observed on the 4 texts" in result.summary()
     assert len(result.to_frame()) == len(result.examples) == 2
     assert result.plot().to_dict()["description"].endswith("gender 75.0 %.")
 
 
 def test_labels_alone_and_a_model_that_says_one_thing():
-    result = text.run(lambda texts: ["bad" if "women" in one else "good" for one in texts], ["women", "two men"])
+    result = search.search_texts(
+        lambda texts: ["bad" if "women" in one else "good" for one in texts], ["women", "two men"]
+    )
     assert result.label_only
     assert result.favourable == "good"
     assert {one.better.label for one in result.examples} == {"good"}
-    constant = text.run(lambda texts: ["good"] * len(texts), ["women", "two men"], protected=["gender"])
+    constant = search.search_texts(lambda texts: ["good"] * len(texts), ["women", "two men"], protected=["gender"])
     assert constant.profiles == 0
     assert constant.examples == ()
 
@@ -153,7 +155,7 @@ def test_more_than_two_labels():
     def model(texts):
         return np.array([[0.1, 0.2, 0.7] if "she" in one else [0.5, 0.3, 0.2] for one in texts])
 
-    result = text.run(model, ["here she is"], protected=["gender"], labels=["c", "b", "a"], favourable="a")
+    result = search.search_texts(model, ["here she is"], protected=["gender"], labels=["c", "b", "a"], favourable="a")
     assert result.examples[0].gap == pytest.approx(0.5)
     assert result.examples[0].worse.label == "c"
 
@@ -162,7 +164,9 @@ def test_a_list_of_ones_own(tmp_path):
     path = tmp_path / "team.yaml"
     path.write_text("groups: [reds, blues]\nrows:\n  - [the red team, the blue team]\n")
     own = identity.read_category(path)
-    result = text.run(lambda texts: [float("red" in one) for one in texts], ["I like the red team"], protected=[own])
+    result = search.search_texts(
+        lambda texts: [float("red" in one) for one in texts], ["I like the red team"], protected=[own]
+    )
     assert result.counts[0].category == "team"
     assert result.examples[0].template == "I like {the blue team|the red team}"
 
@@ -173,9 +177,9 @@ def test_a_list_of_ones_own(tmp_path):
         ("groups: [a]\nrows: [[x]]", "two groups"),
         ("groups: [a, b]\nrows: [[x]]", "one word per group"),
         ("groups: [a, b]\nrows: [[x, y], [y, z]]", "'y' stands for b and for a"),
-        ("[1, 2]", "holds `groups` and `rows`"),
+        ("[1, 2]", "groups: and rows:"),
         ("groups: [a, b]\nrows: [[x, '']]", "empty"),
-        ("groups: [", "cannot be read"),
+        ("groups: [", "not valid YAML"),
     ],
 )
 def test_bad_lists(tmp_path, content, complaint):
@@ -187,11 +191,11 @@ def test_bad_lists(tmp_path, content, complaint):
 
 def test_limits_and_interrupts():
     texts = [f"he {i}" for i in range(6000)]
-    result = text.run(
+    result = search.search_texts(
         lambda batch: [float("she" in one) for one in batch],
         texts,
         protected=["gender"],
-        config=text.Config(budget=100, examples=3),
+        config=search.TextSearchConfig(budget=100, examples=3),
     )
     assert result.queries == 100
     assert result.counts[0].n == 50
@@ -204,7 +208,7 @@ def test_limits_and_interrupts():
             raise KeyboardInterrupt
         return [float("she" in one) for one in batch]
 
-    stopped = text.run(impatient, texts, protected=["gender"])
+    stopped = search.search_texts(impatient, texts, protected=["gender"])
     assert stopped.interrupted
     assert 0 < stopped.counts[0].flips == stopped.counts[0].n < 6000
 
@@ -212,7 +216,7 @@ def test_limits_and_interrupts():
         raise KeyboardInterrupt
 
     with pytest.raises(LimitError):
-        text.run(never, texts, protected=["gender"])
+        search.search_texts(never, texts, protected=["gender"])
 
 
 @pytest.mark.parametrize(
@@ -225,20 +229,20 @@ def test_limits_and_interrupts():
         (longer_is_better, [], DataError, "no texts"),
         (longer_is_better, ["he", None], DataError, "row 2"),
         (longer_is_better, "he", DataError, "in place of many"),
-        (3, ["he"], ModelError, "no model of texts"),
+        (3, ["he"], ModelError, "not a model of texts"),
         ("absent.skops", ["he"], ModelError, "no such file"),
-        ("model.onnx", ["he"], ModelError, "no model of texts"),
+        ("model.onnx", ["he"], ModelError, "not a model of texts"),
         ("no_such_module:f", ["he"], ModelError, "no_such_module"),
     ],
 )
 def test_bad_input(model, texts, error, complaint):
     with pytest.raises(error, match=re.escape(complaint)):
-        text.run(model, texts, protected=["gender"])
+        search.search_texts(model, texts, protected=["gender"])
 
 
 def test_unknown_category():
     with pytest.raises(OptionError, match="'hair'"):
-        text.run(longer_is_better, ["he"], protected=["hair"])
+        search.search_texts(longer_is_better, ["he"], protected=["hair"])
 
 
 def trained(texts, labels):
@@ -257,8 +261,8 @@ def test_a_pipeline_in_a_file(tmp_path):
     path = tmp_path / "model.joblib"
     joblib.dump(trained(["good man", "good boy", "bad woman", "bad girl"] * 2, ["in", "in", "out", "out"] * 2), path)
     with pytest.raises(TrustError):
-        text.run(path, ["the man"], protected=["gender"])
-    result = text.run(path, ["the man"], protected=["gender"], favourable="in", trust=True)
+        search.search_texts(path, ["the man"], protected=["gender"])
+    result = search.search_texts(path, ["the man"], protected=["gender"], favourable="in", trust=True)
     assert result.classes == ("in", "out")
     assert result.examples[0].better.group == "male"
 
@@ -268,7 +272,7 @@ def test_a_toxicity_model_on_templates():
     comments = pd.read_csv(shared("data", "text", "wiki_talk_toxicity_5k.csv.xz"))
     model = trained(comments["text"].astype(str).tolist(), comments["toxic"].tolist())
     sample = frame.sample(600, random_state=0)["Text"].tolist()
-    result = text.run(model, sample, favourable=0)
+    result = search.search_texts(model, sample, favourable=0)
     counts = {count.category: count for count in result.counts}
     assert counts["religion"].n > 30
     assert result.profiles > 10
@@ -280,7 +284,7 @@ def test_a_toxicity_model_on_templates():
 
 def test_the_summary_shows_each_pair_of_groups_once():
     texts = [f"a {word} number {i}" for i in range(4) for word in ("Christian", "Muslim")]
-    result = text.run(lambda asked: [float("Muslim" in one) for one in asked], texts, protected=["religion"])
+    result = search.search_texts(lambda asked: [float("Muslim" in one) for one in asked], texts, protected=["religion"])
     shown = [line for line in result.summary().splitlines() if line.startswith("religion: ")]
     assert len(shown) == 1
     pairs = [(one.worse.group, one.better.group) for one in result.examples]
@@ -292,8 +296,8 @@ def test_saved_tests_tell_models_apart(tmp_path):
         "def partial(texts):\n    return [0.1 + 0.8 * ('she' in one) for one in texts]\n\n"
         "def constant(texts):\n    return ['fine'] * len(texts)\n"
     )
-    result = text.run(lambda asked: [0.1 + 0.8 * ("she" in one) for one in asked], ["he left", "he came"])
-    assert text.save_tests(result, tmp_path / "test_texts.py") == 2
+    result = search.search_texts(lambda asked: [0.1 + 0.8 * ("she" in one) for one in asked], ["he left", "he came"])
+    assert search.save_text_tests(result, tmp_path / "test_texts.py") == 2
     program = (tmp_path / "test_texts.py").read_text("utf-8")
     assert "('he left', 'she left')" in program
     for name, code, said in (("partial", 1, "2 failed"), ("constant", 0, "2 passed")):
@@ -307,4 +311,4 @@ def test_saved_tests_tell_models_apart(tmp_path):
         assert done.returncode == code, done.stdout + done.stderr
         assert said in done.stdout
     with pytest.raises(OptionError, match="nothing was found"):
-        text.save_tests(result.model_copy(update={"examples": ()}), tmp_path / "test_none.py")
+        search.save_text_tests(result.model_copy(update={"examples": ()}), tmp_path / "test_none.py")

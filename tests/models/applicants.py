@@ -30,6 +30,7 @@ def schema(*, favourable="yes", values=("no", "yes"), codes=False, missing="refu
     if codes:
         attributes[0]["encoding"] = {"offset": 50, "scale": 20}
         attributes[1]["encoding"] = {"offset": 50, "scale": 30}
+        attributes[2]["encoding"] = "code"
         attributes[3]["encoding"] = town_encoding
     target = {"name": "granted", "favourable": favourable}
     if values is not None:

@@ -9,9 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import ModelError, NotAdditiveError
-from evenhand.models import AdditiveNetwork, Affine, Line, Steps, Table, from_dense, white_box
-from evenhand.population import uniform
+from evenhand.models import (
+    AdditiveNetwork,
+    AffineLayer,
+    LineTerm,
+    StepTerm,
+    TableTerm,
+    extract_white_box,
+    network_from_dense,
+)
+from evenhand.population import uniform_population
 from evenhand.schema import Schema
+from support import scaled
 
 LOAN = Schema.parse(
     {
@@ -28,15 +37,15 @@ LOAN = Schema.parse(
 def small(**changes):
     """z1 = (sex ? 1 : 0) + [2, 0, -1][age] + 0.5 income - 3, z2 = -1 of sex m, steps of income; logit = 2 z1+ - z2+."""
     parts = (
-        Table(np.array([[0.0, 0.0], [1.0, -1.0]]), 0.0),
-        Table(np.array([[2.0, 0.0], [0.0, 0.0], [-1.0, 0.0]]), 18.0),
-        Line(np.array([0.5, 0.0]), np.array([0.0, 0.25])),
+        TableTerm(np.array([[0.0, 0.0], [1.0, -1.0]]), 0.0),
+        TableTerm(np.array([[2.0, 0.0], [0.0, 0.0], [-1.0, 0.0]]), 18.0),
+        LineTerm(np.array([0.5, 0.0]), np.array([0.0, 0.25])),
     )
     fields = {
         "schema": LOAN,
         "parts": parts,
         "bias": np.array([-3.0, 0.5]),
-        "layers": (Affine(np.array([[2.0], [-1.0]]), np.array([-0.25])),),
+        "layers": (AffineLayer(np.array([[2.0], [-1.0]]), np.array([-0.25])),),
         "classes": ("no", "yes"),
         "favourable": 1,
     }
@@ -54,21 +63,23 @@ def test_by_hand():
 
 
 def test_a_logit_of_zero_is_the_first_class_and_a_tie_is_the_first_of_the_equal():
-    nothing = small(layers=(Affine(np.zeros((2, 1)), np.zeros(1)),))
+    nothing = small(layers=(AffineLayer(np.zeros((2, 1)), np.zeros(1)),))
     assert nothing.predict(np.array([[0, 18, 1.0]])).tolist() == [0]
-    tie = small(layers=(Affine(np.zeros((2, 2)), np.zeros(2)),))
+    tie = small(layers=(AffineLayer(np.zeros((2, 2)), np.zeros(2)),))
     assert tie.predict(np.array([[0, 18, 1.0]])).tolist() == [0]
 
 
 def test_steps_belong_to_the_bin_on_their_right():
-    steps = Steps(np.array([1.0, 5.0]), np.array([[10.0], [20.0], [30.0]]))
+    steps = StepTerm(np.array([1.0, 5.0]), np.array([[10.0], [20.0], [30.0]]))
     assert steps.at(np.array([0.0, 1.0, np.nextafter(5.0, 0), 5.0, 9.0]))[:, 0].tolist() == [10, 20, 20, 30, 30]
 
 
 def test_scores_do_not_overflow():
-    network = small(layers=(Affine(np.array([[1e6], [0.0]]), np.array([0.0])),))
+    network = small(layers=(AffineLayer(np.array([[1e6], [0.0]]), np.array([0.0])),))
     assert network.scores(np.array([[1, 18, 10.0]])).tolist() == [[0.0, 1.0]]
-    three = small(layers=(Affine(np.array([[1e6, 0, -1e6]] * 2), np.zeros(3)),), classes=("a", "b", "c"), favourable=0)
+    three = small(
+        layers=(AffineLayer(np.array([[1e6, 0, -1e6]] * 2), np.zeros(3)),), classes=("a", "b", "c"), favourable=0
+    )
     assert three.scores(np.array([[1, 18, 10.0]])).tolist() == [[1.0, 0.0, 0.0]]
 
 
@@ -81,17 +92,20 @@ def test_a_missing_value_is_refused():
     ("changes", "says"),
     [
         ({"parts": small().parts[:2]}, "2 parts for 3 attributes"),
-        ({"parts": (Table(np.zeros((3, 2)), 0.0), *small().parts[1:])}, "3 table rows for 2 values"),
-        ({"parts": (small().parts[0], Table(np.zeros((3, 2)), 0.0), small().parts[2])}, "3 table rows for 3 values"),
-        ({"parts": (Line(np.zeros(2), np.zeros(2)), *small().parts[1:])}, "no number"),
-        ({"parts": (*small().parts[:2], Line(np.zeros(3), np.zeros(3)))}, "for 2 units"),
-        ({"parts": (*small().parts[:2], Line(np.array([np.nan, 0]), np.zeros(2)))}, "NaN or infinite"),
-        ({"parts": (*small().parts[:2], Steps(np.array([2.0, 1.0]), np.zeros((3, 2))))}, "increasing cuts"),
-        ({"parts": (*small().parts[:2], Steps(np.array([2.0]), np.zeros((3, 2))))}, "increasing cuts"),
-        ({"layers": (Affine(np.zeros((3, 1)), np.zeros(1)),)}, "after 2 units"),
-        ({"layers": (Affine(np.zeros((2, 1)), np.zeros(2)),)}, "2 biases"),
-        ({"layers": (Affine(np.array([[np.inf], [0]]), np.zeros(1)),)}, "NaN or infinite"),
-        ({"layers": (Affine(np.zeros((2, 3)), np.zeros(3)),)}, "3 outputs for the 2 labels"),
+        ({"parts": (TableTerm(np.zeros((3, 2)), 0.0), *small().parts[1:])}, "3 table rows for 2 values"),
+        (
+            {"parts": (small().parts[0], TableTerm(np.zeros((3, 2)), 0.0), small().parts[2])},
+            "3 table rows for 3 values",
+        ),
+        ({"parts": (LineTerm(np.zeros(2), np.zeros(2)), *small().parts[1:])}, "not a number"),
+        ({"parts": (*small().parts[:2], LineTerm(np.zeros(3), np.zeros(3)))}, "for 2 units"),
+        ({"parts": (*small().parts[:2], LineTerm(np.array([np.nan, 0]), np.zeros(2)))}, "NaN or infinite"),
+        ({"parts": (*small().parts[:2], StepTerm(np.array([2.0, 1.0]), np.zeros((3, 2))))}, "increasing cuts"),
+        ({"parts": (*small().parts[:2], StepTerm(np.array([2.0]), np.zeros((3, 2))))}, "increasing cuts"),
+        ({"layers": (AffineLayer(np.zeros((3, 1)), np.zeros(1)),)}, "after 2 units"),
+        ({"layers": (AffineLayer(np.zeros((2, 1)), np.zeros(2)),)}, "2 biases"),
+        ({"layers": (AffineLayer(np.array([[np.inf], [0]]), np.zeros(1)),)}, "NaN or infinite"),
+        ({"layers": (AffineLayer(np.zeros((2, 3)), np.zeros(3)),)}, "3 outputs for the 2 labels"),
         ({"favourable": 2}, "favourable"),
     ],
 )
@@ -103,22 +117,22 @@ def test_numbers_that_make_no_network_are_refused(changes, says):
 def test_the_digest_differs_where_answers_can():
     changed = [
         small(bias=np.array([-3.0, 0.25])),
-        small(layers=(Affine(np.array([[2.0], [-1.0]]), np.array([-0.5])),)),
-        small(parts=(*small().parts[:2], Line(np.array([0.5, 0.0]), np.array([0.0, 0.125])))),
+        small(layers=(AffineLayer(np.array([[2.0], [-1.0]]), np.array([-0.5])),)),
+        small(parts=(*small().parts[:2], LineTerm(np.array([0.5, 0.0]), np.array([0.0, 0.125])))),
         small(favourable=0),
-        small(schema=LOAN.protect(["age"])),
+        small(schema=LOAN.with_protected(["age"])),
     ]
     assert small().digest == small(name="another name").digest
     assert len({network.digest for network in [small(), *changed]}) == 6
 
 
 @given(schemas(), widths, seeds)
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_a_dense_network_answers_as_plain_arithmetic_does(schema, hidden, seed):
     layers = dense(schema.width, hidden, outputs_for(schema), seed)
     classes = tuple(schema.target.values)
-    network = from_dense(schema, layers, classes=classes, favourable=1)
-    people = uniform(schema).sample(200, np.random.default_rng(seed))
+    network = network_from_dense(schema, layers, classes=classes, favourable=1)
+    people = uniform_population(schema).sample(200, np.random.default_rng(seed))
     logits = forward(schema.inputs(people), layers)
     np.testing.assert_allclose(network.logits(people), logits, rtol=1e-10, atol=1e-9)
     np.testing.assert_allclose(network.scores(people), probabilities(logits), atol=1e-9)
@@ -135,7 +149,7 @@ def test_an_offset_far_from_zero_costs_no_precision(offset, scale):
             ],
         }
     )  # fmt: skip
-    network = from_dense(schema, [(np.array([[1.0]]), np.array([0.0]))])
+    network = network_from_dense(schema, [(np.array([[1.0]]), np.array([0.0]))])
     people = np.linspace(offset - scale, offset + scale, 11)[:, None]
     # Whatever form the sum takes, it cannot be better than the rounding of offset / scale.
     np.testing.assert_allclose(
@@ -145,17 +159,17 @@ def test_an_offset_far_from_zero_costs_no_precision(offset, scale):
 
 def test_a_network_of_another_width_is_refused():
     with pytest.raises(ModelError, match="takes 2 inputs, but the schema's 3 attributes give 3"):
-        from_dense(LOAN, [(np.zeros((2, 1)), np.zeros(1))])
+        network_from_dense(LOAN, [(np.zeros((2, 1)), np.zeros(1))])
 
 
 def test_one_logit_cannot_tell_three_labels_apart():
     three = Schema.parse({**LOAN.model_dump(), "target": {"name": "t", "favourable": "a", "values": ["a", "b", "c"]}})
     with pytest.raises(ModelError, match="one logit, but the target has 3 labels"):
-        from_dense(three, [(np.zeros((3, 1)), np.zeros(1))])
+        network_from_dense(three, [(np.zeros((3, 1)), np.zeros(1))])
 
 
 def test_without_hidden_layers_it_is_a_linear_model():
-    network = from_dense(LOAN, [(np.array([[1.0], [0.5], [-1.0]]), np.array([-8.0]))])
+    network = network_from_dense(LOAN, [(np.array([[1.0], [0.5], [-1.0]]), np.array([-8.0]))])
     assert network.hidden == ()
     assert network.logits(np.array([[1, 18, 1.0]])).tolist() == [[1.0]]
     assert dataclasses.replace(network, name="x").predict(np.array([[0, 18, 1.0]])).tolist() == [0]
@@ -163,8 +177,8 @@ def test_without_hidden_layers_it_is_a_linear_model():
 
 def test_a_model_that_was_misread_is_noticed(monkeypatch):
     inside = small()
-    monkeypatch.setattr(importlib.import_module("evenhand.models.white_box"), "_read", lambda scorer: inside)
+    monkeypatch.setattr(importlib.import_module("evenhand.models.white_box"), "_read_white_box", lambda scorer: inside)
     outside = {"schema": LOAN, "classes": ("no", "yes"), "favourable": 1, "name": "outside"}
-    assert white_box(SimpleNamespace(**outside, predict=inside.predict)).digest == inside.digest
+    assert extract_white_box(SimpleNamespace(**outside, predict=inside.predict)).digest == inside.digest
     with pytest.raises(NotAdditiveError, match=r"decides \d+ of 1000 people differently"):
-        white_box(SimpleNamespace(**outside, predict=lambda people: 1 - inside.predict(people)))
+        extract_white_box(SimpleNamespace(**outside, predict=lambda people: 1 - inside.predict(people)))

@@ -14,9 +14,8 @@ from sklearn.svm import SVC, LinearSVC
 
 from evenhand import datasets
 from evenhand.errors import ModelError
-from evenhand.models import load, predict, white_box
-from evenhand.models.estimator import Estimator, from_estimator
-from evenhand.schema import encode, infer
+from evenhand.models import EstimatorModel, extract_white_box, load_model, predict_labels, wrap_estimator
+from evenhand.schema import encode, infer_schema
 
 
 def answers(scorer, people=PEOPLE):
@@ -27,8 +26,8 @@ def answers(scorer, people=PEOPLE):
 def test_a_pipeline_answers_as_it_does_alone(kind):
     frame = FRAME if kind is pd.DataFrame else pl.from_pandas(FRAME)
     model = pipeline(LogisticRegression())
-    scorer = load(model, WORDS, like=frame)
-    assert isinstance(scorer, Estimator)
+    scorer = load_model(model, WORDS, like=frame)
+    assert isinstance(scorer, EstimatorModel)
     assert (scorer.form, scorer.classes, scorer.favourable, scorer.label_only) == ("frame", ("no", "yes"), 1, False)
     assert type(scorer.like) is kind
     assert answers(scorer) == model.predict(FRAME[NAMES]).tolist()
@@ -48,11 +47,11 @@ def test_it_is_asked_with_the_frame_type_and_column_types_of_the_data():
             return np.repeat(self.classes_[:1], len(x))
 
     frame = FRAME.astype({"age": "int32", "sex": "category"})
-    load(Recorder().fit(FRAME, FRAME["granted"]), WORDS, like=frame)
+    load_model(Recorder().fit(FRAME, FRAME["granted"]), WORDS, like=frame)
     assert all(isinstance(table, pd.DataFrame) for table in asked)
     assert all(table.dtypes.equals(frame[NAMES].dtypes) for table in asked)
     asked.clear()
-    load(Recorder().fit(FRAME, FRAME["granted"]), WORDS, like=pl.from_pandas(FRAME))
+    load_model(Recorder().fit(FRAME, FRAME["granted"]), WORDS, like=pl.from_pandas(FRAME))
     assert {type(table) for table in asked} == {pl.DataFrame}
 
 
@@ -60,7 +59,7 @@ def test_fitted_on_an_array_of_words_it_gets_words():
     model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
     words = FRAME[NAMES].to_numpy(dtype=object)
     model.fit(words, FRAME["granted"])
-    scorer = load(model, WORDS)
+    scorer = load_model(model, WORDS)
     assert scorer.form == "words"
     np.testing.assert_array_equal(scorer.scores(PEOPLE), model.predict_proba(words))
 
@@ -69,7 +68,7 @@ def test_fitted_on_an_array_of_numbers_it_gets_each_attribute_by_its_encoding():
     inputs = CODES.inputs(PEOPLE)
     assert inputs.shape[1] == 6
     model = LogisticRegression().fit(inputs, GRANTED)
-    scorer = load(model, CODES)
+    scorer = load_model(model, CODES)
     assert scorer.form == "numbers"
     np.testing.assert_array_equal(scorer.scores(PEOPLE), model.predict_proba(inputs))
     assert answers(scorer) == np.where(model.predict(inputs), "yes", "no").tolist()
@@ -77,7 +76,7 @@ def test_fitted_on_an_array_of_numbers_it_gets_each_attribute_by_its_encoding():
 
 def test_codes_are_the_fallback_where_words_are_refused():
     model = RandomForestClassifier(5, random_state=0).fit(WORDS.inputs(PEOPLE), FRAME["granted"])
-    scorer = load(model, WORDS)
+    scorer = load_model(model, WORDS.with_encodings({"sex": "code", "home-town": "code"}))
     assert scorer.form == "numbers"
     np.testing.assert_array_equal(scorer.scores(PEOPLE), model.predict_proba(WORDS.inputs(PEOPLE)))
 
@@ -85,13 +84,13 @@ def test_codes_are_the_fallback_where_words_are_refused():
 def test_columns_that_the_model_does_not_use_are_left_out():
     columns = ["income", "age"]
     model = LogisticRegression().fit(FRAME[columns], FRAME["granted"])
-    scorer = load(model, WORDS, like=FRAME)
+    scorer = load_model(model, WORDS, like=FRAME)
     np.testing.assert_array_equal(scorer.scores(PEOPLE), model.predict_proba(FRAME[columns]))
 
 
 def test_decision_values_keep_their_order_and_decide_above_zero():
     model = pipeline(LinearSVC(random_state=0))
-    scorer = load(model, WORDS, like=FRAME)
+    scorer = load_model(model, WORDS, like=FRAME)
     decision = model.decision_function(FRAME[NAMES])
     np.testing.assert_allclose(scorer.scores(PEOPLE)[:, 1], 1 / (1 + np.exp(-decision)))
     np.testing.assert_array_equal(scorer.predict(PEOPLE), decision > 0)
@@ -105,7 +104,7 @@ def three_labels():
 def test_three_labels():
     target = schema(values=("no", "wait", "yes"))
     model = pipeline(LinearSVC(random_state=0), labels=three_labels())
-    scorer = load(model, target)
+    scorer = load_model(model, target)
     assert (scorer.classes, scorer.favourable) == (("no", "wait", "yes"), 2)
     assert answers(scorer) == model.predict(FRAME[NAMES]).tolist()
     np.testing.assert_allclose(scorer.scores(PEOPLE).sum(axis=1), 1)
@@ -114,7 +113,7 @@ def test_three_labels():
 
 def test_one_decision_value_per_pair_of_labels_is_no_score():
     model = pipeline(SVC(decision_function_shape="ovo"), labels=three_labels())
-    scorer = load(model, schema(values=("no", "wait", "yes")))
+    scorer = load_model(model, schema(values=("no", "wait", "yes")))
     assert scorer.label_only
     np.testing.assert_array_equal(scorer.scores(PEOPLE), np.eye(3)[scorer.predict(PEOPLE)])
 
@@ -122,7 +121,7 @@ def test_one_decision_value_per_pair_of_labels_is_no_score():
 def test_a_model_without_scores_gives_its_labels():
     vote = VotingClassifier([("a", LogisticRegression()), ("b", RandomForestClassifier(3, random_state=0))])
     model = pipeline(vote)
-    scorer = load(model, WORDS)
+    scorer = load_model(model, WORDS)
     assert scorer.label_only
     assert answers(scorer) == model.predict(FRAME[NAMES]).tolist()
     assert set(scorer.scores(PEOPLE).ravel()) == {0.0, 1.0}
@@ -130,7 +129,7 @@ def test_a_model_without_scores_gives_its_labels():
 
 def test_labels_are_the_models_own_not_those_of_its_scores():
     model = pipeline(FixedThresholdClassifier(LogisticRegression(), threshold=0.9, response_method="predict_proba"))
-    scorer = load(model, WORDS)
+    scorer = load_model(model, WORDS)
     assert answers(scorer) == model.predict(FRAME[NAMES]).tolist()
     assert (scorer.predict(PEOPLE) != scorer.scores(PEOPLE).argmax(axis=1)).any()
 
@@ -151,7 +150,7 @@ def test_labels_are_the_models_own_not_those_of_its_scores():
     ],
 )
 def test_the_models_labels_are_matched_to_the_targets(labels, target, best, classes, favourable):
-    scorer = load(pipeline(LogisticRegression(), labels=labels), schema(values=target, favourable=best))
+    scorer = load_model(pipeline(LogisticRegression(), labels=labels), schema(values=target, favourable=best))
     assert (scorer.classes, scorer.favourable) == (classes, favourable)
     assert ((scorer.predict(PEOPLE) == scorer.favourable) == GRANTED).mean() > 0.8
 
@@ -159,7 +158,7 @@ def test_the_models_labels_are_matched_to_the_targets(labels, target, best, clas
 def test_other_labels_are_refused_with_both_lists():
     model = pipeline(LogisticRegression(), labels=np.where(GRANTED, "good", "bad"))
     with pytest.raises(ModelError) as caught:
-        load(model, WORDS)
+        load_model(model, WORDS)
     assert all(word in str(caught.value) for word in ("'good'", "'bad'", "'yes'", "'no'", "granted"))
 
 
@@ -171,7 +170,7 @@ def test_a_model_with_one_label_is_refused():
             return np.repeat("yes", len(x))
 
     with pytest.raises(ModelError, match="one label only"):
-        load(Constant(), WORDS)
+        load_model(Constant(), WORDS)
 
 
 @pytest.mark.parametrize(
@@ -185,13 +184,13 @@ def test_a_model_with_one_label_is_refused():
 )
 def test_models_that_do_not_fit_are_refused(model, message):
     with pytest.raises(ModelError, match=message):
-        load(model, WORDS, like=FRAME)
+        load_model(model, WORDS, like=FRAME)
 
 
 def test_an_unknown_category_is_one_clear_error():
     model = pipeline(LogisticRegression(), FRAME[FRAME["home-town"] != "Rye"])
     with pytest.raises(ModelError) as caught:
-        load(model, WORDS, like=FRAME, name="the bank's model")
+        load_model(model, WORDS, like=FRAME, name="the bank's model")
     message = str(caught.value)
     assert message.startswith("the bank's model: the model cannot be asked: ValueError: Found unknown categories")
     assert "Rye" in message
@@ -200,7 +199,7 @@ def test_an_unknown_category_is_one_clear_error():
 
 def test_missing_values_are_refused_with_the_way_out():
     keeps = schema(missing="keep")
-    scorer = load(pipeline(LogisticRegression()), keeps)
+    scorer = load_model(pipeline(LogisticRegression()), keeps)
     person = PEOPLE[:1].copy()
     person[0, 1] = np.nan
     with pytest.raises(ModelError) as caught:
@@ -213,7 +212,7 @@ def test_missing_values_reach_a_model_that_takes_them():
     model = HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=5)
     numbers = ["age", "income"]
     model.fit(FRAME[numbers].where(FRAME["income"] > 20), FRAME["granted"])
-    scorer = load(model, schema(missing="keep"), like=FRAME)
+    scorer = load_model(model, schema(missing="keep"), like=FRAME)
     person = PEOPLE[:1].copy()
     person[0, 1] = np.nan
     expected = model.predict_proba(pd.DataFrame({"age": [person[0, 0]], "income": [np.nan]}))
@@ -222,7 +221,7 @@ def test_missing_values_reach_a_model_that_takes_them():
 
 def test_a_missing_value_has_no_one_hot_columns():
     described = schema(codes=True, missing="keep")
-    scorer = load(LogisticRegression().fit(described.inputs(PEOPLE), GRANTED), described)
+    scorer = load_model(LogisticRegression().fit(described.inputs(PEOPLE), GRANTED), described)
     person = PEOPLE[:1].copy()
     person[0, 3] = np.nan
     with pytest.raises(ModelError, match="'home-town' has missing values"):
@@ -234,8 +233,8 @@ def test_words_that_the_schema_tidied_up_are_noticed():
     model = pipeline(LogisticRegression(), frame)
     model.named_steps["columntransformer"].named_transformers_["onehotencoder"].set_params(handle_unknown="ignore")
     with pytest.raises(ModelError, match=r"people are decided differently.*row \d+"):
-        load(model, infer(frame, target="granted", protected=["sex"]), like=frame)
-    assert load(pipeline(LogisticRegression()), WORDS, like=FRAME).label_only is False
+        load_model(model, infer_schema(frame, target="granted", protected=["sex"]), like=frame)
+    assert load_model(pipeline(LogisticRegression()), WORDS, like=FRAME).label_only is False
 
 
 def test_a_label_that_is_none_of_its_own_is_refused():
@@ -246,7 +245,7 @@ def test_a_label_that_is_none_of_its_own_is_refused():
             return np.repeat("perhaps", len(x))
 
     with pytest.raises(ModelError, match="'perhaps'"):
-        load(Odd(), WORDS)
+        load_model(Odd(), WORDS)
 
 
 def test_scores_that_are_none_are_refused():
@@ -260,7 +259,7 @@ def test_scores_that_are_none_are_refused():
             return np.full((len(x), 2), np.nan)
 
     with pytest.raises(ModelError, match="nan"):
-        load(Odd(), WORDS)
+        load_model(Odd(), WORDS)
 
 
 def test_boosted_trees_with_the_scikit_learn_interface():
@@ -271,17 +270,17 @@ def test_boosted_trees_with_the_scikit_learn_interface():
         lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1),
         xgboost.XGBClassifier(n_estimators=5, n_jobs=1),
     ):
-        scorer = load(model.fit(numbers, GRANTED), WORDS, like=FRAME)
+        scorer = load_model(model.fit(numbers, GRANTED), WORDS, like=FRAME)
         np.testing.assert_allclose(scorer.scores(PEOPLE), model.predict_proba(numbers))
         np.testing.assert_array_equal(scorer.predict(PEOPLE), model.predict(numbers))
     array = WORDS.inputs(PEOPLE)
     model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1).fit(array, GRANTED)
-    scorer = from_estimator(model, WORDS)
+    scorer = wrap_estimator(model, WORDS)
     assert scorer.form == "numbers"
 
 
 def test_a_pipeline_on_adult():
-    data = datasets.load("adult")
+    data = datasets.load_dataset("adult")
     people = encode(data.schema, data.frame.head(4000))
     frame = data.frame.iloc[people.rows]
     names = list(data.schema.names)
@@ -291,10 +290,10 @@ def test_a_pipeline_on_adult():
         make_column_transformer((StandardScaler(), numbers), (OneHotEncoder(handle_unknown="ignore"), words)),
         LogisticRegression(max_iter=300),
     ).fit(frame[names], frame[data.schema.target.name])
-    scorer = load(model, people.schema, like=frame)
+    scorer = load_model(model, people.schema, like=frame)
     own = model.predict(frame[names])
-    assert np.array(scorer.classes)[predict(scorer, people.individuals)].tolist() == own.tolist()
+    assert np.array(scorer.classes)[predict_labels(scorer, people.individuals)].tolist() == own.tolist()
     np.testing.assert_array_equal(scorer.scores(people.individuals), model.predict_proba(frame[names]))
-    network = white_box(scorer)
+    network = extract_white_box(scorer)
     assert network.classes == scorer.classes
     assert (network.predict(people.individuals) == scorer.predict(people.individuals)).all()

@@ -8,8 +8,8 @@ from applicants import CODES, FRAME, GRANTED, PEOPLE, WORDS, pipeline, schema
 from sklearn.linear_model import LogisticRegression
 
 from evenhand.errors import ModelError
-from evenhand.models import favourable_score, load
-from evenhand.models.function import Function, from_function
+from evenhand.models import favourable_score, load_model
+from evenhand.models.blackbox.function import FunctionModel, wrap_function
 from evenhand.schema import Schema
 
 INCOME = PEOPLE[:, 1]
@@ -35,8 +35,8 @@ def labels_of(scorer):
     ],
 )
 def test_scores(function):
-    scorer = load(function, WORDS, like=FRAME, name="share of income")
-    assert isinstance(scorer, Function)
+    scorer = load_model(function, WORDS, like=FRAME, name="share of income")
+    assert isinstance(scorer, FunctionModel)
     assert (scorer.form, scorer.label_only, scorer.name) == ("frame", False, "share of income")
     np.testing.assert_allclose(favourable_score(scorer, PEOPLE), INCOME / 100, atol=1e-7)
     np.testing.assert_array_equal(scorer.predict(PEOPLE) == 1, INCOME > 50)
@@ -60,7 +60,7 @@ def test_scores(function):
     ],
 )
 def test_labels(function, values, best):
-    scorer = load(function, schema(values=values, favourable=best))
+    scorer = load_model(function, schema(values=values, favourable=best))
     assert scorer.label_only
     assert scorer.classes == values
     np.testing.assert_array_equal(scorer.predict(PEOPLE) == scorer.favourable, INCOME > 50)
@@ -69,14 +69,14 @@ def test_labels(function, values, best):
 
 def test_three_labels():
     described = schema(values=("no", "wait", "yes"))
-    scorer = load(lambda frame: np.where(frame["income"] > 50, "yes", "wait"), described)
+    scorer = load_model(lambda frame: np.where(frame["income"] > 50, "yes", "wait"), described)
     np.testing.assert_array_equal(scorer.predict(PEOPLE), np.where(INCOME > 50, 2, 1))
     with pytest.raises(ModelError, match=r"one score, and there are 3 labels"):
-        load(share, described)
+        load_model(share, described)
 
 
 def test_without_known_labels_there_are_the_favourable_one_and_the_rest():
-    scorer = load(share, schema(values=None))
+    scorer = load_model(share, schema(values=None))
     assert (scorer.classes, scorer.favourable) == (("not yes", "yes"), 1)
 
 
@@ -87,7 +87,7 @@ def test_an_array_function_gets_the_encoded_inputs():
         assert type(x) is np.ndarray
         return 1 / (1 + np.exp(-(x @ weights)))
 
-    scorer = load(linear, CODES)
+    scorer = load_model(linear, CODES)
     assert scorer.form == "numbers"
     np.testing.assert_array_equal(scorer.scores(PEOPLE)[:, 1], linear(CODES.inputs(PEOPLE)))
 
@@ -99,23 +99,23 @@ def test_it_gets_the_users_frame_type():
         seen.add(type(frame))
         return frame["income"] > 50
 
-    load(function, WORDS, like=pl.from_pandas(FRAME))
+    load_model(function, WORDS, like=pl.from_pandas(FRAME))
     assert seen == {pl.DataFrame}
 
 
 def test_a_tensor_is_a_reply():
     torch = pytest.importorskip("torch", reason="needs the extra torch")
     scale = torch.nn.Parameter(torch.tensor(0.01, dtype=torch.float64))
-    scorer = load(lambda frame: scale * torch.tensor(frame["income"].to_numpy()), WORDS)
+    scorer = load_model(lambda frame: scale * torch.tensor(frame["income"].to_numpy()), WORDS)
     np.testing.assert_allclose(favourable_score(scorer, PEOPLE), INCOME / 100)
 
 
 def test_predict_proba_by_itself_keeps_the_order_of_its_classes():
     model = pipeline(LogisticRegression(), labels=np.where(GRANTED, "approved", "denied"))
     described = schema(values=("denied", "approved"), favourable="approved")
-    scorer = load(model.predict_proba, described)
+    scorer = load_model(model.predict_proba, described)
     np.testing.assert_array_equal(favourable_score(scorer, PEOPLE), model.predict_proba(FRAME)[:, 0])
-    assert load(model.predict, described).classes == ("denied", "approved")
+    assert load_model(model.predict, described).classes == ("denied", "approved")
 
 
 def test_an_object_with_predict_alone_is_asked_by_it():
@@ -123,7 +123,7 @@ def test_an_object_with_predict_alone_is_asked_by_it():
         def predict(self, frame):
             return frame["income"] > 50
 
-    scorer = load(Model(), WORDS)
+    scorer = load_model(Model(), WORDS)
     assert scorer.name == "Model"
     np.testing.assert_array_equal(scorer.predict(PEOPLE), INCOME > 50)
 
@@ -139,36 +139,36 @@ def test_an_object_with_predict_alone_is_asked_by_it():
         (lambda frame: frame["income"] * np.nan, "nan"),
         (lambda frame: frame["sex"], "'Female', which is none of the labels 'no', 'yes'|'Male', which is none"),
         (lambda frame: [None] * len(frame), "None, which is none of the labels"),
-        (lambda frame: np.ones((len(frame), 2)), "no probabilities"),
+        (lambda frame: np.ones((len(frame), 2)), "not probabilities"),
         (lambda frame: np.ones((len(frame), 3)) / 3, r"expected \(32, 2\)"),
-        (lambda frame: [[1.0], [2.0, 3.0]], "no array"),
+        (lambda frame: [[1.0], [2.0, 3.0]], "not an array"),
         (lambda frame: {"yes": 1}, "a single value"),
         (lambda frame: np.where(frame["income"] > 50, 0.7, np.inf), "inf"),
     ],
 )
 def test_what_is_no_reply_is_refused(function, message):
     with pytest.raises(ModelError, match=message):
-        load(function, WORDS)
+        load_model(function, WORDS)
 
 
 def test_one_score_is_refused_where_it_could_mean_either_label():
     recidivism = schema(values=(0, 1), favourable=0)
     with pytest.raises(ModelError, match="cannot be told of which label"):
-        load(share, recidivism)
-    both = load(lambda frame: np.stack([share(frame), 1 - share(frame)], axis=1), recidivism)
+        load_model(share, recidivism)
+    both = load_model(lambda frame: np.stack([share(frame), 1 - share(frame)], axis=1), recidivism)
     np.testing.assert_allclose(favourable_score(both, PEOPLE), INCOME / 100)
 
 
 def test_words_that_the_schema_tidied_up_are_noticed():
     frame = FRAME.assign(sex=FRAME["sex"] + " ")
     with pytest.raises(ModelError, match="decided differently"):
-        load(lambda table: table["sex"] == "Male ", WORDS, like=frame)
+        load_model(lambda table: table["sex"] == "Male ", WORDS, like=frame)
 
 
 def test_bins_are_compared_with_nothing():
     described = WORDS.model_dump(mode="json")
     described["attributes"][1] = {"name": "income", "kind": "ordinal", "edges": [0, 50, 100]}
-    scorer = load(lambda frame: frame["income"] > 60, Schema.parse(described), like=FRAME)
+    scorer = load_model(lambda frame: frame["income"] > 60, Schema.parse(described), like=FRAME)
     assert scorer.predict(np.array([[40.0, 1.0, 0.0, 0.0], [40.0, 0.0, 0.0, 0.0]])).tolist() == [1, 0]
 
 
@@ -185,7 +185,7 @@ def test_module_function_from_the_current_directory(here):
     (here / "lender.py").write_text(
         "class Scores:\n    @staticmethod\n    def rich(frame): return frame['income'] / 100\n"
     )
-    scorer = load("lender:Scores.rich", WORDS)
+    scorer = load_model("lender:Scores.rich", WORDS)
     assert scorer.name == "lender:Scores.rich"
     np.testing.assert_allclose(favourable_score(scorer, PEOPLE), INCOME / 100)
 
@@ -198,14 +198,14 @@ def test_module_function_from_the_current_directory(here):
         ("1/0", "lender_broken:score", "importing lender_broken fails: ZeroDivisionError"),
         ("raise SystemExit('usage')", "lender_leaving:score", "importing lender_leaving fails: SystemExit: usage"),
         ("import no_such_library", "lender_needing:score", "fails: ModuleNotFoundError: No module named 'no_such_lib"),
-        ("score = 3", "lender:score", "a int is no model"),
+        ("score = 3", "lender:score", "a int is not a model"),
         ("score = lambda frame: None", "lender:score", "lender:score: asked with a data frame"),
     ],
 )
 def test_imports_that_fail_say_why(here, code, source, message):
     (here / f"{source.partition(':')[0]}.py").write_text(code) if code else None
     with pytest.raises(ModelError) as caught:
-        load(source, WORDS)
+        load_model(source, WORDS)
     assert message in str(caught.value)
 
 
@@ -214,4 +214,4 @@ def test_interrupts_are_no_model_errors():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        from_function(function, WORDS)
+        wrap_function(function, WORDS)

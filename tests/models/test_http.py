@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from evenhand.errors import FetchError, ModelError
-from evenhand.models import favourable_score, load, predict
-from evenhand.models.http import HttpEndpoint, from_url
+from evenhand.models import favourable_score, load_model, predict_labels
+from evenhand.models.blackbox.http_endpoint import HttpEndpoint, connect_model
 from serving import DROP, serving
+from support import scaled
 
 
 def connect(service, described=WORDS, **options):
-    endpoint = from_url(service.url, described, **{"backoff": 0.0, "timeout": 5.0} | options)
+    endpoint = connect_model(service.url, described, **{"backoff": 0.0, "timeout": 5.0} | options)
     endpoint_pool.append(endpoint)
     return endpoint
 
@@ -47,9 +48,9 @@ def test_a_served_pipeline_answers_as_it_does_alone():
         return [{"label": label, "scores": row} for label, row in zip(model.predict(frame), scores, strict=True)]
 
     with serving(predictions(reply)) as service:
-        endpoint = load(service.url, WORDS)
+        endpoint = load_model(service.url, WORDS)
         endpoint_pool.append(endpoint)
-        labels = np.array(endpoint.classes)[predict(endpoint, PEOPLE)]
+        labels = np.array(endpoint.classes)[predict_labels(endpoint, PEOPLE)]
         np.testing.assert_array_equal(labels, model.predict(FRAME[NAMES]))
         np.testing.assert_allclose(endpoint.scores(PEOPLE), model.predict_proba(FRAME[NAMES]))
         assert endpoint.name == service.url
@@ -136,7 +137,7 @@ def test_a_passing_failure_is_tried_again(failure):
 @pytest.mark.parametrize(
     ("failures", "message"),
     [
-        ([(500, {})] * 3, "status 500: '\"try later\"'"),
+        ([(500, {})] * 3, "refused with status 500: 'try later'"),
         ([DROP] * 3, "does not answer: .*closed|does not answer: .*abort"),
         ([(404, {})], "status 404(.|\n)*check the path"),
         ([(401, {})], "status 401(.|\n)*EVENHAND_HTTP_TOKEN"),
@@ -147,7 +148,7 @@ def test_a_lasting_failure_is_one_clear_error(failures, message):
     with serving(predictions(income), first=failures) as service:
         url = service.url.replace("http://", "http://clerk:secret@") + "?key=hidden"
         with pytest.raises(FetchError, match=message) as caught:
-            from_url(url, WORDS, retries=2, backoff=0.0)
+            connect_model(url, WORDS, retries=2, backoff=0.0)
         assert len(service.requests) == len(failures)
     assert "127.0.0.1" in str(caught.value)
     assert not any(word in str(caught.value) for word in ("secret", "clerk", "hidden"))
@@ -157,9 +158,9 @@ def test_nobody_listens():
     with serving(predictions(income)) as service:
         url = service.url
     with pytest.raises(FetchError) as caught:
-        from_url(url, WORDS, retries=1, backoff=0.0)
+        connect_model(url, WORDS, retries=1, backoff=0.0)
     assert "refused" in str(caught.value)
-    assert "check that the service runs" in str(caught.value)
+    assert "check that it runs" in str(caught.value)
 
 
 def test_a_slow_service_is_not_waited_for():
@@ -170,20 +171,20 @@ def test_a_slow_service_is_not_waited_for():
         return {"predictions": income(instances)}
 
     with serving(reply) as service:
-        with pytest.raises(FetchError, match="timed out"):
-            from_url(service.url, WORDS, timeout=0.05, retries=0)
+        with pytest.raises(FetchError, match=r"no answer came within 0.05 seconds"):
+            connect_model(service.url, WORDS, timeout=0.05, retries=0)
         release.set()
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[::1/", "https:///model"])
 def test_what_is_no_url(url):
-    with pytest.raises(ModelError, match="no URL"):
-        load(url, WORDS)
+    with pytest.raises(ModelError, match="not a URL"):
+        load_model(url, WORDS)
 
 
 def test_credentials(monkeypatch):
     with serving(predictions(income)) as service:
-        endpoint_pool.append(load(service.url.replace("http://", "http://clerk:secret@"), WORDS))
+        endpoint_pool.append(load_model(service.url.replace("http://", "http://clerk:secret@"), WORDS))
         assert service.headers[-1]["authorization"] == "Basic Y2xlcms6c2VjcmV0"
         monkeypatch.setenv("EVENHAND_HTTP_TOKEN", "abc\n")
         endpoint = connect(service)
@@ -198,11 +199,11 @@ def test_credentials(monkeypatch):
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (lambda people: b"<html>Sorry</html>", "no JSON: '<html>Sorry</html>'"),
-        (lambda people: b"", "no JSON"),
-        (lambda people: b'{"predictions": [1, 2', "no JSON"),
-        (lambda people: b"[" * 100_000, "no JSON"),
-        (lambda people: b"\xff\xfe\x00", "no JSON"),
+        (lambda people: b"<html>Sorry</html>", "not JSON: '<html>Sorry</html>'"),
+        (lambda people: b"", "not JSON"),
+        (lambda people: b'{"predictions": [1, 2', "not JSON"),
+        (lambda people: b"[" * 100_000, "not JSON"),
+        (lambda people: b"\xff\xfe\x00", "not JSON"),
         (lambda people: [1, 2], "no list of predictions"),
         (lambda people: {"outputs": []}, "no list of predictions"),
         (predictions(lambda people: {"0": 1}), "no list of predictions"),
@@ -214,7 +215,7 @@ def test_credentials(monkeypatch):
         (predictions(lambda people: [*income(people)[:-1], float("nan")]), "nan"),
         (predictions(lambda people: [*income(people)[:-1], [0.5, 0.5]]), "different kinds"),
         (predictions(lambda people: [[0.5, 0.5, 0.0]] * len(people)), "expected 2 numbers"),
-        (predictions(lambda people: [[0.9, 0.9]] * len(people)), "no probabilities"),
+        (predictions(lambda people: [[0.9, 0.9]] * len(people)), "not probabilities"),
         (predictions(lambda people: [["0.5", "0.5"]] * len(people)), "expected 2 numbers"),
         (predictions(lambda people: [{"label": "maybe"}] * len(people)), "'maybe'"),
         (predictions(lambda people: [{"label": [1]}] * len(people)), r"\[1\]"),
@@ -235,13 +236,13 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(item=JSON, every=st.booleans())
 def test_whatever_comes_is_understood_or_refused(item, every):
-    from evenhand.models.http import _read
+    from evenhand.models.blackbox.http_endpoint import _read_predictions
 
     try:
-        reply = _read([item] * 3 if every else ["yes", item, "no"], ("no", "yes"), 1, "service")
+        reply = _read_predictions([item] * 3 if every else ["yes", item, "no"], ("no", "yes"), 1, "service")
     except ModelError:
         return
     assert reply.scores.shape == (3, 2)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import ModelError
-from evenhand.models.labels import match_labels
+from evenhand.models.replies import match_labels
 from evenhand.schema import Schema
 
 
@@ -35,7 +35,7 @@ def schema(favourable, values=None):
     ],
 )
 def test_answers_stand_for_labels(favourable, values, answers, expected):
-    assert match_labels(schema(favourable, values), answers, where="m") == expected
+    assert match_labels(schema(favourable, values), answers, location="m") == expected
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_answers_stand_for_labels(favourable, values, answers, expected):
 )
 def test_answers_that_stand_for_nothing_are_refused(favourable, values, answers):
     with pytest.raises(ModelError, match="the model answers"):
-        match_labels(schema(favourable, values), answers, where="m")
+        match_labels(schema(favourable, values), answers, location="m")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from evenhand import datasets
 from evenhand.errors import ModelError
-from evenhand.models import load
-from evenhand.models.lightgbm_file import parse_lightgbm, read_lightgbm
-from evenhand.models.trees import from_booster
+from evenhand.models import load_model, read_booster
+from evenhand.models.readers.lightgbm_file import parse_lightgbm, read_lightgbm
 from evenhand.schema import Schema, encode
+from support import scaled
 
 lightgbm = pytest.importorskip("lightgbm", reason="needs lightgbm")
 
@@ -79,24 +79,24 @@ def test_two_labels(tmp_path, parameters):
 def test_three_labels(parameters):
     booster = train(THREE, num_class=3, rounds=6, **parameters)
     own = booster.predict(INPUTS)
-    assert_same(from_booster(booster, SCHEMA3), PEOPLE, own / own.sum(axis=1, keepdims=True), atol=EXACT)
+    assert_same(read_booster(booster, SCHEMA3), PEOPLE, own / own.sum(axis=1, keepdims=True), atol=EXACT)
 
 
 def test_zero_counts_as_missing_where_the_model_says_so():
     """Many borrowers have a balance of exactly 0; beside it, numbers that LightGBM takes for 0 and that it does not."""
     booster = train(zero_as_missing=True, categories=())
-    model = from_booster(booster, SCHEMA)
+    model = read_booster(booster, SCHEMA)
     assert model.nodes.zero_missing.any()
     people = np.repeat(PEOPLE[:200], 6, axis=0)
     people[:, 4] = np.tile([0.0, -0.0, 1e-36, -1e-35, 2e-35, np.nan], 200)
     assert_same(model, people, booster.predict(SCHEMA.inputs(people)), atol=EXACT)
-    plain = from_booster(train(categories=()), SCHEMA)
+    plain = read_booster(train(categories=()), SCHEMA)
     assert not plain.nodes.zero_missing.any()
 
 
 def test_a_value_that_was_never_missing_in_training():
     booster = train(rounds=40)
-    model = from_booster(booster, SCHEMA)
+    model = read_booster(booster, SCHEMA)
     for column in (1, 3):
         assert (model.nodes.feature == column).any()
         people = PEOPLE[:500].copy()
@@ -106,7 +106,7 @@ def test_a_value_that_was_never_missing_in_training():
 
 def test_inputs_at_the_threshold_and_beside_it():
     booster = train(categories=(), rounds=4)
-    model = from_booster(booster, SCHEMA)
+    model = read_booster(booster, SCHEMA)
     cuts = model.nodes.threshold[model.nodes.feature == 0]
     assert len(cuts) > 5
     near = np.concatenate([cuts, np.nextafter(cuts, np.inf), np.nextafter(cuts, -np.inf)])
@@ -124,17 +124,17 @@ def classifier(**parameters):
 def test_words_find_their_codes_by_name_and_columns_by_theirs():
     frame = worded()[["sex", "balance", "home town", "age", "income"]]
     fitted = classifier(max_cat_to_onehot=2).fit(frame, BINARY)
-    model = from_booster(fitted, SCHEMA)
+    model = read_booster(fitted, SCHEMA)
     assert len(model.nodes.words) > 0
     assert_same(model, PEOPLE, fitted.predict_proba(frame), atol=EXACT)
     with pytest.raises(ModelError, match="home town"):
-        from_booster(fitted, schema(towns=["a", "b", "c", "d", "e", "f", "g"]))
+        read_booster(fitted, schema(towns=["a", "b", "c", "d", "e", "f", "g"]))
     # A town the model never met goes where LightGBM sends it.
     wider = schema(towns=["Ayr", *SCHEMA["home town"].values])
     people = PEOPLE.copy()
     people[:, TOWN] = 0
     unseen = frame.assign(**{"home town": pd.Categorical(["Ayr"] * N)})
-    assert_same(from_booster(fitted, wider), people, fitted.predict_proba(unseen), atol=EXACT)
+    assert_same(read_booster(fitted, wider), people, fitted.predict_proba(unseen), atol=EXACT)
 
 
 def test_ordered_words_are_numbers_to_the_model():
@@ -158,7 +158,7 @@ def test_ordered_words_are_numbers_to_the_model():
     people = encode(described, frame).individuals
     for more in ({}, {"zero_as_missing": True}, {"use_missing": False}):
         fitted = classifier(**more).fit(frame, labels)
-        model = from_booster(fitted, described)
+        model = read_booster(fitted, described)
         assert (model.nodes.feature == 0).any()
         assert_same(model, people, fitted.predict_proba(frame), atol=EXACT)
 
@@ -166,25 +166,25 @@ def test_ordered_words_are_numbers_to_the_model():
 def test_numbers_as_categories_of_a_frame():
     frame = FRAME[["income"]].assign(age=pd.Categorical(FRAME["age"].astype(int)))
     fitted = classifier(max_cat_to_onehot=2).fit(frame, BINARY)
-    model = from_booster(fitted, SCHEMA)
+    model = read_booster(fitted, SCHEMA)
     assert len(model.nodes.words) > 0
     assert_same(model, PEOPLE, fitted.predict_proba(frame), atol=EXACT)
 
 
 def test_labels_that_the_classifier_knows():
     fitted = classifier().fit(INPUTS, np.where(BINARY, "yes", "no"))
-    model = from_booster(fitted, schema(target={"name": "granted", "favourable": "yes"}))
+    model = read_booster(fitted, schema(target={"name": "granted", "favourable": "yes"}))
     assert (model.classes, model.favourable) == (("no", "yes"), 1)
     turned = schema(target={"name": "refused", "favourable": "no", "values": ["yes", "no"]})
-    model = from_booster(fitted, turned)
+    model = read_booster(fitted, turned)
     assert (model.classes, model.favourable) == (("no", "yes"), 0)
     assert_same(model, PEOPLE, fitted.predict_proba(INPUTS), atol=EXACT)
     grades = classifier().fit(INPUTS, np.array(["A", "B", "C"])[THREE])
-    assert from_booster(grades, SCHEMA3).classes == ("A", "B", "C")
+    assert read_booster(grades, SCHEMA3).classes == ("A", "B", "C")
     with pytest.raises(ModelError, match="answers"):
-        from_booster(fitted, SCHEMA3)
+        read_booster(fitted, SCHEMA3)
     with pytest.raises(ModelError, match="answers 0, 1, 2"):
-        from_booster(train(THREE, objective="multiclass", num_class=3, rounds=2), SCHEMA)
+        read_booster(train(THREE, objective="multiclass", num_class=3, rounds=2), SCHEMA)
 
 
 def test_early_stopping_and_trees_of_one_leaf():
@@ -198,17 +198,17 @@ def test_early_stopping_and_trees_of_one_leaf():
         callbacks=[lightgbm.early_stopping(3, verbose=False)],
         keep_training_booster=True,
     )
-    model = from_booster(booster, SCHEMA)
+    model = read_booster(booster, SCHEMA)
     assert model.nodes.trees == booster.best_iteration < booster.num_trees()
     assert_same(model, PEOPLE, booster.predict(INPUTS), atol=EXACT)
     constant = train(min_data_in_leaf=N)
-    model = from_booster(constant, SCHEMA)
+    model = read_booster(constant, SCHEMA)
     assert len(model.nodes.left) == model.nodes.trees
     np.testing.assert_allclose(model.scores(PEOPLE)[:, 1], constant.predict(INPUTS))
 
 
 def test_adult(tmp_path):
-    data = datasets.load("adult")
+    data = datasets.load_dataset("adult")
     people = encode(data.schema, data.frame.head(6000))
     frame = data.frame.iloc[people.rows][list(people.schema.names)]
     frame = frame.assign(
@@ -220,7 +220,7 @@ def test_adult(tmp_path):
     )
     fitted = classifier().fit(frame, people.favourable)
     fitted.booster_.save_model(tmp_path / "adult.txt")
-    model = load(tmp_path / "adult.txt", people.schema)
+    model = load_model(tmp_path / "adult.txt", people.schema)
     assert_same(model, people.individuals, fitted.predict_proba(frame), atol=EXACT)
     assert np.mean((model.predict(people.individuals) == model.favourable) == people.favourable) > 0.84
 
@@ -231,7 +231,7 @@ def text():
 
 
 def read(text):
-    return parse_lightgbm(text, SCHEMA, where="model.txt")
+    return parse_lightgbm(text, SCHEMA, location="model.txt")
 
 
 def test_what_is_refused(tmp_path, text):
@@ -240,17 +240,17 @@ def test_what_is_refused(tmp_path, text):
         ({"objective": "regression"}, "'regression' makes no classifier"),
     ):
         with pytest.raises(ModelError, match=message):
-            from_booster(train(rounds=3, **parameters), SCHEMA)
+            read_booster(train(rounds=3, **parameters), SCHEMA)
     with pytest.raises(ModelError, match="not fitted"):
-        from_booster(lightgbm.LGBMClassifier(), SCHEMA)
+        read_booster(lightgbm.LGBMClassifier(), SCHEMA)
     with pytest.raises(ModelError, match="takes 2 inputs, but the schema's 5 attributes give 5"):
-        from_booster(train(inputs=INPUTS[:, :2], categories=(), rounds=1), SCHEMA)
-    with pytest.raises(ModelError, match="'height', which is no attribute"):
+        read_booster(train(inputs=INPUTS[:, :2], categories=(), rounds=1), SCHEMA)
+    with pytest.raises(ModelError, match="'height', which is not an attribute"):
         read(text.replace("feature_names=income", "feature_names=height"))
     named = worded()[["home town", "sex"]].assign(level=pd.Categorical(FRAME["age"].astype(int), ordered=True))
     fitted = classifier().fit(named.rename(columns={"level": "age"}), BINARY)
     with pytest.raises(ModelError, match="names the categories of 3 features"):
-        from_booster(fitted, SCHEMA)
+        read_booster(fitted, SCHEMA)
     for name, content in {"empty": b"", "text": b"hello\n", "bytes": b"\xff\xfe\x00", "json": b"{}"}.items():
         (tmp_path / f"{name}.txt").write_bytes(content)
         with pytest.raises(ModelError, match=f"{name}.txt"):
@@ -262,8 +262,8 @@ def test_what_is_refused(tmp_path, text):
 @pytest.mark.parametrize(
     ("pattern", "replacement", "message"),
     [
-        (r"^left_child=\S+", "left_child=0", "no tree"),
-        (r"^right_child=\S+", "right_child=-1", "no tree"),
+        (r"^left_child=\S+", "left_child=0", "not a tree"),
+        (r"^right_child=\S+", "right_child=-1", "not a tree"),
         (r"^right_child=\S+", "right_child=77", "child 77"),
         (r"^right_child=\S+", "right_child=-77", "child that does not exist"),
         (r"^left_child=\S+ ", "left_child=", "holds 3 numbers, not 4"),
@@ -271,8 +271,8 @@ def test_what_is_refused(tmp_path, text):
         (r"^decision_type=\S+", "decision_type=12", "makes no sense"),
         (r"^decision_type=.*", "decision_type=1 1 1 1", "list of categories that does not exist"),
         (r"^leaf_value=\S+", "leaf_value=nan", "NaN or infinite"),
-        (r"^leaf_value=\S+", "leaf_value=1e200", "no plausible value"),
-        (r"^leaf_value=\S+", "leaf_value=x", "no number"),
+        (r"^leaf_value=\S+", "leaf_value=1e200", "not a plausible value"),
+        (r"^leaf_value=\S+", "leaf_value=x", "not a number"),
         (r"^threshold=\S+", "threshold=nan", "NaN|does not exist"),
         (r"^num_leaves=.*", "num_leaves=0", "0 leaves"),
         (r"^num_leaves=.*", "", "'num_leaves' is missing"),
@@ -286,7 +286,7 @@ def test_what_is_refused(tmp_path, text):
         (r"^objective=.*", "objective=binary sigmoid:-1", "steepness -1"),
         (r"^objective=.*", "", "makes no classifier"),
         (r"^max_feature_idx=.*", "max_feature_idx=9", "5 different names for 10 features"),
-        (r"^pandas_categorical:.*", 'pandas_categorical:{"a": 1}', "no list of categories"),
+        (r"^pandas_categorical:.*", 'pandas_categorical:{"a": 1}', "not a list of categories"),
     ],
 )
 def test_a_broken_file(text, pattern, replacement, message):
@@ -297,7 +297,7 @@ def test_a_broken_file(text, pattern, replacement, message):
 
 
 @given(data=st.data())
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 def test_mutilated_text(text, data):
     """Characters, words and lines changed or left out: a model that answers, or a ModelError; nothing else."""
     body = text[: text.index("parameters:")]

@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import ModelError
-from evenhand.models.npz import from_npz
-from evenhand.population import uniform
+from evenhand.models.readers.npz import read_npz
+from evenhand.population import uniform_population
 from evenhand.schema import Schema
-from support import shared
+from support import scaled, shared
 
 TWO = Schema.parse(
     {
@@ -53,7 +53,7 @@ def test_every_published_network_for_testing_gives_its_check_values():
         if not names or not bounds:
             names = [f"input {i}" for i in range(people.shape[1])]
             bounds = [(column.min(), column.max()) for column in people.T]
-        network = from_npz(folder / model["file"], integers(names, bounds))
+        network = read_npz(folder / model["file"], integers(names, bounds))
         scores = network.scores(people)[:, network.favourable]
         # The check values come from Keras, in float32.
         np.testing.assert_allclose(scores, expected, atol=1e-5)
@@ -70,9 +70,9 @@ def test_every_published_network_for_certification_answers_like_float32():
     for name in ("adult", "german", "bank", "compas"):
         attributes = domains[name]["attributes"]
         schema = integers([a["name"] for a in attributes], [(a["lower"], a["upper"]) for a in attributes])
-        people = uniform(schema).sample(2000, np.random.default_rng(0))
+        people = uniform_population(schema).sample(2000, np.random.default_rng(0))
         for net in domains[name]["networks"]:
-            network = from_npz(folder / f"{net}.npz", schema)
+            network = read_npz(folder / f"{net}.npz", schema)
             arrays = np.load(folder / f"{net}.npz")
             x = people.astype(np.float32)
             for i in range(len(arrays.files) // 2):
@@ -86,27 +86,27 @@ def test_every_published_network_for_certification_answers_like_float32():
 
 
 def test_one_output_speaks_for_the_favourable_label(tmp_path):
-    network = from_npz(saved(tmp_path / "n.npz", GOOD), TWO)
+    network = read_npz(saved(tmp_path / "n.npz", GOOD), TWO)
     assert (network.classes, network.favourable, network.name) == (("no", "yes"), 1, "n.npz")
     assert network.predict(np.array([[1.0, 0.0], [0.0, 0.0]])).tolist() == [1, 0]
 
 
 def test_several_outputs_are_labels_in_the_order_of_the_schema(tmp_path):
     arrays = {"W0": np.array([[1.0, 0.0], [0.0, 1.0]]), "b0": np.zeros(2)}
-    network = from_npz(saved(tmp_path / "n.npz", arrays), TWO)
+    network = read_npz(saved(tmp_path / "n.npz", arrays), TWO)
     assert (network.classes, network.favourable) == (("yes", "no"), 0)
     assert network.predict(np.array([[5.0, 0.0], [0.0, 1.0]])).tolist() == [0, 1]
 
 
 @given(schema=schemas(), hidden=widths, seed=seeds)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_network_comes_back_as_it_was_written(tmp_path, schema, hidden, seed):
     layers = dense(schema.width, hidden, outputs_for(schema), seed)
     arrays = {
         f"{letter}{i}": array for i, layer in enumerate(layers) for letter, array in zip("Wb", layer, strict=True)
     }
-    network = from_npz(saved(tmp_path / "n.npz", arrays), schema)
-    people = uniform(schema).sample(200, np.random.default_rng(seed))
+    network = read_npz(saved(tmp_path / "n.npz", arrays), schema)
+    people = uniform_population(schema).sample(200, np.random.default_rng(seed))
     np.testing.assert_allclose(network.logits(people), forward(schema.inputs(people), layers), rtol=1e-9, atol=1e-9)
 
 
@@ -130,28 +130,28 @@ def test_any_network_comes_back_as_it_was_written(tmp_path, schema, hidden, seed
 def test_files_that_hold_no_network_are_refused(tmp_path, change, says):
     arrays = {key: array for key, array in (GOOD | change).items() if array is not None}
     with pytest.raises(ModelError, match=says) as refusal:
-        from_npz(saved(tmp_path / "n.npz", arrays), TWO)
-    assert refusal.value.where == "n.npz"
+        read_npz(saved(tmp_path / "n.npz", arrays), TWO)
+    assert refusal.value.location == "n.npz"
 
 
 def test_a_pickle_is_never_opened(tmp_path):
     with pytest.raises(ModelError, match="Python objects"):
-        from_npz(saved(tmp_path / "n.npz", GOOD | {"W0": np.array([[{}, 1, 2]] * 2, dtype=object)}), TWO)
+        read_npz(saved(tmp_path / "n.npz", GOOD | {"W0": np.array([[{}, 1, 2]] * 2, dtype=object)}), TWO)
 
 
 def test_absent_and_other_files(tmp_path):
     with pytest.raises(ModelError, match="no such file"):
-        from_npz(tmp_path / "absent.npz", TWO)
+        read_npz(tmp_path / "absent.npz", TWO)
     np.save(tmp_path / "one.npy", np.ones(3))
     with pytest.raises(ModelError, match="single array"):
-        from_npz(tmp_path / "one.npy", TWO)
+        read_npz(tmp_path / "one.npy", TWO)
     (tmp_path / "text.npz").write_text("age,sex\n")
     with pytest.raises(ModelError, match="cannot be read as a NumPy archive"):
-        from_npz(tmp_path / "text.npz", TWO)
+        read_npz(tmp_path / "text.npz", TWO)
 
 
 @given(data=st.data())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_file_is_refused_or_read_never_worse(tmp_path, data):
     path = saved(tmp_path / "n.npz", GOOD)
     content = bytearray(path.read_bytes())
@@ -162,7 +162,7 @@ def test_a_damaged_file_is_refused_or_read_never_worse(tmp_path, data):
             content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(bytes(content))
     try:
-        network = from_npz(path, TWO)
+        network = read_npz(path, TWO)
     except ModelError:
         return
     assert network.predict(np.array([[3.0, 1.0]])).shape == (1,)

@@ -19,8 +19,9 @@ from threadpoolctl import threadpool_limits
 
 from evenhand import datasets
 from evenhand.errors import ModelError, NotAdditiveError
-from evenhand.models.sklearn_trees import from_sklearn_trees
+from evenhand.models.readers.sklearn_trees import read_sklearn_trees
 from evenhand.schema import Schema, encode
+from support import scaled
 
 WHOLE = ~np.isnan(PEOPLE).any(axis=1)
 EXACT = 1e-12
@@ -35,7 +36,7 @@ def one_thread():
 
 def same(estimator, individuals, inputs, described=SCHEMA):
     """Scores and every single label agree, ties included."""
-    model = from_sklearn_trees(estimator, described)
+    model = read_sklearn_trees(estimator, described)
     np.testing.assert_allclose(model.scores(individuals), estimator.predict_proba(inputs), rtol=0, atol=EXACT)
     own = [list(estimator.classes_).index(label) for label in estimator.predict(inputs)]
     np.testing.assert_array_equal(model.predict(individuals), own)
@@ -96,11 +97,11 @@ def test_categories_of_a_frame_by_name():
     frame = FRAME[["sex", "balance", "home town", "age", "income"]].astype({"home town": "category", "sex": "category"})
     estimator = HistGradientBoostingClassifier(max_iter=8, random_state=1).fit(frame, np.where(BINARY, "yes", "no"))
     assert estimator.is_categorical_.sum() == 2
-    model = from_sklearn_trees(estimator, SCHEMA)
+    model = read_sklearn_trees(estimator, SCHEMA)
     assert len(model.nodes.words) > 0
     assert_same(model, PEOPLE, estimator.predict_proba(frame), atol=EXACT)
     # A town that the model never met goes where a missing one goes.
-    wider = from_sklearn_trees(estimator, schema(towns=["Ayr", *SCHEMA["home town"].values]))
+    wider = read_sklearn_trees(estimator, schema(towns=["Ayr", *SCHEMA["home town"].values]))
     unseen, missing = PEOPLE.copy(), PEOPLE.copy()
     unseen[:, TOWN], missing[:, TOWN] = 0, np.nan
     np.testing.assert_array_equal(wider.scores(unseen), wider.scores(missing))
@@ -114,14 +115,14 @@ def test_category_codes_that_skip_some_numbers():
     model = same(estimator.fit(inputs, BINARY), PEOPLE, inputs, numbers)
     assert len(model.nodes.words) > 0
     with pytest.raises(ModelError, match=r"whole numbers from 0 .* gives it 0.5 to 6.5"):
-        from_sklearn_trees(estimator, schema(town_encoding=[0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5]))
+        read_sklearn_trees(estimator, schema(town_encoding=[0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5]))
 
 
 def test_inputs_at_the_threshold_and_beside_it():
     estimator = DecisionTreeClassifier(max_depth=6, random_state=1).fit(INPUTS[WHOLE], BINARY[WHOLE])
     cuts = estimator.tree_.threshold[estimator.tree_.feature == 0]
     assert len(cuts) > 3
-    near = np.concatenate([cuts, from_sklearn_trees(estimator, SCHEMA).nodes.threshold, cuts.astype(np.float32)])
+    near = np.concatenate([cuts, read_sklearn_trees(estimator, SCHEMA).nodes.threshold, cuts.astype(np.float32)])
     near = np.concatenate([near, np.nextafter(near, np.inf), np.nextafter(near, -np.inf)])
     people = np.repeat(COMPLETE[:5], len(near), axis=0)
     people[:, 0] = np.tile(near, 5)
@@ -131,7 +132,7 @@ def test_inputs_at_the_threshold_and_beside_it():
 def test_frames_of_numbers():
     frame = FRAME[["age", "balance", "income"]]
     estimator = RandomForestClassifier(5, max_depth=5, random_state=1, n_jobs=1).fit(frame, BINARY)
-    assert_same(from_sklearn_trees(estimator, SCHEMA), PEOPLE, estimator.predict_proba(frame), atol=EXACT)
+    assert_same(read_sklearn_trees(estimator, SCHEMA), PEOPLE, estimator.predict_proba(frame), atol=EXACT)
     level = {"name": "level", "kind": "ordinal", "values": [10, 20, 30]}
     bins = {"name": "level", "kind": "ordinal", "edges": [0, 15, 25, 40]}
     seen = np.random.default_rng(1).integers(1, 4, 300) * 10
@@ -141,14 +142,14 @@ def test_frames_of_numbers():
     for attribute in (level, bins):
         attributes = [SCHEMA["age"].model_dump(), attribute]
         with pytest.raises(ModelError, match="numbers or on their positions"):
-            from_sklearn_trees(estimator, Schema.parse({"target": target, "attributes": attributes}))
+            read_sklearn_trees(estimator, Schema.parse({"target": target, "attributes": attributes}))
         attributes[1] = {**attribute, "encoding": [10, 20, 30]}
-        model = from_sklearn_trees(estimator, Schema.parse({"target": target, "attributes": attributes}))
+        model = read_sklearn_trees(estimator, Schema.parse({"target": target, "attributes": attributes}))
         assert (model.predict(codes) == (seen > 15)).all()
 
 
 def test_adult():
-    data = datasets.load("adult")
+    data = datasets.load_dataset("adult")
     people = encode(data.schema, data.frame.head(6000))
     inputs = people.schema.inputs(people.individuals)
     labels = np.asarray(people.schema.target.values)[people.labels]
@@ -162,7 +163,7 @@ def test_adult():
     classes=st.integers(2, 3),
     kind=st.sampled_from(["tree", "forest", "boosted", "histogram"]),
 )
-@settings(max_examples=50)
+@settings(max_examples=scaled(50))
 def test_small_models(data, columns, classes, kind):
     """Few rows of few different numbers, so that ties between classes and between thresholds are common."""
     attributes = [{"name": f"a{i}", "kind": "integer", "lower": -3, "upper": 3} for i in range(columns)]
@@ -180,7 +181,7 @@ def test_small_models(data, columns, classes, kind):
         "histogram": HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=1, early_stopping=False),
     }[kind].fit(inputs, labels)
     everybody = np.array(np.meshgrid(*[np.arange(-3.0, 4.0)] * columns)).reshape(columns, -1).T
-    model = from_sklearn_trees(estimator, described)
+    model = read_sklearn_trees(estimator, described)
     own = estimator.predict_proba(everybody)
     np.testing.assert_allclose(model.scores(everybody), own, rtol=0, atol=EXACT)
     best = np.sort(own, axis=1)
@@ -189,23 +190,23 @@ def test_small_models(data, columns, classes, kind):
 
 
 def test_what_is_refused():
-    with pytest.raises(NotAdditiveError, match="RandomForestRegressor is no classifier of trees"):
-        from_sklearn_trees(RandomForestRegressor(2).fit(INPUTS[:50], BINARY[:50]), SCHEMA)
+    with pytest.raises(NotAdditiveError, match="RandomForestRegressor is not a classifier of trees"):
+        read_sklearn_trees(RandomForestRegressor(2).fit(INPUTS[:50], BINARY[:50]), SCHEMA)
     with pytest.raises(NotAdditiveError, match="LogisticRegression"):
-        from_sklearn_trees(LogisticRegression(), SCHEMA)
+        read_sklearn_trees(LogisticRegression(), SCHEMA)
     with pytest.raises(ModelError, match="not fitted"):
-        from_sklearn_trees(RandomForestClassifier(), SCHEMA)
+        read_sklearn_trees(RandomForestClassifier(), SCHEMA)
     with pytest.raises(ModelError, match="several things"):
-        from_sklearn_trees(DecisionTreeClassifier().fit(INPUTS, np.stack([BINARY, THREE], axis=1)), SCHEMA)
+        read_sklearn_trees(DecisionTreeClassifier().fit(INPUTS, np.stack([BINARY, THREE], axis=1)), SCHEMA)
     with pytest.raises(ModelError, match="one label only"):
-        from_sklearn_trees(DecisionTreeClassifier().fit(INPUTS, np.ones(N)), SCHEMA)
+        read_sklearn_trees(DecisionTreeClassifier().fit(INPUTS, np.ones(N)), SCHEMA)
     with pytest.raises(ModelError, match="takes 2 inputs"):
-        from_sklearn_trees(DecisionTreeClassifier().fit(INPUTS[:, :2], BINARY), SCHEMA)
+        read_sklearn_trees(DecisionTreeClassifier().fit(INPUTS[:, :2], BINARY), SCHEMA)
     with pytest.raises(ModelError, match="labels 'C', 'B', 'A'"):
-        from_sklearn_trees(DecisionTreeClassifier().fit(INPUTS, BINARY), SCHEMA3)
+        read_sklearn_trees(DecisionTreeClassifier().fit(INPUTS, BINARY), SCHEMA3)
     start = GradientBoostingClassifier(n_estimators=1, init=LogisticRegression(max_iter=500))
     with pytest.raises(NotAdditiveError, match="starts from another model"):
-        from_sklearn_trees(start.fit(COMPLETE[:200], BINARY[WHOLE][:200]), SCHEMA)
+        read_sklearn_trees(start.fit(COMPLETE[:200], BINARY[WHOLE][:200]), SCHEMA)
     drawn = GradientBoostingClassifier(n_estimators=1, init=DummyClassifier(strategy="stratified", random_state=1))
     with pytest.raises(NotAdditiveError, match="starts from another model"):
-        from_sklearn_trees(drawn.fit(COMPLETE[:200], BINARY[WHOLE][:200]), SCHEMA)
+        read_sklearn_trees(drawn.fit(COMPLETE[:200], BINARY[WHOLE][:200]), SCHEMA)

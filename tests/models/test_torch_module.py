@@ -11,9 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
-from evenhand.errors import ModelError, TrustError  # noqa: E402
-from evenhand.models import favourable_score, load, white_box  # noqa: E402
-from evenhand.models.torch_module import TorchModule  # noqa: E402
+from evenhand.errors import ModelError, TrustError
+from evenhand.models import (
+    TorchModule,
+    extract_white_box,
+    favourable_score,
+    load_model,
+)
+from support import scaled
 
 nn = torch.nn
 INPUTS = torch.tensor(CODES.inputs(PEOPLE), dtype=torch.float32)
@@ -69,7 +74,7 @@ class Branching(Functional):
     ],
 )
 def test_one_output(module, probable):
-    scorer = load(module, CODES)
+    scorer = load_model(module, CODES)
     assert isinstance(scorer, TorchModule)
     assert scorer.probable == probable
     expected = alone(network())[:, 0]
@@ -83,7 +88,7 @@ def test_one_output(module, probable):
 def test_one_output_per_label(end):
     described = schema(codes=True, values=("yes", "wait", "no"))
     module = network(*end, outputs=3)
-    scorer = load(module, described)
+    scorer = load_model(module, described)
     raw = logits(module)
     powers = np.exp(raw)
     np.testing.assert_allclose(scorer.scores(PEOPLE), powers / powers.sum(axis=1, keepdims=True), atol=1e-6)
@@ -93,7 +98,7 @@ def test_one_output_per_label(end):
 
 def test_the_modules_own_number_type_is_used():
     module = network().double()
-    scorer = load(module, CODES)
+    scorer = load_model(module, CODES)
     expected = module.eval()(INPUTS.double()).detach().numpy()[:, 0]
     np.testing.assert_allclose(favourable_score(scorer, PEOPLE), 1 / (1 + np.exp(-expected)), atol=1e-7)
 
@@ -101,7 +106,7 @@ def test_the_modules_own_number_type_is_used():
 def test_a_module_keeps_its_mode_part_by_part():
     module = network()
     module[0].eval()
-    load(module, CODES).predict(PEOPLE)
+    load_model(module, CODES).predict(PEOPLE)
     assert [part.training for part in module] == [False, True, True, True]
 
 
@@ -118,12 +123,12 @@ def test_a_module_keeps_its_mode_part_by_part():
 )
 def test_modules_that_do_not_fit_are_refused(module, message):
     with pytest.raises(ModelError, match=message):
-        load(module, CODES)
+        load_model(module, CODES)
 
 
 def test_a_missing_value_is_refused():
     described = schema(codes=True, missing="keep", town_encoding="code")
-    scorer = load(nn.Linear(4, 1), described)
+    scorer = load_model(nn.Linear(4, 1), described)
     person = PEOPLE[:1].copy()
     person[0, 1] = np.nan
     with pytest.raises(ModelError, match="missing"):
@@ -150,7 +155,7 @@ def test_an_exported_program_answers_as_the_module(tmp_path, rows):
     path = tmp_path / "net.pt2"
     program = exported(module, path, rows)
     expected = alone(module)[:, 0]
-    for scorer in (load(program, CODES), load(path, CODES), load(path, CODES, trust=True)):
+    for scorer in (load_model(program, CODES), load_model(path, CODES), load_model(path, CODES, trust=True)):
         np.testing.assert_allclose(favourable_score(scorer, PEOPLE), expected, atol=1e-6)
         np.testing.assert_array_equal(scorer.predict(PEOPLE[:1]), expected[:1] > 0.5)
         assert scorer.rows == rows
@@ -158,8 +163,8 @@ def test_an_exported_program_answers_as_the_module(tmp_path, rows):
 
 
 def test_a_program_from_a_file_is_a_white_box_too(program_file):
-    scorer = load(program_file, CODES)
-    box = white_box(scorer)
+    scorer = load_model(program_file, CODES)
+    box = extract_white_box(scorer)
     assert box.name == "net.pt2"
     np.testing.assert_allclose(box.scores(PEOPLE), scorer.scores(PEOPLE), atol=1e-6)
     assert (box.classes, box.favourable) == (scorer.classes, scorer.favourable)
@@ -179,7 +184,7 @@ def test_a_richer_program_needs_no_trust(tmp_path):
     torch.manual_seed(1)
     module = Rich()
     exported(module, tmp_path / "rich.pt2")
-    scorer = load(tmp_path / "rich.pt2", CODES)
+    scorer = load_model(tmp_path / "rich.pt2", CODES)
     assert scorer.probable
     np.testing.assert_allclose(scorer.scores(PEOPLE), alone(module), atol=1e-6)
 
@@ -188,7 +193,7 @@ def test_a_richer_program_needs_no_trust(tmp_path):
 def test_a_program_exported_in_training_mode_is_refused():
     program = torch.export.export(network().train(), (torch.zeros(3, 6),))
     with pytest.raises(ModelError, match="training mode"):
-        load(program, CODES)
+        load_model(program, CODES)
 
 
 def test_a_program_with_two_inputs_is_refused():
@@ -198,7 +203,7 @@ def test_a_program_with_two_inputs_is_refused():
 
     program = torch.export.export(Two(), (torch.zeros(3, 6), torch.zeros(3, 6)))
     with pytest.raises(ModelError, match="2 inputs"):
-        load(program, CODES)
+        load_model(program, CODES)
 
 
 class Trap:
@@ -279,7 +284,7 @@ def own_object(described):
 def test_a_program_that_could_run_code_needs_trust(program_file, tmp_path, monkeypatch, edit):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TrustError, match=r"could run code(.|\n)*--trust"):
-        load(rewritten(program_file, tmp_path / "bad.pt2", edited(edit)), CODES)
+        load_model(rewritten(program_file, tmp_path / "bad.pt2", edited(edit)), CODES)
     assert not (tmp_path / "mark").exists()
 
 
@@ -289,7 +294,7 @@ def test_guards_are_not_executed(program_file, tmp_path, monkeypatch):
     def guards(described):
         described["guards_code"] = [MARK]
 
-    scorer = load(rewritten(program_file, tmp_path / "bad.pt2", edited(guards)), CODES)
+    scorer = load_model(rewritten(program_file, tmp_path / "bad.pt2", edited(guards)), CODES)
     assert scorer.predict(PEOPLE).shape == (len(PEOPLE),)
     assert not (tmp_path / "mark").exists()
 
@@ -303,7 +308,7 @@ def test_pickles_in_a_program_are_not_loaded(program_file, tmp_path):
     def examples(name, content):
         return buffer.getvalue() if name == "data/sample_inputs/model.pt" else content
 
-    assert load(rewritten(program_file, tmp_path / "examples.pt2", examples), CODES).rows is None
+    assert load_model(rewritten(program_file, tmp_path / "examples.pt2", examples), CODES).rows is None
 
     def weights(name, content):
         if name == "data/weights/weight_0":
@@ -320,22 +325,22 @@ def test_pickles_in_a_program_are_not_loaded(program_file, tmp_path):
 
     for change in (constants, weights):
         with pytest.raises(TrustError, match="Python object"):
-            load(rewritten(program_file, tmp_path / "bad.pt2", change), CODES)
+            load_model(rewritten(program_file, tmp_path / "bad.pt2", change), CODES)
     with zipfile.ZipFile(tmp_path / "bad.pt2", "a") as archive:
         archive.writestr("net/data/constants/opaque_obj_0", trap)
     with pytest.raises(TrustError):
-        load(tmp_path / "bad.pt2", CODES)
+        load_model(tmp_path / "bad.pt2", CODES)
     with zipfile.ZipFile(tmp_path / "compiled.pt2", "w") as archive:
         archive.writestr("net/data/aotinductor/model/model.so", b"")
     with pytest.raises(TrustError, match="compiled code"):
-        load(tmp_path / "compiled.pt2", CODES)
+        load_model(tmp_path / "compiled.pt2", CODES)
     assert not mark.exists()
     with pytest.raises(ModelError):
-        load(rewritten(program_file, tmp_path / "bad.pt2", weights), CODES, trust=True)
+        load_model(rewritten(program_file, tmp_path / "bad.pt2", weights), CODES, trust=True)
     assert mark.exists()  # PyTorch itself would have run it
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_programs_are_refused_or_are_models(program_file, tmp_path, data):
     whole = program_file.read_bytes()
@@ -347,13 +352,13 @@ def test_damaged_programs_are_refused_or_are_models(program_file, tmp_path, data
     path = tmp_path / "damaged.pt2"
     path.write_bytes(damaged)
     try:
-        scores = load(path, CODES).scores(PEOPLE)
+        scores = load_model(path, CODES).scores(PEOPLE)
     except ModelError:
         return
     assert scores.shape == (len(PEOPLE), 2)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_programs_with_damaged_descriptions_are_refused_or_are_models(program_file, tmp_path, data):
     def garble(name, content):
@@ -368,7 +373,7 @@ def test_programs_with_damaged_descriptions_are_refused_or_are_models(program_fi
 
     path = rewritten(program_file, tmp_path / "garbled.pt2", garble)
     try:
-        scores = load(path, CODES).scores(PEOPLE)
+        scores = load_model(path, CODES).scores(PEOPLE)
     except (ModelError, TrustError):
         return
     assert scores.shape == (len(PEOPLE), 2)
@@ -380,23 +385,23 @@ def test_a_whole_module_needs_trust(tmp_path, suffix):
     module = network()
     torch.save(module, path)
     with pytest.raises(TrustError, match="--trust"):
-        load(path, CODES)
-    scorer = load(path, CODES, trust=True)
+        load_model(path, CODES)
+    scorer = load_model(path, CODES, trust=True)
     np.testing.assert_allclose(scorer.outputs(PEOPLE), alone(module), atol=1e-6)
     mark = tmp_path / "mark"
     torch.save(Trap(mark), path)
     with pytest.raises(TrustError):
-        load(path, CODES)
+        load_model(path, CODES)
     assert not mark.exists()
 
 
 def test_weights_alone_are_no_model(tmp_path):
     torch.save(network().state_dict(), tmp_path / "net.pt")
     with pytest.raises(ModelError, match="state_dict"):
-        load(tmp_path / "net.pt", CODES, trust=True)
+        load_model(tmp_path / "net.pt", CODES, trust=True)
 
 
 def test_a_damaged_module_file(tmp_path):
     (tmp_path / "net.pt").write_bytes(b"PK\x03\x04 not a module")
     with pytest.raises(ModelError, match="cannot be read"):
-        load(tmp_path / "net.pt", CODES, trust=True)
+        load_model(tmp_path / "net.pt", CODES, trust=True)

@@ -1,5 +1,6 @@
 """The white box itself: its arithmetic by hand, against a slow walk, and what it refuses."""
 
+import dataclasses
 import math
 import subprocess
 import sys
@@ -10,14 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import ModelError
-from evenhand.models import Scorer, TreeEnsemble
-from evenhand.models.load import load
-from evenhand.models.tree_columns import category_codes, match_columns
-from evenhand.models.tree_nodes import MAX_CATEGORY, Tree, collect
-from evenhand.models.tree_thresholds import at_most_float32, strictly_below_float32
-from evenhand.models.tree_walk import ZERO, sums, sums_compiled, sums_numpy
-from evenhand.models.trees import ensemble
+from evenhand.models import (
+    ZERO_THRESHOLD,
+    DecisionTree,
+    Scorer,
+    TreeEnsemble,
+    build_ensemble,
+    load_model,
+    match_columns,
+)
+from evenhand.models.trees.columns import category_codes
+from evenhand.models.trees.ensemble import leaf_sums, leaf_sums_compiled, leaf_sums_numpy
+from evenhand.models.trees.nodes import MAX_CATEGORY, at_most_float32, collect_nodes, strictly_below_float32
 from evenhand.schema import Schema
+from support import scaled
 
 LOAN = Schema.parse(
     {
@@ -51,7 +58,7 @@ def tree(
         array[: len(given)] = given
         return array
 
-    return Tree(
+    return DecisionTree(
         output=output,
         feature=padded(feature, np.int64),
         threshold=padded(threshold, np.float64),
@@ -80,8 +87,8 @@ HAND = [
 
 
 def by_hand(trees=HAND, **changes):
-    settings = {"base": np.array([0.5]), "link": "logistic", "answers": [0, 1], "where": "hand"} | changes
-    return ensemble(LOAN, trees, **settings)
+    settings = {"base": np.array([0.5]), "link": "logistic", "answers": [0, 1], "location": "hand"} | changes
+    return build_ensemble(LOAN, trees, **settings)
 
 
 def test_a_worked_example():
@@ -96,7 +103,7 @@ def test_a_worked_example():
     np.testing.assert_array_equal(by_hand(divisor=2.0).raw(people)[:, 0], 0.5 + (np.array(raw) - 0.5) / 2)
     assert isinstance(model, Scorer)
     assert repr(model.nodes) == "Nodes(2 trees, 8 nodes)"
-    assert load(model, LOAN) is model
+    assert load_model(model, LOAN) is model
 
 
 def test_several_outputs():
@@ -106,22 +113,22 @@ def test_several_outputs():
     trees = [tree(leaves=((1, 1, 0), (0, 2, 1))), tree(leaves=((0, 0, 0), (0, 0, 3)), default=(1,))]
     people = np.array([[-1.0, 0, 0], [1, 0, 0], [np.nan, 0, 0]])
     raw = np.array([[1, 1, 0], [0, 2, 4], [0, 2, 1]], dtype=float)
-    shared = {"base": np.zeros(3), "answers": [0, 1, 2], "where": "three"}
-    model = ensemble(schema, trees, link="softmax", **shared)
+    shared = {"base": np.zeros(3), "answers": [0, 1, 2], "location": "three"}
+    model = build_ensemble(schema, trees, link="softmax", **shared)
     np.testing.assert_array_equal(model.raw(people), raw)
     assert (model.classes, model.favourable) == (("C", "B", "A"), 2)
     assert model.predict(people).tolist() == [0, 2, 1]
     np.testing.assert_allclose(model.scores(people), np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True))
     each = 1 / (1 + np.exp(-raw))
-    model = ensemble(schema, trees, link="one-vs-rest", **shared)
+    model = build_ensemble(schema, trees, link="one-vs-rest", **shared)
     np.testing.assert_allclose(model.scores(people), each / each.sum(axis=1, keepdims=True))
     halves = [tree(leaves=((0.5, 0.25, 0.25), (0, 0, 1))), tree(leaves=((0, 1, 0), (0.5, 0.5, 0)))]
-    model = ensemble(schema, halves, link="frequency", divisor=2.0, **shared)
+    model = build_ensemble(schema, halves, link="frequency", divisor=2.0, **shared)
     np.testing.assert_array_equal(model.scores(people[:2]), [[0.25, 0.625, 0.125], [0.25, 0.25, 0.5]])
     alone = [tree(output=2)]
-    np.testing.assert_array_equal(ensemble(schema, alone, link="softmax", **shared).raw(people)[:, 2], [-1, 1, 1])
+    np.testing.assert_array_equal(build_ensemble(schema, alone, link="softmax", **shared).raw(people)[:, 2], [-1, 1, 1])
     mixed = Schema.parse(LOAN.model_dump() | {"target": three | {"values": [2, 0, 1], "favourable": 0}})
-    assert ensemble(mixed, alone, link="softmax", **shared).classes == (0, 1, 2)
+    assert build_ensemble(mixed, alone, link="softmax", **shared).classes == (0, 1, 2)
 
 
 def slow(nodes, inputs, outputs):
@@ -132,7 +139,7 @@ def slow(nodes, inputs, outputs):
             node = nodes.offsets[t]
             while nodes.left[node] >= 0:
                 x = entries[nodes.feature[node]]
-                if math.isnan(x) or (nodes.zero_missing[node] and abs(x) <= ZERO):
+                if math.isnan(x) or (nodes.zero_missing[node] and abs(x) <= ZERO_THRESHOLD):
                     left = nodes.default_left[node]
                 elif nodes.set_start[node] >= 0:
                     start, size = nodes.set_start[node], nodes.set_size[node]
@@ -161,7 +168,7 @@ def random_tree(rng, inputs, outputs, width):
         threshold += [0.0, 0.0]
     count = len(left)
     asks = [i for i in range(count) if left[i] >= 0 and rng.random() < 0.4]
-    return Tree(
+    return DecisionTree(
         output=int(rng.integers(outputs - width + 1)),
         feature=np.array(feature),
         threshold=np.array(threshold),
@@ -175,17 +182,17 @@ def random_tree(rng, inputs, outputs, width):
 
 
 @given(seed=st.integers(0, 2**32), width=st.integers(1, 3))
-@settings(max_examples=80)
+@settings(max_examples=scaled(80))
 def test_all_walks_agree(seed, width):
     rng = np.random.default_rng(seed)
     inputs, outputs = int(rng.integers(1, 4)), int(rng.integers(width, 4))
     trees = [random_tree(rng, inputs, outputs, width) for _ in range(rng.integers(1, 6))]
-    nodes = collect(trees, inputs=inputs, outputs=outputs, where="random")
+    nodes = collect_nodes(trees, inputs=inputs, outputs=outputs, location="random")
     entries = [np.nan, 0.0, -0.0, 1e-36, -1.0, -1.5, 0.5, 0.7, 1, 2, 3, 31, 32, 33, 63, 64, 69.9, 200, 1e300, -1e300]
     rows = rng.choice(entries, size=(25, inputs))
     expected = slow(nodes, rows, outputs)
-    np.testing.assert_array_equal(sums_numpy(nodes, rows, outputs), expected)
-    np.testing.assert_array_equal(sums_compiled(nodes, rows, outputs), expected)
+    np.testing.assert_array_equal(leaf_sums_numpy(nodes, rows, outputs), expected)
+    np.testing.assert_array_equal(leaf_sums_compiled(nodes, rows, outputs), expected)
     inner = nodes.left >= 0
     owner = np.searchsorted(nodes.offsets, np.arange(len(nodes.left)), side="right")
     for child in (nodes.left, nodes.right):
@@ -197,10 +204,10 @@ def test_all_walks_agree(seed, width):
 def test_a_batch_answers_like_its_parts():
     """Small batches may go through NumPy and large ones through the kernel: to the last bit the same."""
     rng = np.random.default_rng(5)
-    nodes = collect([random_tree(rng, 3, 1, 1) for _ in range(30)], inputs=3, outputs=1, where="random")
+    nodes = collect_nodes([random_tree(rng, 3, 1, 1) for _ in range(30)], inputs=3, outputs=1, location="random")
     rows = rng.normal(size=(4000, 3)) * 3
-    whole = sums(nodes, rows, 1)
-    for walk in (sums, sums_numpy):
+    whole = leaf_sums(nodes, rows, 1)
+    for walk in (leaf_sums, leaf_sums_numpy):
         np.testing.assert_array_equal(np.concatenate([walk(nodes, part, 1) for part in np.split(rows, 80)]), whole)
     assert len(np.unique(whole)) > 100
 
@@ -208,14 +215,14 @@ def test_a_batch_answers_like_its_parts():
 def test_the_compiler_is_not_loaded_for_a_small_batch():
     code = (
         "import sys, numpy as np\n"
-        "import evenhand.models.trees, evenhand.models.xgboost_file, evenhand.models.lightgbm_file\n"
-        "import evenhand.models.sklearn_trees\n"
-        "from evenhand.models.tree_nodes import Tree, collect\n"
-        "from evenhand.models.tree_walk import sums\n"
+        "import evenhand.models.trees.ensemble, evenhand.models.readers.boosters\n"
+        "import evenhand.models.readers.sklearn_trees\n"
+        "from evenhand.models.trees.nodes import DecisionTree, collect_nodes\n"
+        "from evenhand.models.trees.ensemble import leaf_sums\n"
         "one = np.ones(1, dtype=np.int64)\n"
-        "leaf = Tree(0, one, np.ones(1), -one, -one, one > 0, np.ones((1, 1)))\n"
-        "nodes = collect([leaf], inputs=1, outputs=1, where='')\n"
-        "assert sums(nodes, np.zeros((100, 1)), 1).sum() == 100\n"
+        "leaf = DecisionTree(0, one, np.ones(1), -one, -one, one > 0, np.ones((1, 1)))\n"
+        "nodes = collect_nodes([leaf], inputs=1, outputs=1, location='')\n"
+        "assert leaf_sums(nodes, np.zeros((100, 1)), 1).sum() == 100\n"
         "print([name for name in ('numba', 'pandas', 'xgboost', 'lightgbm', 'sklearn') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -241,7 +248,7 @@ def rounded(numbers):
 
 
 @given(threshold=floats32)
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 def test_thresholds_of_a_strict_comparison_in_float32(threshold):
     x = beside(threshold)
     cut = strictly_below_float32(np.array([threshold], dtype=np.float32))[0]
@@ -249,7 +256,7 @@ def test_thresholds_of_a_strict_comparison_in_float32(threshold):
 
 
 @given(threshold=st.one_of(floats32, st.floats(allow_nan=False)))
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 def test_thresholds_of_a_comparison_after_rounding_to_float32(threshold):
     with np.errstate(over="ignore"):
         x = np.concatenate([beside(threshold), beside(float(np.float32(threshold)))])
@@ -260,18 +267,18 @@ def test_thresholds_of_a_comparison_after_rounding_to_float32(threshold):
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        (tree(left=(0,)), "no tree"),
+        (tree(left=(0,)), "not a tree"),
         (tree(leaves=((1, 2), (3, 4))), "output 0 of 1"),
-        (tree(right=(1,)), "no tree"),
+        (tree(right=(1,)), "not a tree"),
         (tree(right=(3,)), "child 3, but there are 3 nodes"),
         (tree(right=(-1,)), "child -1"),
-        (tree(feature=(0, 0), threshold=(0, 0), left=(1, 0), right=(2, 3), default=(0, 0), leaves=(0, 0)), "no tree"),
+        (tree(feature=(0, 0), threshold=(0, 0), left=(1, 0), right=(2, 3), default=(0, 0), leaves=(0, 0)), "a tree"),
         (tree(feature=(3,)), "outside the 3"),
         (tree(feature=(-1,)), "outside the 3"),
         (tree(threshold=(np.nan,)), "threshold is NaN"),
         (tree(leaves=(np.nan, 0)), "leaf is NaN or infinite"),
         (tree(leaves=(np.inf, 0)), "leaf is NaN or infinite"),
-        (tree(leaves=(1e308, 0)), "no plausible value"),
+        (tree(leaves=(1e308, 0)), "not a plausible value"),
         (tree(output=1), "output 1 of 1"),
         (tree(output=-1), "output -1 of 1"),
         (tree(sets={0: [-1]}), "category lies outside"),
@@ -280,22 +287,22 @@ def test_thresholds_of_a_comparison_after_rounding_to_float32(threshold):
 )
 def test_what_is_no_tree(broken, message):
     with pytest.raises(ModelError, match=message):
-        collect([HAND[0], broken], inputs=3, outputs=1, where="broken")
+        collect_nodes([HAND[0], broken], inputs=3, outputs=1, location="broken")
 
 
 def test_nodes_out_of_reach_do_not_matter():
     wild = tree(leaves=(-1, 1, np.nan))
-    nodes = collect([wild], inputs=3, outputs=1, where="wild")
+    nodes = collect_nodes([wild], inputs=3, outputs=1, location="wild")
     assert len(nodes.left) == 3
     assert not nodes.values.flags.writeable
     assert (nodes.left[1:] == -1).all()
     far = tree()
     far.left[1:] = -(2**40)
-    assert collect([far], inputs=3, outputs=1, where="far").left.tolist() == [1, -1, -1]
+    assert collect_nodes([far], inputs=3, outputs=1, location="far").left.tolist() == [1, -1, -1]
     with pytest.raises(ModelError, match="different numbers of outputs"):
-        collect([tree(), tree(leaves=((1, 2), (3, 4)))], inputs=3, outputs=2, where="mixed")
+        collect_nodes([tree(), tree(leaves=((1, 2), (3, 4)))], inputs=3, outputs=2, location="mixed")
     with pytest.raises(ModelError, match="no trees"):
-        collect([], inputs=3, outputs=1, where="empty")
+        collect_nodes([], inputs=3, outputs=1, location="empty")
 
 
 @pytest.mark.parametrize(
@@ -317,7 +324,7 @@ def test_what_is_no_ensemble(changes, message):
 
 
 def test_a_model_that_answers_for_nobody_with_a_missing_value():
-    model = by_hand(takes_missing=False)
+    model = dataclasses.replace(by_hand(), takes_missing=False)
     assert model.predict(np.array([[30.0, 0, 0]])).tolist() == [1]
     with pytest.raises(ModelError, match="missing value"):
         model.predict(np.array([[30.0, np.nan, 0]]))
@@ -347,7 +354,7 @@ def many_columns():
         (["score", "home_town_Rye", "age"], [4, 2, 0]),
         (["age", "town is Ely", "town is Rye", "f3", "score"], [0, 1, 2, 3, 4]),
         (["age", "age", "f2", "f3", "f4"], "4 different names for 5"),
-        (["score", "home is Ely"], "'home is Ely', which is no attribute"),
+        (["score", "home is Ely"], "'home is Ely', which is not an attribute"),
         (["age", "level"], "numbers or on their positions"),
         (["age", "length", "f2", "f3"], "takes 4 inputs"),
     ],
@@ -356,10 +363,10 @@ def test_columns_of_features(names, found):
     features = len(names) or 5
     if isinstance(found, str):
         with pytest.raises(ModelError, match=found):
-            match_columns(many_columns(), features, names, where="model")
+            match_columns(many_columns(), features, names, location="model")
     else:
-        assert match_columns(many_columns(), features, names, where="model").tolist() == found
-    assert match_columns(many_columns(), 1, ["level"], where="model", named_categories=[0]).tolist() == [3]
+        assert match_columns(many_columns(), features, names, location="model").tolist() == found
+    assert match_columns(many_columns(), 1, ["level"], location="model", named_categories=[0]).tolist() == [3]
 
 
 @pytest.mark.parametrize(
@@ -386,9 +393,9 @@ def test_codes_of_categories(attribute, categories, by_name, codes):
     schema = Schema.parse({"target": {"name": "y", "favourable": 1}, "attributes": [{"name": "x", **attribute}]})
     if isinstance(codes, str):
         with pytest.raises(ModelError, match=codes):
-            category_codes(schema, 0, categories, by_name=by_name, where="model")
+            category_codes(schema, 0, categories, by_name=by_name, location="model")
     else:
-        assert category_codes(schema, 0, categories, by_name=by_name, where="model").tolist() == codes
+        assert category_codes(schema, 0, categories, by_name=by_name, location="model").tolist() == codes
 
 
 def test_a_missing_value_stays_missing_through_every_encoding():

@@ -9,19 +9,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from evenhand import datasets
+from evenhand import datasets, view
 from evenhand.errors import LimitError, MissingExtraError, OptionError
 from evenhand.reproduce import shields
 from evenhand.reproduce.shields import classifiers, environments, published, tables
-from evenhand.reproduce.shields.classifiers import CLASSIFIERS
-from evenhand.reproduce.shields.measured import described
-from evenhand.reproduce.shields.page import render
-from evenhand.reproduce.shields.settings import FINITE, PERIODIC, STATIC_BW
+from evenhand.reproduce.shields.classifiers import CLASSIFIERS, describe_classifier
+from evenhand.reproduce.shields.record import FINITE, PERIODIC, STATIC_BW
 from support import shared
 
 running = sys.modules["evenhand.reproduce.shields.run"]
 
-SMALL = shields.Settings(
+SMALL = shields.ShieldExperimentSettings(
     kappas=("0.1", "0.2"),
     horizons={"demographic_parity": 30, "equal_opportunity": 18},
     runs=8,
@@ -35,7 +33,7 @@ SMALL = shields.Settings(
 
 @pytest.fixture(scope="module")
 def found():
-    return shields.run(SMALL, only=["german"], seed=3)
+    return shields.reproduce_shields(SMALL, only=["german"], seed=3)
 
 
 def test_every_setting_is_run(found):
@@ -174,7 +172,7 @@ def test_losses_and_choices_add_up(found):
 
 
 def test_the_tables_of_runs_written_by_hand():
-    cell = shields.Cell(
+    cell = shields.SettingRuns(
         experiment="bounded", dataset="german", attribute="sex", classifier="ERM", property="demographic_parity",
         kappa="0.2", empty_group="zero", shield=FINITE, costs="constant", horizon=10, periods=1,
         bias=(0.1, 0.2, 0.0, 0.1), bias_unshielded=(0.1, 0.4, 0.2, 0.6),
@@ -203,14 +201,15 @@ def test_the_tables_of_runs_written_by_hand():
     assert "german, sex" in found.summary()
 
 
+@pytest.mark.full
 def test_the_same_seed_gives_the_same_runs(found):
-    again = shields.run(SMALL, only=["german:age"], seed=3)
+    again = shields.reproduce_shields(SMALL, only=["german:age"], seed=3)
     own = [cell for cell in found.cells if cell.attribute == "age"]
     assert [cell.model_dump(exclude={"seconds"}) for cell in again.cells] == [
         cell.model_dump(exclude={"seconds"}) for cell in own
     ]
     fewer = SMALL.model_copy(update={"kappas": ("0.1",), "empty_groups": ("zero",)})
-    other = shields.run(fewer, only=["german:age"], seed=4)
+    other = shields.reproduce_shields(fewer, only=["german:age"], seed=4)
     assert {cell.right_unshielded for cell in other.cells} != {
         cell.right_unshielded for cell in own if cell.kappa == "0.1"
     }
@@ -223,7 +222,7 @@ def test_the_result_travels_as_json(found):
 
 
 def test_the_page_stands_alone(found):
-    page = render(found)
+    page = view.render_page(found.document())
     assert page.count("<svg") == 6
     assert "<script" not in page
     assert not re.findall(r"(?:src|href)=\"(?!#)[^\"]*", page)
@@ -231,15 +230,19 @@ def test_the_page_stands_alone(found):
     for rows in (tables.bias_rows(found), tables.rate_rows(found)):
         for row in rows:
             if row.published is not None:
-                figure = row.published.above if isinstance(row.published, published.Bias) else row.published.fairness
-                assert f"{figure:.2f} %" in page
-    assert render(found) == page
+                figure = (
+                    row.published.above
+                    if isinstance(row.published, published.PublishedBias)
+                    else row.published.fairness
+                )
+                assert f"{figure:.2f}\N{NO-BREAK SPACE}%" in page
+    assert view.render_page(found.document()) == page
     spec = found.plot().to_dict()
     assert len(spec["vconcat"]) == 3
 
 
 def test_an_interruption_keeps_what_was_complete(monkeypatch):
-    whole = running.complete_runs
+    whole = running.simulate_runs
     calls = []
 
     def stop(*arguments, **options):
@@ -248,12 +251,12 @@ def test_an_interruption_keeps_what_was_complete(monkeypatch):
             raise LimitError("the simulation was stopped before any run was complete")
         return whole(*arguments, **options)
 
-    monkeypatch.setattr(running, "complete_runs", stop)
-    found = shields.run(SMALL, only=["german:sex"])
+    monkeypatch.setattr(running, "simulate_runs", stop)
+    found = shields.reproduce_shields(SMALL, only=["german:sex"])
     assert found.interrupted
     assert len(found.cells) == 3
-    assert "INTERRUPTED" in found.summary()
-    assert "This was stopped" in render(found)
+    assert "CAUTION: Interrupted" in found.summary()
+    assert "Interrupted" in view.render_page(found.document())
 
 
 def test_an_interruption_before_anything_is_a_limit():
@@ -261,13 +264,13 @@ def test_an_interruption_before_anything_is_a_limit():
         raise KeyboardInterrupt
 
     with pytest.raises(LimitError, match="before any setting"):
-        shields.run(SMALL, only=["german"], progress=stop)
+        shields.reproduce_shields(SMALL, only=["german"], progress=stop)
 
 
 def test_progress_goes_on():
     seen = []
     few = SMALL.model_copy(update={"kappas": ("0.2",), "empty_groups": ("zero",)})
-    shields.run(few, only=["german:sex"], progress=lambda what, share: seen.append((what, share)))
+    shields.reproduce_shields(few, only=["german:sex"], progress=lambda what, share: seen.append((what, share)))
     shares = [share for _, share in seen]
     assert shares == sorted(shares)
     assert shares[0] == 0
@@ -281,7 +284,7 @@ def test_a_classifier_takes_part_once_it_is_listed(monkeypatch):
 
     monkeypatch.setitem(CLASSIFIERS, "nobody", nobody)
     few = SMALL.model_copy(update={"kappas": ("0.2",), "empty_groups": ("zero",), "classifiers": ("ERM", "nobody")})
-    found = shields.run(few, only=["german:sex"])
+    found = shields.reproduce_shields(few, only=["german:sex"])
     assert [one.classifier for one in found.classifiers] == ["ERM", "nobody"]
     rejecting = [cell for cell in found.cells if cell.classifier == "nobody"]
     # FinHzn alone: periodic shields are for the first classifier.
@@ -297,14 +300,15 @@ def test_a_classifier_takes_part_once_it_is_listed(monkeypatch):
 @pytest.mark.parametrize("name", classifiers.FAIR)
 def test_a_classifier_trained_to_be_fair_is_fairer(name):
     pytest.importorskip("torch", reason="needs the extra torch")
-    people = environments.sample(shields.ENVIRONMENTS[-1], datasets.load("german"), seed=0)
+    people = environments.sample_environment(shields.ENVIRONMENTS[-1], datasets.load_dataset("german"), seed=0)
     alone, fair = (
-        described(classifiers.train(each, people, layers=(32, 16), seed=0), 0.0) for each in ("ERM", name)
-    )  # fmt: skip
+        describe_classifier(classifiers.train_classifier(each, people, layers=(32, 16), seed=0), 0.0)
+        for each in ("ERM", name)
+    )
     assert fair.demographic_parity < alone.demographic_parity
     assert fair.accuracy > 0.68
-    again = classifiers.train(name, people, layers=(32, 16), seed=0)
-    assert described(again, 0.0) == fair
+    again = classifiers.train_classifier(name, people, layers=(32, 16), seed=0)
+    assert describe_classifier(again, 0.0) == fair
     assert tables.published_classifier(fair) == published.CLASSIFIED["german", "age", name]
     assert tables.published_classifier(fair).accuracy in (71.7, 73.7, 73.0, 75.0)
 
@@ -312,31 +316,35 @@ def test_a_classifier_trained_to_be_fair_is_fairer(name):
 def test_without_pytorch_erm_is_shielded_and_the_others_are_said(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, package=None: None)
     few = SMALL.model_copy(
-        update={"kappas": ("0.2",), "empty_groups": ("zero",), "classifiers": shields.Settings().classifiers}
+        update={
+            "kappas": ("0.2",),
+            "empty_groups": ("zero",),
+            "classifiers": shields.ShieldExperimentSettings().classifiers,
+        }
     )
-    found = shields.run(few, only=["german:sex"])
+    found = shields.reproduce_shields(few, only=["german:sex"])
     assert [one.classifier for one in found.classifiers] == ["ERM"]
     assert tuple(found.left_out) == ("DiffDP", "HSIC", "LAFTR", "PR")
     assert found.wanted == len(found.cells) == 14
-    for shown in (found.summary(), render(found)):
-        assert "LEFT OUT: DiffDP, HSIC, LAFTR, PR: torch is needed" in shown
+    for shown in (found.summary(), view.render_page(found.document())):
+        assert "Left out: DiffDP, HSIC, LAFTR, PR: torch is needed" in shown
         assert "evenhand[torch]" in shown
     with pytest.raises(MissingExtraError, match="torch"):
-        shields.run(few.model_copy(update={"classifiers": ("HSIC",)}), only=["german:sex"])
+        shields.reproduce_shields(few.model_copy(update={"classifiers": ("HSIC",)}), only=["german:sex"])
 
 
 def test_unknown_names_are_refused():
     with pytest.raises(OptionError, match="no environment 'meps'") as told:
-        shields.run(SMALL, only=["meps"])
+        shields.reproduce_shields(SMALL, only=["meps"])
     assert "adult:race" in str(told.value)
     with pytest.raises(OptionError, match="0 runs"):
-        shields.Settings.of(runs=0)
+        shields.ShieldExperimentSettings.of(runs=0)
     with pytest.raises(OptionError, match="no classifier"):
-        shields.run(SMALL.model_copy(update={"classifiers": ("HSIC 2",)}), only=["german:sex"])
+        shields.reproduce_shields(SMALL.model_copy(update={"classifiers": ("HSIC 2",)}), only=["german:sex"])
 
 
 def test_the_settings_are_those_of_the_paper():
-    paper = shields.Settings()
+    paper = shields.ShieldExperimentSettings()
     assert [Fraction(kappa) for kappa in paper.kappas] == [Fraction(i, 20) for i in (1, 2, 3, 4)]
     assert paper.horizons == {"demographic_parity": 100, "equal_opportunity": 75}
     assert (paper.runs, paper.period, paper.periods, paper.periodic_runs) == (50, 50, 10, 10)
@@ -344,15 +352,15 @@ def test_the_settings_are_those_of_the_paper():
     assert [one.name for one in shields.ENVIRONMENTS] == [
         "adult, race", "adult, sex", "bank, age", "compas, sex", "compas, race", "german, sex", "german, age",
     ]  # fmt: skip
-    assert shields.Settings.of(runs=20).periodic_runs == 4
-    assert shields.Settings.of(quick=True, runs=2).periodic_runs == 1
+    assert shields.ShieldExperimentSettings.of(runs=20).periodic_runs == 4
+    assert shields.ShieldExperimentSettings.of(quick=True, runs=2).periodic_runs == 1
 
 
 @pytest.mark.parametrize("environment", shields.ENVIRONMENTS, ids=lambda one: one.name)
 def test_the_people_are_those_of_the_paper(environment):
     home = None if environment.dataset in ("adult", "german") else shared("data", "tabular")
-    data = datasets.load(environment.dataset, data_home=home, download=False)
-    people = environments.sample(environment, data, seed=0)
+    data = datasets.load_dataset(environment.dataset, data_home=home, download=False)
+    people = environments.sample_environment(environment, data, seed=0)
     said = published.PEOPLE[environment.dataset, environment.attribute]
     gap = abs(people.label[people.group == 0].mean() - people.label[people.group == 1].mean())
     if environment.dataset == "bank":
@@ -398,29 +406,29 @@ def test_the_published_figures_are_spelled_as_in_the_paper():
 @pytest.fixture(scope="module")
 def confident():
     """Scores written by hand for the people of one environment."""
-    people = environments.sample(shields.ENVIRONMENTS[-2], datasets.load("german"), seed=0)
+    people = environments.sample_environment(shields.ENVIRONMENTS[-2], datasets.load_dataset("german"), seed=0)
     scores = np.random.default_rng(0).beta(2 + people.label, 2, len(people.label))
-    return classifiers.Trained("by hand", people, scores)
+    return classifiers.TrainedClassifier("by hand", people, scores)
 
 
 def setting(shield, costs="constant", kept="demographic_parity"):
-    return running.Setting(kept, "0.1", shield, costs, "zero")
+    return running.ExperimentSetting(kept, "0.1", shield, costs, "zero")
 
 
 def test_constant_costs_expect_any_recommendation_equally(confident):
-    plan = running._plan(confident, setting(FINITE), SMALL)
+    plan = running._shield_plan(confident, setting(FINITE), SMALL)
     women = float((confident.sample.group == 0).mean())
     # theta(g, r) = p_g / 2, as published.
     assert plan.inputs.joint()[:, :, 0] == pytest.approx(np.array([[women, women], [1 - women, 1 - women]]) / 2)
     assert plan.inputs.costs == (1.0,)
     assert (plan.horizon, plan.kind) == (30, "finite")
-    source = running._arrivals(confident, "constant", 10)
+    source = running._draw_arrivals(confident, "constant", 10)
     assert set(source.cost) == {1.0}
     assert len(source.group) == len(confident.sample.arriving)
 
 
 def test_paired_costs_expect_what_the_classifier_says(confident):
-    inputs = running._plan(confident, setting(FINITE, "paired"), SMALL).inputs
+    inputs = running._shield_plan(confident, setting(FINITE, "paired"), SMALL).inputs
     joint = inputs.joint()
     assert inputs.costs == pytest.approx([0.025 + 0.05 * i for i in range(10)])
     for g in (0, 1):
@@ -431,7 +439,7 @@ def test_paired_costs_expect_what_the_classifier_says(confident):
                     for score, group in zip(confident.scores, confident.sample.group, strict=True)
                 ]
                 assert joint[g, r, i] == pytest.approx(np.mean(here), abs=1e-9)
-    source = running._arrivals(confident, "paired", 10)
+    source = running._draw_arrivals(confident, "paired", 10)
     scores = confident.scores[confident.sample.arriving]
     assert np.abs(source.cost - np.abs(scores - 0.5)).max() <= 0.025 + 1e-12
     assert np.array_equal(source.recommendation, scores > 0.5)
@@ -439,16 +447,18 @@ def test_paired_costs_expect_what_the_classifier_says(confident):
 
 
 def test_welfare_bounds_lie_around_the_labels(confident):
-    plan = running._plan(confident, setting(STATIC_BW), SMALL)
+    plan = running._shield_plan(confident, setting(STATIC_BW), SMALL)
     assert plan.bounds == (Fraction("0.65"), Fraction("0.75"))  # 700 of 1,000 are good risks
     assert (plan.horizon, plan.kind) == (SMALL.period, "static-bw")
-    ends = {name: running._plan(confident, setting(name), SMALL).terminal for name in PERIODIC if "Dynamic" in name}
+    ends = {
+        name: running._shield_plan(confident, setting(name), SMALL).terminal for name in PERIODIC if "Dynamic" in name
+    }
     assert list(ends.values()) == ["exempt", "strict", "soft"]
 
 
 def test_the_classifier_learns():
-    data = datasets.load("german")
-    people = environments.sample(shields.ENVIRONMENTS[-1], data, seed=0)
+    data = datasets.load_dataset("german")
+    people = environments.sample_environment(shields.ENVIRONMENTS[-1], data, seed=0)
     scores = CLASSIFIERS["ERM"](people, (32,), 0)
     assert np.array_equal(scores, CLASSIFIERS["ERM"](people, (32,), 0))
     assert ((scores >= 0) & (scores <= 1)).all()

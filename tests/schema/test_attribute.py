@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evenhand.schema import Affine, Attribute
+from evenhand.schema import AffineEncoding, Attribute
 
 
 def integer(**more: object) -> Attribute:
@@ -74,7 +74,7 @@ def test_one_hot_has_a_single_one_at_the_code(codes):
 
 def test_affine_and_listed_encodings():
     age = integer(encoding={"offset": 10, "scale": 90})
-    assert isinstance(age.encoding, Affine)
+    assert isinstance(age.encoding, AffineEncoding)
     assert age.inputs(np.array([10.0, 55.0, 100.0])).ravel().tolist() == [0, 0.5, 1]
     risk = Attribute(name="risk", kind="ordinal", values=("low", "high"), encoding=(-1.0, 3.5))
     assert risk.inputs(np.array([1.0, 0.0])).ravel().tolist() == [3.5, -1.0]

@@ -1,13 +1,16 @@
+import re
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError
-from evenhand.schema import Schema, decode, encode, infer
+from evenhand.schema import Schema, decode, encode, infer_schema
+from support import scaled
 
 FRAME = pd.DataFrame(
     {
@@ -76,7 +79,7 @@ def mutilated(column, row, value):
 )
 def test_errors_name_column_row_and_value(column, row, value, complaint):
     with pytest.raises(DataError) as caught:
-        encode(SCHEMA, mutilated(column, row, value), where="people.csv")
+        encode(SCHEMA, mutilated(column, row, value), location="people.csv")
     assert complaint in str(caught.value)
     assert str(caught.value).startswith("people.csv: ")
 
@@ -137,7 +140,37 @@ def test_decode_then_encode_is_the_identity(data):
 
 
 def test_inferred_schema_reads_its_own_data(frame):
-    schema = infer(frame, target="income", protected=["sex"], favourable="high")
+    schema = infer_schema(frame, target="income", protected=["sex"], favourable="high")
     assert [attribute.kind for attribute in schema.attributes] == ["categorical", "integer", "real", "categorical"]
     people = encode(schema, frame)
     assert len(people) == 4
+
+
+MIXED = st.sampled_from([True, False, 1, 0, 1.0, 2, "a", " a ", "b", "?", " ? ", None, float("nan"), np.int64(2), [1]])
+
+
+@settings(max_examples=scaled(200), deadline=None)
+@given(st.lists(MIXED, min_size=1, max_size=6), st.sampled_from(["keep", "drop"]))
+@example([True, 1, 0, False], "keep")
+@example([1, [1], 1], "keep")
+@example(["a", " ? ", "a", None], "drop")
+def test_a_column_is_read_like_each_of_its_values_alone(values, missing):
+    def read(some):
+        frame = pd.DataFrame({"x": pd.Series(some, dtype=object), "y": "no"})
+        return encode(schema, frame)
+
+    x = {"name": "x", "kind": "categorical", "values": [True, 1, 0, "a", "b"], "missing": missing}
+    target = {"name": "y", "favourable": "no", "values": ["no", "yes"]}
+    schema = Schema.parse({"target": target, "missing_markers": ["?"], "attributes": [x]})
+    alone, refused = [], None
+    for row, value in enumerate(values):
+        try:
+            alone.append(read([value]).individuals[0, 0])
+        except DataError as error:
+            if "no row is left" not in str(error):
+                refused = refused or str(error).replace("row 1", f"row {row + 1}")
+    if refused is not None or not alone:
+        with pytest.raises(DataError, match=re.escape(refused or "no row is left")):
+            read(values)
+    else:
+        np.testing.assert_array_equal(read(values).individuals[:, 0], alone)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError, OptionError, SchemaError
-from evenhand.schema import Schema, infer, read_yaml, to_yaml, write_yaml
+from evenhand.schema import Schema, infer_schema, read_schema, schema_to_yaml, write_schema
 
 CONTRACT = """
 target: {name: income, favourable: ">50K"}
@@ -28,7 +28,7 @@ def contract(tmp_path: Path) -> Path:
 
 
 def test_the_documented_file_reads(contract):
-    schema = read_yaml(contract)
+    schema = read_schema(contract)
     assert schema.names == ("age", "workclass", "sex", "gain", "housing")
     assert schema.protected == ("sex",)
     assert schema["housing"].values == ("no", "yes", "true")  # words, not booleans
@@ -70,8 +70,8 @@ def schemas(draw):
 @given(schemas())
 def test_yaml_round_trip(tmp_path_factory, schema):
     path = tmp_path_factory.mktemp("yaml") / "schema.yaml"
-    write_yaml(schema, path)
-    assert read_yaml(path) == schema
+    write_schema(schema, path)
+    assert read_schema(path) == schema
 
 
 @pytest.mark.parametrize("odd", ["a\x85", "a\u2028b", "a\nb", "no", "2020-01-01"])
@@ -79,8 +79,8 @@ def test_yaml_round_trip_of_odd_words(tmp_path, odd):
     described = {"target": {"name": odd, "favourable": "x"}, "attributes": []}
     described["attributes"].append({"name": f"{odd}2", "kind": "categorical", "values": [odd, "b"]})
     schema = Schema.parse(described)
-    write_yaml(schema, tmp_path / "schema.yaml")
-    assert read_yaml(tmp_path / "schema.yaml") == schema
+    write_schema(schema, tmp_path / "schema.yaml")
+    assert read_schema(tmp_path / "schema.yaml") == schema
 
 
 def test_yaml_faults_name_the_attribute(contract):
@@ -89,13 +89,14 @@ def test_yaml_faults_name_the_attribute(contract):
         "lower: 10, upper": ("lower: old, upper", "attribute 'age': lower: "),
         "name: workclass": ("name: age", "repeat: ['age']"),
         "name: income": ("name: sex", "cannot also be an attribute"),
-        "attributes:": ("atributes:", "Field required"),
+        "attributes:": ("atributes:", "did you mean 'attributes'?"),
         "kind: categorical": ("kind: [", "not valid YAML"),
+        "target:": ("target: {}\ntarget:", "'target' is there twice"),
     }
     for old, (new, complaint) in cases.items():
         contract.write_text(CONTRACT.replace(old, new, 1))
         with pytest.raises(SchemaError) as caught:
-            read_yaml(contract)
+            read_schema(contract)
         assert complaint in str(caught.value)
         assert str(contract) in str(caught.value)
 
@@ -105,23 +106,23 @@ def test_no_schema_file_at_all(tmp_path, content):
     path = tmp_path / "s.yaml"
     path.write_bytes(content)
     with pytest.raises(SchemaError):
-        read_yaml(path)
+        read_schema(path)
     with pytest.raises(SchemaError, match="cannot be read"):
-        read_yaml(tmp_path / "absent.yaml")
+        read_schema(tmp_path / "absent.yaml")
 
 
 def test_unknown_names_list_the_known(contract):
     with pytest.raises(SchemaError, match="there is no attribute 'gender'") as caught:
-        read_yaml(contract).protect(["gender"])
+        read_schema(contract).with_protected(["gender"])
     assert "age, workclass, sex, gain, housing" in str(caught.value)
 
 
 def test_assignments_are_bounded_and_need_two_values(contract):
-    schema = read_yaml(contract)
+    schema = read_schema(contract)
     assert len(schema.assignments(["age", "sex"])) == 182
     assert schema.assignments(["sex", "workclass"]).tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
     with pytest.raises(OptionError, match="no attribute is protected"):
-        schema.protect([]).assignments()
+        schema.with_protected([]).assignments()
     wide = schema.model_dump(mode="json", exclude_defaults=True)
     wide["attributes"][0] |= {"upper": 20_000}
     with pytest.raises(OptionError, match="joint values"):
@@ -144,21 +145,21 @@ FRAME = pd.DataFrame({"id": [f"u{i}" for i in range(200)], "age": range(200), "h
 
 
 def test_infer_guesses_and_refuses():
-    assert infer(FRAME, target="hired", ignore=["id"]).target.favourable == 1
+    assert infer_schema(FRAME, target="hired", ignore=["id"]).target.favourable == 1
     with pytest.raises(DataError, match="looks like an identifier"):
-        infer(FRAME, target="hired")
+        infer_schema(FRAME, target="hired")
     with pytest.raises(DataError, match="one class only"):
-        infer(FRAME.assign(hired=1), target="hired", ignore=["id"])
+        infer_schema(FRAME.assign(hired=1), target="hired", ignore=["id"])
     with pytest.raises(DataError, match="does not look like a decision"):
-        infer(FRAME, target="age", ignore=["id"])
+        infer_schema(FRAME, target="age", ignore=["id"])
     with pytest.raises(DataError, match="there is no column 'sex'"):
-        infer(FRAME, target="hired", protected=["sex"])
+        infer_schema(FRAME, target="hired", protected=["sex"])
     words = FRAME.assign(hired=["abc", "xyz"] * 100)
     with pytest.raises(SchemaError, match="which label of 'hired' is favourable"):
-        infer(words, target="hired", ignore=["id"])
-    assert infer(words, target="hired", ignore=["id"], favourable="xyz").target.values == ("abc", "xyz")
+        infer_schema(words, target="hired", ignore=["id"])
+    assert infer_schema(words, target="hired", ignore=["id"], favourable="xyz").target.values == ("abc", "xyz")
     with pytest.raises(SchemaError, match="does not occur"):
-        infer(words, target="hired", ignore=["id"], favourable="nope")
+        infer_schema(words, target="hired", ignore=["id"], favourable="nope")
 
 
 def test_infer_sees_missing_values_order_and_dates():
@@ -166,11 +167,11 @@ def test_infer_sees_missing_values_order_and_dates():
         age=[None, *range(199)],
         size=pd.Categorical(["S", "L"] * 100, categories=["S", "M", "L"], ordered=True),
     )
-    schema = infer(frame, target="hired")
+    schema = infer_schema(frame, target="hired")
     assert (schema["age"].kind, schema["age"].missing) == ("integer", "keep")
     assert (schema["size"].kind, schema["size"].values) == ("ordinal", ("S", "M", "L"))
     with pytest.raises(DataError, match="holds Timestamp values"):
-        infer(frame.assign(born=pd.Timestamp("2000-01-01")), target="hired")
+        infer_schema(frame.assign(born=pd.Timestamp("2000-01-01")), target="hired")
 
 
 def test_inputs_concatenate_encodings():
@@ -184,4 +185,4 @@ def test_inputs_concatenate_encodings():
         }
     )
     assert schema.inputs(np.array([[1.0, 5.0]])).tolist() == [[0, 1, 2]]
-    assert "offset" in to_yaml(schema)
+    assert "offset" in schema_to_yaml(schema)

@@ -13,9 +13,7 @@ import uvicorn
 from in_thread import until
 from sqlalchemy import insert, select, update
 
-from evenhand.service.app import create_app
-from evenhand.service.context import Context
-from evenhand.service.settings import Settings
+from evenhand.service import ServiceConfig, ServiceContext, create_app
 from evenhand.service.store.tables import entries, streams
 
 CHROMIUM = shutil.which("chromium")
@@ -38,13 +36,13 @@ class Site:
         return f"http://127.0.0.1:{self.port}"
 
     @property
-    def context(self) -> Context:
-        context: Context = self._app.state.context
+    def context(self) -> ServiceContext:
+        context: ServiceContext = self._app.state.context
         return context
 
     def start(self) -> None:
         """At the port of before, if there was one."""
-        self._app = create_app(Settings.read(self._described))
+        self._app = create_app(ServiceConfig.read(self._described))
         config = uvicorn.Config(
             self._app, host="127.0.0.1", port=self.port, log_level="error", log_config=None, ws="none"
         )

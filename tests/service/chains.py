@@ -8,16 +8,15 @@ from typing import Any
 
 from counting import Counting
 
-from evenhand.service.store import Database
-from evenhand.service.store.reading import heads, log, state_of
+from evenhand.service import Database, read_heads, read_log, read_state
 
 
 def verified(database: Database) -> dict[str, list[dict[str, Any]]]:
     """The logs of a store of counting machines, by stream, once all of them hold."""
     with database.reading() as connection:
-        ends = heads(connection)
-        states = {stream: state_of(connection, stream) for stream in ends}
-    logs = {stream: list(log(database, stream)) for stream in ends}
+        ends = read_heads(connection)
+        states = {stream: read_state(connection, stream) for stream in ends}
+    logs = {stream: list(read_log(database, stream)) for stream in ends}
     for stream, entries in logs.items():
         chained(entries)
         assert (entries[-1]["number"], entries[-1]["hash"]) == ends[stream]

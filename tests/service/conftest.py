@@ -17,7 +17,7 @@ from postgres import new_store_url, own_postgres, postgres, postgres_url, store_
 from service_process import ServiceProcess
 from service_settings import FINITE, GUARD, LABELLED, PLAN
 
-from evenhand.service import Settings
+from evenhand.service import ServiceConfig
 
 __all__ = ["new_store_url", "own_postgres", "postgres", "postgres_url", "store_url"]
 
@@ -53,32 +53,32 @@ def described(tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def settings(described: dict[str, Any]) -> Settings:
+def settings(described: dict[str, Any]) -> ServiceConfig:
     """The settings that `described` gives."""
-    return Settings.read(described)
+    return ServiceConfig.read(described)
 
 
 @pytest.fixture
-def client(settings: Settings) -> Iterator[Any]:
+def client(settings: ServiceConfig) -> Iterator[Any]:
     """A client of the whole application, which runs in this process; its context is ``client.app.state.context``."""
     from starlette.testclient import TestClient
 
-    from evenhand.service.app import create_app
+    from evenhand.service import create_app
 
     with TestClient(create_app(settings), raise_server_exceptions=False) as here:
         yield here
 
 
 @pytest.fixture
-def serving_client() -> Iterator[Callable[[Settings], Any]]:
+def serving_client() -> Iterator[Callable[[ServiceConfig], Any]]:
     """Makes clients of applications of their own settings, and ends them with the test."""
     from starlette.testclient import TestClient
 
-    from evenhand.service.app import create_app
+    from evenhand.service import create_app
 
     with ExitStack() as running:
 
-        def start(settings: Settings) -> Any:
+        def start(settings: ServiceConfig) -> Any:
             one = TestClient(create_app(settings), base_url="http://localhost", raise_server_exceptions=False)
             return running.enter_context(one)
 

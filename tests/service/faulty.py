@@ -10,7 +10,7 @@ from typing import Any, Literal
 from sqlalchemy.exc import OperationalError
 
 from evenhand.errors import StoreError
-from evenhand.service.store import Database
+from evenhand.service import Database
 
 Fault = Literal["before", "during", "commit", "after"]
 

@@ -12,12 +12,8 @@ from typing import Any
 import uvicorn
 from sqlalchemy import select
 
-from evenhand.service.app import create_app
-from evenhand.service.context import Context
-from evenhand.service.guards import ServedGuard, machine_of
-from evenhand.service.machines import GuardMachine
-from evenhand.service.settings import Settings
-from evenhand.service.store.reading import log, state_of
+from evenhand.service import GuardMachine, ServiceConfig, ServiceContext, create_app, read_log, read_state
+from evenhand.service.generation.guards import ServedGuard, build_guard_machine
 from evenhand.service.store.tables import pictures
 
 
@@ -26,13 +22,13 @@ class Running:
     """A service that runs."""
 
     url: str
-    context: Context
+    context: ServiceContext
 
     def guard(self, name: str) -> ServedGuard:
         return self.context.guards[name]
 
     def log(self, name: str) -> list[dict[str, Any]]:
-        return list(log(self.context.database, name))
+        return list(read_log(self.context.database, name))
 
     def inputs(self, name: str, op: str | None = None) -> list[dict[str, Any]]:
         """The operations of a stream, but the first entry and the records of starts."""
@@ -45,7 +41,7 @@ class Running:
 
     def state(self, name: str) -> dict[str, Any]:
         with self.context.database.reading() as connection:
-            found = state_of(connection, name)
+            found = read_state(connection, name)
         assert found is not None
         return found
 
@@ -57,7 +53,7 @@ class Running:
     def check_replay(self, name: str) -> GuardMachine:
         """The log gives the same answers once more, and the state that is in the store."""
         settings = self.context.settings
-        machine = machine_of(next(entry for entry in settings.guards if entry.name == name), settings.folder)
+        machine = build_guard_machine(next(entry for entry in settings.guards if entry.name == name), settings.folder)
         for entry in self.log(name)[1:]:
             body = entry["body"]
             assert machine.before(body["input"]) == body["before"]
@@ -69,7 +65,7 @@ class Running:
 @contextmanager
 def running(described: Mapping[str, Any]) -> Iterator[Running]:
     """A service on a free port of this machine."""
-    app = create_app(Settings.read(described))
+    app = create_app(ServiceConfig.read(described))
     server = uvicorn.Server(
         uvicorn.Config(
             app, host="127.0.0.1", port=0, log_level="error", log_config=None, ws="none", timeout_graceful_shutdown=20

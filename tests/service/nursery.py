@@ -15,8 +15,8 @@ from pathlib import Path
 
 PROGRAM = """
 import ctypes, os, signal, sys
-import evenhand.cli.main, evenhand.cli.serve, evenhand.service.demo, evenhand.service.running
-from evenhand.genai.backends import Studio
+import evenhand.cli.main, evenhand.cli.service, evenhand.service.settings, evenhand.service.server
+from evenhand.genai.backends.studio import Studio
 Studio().generate("warm")
 with __import__("contextlib").suppress(ImportError):
     import psycopg, sqlalchemy.dialects.postgresql.psycopg

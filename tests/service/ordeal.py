@@ -23,8 +23,7 @@ from urllib.parse import urlsplit
 
 from nursery import Nursery, Replica
 
-from evenhand.genai.backends import Item
-from evenhand.genai.classify import StudioPixels
+from evenhand.genai import Item, StudioPixels
 
 PATIENCE = 90.0
 """Seconds for which a client asks again where nobody answers."""

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from ordeal import Told
 
-from evenhand.genai.core import Admission, Enforcer, Outcome
-from evenhand.shield import Plan, Shield, synthesize
+from evenhand.genai import Admission, Enforcer, ItemOutcome
+from evenhand.shields import Shield, read_plan, synthesize
 
 
 class Store:
@@ -122,7 +122,7 @@ class ShieldReferee(Referee):
 
     def __init__(self, store: Store, stream: str, plan: Mapping[str, Any]) -> None:
         super().__init__(store, stream)
-        read = Plan.read(plan)
+        read = read_plan(plan)
         self.shield = Shield(synthesize(read))
         self.kappa, self.horizon = Fraction(str(plan["kappa"])), read.horizon
         self.groups = list(plan["groups"])
@@ -233,7 +233,7 @@ class GuardReferee(Referee):
         self.items: dict[int, str | None] = {}
         self.delivered: list[tuple[int, Mapping[str, str | None]]] = []
         self.slots: dict[str, dict[int, str | None]] = {name: {} for name in self.enforcer.state()}
-        self.broken: dict[str, set[int]] = {name: set() for name in self.enforcer.state()}
+        self.broken_assumptions: dict[str, set[int]] = {name: set() for name in self.enforcer.state()}
         self.abandoned = 0
 
     def begin(self, said: Mapping[str, Any]) -> None:
@@ -241,8 +241,8 @@ class GuardReferee(Referee):
 
     def again(self, number: int, said: Mapping[str, Any]) -> None:
         asked, output = said["input"], said["output"]
-        assert said["before"] == self.enforcer.remaining(), f"{self.stream}: counters before entry {number}"
-        self.enforcer.reseed(number)
+        assert said["before"] == self.enforcer.items_until_due(), f"{self.stream}: counters before entry {number}"
+        self.enforcer.set_seed(number)
         what = asked["op"]
         if what == "admit":
             admission = self.enforcer.admit(
@@ -272,7 +272,7 @@ class GuardReferee(Referee):
         else:
             assert (what, output) == ("record", {}), f"{self.stream}: entry {number}"
 
-    def _judged(self, number: int, values: Mapping[str, str | None] | None, final: Any) -> Outcome:
+    def _judged(self, number: int, values: Mapping[str, str | None] | None, final: Any) -> ItemOutcome:
         admission, replica, call = self.open[number]
         promised = dict(admission.must)
         while True:
@@ -295,7 +295,7 @@ class GuardReferee(Referee):
             self.slots[name][slot] = value
             must = promised.get(group) or dict(admission.must).get(group)
             if must and value not in must:
-                self.broken[name].add(slot)
+                self.broken_assumptions[name].add(slot)
         return outcome
 
     def same_state(self, state: Any) -> None:
@@ -331,7 +331,7 @@ class GuardReferee(Referee):
         count = 0
         for name, missed in self.missed().items():
             for value, start, end in missed:
-                blamed = [slot for slot in self.broken[name] if start < slot <= end]
+                blamed = [slot for slot in self.broken_assumptions[name] if start < slot <= end]
                 assert blamed, f"{self.stream}, {name}: {value!r} did not appear from slot {start} to {end}: no excuse"
                 count += 1
             # The enforcer said so itself, of every one.
@@ -367,7 +367,7 @@ class GuardReferee(Referee):
         return met
 
 
-def _described(outcome: Outcome) -> dict[str, Any]:
+def _described(outcome: ItemOutcome) -> dict[str, Any]:
     return {
         "status": outcome.status,
         "admission": None if outcome.admission is None else _json(outcome.admission.to_dict()),

@@ -14,7 +14,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from conftest import GUARD, PLAN
 from evenhand.errors import StoreError
-from evenhand.service.security.ring import Ring
+from evenhand.service import KeyStore
 
 if CHROMIUM is None:
     pytest.skip("needs chromium", allow_module_level=True)
@@ -34,7 +34,7 @@ def site(tmp_path_factory):
         ],
     }
     site = Site(described)
-    with Ring(site.context.database) as ring:
+    with KeyStore(site.context.database) as ring:
         site.key = ring.add("visitor", ["read", "generate"])
         site.reader = ring.add("reader", ["read"])
     site.decide("loans", *PEOPLE)
@@ -120,7 +120,7 @@ def test_advice_is_not_called_an_override(page, site):
     look(page, site, "advice")
     expect(page.locator(".legend")).to_contain_text("as decided")
     expect(page.locator("#promise + div")).to_contain_text("Nothing is guaranteed")
-    expect(page.locator(".lead")).to_contain_text("With the shield in force it would be")
+    expect(page.locator(".lead")).to_contain_text("In force, the shield would make it")
 
 
 def test_making_pictures(page, site):
@@ -245,7 +245,7 @@ def test_filters_and_exports(page, site):
     page.get_by_label("To", exact=True).fill("2001-01-01T00:00:00")
     expect(page.locator(".bias")).to_contain_text("no decision in this time")
     page.get_by_label("Time", exact=True).select_option("3600")
-    expect(page.locator(".bias figcaption")).to_contain_text("overridden")
+    expect(page.locator(".bias figcaption")).to_contain_text("intervention")
 
 
 def test_the_connection_is_lost_and_comes_back(page, site):
@@ -339,7 +339,7 @@ def test_a_chart_of_ten_thousand_is_as_light_as_one_of_ten(page, site):
     look(page, site, "many")
     caption = page.locator(".bias figcaption")
     expect(caption).to_contain_text("The latest 10,000 of 12,002 entries")
-    expect(caption).to_contain_text("909 overridden")
+    expect(caption).to_contain_text("909 interventions")
     drawn = "document.querySelectorAll('.bias svg *').length"
     assert page.evaluate(drawn) < 120
     assert page.locator(".log tbody tr").count() <= 30

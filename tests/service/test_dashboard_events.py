@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from evenhand.errors import AccessError, StoreError
+from evenhand.service import open_service
 from evenhand.service.dashboard import hub as hubs
-from evenhand.service.dashboard.hub import Hub, positions_in
-from evenhand.service.opening import open_service
+from evenhand.service.dashboard.hub import EventHub, parse_positions
 
 LIMIT = 30
 
@@ -40,7 +40,7 @@ class Reader:
         return said
 
     async def until(self, stream, number):
-        while positions_in(self.place).get(stream, -1) < number:
+        while parse_positions(self.place).get(stream, -1) < number:
             assert await self.hear() is not None
         return self
 
@@ -64,7 +64,7 @@ def decide(here, name, *ids):
 
 
 def hub_for(here, **options):
-    return Hub(here, **{"every": 0.005, **options})
+    return EventHub(here, **{"every": 0.005, **options})
 
 
 def test_what_was_missed_comes_first_and_then_what_is_new(here):
@@ -84,7 +84,7 @@ def test_what_was_missed_comes_first_and_then_what_is_new(here):
     reader = asyncio.run(page())
     assert reader.numbers == {"loans": [2, 3, 4], "finite": [1]}
     assert reader.kinds[0] == "hello"
-    assert positions_in(reader.place)["loans"] == 4
+    assert parse_positions(reader.place)["loans"] == 4
 
 
 def test_pages_that_come_and_go_miss_nothing_while_others_write(here):
@@ -94,15 +94,15 @@ def test_pages_that_come_and_go_miss_nothing_while_others_write(here):
         """Leaves after every few events, and comes back with the last id."""
         numbers, place = [], ""
         while True:
-            reader = Reader(hub, positions_in(place) or {"loans": 0})
+            reader = Reader(hub, parse_positions(place) or {"loans": 0})
             for _ in range(3):
                 await reader.hear()
-                if positions_in(reader.place)["loans"] == total:
+                if parse_positions(reader.place)["loans"] == total:
                     break
             await reader.leave()
             numbers += reader.numbers.get("loans", [])
             place = reader.place
-            if positions_in(place)["loans"] == total:
+            if parse_positions(place)["loans"] == total:
                 return numbers
 
     async def everything():
@@ -123,14 +123,14 @@ def test_pages_that_come_and_go_miss_nothing_while_others_write(here):
 def test_the_store_is_asked_once_for_all_pages(here):
     async def looks(pages):
         hub = hub_for(here, every=0.01)
-        asked, real = 0, hub._heads
+        asked, real = 0, hub._last_numbers
 
         def counting():
             nonlocal asked
             asked += 1
             return real()
 
-        hub._heads = counting
+        hub._last_numbers = counting
         readers = [Reader(hub) for _ in range(pages)]
         for reader in readers:
             await reader.hear()
@@ -153,22 +153,22 @@ def test_a_page_that_does_not_listen_is_let_go_and_comes_back_for_the_rest(here)
         slow, quick = Reader(hub, {"loans": 0}), Reader(hub, {"loans": 0})
         await slow.hear()
         await quick.hear()
-        for i in range(hubs.WAITING + 5):
+        for i in range(hubs.MAX_WAITING_MESSAGES + 5):
             (number,) = await asyncio.to_thread(decide, here, "loans", f"p{i}")
             await quick.until("loans", number)
         said = 0
         while await slow.hear() is not None:
             said += 1
-        assert said <= hubs.WAITING
+        assert said <= hubs.MAX_WAITING_MESSAGES
         assert hub.pages == 1
-        again = Reader(hub, positions_in(slow.place))
+        again = Reader(hub, parse_positions(slow.place))
         await again.until("loans", number)
         await again.leave()
         await quick.leave()
         return slow.numbers.get("loans", []) + again.numbers["loans"], quick.numbers["loans"]
 
     slow, quick = asyncio.run(page())
-    assert slow == quick == list(range(1, hubs.WAITING + 6))
+    assert slow == quick == list(range(1, hubs.MAX_WAITING_MESSAGES + 6))
 
 
 def test_only_so_many_pages_are_open(here):
@@ -189,7 +189,7 @@ def test_only_so_many_pages_are_open(here):
 
 
 def test_too_much_at_once_is_read_again_by_the_page(here, monkeypatch):
-    monkeypatch.setattr(hubs, "MOST", 3)
+    monkeypatch.setattr(hubs, "MAX_NEW_ROWS", 3)
     decide(here, "loans", *"abcdef")
 
     async def page():
@@ -207,15 +207,15 @@ def test_a_store_that_fails_is_told_once_and_so_is_its_return(here):
         hub = hub_for(here)
         reader = Reader(hub, {"loans": 0})
         await reader.hear()
-        real = hub._heads
+        real = hub._last_numbers
 
         def fails():
             raise StoreError("the store failed: it is away")
 
-        hub._heads = fails
+        hub._last_numbers = fails
         away = await reader.hear()
         await asyncio.sleep(0.05)
-        hub._heads = real
+        hub._last_numbers = real
         back = await reader.hear()
         number = (await asyncio.to_thread(decide, here, "loans", "x"))[0]
         await reader.until("loans", number)

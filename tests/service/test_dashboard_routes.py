@@ -14,14 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import delete, insert, select
 
+from evenhand.service import Database, KeyStore, Ledger, ServedGuardConfig, ServiceConfig
 from evenhand.service.dashboard import windows
-from evenhand.service.dashboard.hub import positions_in
-from evenhand.service.dashboard.rows import Wanted, row_of
-from evenhand.service.dashboard.standing import Standing
-from evenhand.service.guards import machine_of
-from evenhand.service.security.ring import Ring
-from evenhand.service.settings import GuardEntry, Settings
-from evenhand.service.store import Database, Ledger
+from evenhand.service.dashboard.hub import parse_positions
+from evenhand.service.dashboard.rows import RowFilter, entry_to_row
+from evenhand.service.dashboard.windows import StreamStatus
+from evenhand.service.generation.guards import build_guard_machine
 from evenhand.service.store.tables import checkpoints, entries, pictures, streams
 
 STATIC = files("evenhand.service.dashboard") / "static"
@@ -63,10 +61,10 @@ def test_rows_of_a_shield_say_what_was_answered(decided):
 def test_every_kind_of_store(described, store_url):
     from starlette.testclient import TestClient
 
-    from evenhand.service.app import create_app
+    from evenhand.service import create_app
 
     described["service"]["database"] = store_url
-    with TestClient(create_app(Settings.read(described))) as client:
+    with TestClient(create_app(ServiceConfig.read(described))) as client:
         for i in range(6):
             client.post("/v1/shields/loans/decisions", json={"id": f"{i}", "group": "men", "recommendation": 1})
             client.post("/v1/images/generations", json={"prompt": "a leader"})
@@ -101,8 +99,8 @@ def test_pages_of_rows_leave_nothing_out(decided):
 
 def test_a_search_that_finds_little_says_how_far_it_came(decided, monkeypatch):
     client, *_ = decided
-    monkeypatch.setattr(windows, "PIECE", 5)
-    monkeypatch.setattr(windows, "SCANNED", 20)
+    monkeypatch.setattr(windows, "PIECE_ENTRIES", 5)
+    monkeypatch.setattr(windows, "MAX_SCANNED_ENTRIES", 20)
     first = ask(client, "/streams/loans/rows", text="person 7")
     assert (first["rows"], first["reached"], first["more"]) == ([], 41, True)
     second = ask(client, "/streams/loans/rows", text="person 7", before=first["reached"])
@@ -149,10 +147,10 @@ def studio(described):
     """A client of a guarded studio whose prompts are kept, after 20 requests."""
     from starlette.testclient import TestClient
 
-    from evenhand.service.app import create_app
+    from evenhand.service import create_app
 
     described["guards"][0]["log_prompts"] = True
-    with TestClient(create_app(Settings.read(described))) as client:
+    with TestClient(create_app(ServiceConfig.read(described))) as client:
         for i in range(20):
             prompt = "a bowl of apples" if i % 5 == 4 else "a leader"
             assert client.post("/v1/images/generations", json={"model": "studio", "prompt": prompt}).status_code == 200
@@ -202,13 +200,13 @@ def test_of_many_values_those_that_are_due_first_are_shown(tmp_path):
     asked = {"condition": "leader", "group": "kind", "values": many, "repeated": [300 - i for i in range(100)]}
     config = {"conditions": [{"name": "leader"}], "specifications": [asked]}
     database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
-    ledger = Ledger(database, {"wide": machine_of(GuardEntry(name="wide", config=config), tmp_path)})
+    ledger = Ledger(database, {"wide": build_guard_machine(ServedGuardConfig(name="wide", config=config), tmp_path)})
     admit = {"op": "admit", "replica": "r", "conditions": ["leader"], "fixed": []}
     number = ledger.submit("wide", admit).result().number
     ledger.submit("wide", {"op": "complete", "admission": number, "values": {"kind": many[-1]}}).result()
     with database.reading() as connection:
-        (stands,) = Standing().of(connection, "wide")["specifications"]
-        (row,) = windows.window(connection, "wide", "guard", Wanted())["rows"]
+        (stands,) = StreamStatus().of(connection, "wide")["specifications"]
+        (row,) = windows.latest_rows(connection, "wide", "guard", RowFilter())["rows"]
     ledger.close()
     database.close()
     # The last one appeared just now, and has the whole of its deadline before it.
@@ -279,15 +277,15 @@ def test_entries_of_all_kinds_have_a_row():
         ({"op": "something new"}, {}, {"text": '{"op":"something new"}'}),
     ]  # fmt: skip
     for asked, said, wanted in cases:
-        row = row_of(entry(asked, said))
+        row = entry_to_row(entry(asked, said))
         for name, value in wanted.items():
             assert row[name] == value or (isinstance(value, str) and row[name].startswith(value)), (asked, row)
-        assert Wanted().fits(row)
-    assert row_of({"number": 0, "at": 1.0, "body": {"kind": "shield", "state": {}}})["op"] == "checkpoint"
+        assert RowFilter().matches_row(row)
+    assert entry_to_row({"number": 0, "at": 1.0, "body": {"kind": "shield", "state": {}}})["op"] == "checkpoint"
 
 
 def test_unknown_streams_and_those_of_keys_are_not_shown(client):
-    with Ring(client.app.state.context.database) as ring:
+    with KeyStore(client.app.state.context.database) as ring:
         ring.add("somebody", ["read"])
     begun = ask(client, "")
     assert [one["name"] for one in begun["streams"]] == ["finite", "labelled", "loans", "studio"]
@@ -305,11 +303,11 @@ def locked(described):
     """A client of a service that wants keys, and a key for each scope."""
     from starlette.testclient import TestClient
 
-    from evenhand.service.app import create_app
+    from evenhand.service import create_app
 
     described["service"]["keys"] = True
-    with TestClient(create_app(Settings.read(described)), follow_redirects=False) as client:
-        with Ring(client.app.state.context.database) as ring:
+    with TestClient(create_app(ServiceConfig.read(described)), follow_redirects=False) as client:
+        with KeyStore(client.app.state.context.database) as ring:
             keys = {scope: ring.add(scope, [scope]) for scope in ("read", "decide")}
         yield client, keys
 
@@ -345,7 +343,7 @@ def test_behind_a_proxy_with_tls_the_cookie_stays_encrypted(locked):
 @pytest.mark.parametrize(
     ("key", "status", "said"),
     [("", 401, "The key is not known"), ("<b>", 401, "The key is not known"), ("decide", 403, "needs the scope read"),
-     ("x" * 3000, 413, "That is no key")],
+     ("x" * 3000, 413, "That is not a key")],
 )  # fmt: skip
 def test_a_key_that_may_not_read_is_told_so(locked, key, status, said):
     client, keys = locked
@@ -397,9 +395,9 @@ NAMES = st.from_regex(r"[A-Za-z0-9_.-]{1,20}", fullmatch=True)
 
 @given(st.dictionaries(NAMES, st.integers(0, 10**18 - 1), max_size=5))
 def test_positions_are_read_as_they_are_written(positions):
-    assert positions_in(",".join(f"{name}={number}" for name, number in positions.items())) == positions
+    assert parse_positions(",".join(f"{name}={number}" for name, number in positions.items())) == positions
 
 
 @given(st.text(max_size=60))
 def test_positions_from_anywhere_do_no_harm(text):
-    assert all(number >= 0 for number in positions_in(text).values())
+    assert all(number >= 0 for number in parse_positions(text).values())

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from evenhand.errors import AccessError, StoreError
-from evenhand.service import leftovers
-from evenhand.service.desk import Desk
-from evenhand.service.leftovers import Leftovers
-from evenhand.service.store import Done
+from evenhand.service import OperationResult
+from evenhand.service.generation import stored_enforcer
+from evenhand.service.generation.guards import ConcurrencyLimiter
+from evenhand.service.generation.stored_enforcer import RetryQueue
 
 
 class Work:
@@ -40,17 +40,17 @@ def never() -> None:
 
 def test_no_more_than_so_many_are_under_way():
     async def run() -> list[Any]:
-        desk, work = Desk("one", at_once=2, waiting=4), Work()
-        task = asyncio.create_task(desk.gather([work] * 6, seconds=30, late=never))
+        limiter, work = ConcurrencyLimiter("one", at_once=2, waiting=4), Work()
+        task = asyncio.create_task(limiter.gather([work] * 6, seconds=30, late=never))
         while work.begun < 2:
             await asyncio.sleep(0)
         with pytest.raises(AccessError) as over:
-            await desk.gather([work], seconds=30, late=never)
+            await limiter.gather([work], seconds=30, late=never)
         assert over.value.code == "busy"
         work.go.set()
         found = await task
         assert work.most == 2
-        assert desk.taken == 0
+        assert limiter.work_count == 0
         return found
 
     assert asyncio.run(run()) == ["done"] * 6
@@ -61,8 +61,8 @@ def test_what_raises_is_handed_back_beside_what_does_not():
         raise ValueError("no")
 
     async def run() -> list[Any]:
-        desk = Desk("one", at_once=2, waiting=2)
-        return await desk.gather([fail, lambda: "yes", lambda: None], seconds=30, late=never)
+        limiter = ConcurrencyLimiter("one", at_once=2, waiting=2)
+        return await limiter.gather([fail, lambda: "yes", lambda: None], seconds=30, late=never)
 
     failed, fine, nothing = asyncio.run(run())
     assert isinstance(failed, ValueError)
@@ -72,9 +72,9 @@ def test_what_raises_is_handed_back_beside_what_does_not():
 @pytest.mark.parametrize("leaves", [False, True])
 def test_after_its_time_what_waits_is_never_begun_and_what_has_begun_goes_on(leaves):
     async def run() -> None:
-        desk, work, told = Desk("one", at_once=1, waiting=2), Work(), []
+        limiter, work, told = ConcurrencyLimiter("one", at_once=1, waiting=2), Work(), []
         task = asyncio.create_task(
-            desk.gather([work, work, work], seconds=30 if leaves else 0.05, late=lambda: told.append(1))
+            limiter.gather([work, work, work], seconds=30 if leaves else 0.05, late=lambda: told.append(1))
         )
         while not work.begun:
             await asyncio.sleep(0)
@@ -85,28 +85,28 @@ def test_after_its_time_what_waits_is_never_begun_and_what_has_begun_goes_on(lea
         else:
             assert await task == [None, None, None]
         assert told == [1]
-        while desk.taken > 1:
+        while limiter.work_count > 1:
             await asyncio.sleep(0)
         work.go.set()
-        while desk.taken:
+        while limiter.work_count:
             await asyncio.sleep(0)
         assert work.begun == 1
-        assert await desk.gather([lambda: "next"], seconds=30, late=never) == ["next"]
+        assert await limiter.gather([lambda: "next"], seconds=30, late=never) == ["next"]
 
     asyncio.run(run())
 
 
 def test_a_desk_that_closes_begins_nothing_and_waits_for_the_rest():
     async def run() -> None:
-        desk, work = Desk("one", at_once=1, waiting=2), Work()
-        task = asyncio.create_task(desk.gather([work], seconds=30, late=never))
+        limiter, work = ConcurrencyLimiter("one", at_once=1, waiting=2), Work()
+        task = asyncio.create_task(limiter.gather([work], seconds=30, late=never))
         while not work.begun:
             await asyncio.sleep(0)
-        assert desk.close(0.01) is False
+        assert limiter.close(0.01) is False
         with pytest.raises(StoreError):
-            await desk.gather([work], seconds=30, late=never)
+            await limiter.gather([work], seconds=30, late=never)
         work.go.set()
-        assert desk.close(30) is True
+        assert limiter.close(30) is True
         await task
 
     asyncio.run(run())
@@ -122,11 +122,11 @@ class Store:
         self.up, self.later = False, later
         self.taken: list[Any] = []
 
-    def submit(self, _stream: str, operation: Any, **_: Any) -> Future[Done]:
-        future: Future[Done] = Future()
+    def submit(self, _stream: str, operation: Any, **_: Any) -> Future[OperationResult]:
+        future: Future[OperationResult] = Future()
         if self.up:
             self.taken.append(operation)
-            future.set_result(Done(len(self.taken), {}))
+            future.set_result(OperationResult(len(self.taken), {}))
         elif self.later:
             future.set_exception(StoreError("failed"))
         else:
@@ -136,9 +136,9 @@ class Store:
 
 @pytest.mark.parametrize("later", [False, True])
 def test_what_the_store_could_not_take_comes_when_it_is_back(monkeypatch, later):
-    monkeypatch.setattr(leftovers, "SECONDS", 0.005)
+    monkeypatch.setattr(stored_enforcer, "RETRY_SECONDS", 0.005)
     store: Any = Store(later=later)
-    left = Leftovers(store, "guard")
+    left = RetryQueue(store, "guard")
     operations = [{"op": "abandon", "call": str(k)} for k in range(3)]
     for operation in operations:
         left.submit(operation)
@@ -155,10 +155,10 @@ def test_what_the_store_could_not_take_comes_when_it_is_back(monkeypatch, later)
 
 
 def test_of_more_records_than_can_be_kept_their_number_is_and_nothing_stays_open(monkeypatch):
-    monkeypatch.setattr(leftovers, "MOST", 2)
-    monkeypatch.setattr(leftovers, "SECONDS", 60)
+    monkeypatch.setattr(stored_enforcer, "MAX_WAITING", 2)
+    monkeypatch.setattr(stored_enforcer, "RETRY_SECONDS", 60)
     store: Any = Store()
-    left = Leftovers(store, "guard")
+    left = RetryQueue(store, "guard")
     for k in range(5):
         left.submit({"op": "record", "note": {"k": k}})
     left.submit({"op": "abandon", "call": "x"})

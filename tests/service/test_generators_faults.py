@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-httpx = pytest.importorskip("httpx", reason="httpx is not installed: pip install httpx")
+httpx = pytest.importorskip("httpx", reason="needs httpx")
 
-from in_thread import Running, running, until  # noqa: E402
+from in_thread import Running, running, until
 
-from evenhand.errors import ModelError, StoreError  # noqa: E402
-from evenhand.genai.backends import Studio  # noqa: E402
-from evenhand.service.store import Ledger  # noqa: E402
-from genai_upstream import Upstream  # noqa: E402
+from evenhand.errors import ModelError, StoreError
+from evenhand.genai import Studio
+from evenhand.service import Ledger
+from genai_upstream import Upstream
 
 SPECIFICATIONS = [{"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": 4}]
 BIAS = {"age": {"child": 0.0, "adult": 1.0, "elderly": 0.0}}
@@ -86,7 +86,7 @@ def test_a_part_that_fails_is_told_and_its_words_are_in_the_log_alone(tmp_path, 
     made = described(tmp_path, {"kind": "studio", "bias": BIAS}, guard={"log_prompts": False})
     made["guards"][0]["config"]["guard"] = {"when_unsure": unsure}
     with running(made) as service:
-        with replaced(service.guard("guard").workbench, part, Failing()):
+        with replaced(service.guard("guard").pipeline, part, Failing()):
             answer = ask(service, "a leader from Utopia")
         assert guarded(answer) == said[part]
         assert "10.0.0.7" not in answer.text + str(answer.headers)
@@ -166,7 +166,7 @@ def test_more_than_can_wait_is_refused_with_a_time_to_ask_again(tmp_path):
             threads = [threading.Thread(target=lambda: answers.append(ask(service))) for _ in range(2)]
             for thread in threads:
                 thread.start()
-            until(lambda: service.guard("guard").desk.taken == 2, "nobody waits")
+            until(lambda: service.guard("guard").limiter.work_count == 2, "nobody waits")
             over = ask(service)
             assert over.status_code == 429
             assert over.headers["retry-after"]
@@ -177,7 +177,7 @@ def test_more_than_can_wait_is_refused_with_a_time_to_ask_again(tmp_path):
                 thread.join()
             assert [one.status_code for one in answers] == [200, 200]
             assert len(upstream.asked("/images/generations")) == 2
-            assert service.guard("guard").desk.taken == 0
+            assert service.guard("guard").limiter.work_count == 0
 
 
 def test_an_item_that_comes_too_late_does_not_count_as_shown(tmp_path):
@@ -193,7 +193,7 @@ def test_an_item_that_comes_too_late_does_not_count_as_shown(tmp_path):
             (done,) = service.inputs("guard", "fail")
             assert done["withdrawn"]
             assert not service.inputs("guard", "complete")
-            until(lambda: service.guard("guard").desk.taken == 0, "the desk is not free again")
+            until(lambda: service.guard("guard").limiter.work_count == 0, "the limiter is not free again")
             service.check_replay("guard")
 
 
@@ -222,12 +222,12 @@ def test_a_caller_who_hangs_up_leaves_nothing_open(tmp_path):
             upstream.release()
             until(lambda: len(service.inputs("guard")) == 2, "it is not complete")
             assert not service.check_replay("guard").open
-            until(lambda: service.guard("guard").desk.taken == 0, "the desk is not free again")
+            until(lambda: service.guard("guard").limiter.work_count == 0, "the limiter is not free again")
             assert ask(service).status_code == 200
 
 
 def test_a_service_that_stops_gives_up_what_does_not_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("evenhand.service.guards.GRACE", 0.2)
+    monkeypatch.setattr("evenhand.service.generation.guards.GRACE_SECONDS", 0.2)
     with Upstream(Studio(BIAS)) as upstream:
         remote = {"kind": "images", "url": upstream.url, "model": "m"}
         made = described(tmp_path, remote, limits={"upstream_seconds": 0.3})
@@ -260,12 +260,12 @@ class Broken:
 @pytest.mark.parametrize("ops", [("admit",), ("complete", "fail"), ("admit", "complete", "fail", "record", "abandon")])
 @pytest.mark.parametrize("down", ["refuse", "pass"])
 def test_a_store_that_fails_leaves_nothing_open_and_nothing_untold(tmp_path, ops, down, monkeypatch):
-    monkeypatch.setattr("evenhand.service.leftovers.SECONDS", 0.02)
+    monkeypatch.setattr("evenhand.service.generation.stored_enforcer.RETRY_SECONDS", 0.02)
     made = described(tmp_path, {"kind": "studio", "bias": BIAS}, guard={"when_down": down})
     with running(made) as service:
         guard = service.guard("guard")
         broken: Any = Broken(guard.ledger, *ops)
-        with replaced(guard, "ledger", broken), replaced(guard.leftovers, "_ledger", broken):
+        with replaced(guard, "ledger", broken), replaced(guard.retry_queue, "_ledger", broken):
             answer = ask(service)
             if down == "refuse":
                 assert answer.status_code == 503
@@ -273,7 +273,7 @@ def test_a_store_that_fails_leaves_nothing_open_and_nothing_untold(tmp_path, ops
             else:
                 assert guarded(answer) == (200, "false", "unguarded")
                 assert answer.json()["data"][0]["evenhand"]["reason"] == "the store failed"
-        until(lambda: guard.leftovers.waiting == 0, "leftovers stay")
+        until(lambda: guard.retry_queue.waiting == 0, "leftovers stay")
         until(lambda: not service.state("guard")["open"], "it stays open")
         if down == "pass":
             until(lambda: service.inputs("guard", "record"), "what passed is not in the log")
@@ -287,7 +287,7 @@ def test_an_address_is_not_promised_where_no_picture_can_be_kept(tmp_path):
     with running(made) as service:
         guard = service.guard("guard")
         broken: Any = Broken(guard.ledger, "admit", "record")
-        with replaced(guard, "ledger", broken), replaced(guard.leftovers, "_ledger", broken):
+        with replaced(guard, "ledger", broken), replaced(guard.retry_queue, "_ledger", broken):
             assert ask(service, response_format="url").status_code == 503
 
 

@@ -14,12 +14,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.genai.core import Admission
-from evenhand.service.guards import machine_of
-from evenhand.service.keeper import LedgerKeeper
-from evenhand.service.machines import GuardMachine
-from evenhand.service.settings import GuardEntry, Settings
-from evenhand.service.store import Database, Done, Ledger
+from evenhand.genai import Admission
+from evenhand.service import (
+    Database,
+    GuardMachine,
+    Ledger,
+    OperationResult,
+    ServedGuardConfig,
+    ServiceConfig,
+    StoredEnforcer,
+)
+from evenhand.service.generation.guards import build_guard_machine
+from support import scaled
 
 CONFIG: dict[str, Any] = {
     "conditions": [{"name": "leader", "keywords": ["leader"]}, {"name": "poor", "keywords": ["poor"]}],
@@ -33,7 +39,7 @@ SLACK = 2
 
 
 def machine(**changes: Any) -> GuardMachine:
-    return machine_of(GuardEntry(name="guard", config={**CONFIG, **changes}), Path())
+    return build_guard_machine(ServedGuardConfig(name="guard", config={**CONFIG, **changes}), Path())
 
 
 def admit(replica: str = "a", **more: Any) -> dict[str, Any]:
@@ -165,10 +171,10 @@ def test_the_digest_covers_nothing_else():
 
 
 def test_the_first_entry_of_a_log_builds_the_machine_again():
-    from evenhand.service.rebuild import rebuilt
+    from evenhand.service.state_machines import rebuild_machine
 
     kept = machine(guard={"mode": "after"})
-    again = rebuilt("guard", kept.digest, json.loads(json.dumps(kept.configuration)))
+    again = rebuild_machine("guard", kept.digest, json.loads(json.dumps(kept.configuration)))
     assert again.digest == kept.digest
     assert again.state() == kept.state()
 
@@ -179,7 +185,7 @@ def test_a_changed_configuration_of_the_same_name_is_told_with_what_changed(tmp_
     with pytest.raises(StoreError) as refused:
         Ledger(database, {"guard": machine(simulation={"retries": 1, "slack": 1})})
     assert "simulation.slack" in str(refused.value)
-    assert "name" in str(refused.value.mend)
+    assert "name" in str(refused.value.hint)
     Ledger(database, {"guard": machine(tolerated={"labels": 0.2})}).close()
     database.close()
 
@@ -194,7 +200,7 @@ class Replica:
         self.name = name
         self.database = Database(url)
         self.ledger = Ledger(self.database, {"guard": tight(mode)})
-        self.keeper = LedgerKeeper(self.ledger, "guard", name)
+        self.keeper = StoredEnforcer(self.ledger, "guard", name)
 
     def close(self) -> None:
         self.ledger.close()
@@ -284,7 +290,7 @@ class Replicas(RuleBasedStateMachine):
         other = self.replicas[1 - which]
         del self.replicas[which]
         self.start()
-        done: Future[Done] = other.ledger.submit("guard", {"op": "abandon", "replica": dead.name})
+        done: Future[OperationResult] = other.ledger.submit("guard", {"op": "abandon", "replica": dead.name})
         assert len(done.result().answer["abandoned"]) == len(lost)
 
     @rule()
@@ -304,22 +310,22 @@ class Replicas(RuleBasedStateMachine):
             counts = kept.enforcer.counts
             assert all(one["missed"] == 0 for one in counts.values()), counts
             for name, row in kept.enforcer._rows.items():
-                assert row.deadlines.pending == sum(name in one.slots for one in kept.open.values())
+                assert row.deadlines.pending_slots == sum(name in one.slots for one in kept.open.values())
 
     def stored(self) -> GuardMachine:
-        from evenhand.service.store.reading import state_of
+        from evenhand.service import read_state
 
         kept = self.seen
         with self.replicas[0].database.reading() as connection:
-            kept.load(state_of(connection, "guard"))
+            kept.load(read_state(connection, "guard"))
         return kept
 
     def teardown(self) -> None:
-        from evenhand.service.store.reading import log
+        from evenhand.service import read_log
 
         if self.replicas:
             kept = tight(self.MODE)
-            for entry in list(log(self.replicas[0].database, "guard"))[1:]:
+            for entry in list(read_log(self.replicas[0].database, "guard"))[1:]:
                 assert kept.apply(entry["body"]["input"], entry["number"]) == entry["body"]["output"]
             assert kept.state() == self.stored().state()
             assert len(kept.open) == len(self.open)
@@ -334,7 +340,7 @@ class ReplicasAfter(Replicas):
     MODE = "after"
 
 
-SIZE = settings(max_examples=10, stateful_step_count=40, deadline=None)
+SIZE = settings(max_examples=scaled(10), stateful_step_count=40, deadline=None)
 Replicas.TestCase.settings = ReplicasAfter.TestCase.settings = SIZE
 TestReplicas = Replicas.TestCase
 TestReplicasAfter = ReplicasAfter.TestCase
@@ -351,7 +357,7 @@ def test_the_guarantee_would_be_missed_if_the_slack_were_not_kept():
 
 
 def test_settings_take_a_guard_of_a_gateway_without_a_generator():
-    assert Settings.read({"guards": [{"name": "gateway", "config": CONFIG}]}).guards[0].name == "gateway"
+    assert ServiceConfig.read({"guards": [{"name": "gateway", "config": CONFIG}]}).guards[0].name == "gateway"
 
 
 def test_every_entry_can_be_derived_from_the_state_before_it_alone():

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-httpx = pytest.importorskip("httpx", reason="httpx is not installed: pip install httpx")
+httpx = pytest.importorskip("httpx", reason="needs httpx")
 
-from in_thread import Running, running, until  # noqa: E402
+from in_thread import Running, running, until
 
-from evenhand.errors import ModelError  # noqa: E402
-from evenhand.genai.backends import Studio  # noqa: E402
-from evenhand.service.guardrail import Guardrail  # noqa: E402
+from evenhand.errors import ModelError
+from evenhand.genai import Studio
+from evenhand.service.generation.guardrail import Guardrail
 
 AGES = {"child": ["child"], "adult": ["adult"], "elderly": ["elderly"]}
 CONFIG: dict[str, Any] = {
@@ -158,7 +158,7 @@ def test_two_items_of_one_request_are_refused(service):
     call(service, "request", "two", ["a leader"])
     answer = call(service, "response", "two", ["an adult", "a child"])
     assert answer.status_code == 400
-    assert "n: 1" in answer.json()["error"]["mend"]
+    assert "n: 1" in answer.json()["error"]["hint"]
 
 
 def test_the_guard_of_a_model_is_found_by_its_name(service):
@@ -179,10 +179,10 @@ def test_a_call_whose_item_never_comes_is_given_up_by_a_clock_that_nobody_sets(s
     guard.guardrail = Guardrail(guard, steady=lambda: now[0])
     call(service, "request", "late", ["a leader"])
     now[0] += guard.entry.guardrail_seconds - 1
-    assert guard.guardrail.expire() == 0
+    assert guard.guardrail.expire_calls() == 0
     assert guard.guardrail.waiting == 1
     now[0] += 1
-    assert guard.guardrail.expire() == 1
+    assert guard.guardrail.expire_calls() == 1
     until(lambda: not service.state("stories")["open"], "it stays open")
     assert call(service, "response", "late", ["an adult"]).json()["action"] == "BLOCKED"
     service.check_replay("stories")
@@ -196,15 +196,15 @@ def test_judges_and_classifiers_that_fail_block_and_tell_only_the_log(service):
 
         classify = conditions
 
-    bench = service.guard("stories").workbench
-    judge, classifier = bench.judge, bench.classifier
-    object.__setattr__(bench, "judge", Failing())
+    pipeline = service.guard("stories").pipeline
+    judge, classifier = pipeline.judge, pipeline.classifier
+    object.__setattr__(pipeline, "judge", Failing())
     blocked = call(service, "request", "a", ["a leader"]).json()
-    object.__setattr__(bench, "judge", judge)
+    object.__setattr__(pipeline, "judge", judge)
     call(service, "request", "b", ["a leader"])
-    object.__setattr__(bench, "classifier", Failing())
+    object.__setattr__(pipeline, "classifier", Failing())
     after = call(service, "response", "b", ["an adult"]).json()
-    object.__setattr__(bench, "classifier", classifier)
+    object.__setattr__(pipeline, "classifier", classifier)
     assert blocked == {"action": "BLOCKED", "blocked_reason": "the judge failed"}
     assert after == {"action": "BLOCKED", "blocked_reason": "the classifier failed"}
     until(lambda: len(service.inputs("stories", "record")) == 2, "the log tells nothing")

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from evenhand.service.replay import parsed, replay
+from evenhand.service import replay_log
+from evenhand.service.replay.replay import parse_line
 
 
 @pytest.fixture
@@ -21,20 +22,20 @@ def worked(client):
 
 def entries(answer):
     assert answer.headers["content-type"].startswith("application/x-ndjson")
-    return [parsed(line) for line in answer.text.splitlines()]
+    return [parse_line(line) for line in answer.text.splitlines()]
 
 
 def test_what_is_exported_replays_up_to_the_head_that_is_said(worked):
     for head in worked.get("/v1/streams").json()["streams"]:
         answer = worked.get(f"/v1/streams/{head['name']}/log")
         assert answer.headers["x-evenhand-head"] == f"{head['number']} {head['hash']}"
-        done = replay(entries(answer), head=head["hash"])
-        assert done.agrees, done.summary()
+        done = replay_log(entries(answer), head=head["hash"])
+        assert done.all_agree, done.summary()
         assert (done.last, done.head) == (head["number"], head["hash"])
 
 
 def test_parts_are_those_of_the_whole(worked, monkeypatch):
-    monkeypatch.setattr("evenhand.service.routes.streams.LINES", 7)
+    monkeypatch.setattr("evenhand.service.api.routes.streams.LINES_PER_PIECE", 7)
     whole = entries(worked.get("/v1/streams/loans/log"))
     assert len(whole) == 31
     assert whole == entries(worked.get("/v1/streams/loans/log", params={"limit": 1000}))

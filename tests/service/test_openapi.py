@@ -14,12 +14,11 @@ from hypothesis import settings as bounded
 from hypothesis import strategies as st
 from service_settings import FINITE, GUARD, LABELLED, PLAN
 
-from evenhand.service import Settings
-from evenhand.service.app import create_app
+from evenhand.service import ServiceConfig, create_app
 
 EXAMPLES = 15
 METHODS = ("get", "post", "put", "delete", "patch")
-DESCRIBED = create_app(Settings()).openapi()
+DESCRIBED = create_app(ServiceConfig()).openapi()
 OPERATIONS = [(method, path) for path, item in DESCRIBED["paths"].items() for method in METHODS if method in item]
 NAMES = ["loans", "finite", "labelled", "studio"]
 
@@ -36,7 +35,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Any:
         ],
         "guards": [{"name": "studio", "config": GUARD}],
     }
-    return schemathesis.openapi.from_asgi("/openapi.json", create_app(Settings.read(described)))
+    return schemathesis.openapi.from_asgi("/openapi.json", create_app(ServiceConfig.read(described)))
 
 
 def checks() -> list[Any]:

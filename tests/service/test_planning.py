@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from counting import Counting
 
-from evenhand.service.machines import ShieldMachine
-from evenhand.service.store import Database, Ledger
-from evenhand.shield import Periodic, Plan, Shield
+from evenhand.service import Database, Ledger, ShieldMachine
+from evenhand.shields import PeriodicShield, Shield, read_plan
 
 SECONDS = 60
 """Far longer than anything here takes: what would wait for ever fails."""
@@ -26,7 +25,7 @@ class Planning(Counting):
         self.made = 0
         self.wrong: Exception | None = None
 
-    def ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
+    def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
         total = self.total if state is None else state["total"]
         return self.make if total // 3 > self.made else None
 
@@ -99,7 +98,7 @@ def test_a_plan_that_cannot_be_made_keeps_nobody_waiting_for_ever(ledger, planni
     assert "no plan could be made for slow" in caplog.text
 
 
-PLAN = Plan.read(
+PLAN = read_plan(
     {
         "property": "demographic_parity",
         "kappa": "0.2",
@@ -111,9 +110,9 @@ PLAN = Plan.read(
 
 
 def test_two_replicas_of_a_dynamic_shield_decide_as_one_would(database):
-    ledgers = [Ledger(database, {"loans": ShieldMachine(Shield(Periodic(PLAN)), {})}) for _ in range(2)]
+    ledgers = [Ledger(database, {"loans": ShieldMachine(Shield(PeriodicShield(PLAN)), {})}) for _ in range(2)]
     people = [("women" if k % 5 < 2 else "men", int(k % 7 < 3)) for k in range(60)]
-    alone = Shield(Periodic(PLAN))
+    alone = Shield(PeriodicShield(PLAN))
     # In runs of 5, so that either takes up states in the middle and at the ends of periods.
     for k, (group, recommendation) in enumerate(people):
         operation = {"op": "decide", "id": str(k), "group": group, "recommendation": recommendation}
@@ -125,18 +124,18 @@ def test_two_replicas_of_a_dynamic_shield_decide_as_one_would(database):
 
 
 def test_a_shield_says_what_it_needs_ahead():
-    shield = Shield(Periodic(PLAN))
-    assert shield.ahead() is None
+    shield = Shield(PeriodicShield(PLAN))
+    assert shield.plan_ahead() is None
     for k in range(PLAN.horizon):
         shield.decide("men" if k % 2 else "women", k % 2)
     state = shield.state()
-    fresh = Shield(Periodic(PLAN))
-    make = fresh.ahead(state)
+    fresh = Shield(PeriodicShield(PLAN))
+    make = fresh.plan_ahead(state)
     assert make is not None
     make()
-    assert fresh.ahead(state) is None
+    assert fresh.plan_ahead(state) is None
     fresh.load(state)
-    assert fresh.ahead() is None
-    assert shield.ahead() is not None
+    assert fresh.plan_ahead() is None
+    assert shield.plan_ahead() is not None
     shield.decide("men", 1)
-    assert shield.ahead() is None
+    assert shield.plan_ahead() is None

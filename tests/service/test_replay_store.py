@@ -10,14 +10,10 @@ from sqlalchemy import delete, select, update
 from worked_streams import SERVED, STREAMS, work
 
 from evenhand.cli.main import main
-from evenhand.service.opening import streams_of
-from evenhand.service.replay import ServiceReplay
-from evenhand.service.replay_store import ServiceReplays, replay_store
-from evenhand.service.settings import Settings
-from evenhand.service.store import Database, Ledger
-from evenhand.service.store.book import key_of
-from evenhand.service.store.reading import log
+from evenhand.service import Database, Ledger, ServiceConfig, ServiceReplay, StoreReplay, read_log, replay_stored_logs
+from evenhand.service.api.context import build_streams
 from evenhand.service.store.tables import answers, entries, streams
+from evenhand.service.store.transaction import answer_key
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +21,7 @@ def worked(tmp_path_factory):
     """A file in which every stream did its work."""
     path = tmp_path_factory.mktemp("store") / "evenhand.db"
     database = Database(f"sqlite:///{path}")
-    ledger = Ledger(database, streams_of(Settings.read(SERVED)).machines)
+    ledger = Ledger(database, build_streams(ServiceConfig.read(SERVED)).machines)
     work(ledger)
     ledger.close()
     database.close()
@@ -66,26 +62,26 @@ def changed(database, statement):
 
 
 def difference(database, stream):
-    done = {one.stream: one for one in replay_store(database).replays}
-    assert all(one.agrees for name, one in done.items() if name != stream), "what was not touched agrees"
-    assert not done[stream].agrees
+    done = {one.stream: one for one in replay_stored_logs(database).replays}
+    assert all(one.all_agree for name, one in done.items() if name != stream), "what was not touched agrees"
+    assert not done[stream].all_agree
     return done[stream].difference
 
 
 def test_a_store_that_was_worked_on_agrees(store_url):
     store = Database(store_url)
-    ledger = Ledger(store, streams_of(Settings.read(SERVED)).machines)
+    ledger = Ledger(store, build_streams(ServiceConfig.read(SERVED)).machines)
     work(ledger)
     ledger.close()
-    done = replay_store(store)
-    assert done.agrees, done.summary()
+    done = replay_stored_logs(store)
+    assert done.all_agree, done.summary()
     assert [one.stream for one in done.replays] == sorted(STREAMS)
-    assert ServiceReplays.from_json(done.to_json()) == done
-    alone = replay_store(store, stream="loans", head=done.replays[STREAMS.index("loans")].head)
+    assert StoreReplay.from_json(done.to_json()) == done
+    alone = replay_stored_logs(store, stream="loans", head=done.replays[STREAMS.index("loans")].head)
     assert len(alone.replays) == 1
     with store.transaction() as connection:
         connection.execute(delete(entries).where(entries.c.stream == "loans", entries.c.number > 10))
-    assert not replay_store(store, stream="loans").agrees
+    assert not replay_stored_logs(store, stream="loans").all_agree
     store.close()
 
 
@@ -125,7 +121,7 @@ def test_a_state_that_was_changed_is_found(store):
 
 @pytest.mark.parametrize("what", ["answer", "question", "gone", "another"])
 def test_an_answer_that_was_changed_is_found(store, what):
-    one = (answers.c.stream == "loans") & (answers.c.id == key_of("loans 3"))
+    one = (answers.c.stream == "loans") & (answers.c.id == answer_key("loans 3"))
     with store.reading() as connection:
         row = connection.execute(select(answers).where(one)).mappings().one()
     answer = json.loads(row["answer"])
@@ -147,7 +143,7 @@ def test_the_command_replays_a_store_and_a_file(kept, evenhand, tmp_path):
     assert code == 0
     assert out.count("entries agree") == len(STREAMS)
     path = tmp_path / "loans.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in log(database, "loans")), "utf-8")
+    path.write_text("".join(json.dumps(one) + "\n" for one in read_log(database, "loans")), "utf-8")
     code, out, _err = evenhand("replay", path, "--json", "-")
     assert (code, ServiceReplay.from_json(out).stream) == (0, "loans")
     head = json.loads(out)["head"]
@@ -171,7 +167,7 @@ def test_what_cannot_be_replayed_is_said(kept, evenhand, tmp_path):
         ((), "give a log, or a store"),
         (("x.jsonl", "--store", url), "give a log, or a store"),
         (("x.jsonl",), "the log cannot be read"),
-        ((tmp_path / "no.jsonl",), "this is no log of the service"),
+        ((tmp_path / "no.jsonl",), "this is not a log of the service"),
         (("x.jsonl", "--stream", "loans"), "--stream: a log is of one stream already"),
         (("--store", url, "--head", "f" * 64), "--head: each stream has a head of its own"),
         (("--store", url, "--stream", "nobody"), "--stream: there is no stream 'nobody'"),

@@ -6,8 +6,7 @@ import socket
 import pytest
 from starlette.testclient import TestClient
 
-from evenhand.service.app import create_app
-from evenhand.service.settings import Settings
+from evenhand.service import ServiceConfig, create_app
 from genai_upstream import Upstream
 
 CONDITIONS = [{"name": "leader", "keywords": ["leader"]}]
@@ -59,7 +58,7 @@ def client(tmp_path, upstream):
                                          "generator": {"kind": "chat", "url": upstream.url, "model": "studio-texts"}}},
         ],
     }  # fmt: skip
-    with TestClient(create_app(Settings.read(described)), raise_server_exceptions=False) as here:
+    with TestClient(create_app(ServiceConfig.read(described)), raise_server_exceptions=False) as here:
         yield here
 
 

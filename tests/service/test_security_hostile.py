@@ -9,9 +9,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from evenhand.service.app import create_app
-from evenhand.service.security.headers import ALWAYS, Headed, harmless, header_text
-from evenhand.service.settings import Settings
+from evenhand.service import ServiceConfig, create_app
+from evenhand.service.auth.middleware import (
+    SECURITY_HEADERS,
+    SecurityHeadersMiddleware,
+    escape_header_value,
+    text_to_header,
+)
 
 PLAN = {
     "property": "demographic_parity",
@@ -41,7 +45,7 @@ def client(tmp_path_factory):
         "shields": [{"name": "loans", "plan": plan}],
         "guards": [{"name": "studio", "config": GUARD}],
     }
-    with TestClient(create_app(Settings.read(described)), raise_server_exceptions=False) as here:
+    with TestClient(create_app(ServiceConfig.read(described)), raise_server_exceptions=False) as here:
         yield here
 
 
@@ -49,7 +53,7 @@ def send(client, path, body):
     return client.post(path, content=body, headers={"content-type": "application/json"})
 
 
-def decision(cost="", group="men", id="x"):  # noqa: A002
+def decision(cost="", group="men", id="x"):
     return f'{{"id": {json.dumps(id)}, "group": {json.dumps(group)}, "recommendation": 1{cost}}}'
 
 
@@ -92,7 +96,7 @@ def test_what_cannot_be_meant_is_one_error(client, path, name):
     answer = send(client, path, BOMBS[name])
     assert 400 <= answer.status_code < 500, answer.text[:200]
     assert set(answer.json()) == {"error"}
-    assert set(answer.json()["error"]) == {"message", "type", "code", "mend"}
+    assert set(answer.json()["error"]) == {"message", "type", "code", "hint"}
     assert len(answer.text) < 5_000, "what was sent is not sent back"
     assert "x-evenhand-guarded" not in answer.headers
 
@@ -113,7 +117,7 @@ def test_prompts_break_no_header(client, prompt):
         assert answer.status_code == 200
         assert "set-cookie" not in answer.headers
         for name, value in answer.headers.raw:
-            assert harmless(value) == value, name
+            assert escape_header_value(value) == value, name
 
 
 def test_names_of_groups_break_no_header(client):
@@ -125,17 +129,17 @@ def test_names_of_groups_break_no_header(client):
 
 @pytest.mark.parametrize("value", [b"plain", b"a\r\nset-cookie: b", b"\xc3\xa9", b"\x00\x7f\t", b"100%", b""])
 def test_values_of_headers_are_made_harmless(value):
-    made = harmless(value)
+    made = escape_header_value(value)
     assert all(32 <= one < 127 for one in made)
     assert made == value if all(32 <= one < 127 for one in value) else urllib.parse.unquote_to_bytes(made) == value
-    assert harmless(header_text("grün\r\n\ud800").encode("ascii")) == b"gr%C3%BCn%0D%0A?"
+    assert escape_header_value(text_to_header("grün\r\n\ud800").encode("ascii")) == b"gr%C3%BCn%0D%0A?"
 
 
 def test_routes_cannot_send_a_broken_header_whatever_they_do():
     def page(request):
         return Response("x", headers={"x-said": request.query_params["said"], "cache-control": "max-age=5"})
 
-    app = Headed(Starlette(routes=[Route("/", page)]))
+    app = SecurityHeadersMiddleware(Starlette(routes=[Route("/", page)]))
     answer = TestClient(app).get("/", params={"said": "a\r\nset-cookie: b\xe9"})
     assert answer.headers["x-said"] == "a%0D%0Aset-cookie: b%E9"
     assert answer.headers["cache-control"] == "max-age=5", "a route may say otherwise"
@@ -145,7 +149,7 @@ def test_routes_cannot_send_a_broken_header_whatever_they_do():
 @pytest.mark.parametrize("path", ["/", "/login", "/healthz", "/v1/shields", "/v1/models", "/openapi.json", "/nothing"])
 def test_every_answer_keeps_browsers_from_harm(client, path):
     headers = client.get(path).headers
-    assert set(ALWAYS) <= set(headers)
+    assert set(SECURITY_HEADERS) <= set(headers)
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy

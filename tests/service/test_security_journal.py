@@ -15,13 +15,9 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from evenhand.errors import StoreError
-from evenhand.service.app import create_app
-from evenhand.service.security.journal import Journal, journal, logger
-from evenhand.service.security.keys import hash_of, new_key
-from evenhand.service.security.redaction import HIDDEN, Redaction
-from evenhand.service.security.ring import Ring
-from evenhand.service.settings import Settings
-from evenhand.service.store import Database
+from evenhand.service import Database, KeyStore, ServiceConfig, create_app, create_key
+from evenhand.service.auth.keys import hash_key
+from evenhand.service.auth.logging import HIDDEN_TEXT, RequestLogMiddleware, SecretRedactor, logger, structured_logging
 from genai_upstream import Upstream
 
 UPSTREAM_KEY = "upstream-9f8e7d6c5b4a"
@@ -43,23 +39,23 @@ SOME_KEY = "Zm9vYmFyYmF6Zm9vYmFyYmF6Zm9vYmFyYmF6Zm9vYmF"
     ("planted-secret-value here", "planted-secret-value"),
 ])  # fmt: skip
 def test_secrets_are_taken_out(text, secret):
-    clean = Redaction({"MY_API_KEY": "planted-secret-value", "HOME": "here"})(text)
+    clean = SecretRedactor({"MY_API_KEY": "planted-secret-value", "HOME": "here"})(text)
     assert secret not in clean
-    assert HIDDEN in clean
-    assert "here" not in text or "here" in clean, "what is no secret stays"
+    assert HIDDEN_TEXT in clean
+    assert "here" not in text or "here" in clean, "what is not a secret stays"
 
 
 @pytest.mark.parametrize("text", ["a bearer of news", "see https://host/path", "evenhand_x", "password", "ask-me", ""])
 def test_what_is_no_secret_stays(text):
-    words = Redaction({})(text)
+    words = SecretRedactor({})(text)
     assert words.split()[:1] == text.split()[:1]
-    assert Redaction({"KEY": "a", "TOKEN": "", "A_SECRET": "short"})("a short text") == "a short text"
+    assert SecretRedactor({"KEY": "a", "TOKEN": "", "A_SECRET": "short"})("a short text") == "a short text"
 
 
 @given(st.text(), st.text(), st.integers(0, 2**256 - 1))
 def test_no_key_survives_wherever_it_stands(before, after, seed):
     key = "evenhand_" + "".join(f"{seed:064x}"[:43])
-    assert key.removeprefix("evenhand_") not in Redaction({})(f"{before}{key}{after}")
+    assert key.removeprefix("evenhand_") not in SecretRedactor({})(f"{before}{key}{after}")
 
 
 # ---- the journal
@@ -68,7 +64,7 @@ def test_no_key_survives_wherever_it_stands(before, after, seed):
 @pytest.fixture
 def lines():
     stream = io.StringIO()
-    with journal(requests=True, stream=stream):
+    with structured_logging(requests=True, stream=stream):
         yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
@@ -93,7 +89,9 @@ def fails(error):
 
 def test_a_fault_is_told_without_its_words_and_answered_without_them(lines):
     line = Line("/v1/x", b"key=" + UPSTREAM_KEY.encode())
-    asyncio.run(Journal(fails(ValueError(f"could not draw {PROMPT}")))(line.scope, line.receive, line.send))
+    asyncio.run(
+        RequestLogMiddleware(fails(ValueError(f"could not draw {PROMPT}")))(line.scope, line.receive, line.send)
+    )
     assert line.sent[0]["status"] == 500
     assert json.loads(line.sent[1]["body"])["error"]["code"] == "fault"
     (told,) = lines()
@@ -122,7 +120,7 @@ def test_errors_of_other_threads_and_libraries_are_told_without_their_words(line
 
 def test_every_line_is_one_line_of_json_whatever_is_in_it(lines):
     line = Line("/v1/\r\n\u2028\x00\udcff" + '"}{')
-    asyncio.run(Journal(fails(StoreError("x")))(line.scope, line.receive, line.send))
+    asyncio.run(RequestLogMiddleware(fails(StoreError("x")))(line.scope, line.receive, line.send))
     logger.error("two\nlines")
     assert [one["event"] for one in lines()] == ["request", "two"]
 
@@ -134,15 +132,15 @@ def test_requests_are_told_where_that_is_wanted():
 
     for requests in (True, False):
         stream = io.StringIO()
-        with journal(requests=requests, stream=stream):
+        with structured_logging(requests=requests, stream=stream):
             line = Line()
-            asyncio.run(Journal(fine)(line.scope, line.receive, line.send))
+            asyncio.run(RequestLogMiddleware(fine)(line.scope, line.receive, line.send))
         assert len(stream.getvalue().splitlines()) == requests
 
 
 def test_the_journal_leaves_nothing_behind():
     before = (logging.getLogger().level, list(logging.getLogger().handlers), logger.level, threading.excepthook)
-    with journal(requests=True, stream=io.StringIO()):
+    with structured_logging(requests=True, stream=io.StringIO()):
         pass
     after = (logging.getLogger().level, list(logging.getLogger().handlers), logger.level, threading.excepthook)
     assert after == before
@@ -199,10 +197,10 @@ def test_nothing_secret_is_written_anywhere(served, tmp_path):
     with Upstream(key=UPSTREAM_KEY) as upstream:
         (tmp_path / "genai.yaml").write_text(GUARD.replace("URL", upstream.url))
         database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
-        with Ring(database) as ring:
+        with KeyStore(database) as ring:
             key = ring.add("ann", ["admin"])
         database.close()
-        wrong = new_key()
+        wrong = create_key()
         service = served(TOML, environment={"MY_UPSTREAM_KEY": UPSTREAM_KEY})
         good, bad = {"authorization": f"Bearer {key}"}, {"authorization": f"Bearer {wrong}"}
         answers = [ask(service.url, "/v1/images/generations", {"prompt": PROMPT, "model": "remote"}, good)]
@@ -238,7 +236,7 @@ def test_nothing_secret_is_written_anywhere(served, tmp_path):
                 assert secret.encode() not in content, name
         if name != "answers":
             assert b"Wilhelmina" not in content, name
-            assert hash_of(wrong).encode() not in content, name
+            assert hash_key(wrong).encode() not in content, name
 
 
 @pytest.mark.parametrize("url", [
@@ -264,7 +262,7 @@ def test_passwords_of_stores_are_not_told(url, tmp_path, capsys, monkeypatch):
 
 
 def test_a_route_that_fails_says_nothing_of_what_was_sent(tmp_path, monkeypatch, lines):
-    settings = Settings.read({"service": {"database": f"sqlite:///{tmp_path / 'evenhand.db'}", "keys": False}})
+    settings = ServiceConfig.read({"service": {"database": f"sqlite:///{tmp_path / 'evenhand.db'}", "keys": False}})
     app = create_app(settings)
 
     @app.post("/fails")

@@ -7,10 +7,9 @@ import pytest
 from starlette.responses import PlainTextResponse, StreamingResponse
 
 from evenhand.errors import AccessError
-from evenhand.service.security import limits as module
-from evenhand.service.security.keys import Caller
-from evenhand.service.security.limits import Limiter, Rate
-from evenhand.service.settings import Limits
+from evenhand.service import Caller, LimitsConfig
+from evenhand.service.auth import limits as module
+from evenhand.service.auth.limits import LimitsMiddleware, TokenBuckets
 
 ANN, BOB = (Caller(name, frozenset({"decide"}), name) for name in ("ann", "bob"))
 
@@ -70,43 +69,43 @@ async def echo(scope, receive, send):
 
 
 def limited(app=echo, **limits):
-    return Limiter(app, Limits(**limits))
+    return LimitsMiddleware(app, LimitsConfig(**limits))
 
 
 def test_a_rate_lets_bursts_through_and_then_its_number_per_second():
     clock = Clock()
-    rate = Rate(5, clock)
-    assert [rate.wait("ann") for _ in range(5)] == [0] * 5
-    assert rate.wait("ann") == pytest.approx(0.2)
-    assert rate.wait("ann") == pytest.approx(0.2), "asking too early costs nothing"
-    assert rate.wait("bob") == 0
+    rate = TokenBuckets(5, clock)
+    assert [rate.seconds_until_allowed("ann") for _ in range(5)] == [0] * 5
+    assert rate.seconds_until_allowed("ann") == pytest.approx(0.2)
+    assert rate.seconds_until_allowed("ann") == pytest.approx(0.2), "asking too early costs nothing"
+    assert rate.seconds_until_allowed("bob") == 0
     clock.now += 0.2
-    assert rate.wait("ann") == 0
-    assert rate.wait("ann") == pytest.approx(0.2)
+    assert rate.seconds_until_allowed("ann") == 0
+    assert rate.seconds_until_allowed("ann") == pytest.approx(0.2)
     clock.now += 1e6
-    assert sum(not rate.wait("ann") for _ in range(100)) == 5, "what was not used is not saved up"
+    assert sum(not rate.seconds_until_allowed("ann") for _ in range(100)) == 5, "what was not used is not saved up"
 
 
 def test_a_rate_below_one_per_second():
     clock = Clock()
-    rate = Rate(0.1, clock)
-    assert rate.wait("ann") == 0
-    assert rate.wait("ann") == pytest.approx(10)
+    rate = TokenBuckets(0.1, clock)
+    assert rate.seconds_until_allowed("ann") == 0
+    assert rate.seconds_until_allowed("ann") == pytest.approx(10)
     clock.now += 10
-    assert rate.wait("ann") == 0
+    assert rate.seconds_until_allowed("ann") == 0
 
 
 def test_rates_of_few_callers_are_remembered(monkeypatch):
-    monkeypatch.setattr(module, "BUCKETS", 3)
-    rate = Rate(1, Clock())
+    monkeypatch.setattr(module, "MAX_BUCKETS", 3)
+    rate = TokenBuckets(1, Clock())
     for caller in "abcdef":
-        rate.wait(caller)
+        rate.seconds_until_allowed(caller)
     assert len(rate._buckets) == 3
 
 
 def test_who_asks_too_often_is_told_when_to_come_again():
     async def run():
-        app = Limiter(echo, Limits(requests_per_second=0.25), Clock())
+        app = LimitsMiddleware(echo, LimitsConfig(requests_per_second=0.25), Clock())
         first, second, other = [await Line(caller=one).over(app) for one in (ANN, ANN, BOB)]
         assert (first.status, second.status, other.status) == (200, 429, 200)
         assert second.error["code"] == "rate"
@@ -117,7 +116,7 @@ def test_who_asks_too_often_is_told_when_to_come_again():
 
 def test_who_has_no_key_is_told_apart_by_address():
     async def run():
-        app = Limiter(echo, Limits(requests_per_second=1), Clock())
+        app = LimitsMiddleware(echo, LimitsConfig(requests_per_second=1), Clock())
         here, again, there = (Line(caller=None) for _ in range(3))
         there.scope["client"] = ("::2", 1)
         assert [(await line.over(app)).status for line in (here, again, there)] == [200, 429, 200]
@@ -177,7 +176,7 @@ def test_a_slow_body_holds_up_nobody_else():
 
 
 def test_many_large_bodies_together(monkeypatch):
-    monkeypatch.setattr(module, "HELD_BYTES", 15)
+    monkeypatch.setattr(module, "MAX_HELD_BYTES", 15)
 
     async def run():
         app = limited()
@@ -238,7 +237,7 @@ def test_an_answer_that_takes_too_long():
 
         line = await Line().over(limited(never, request_seconds=0.01))
         assert (line.status, line.error["code"]) == (504, "late")
-        assert "same id" in line.error["mend"]
+        assert "same id" in line.error["hint"]
 
     asyncio.run(run())
 
@@ -267,7 +266,7 @@ def test_a_time_out_of_the_application_itself_is_its_own():
 
 
 def test_streams_of_events_have_no_end_and_a_limit_of_their_own(monkeypatch):
-    monkeypatch.setattr(module, "STREAMS", 2)
+    monkeypatch.setattr(module, "MAX_STREAMS", 2)
 
     async def run():
         going = asyncio.Event()
@@ -317,7 +316,7 @@ def test_streams_of_events_have_no_end_and_a_limit_of_their_own(monkeypatch):
 
 
 def test_every_refusal_has_a_status():
-    from evenhand.service.faults import ACCESS, answer
+    from evenhand.service.api.error_handlers import ACCESS_STATUSES, error_response
 
     for code in ("key", "scope", "origin", "rate", "busy", "size", "slow", "late"):
-        assert answer(AccessError("no", code=code)).status_code == ACCESS[code]
+        assert error_response(AccessError("no", code=code)).status_code == ACCESS_STATUSES[code]

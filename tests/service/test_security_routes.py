@@ -8,10 +8,9 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Mount
 from starlette.testclient import TestClient
 
-from evenhand.service.app import create_app
-from evenhand.service.security.gate import ASSETS, PICTURES, PUBLIC, is_public
-from evenhand.service.security.keys import SCOPES, Caller, Keys, Requires
-from evenhand.service.settings import Settings
+from evenhand.service import Caller, ServiceConfig, create_app
+from evenhand.service.auth.keys import SCOPES, KeyCache, RequiredScope
+from evenhand.service.auth.middleware import ASSETS, PICTURES, PUBLIC_PATHS, is_public
 
 NOBODY = Caller("nobody", frozenset())
 
@@ -24,17 +23,17 @@ def walk(routes: list[BaseRoute]) -> Iterator[BaseRoute]:
 
 
 def scopes_of(dependant) -> set[str]:
-    found = {dependant.call.scope} if isinstance(dependant.call, Requires) else set()
+    found = {dependant.call.scope} if isinstance(dependant.call, RequiredScope) else set()
     return found.union(*map(scopes_of, dependant.dependencies))
 
 
-ROUTES = [pytest.param(route, id=route.path) for route in walk(create_app(Settings()).routes)]
+ROUTES = [pytest.param(route, id=route.path) for route in walk(create_app(ServiceConfig()).routes)]
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
     store = tmp_path_factory.mktemp("store") / "evenhand.db"
-    with TestClient(create_app(Settings.read({"service": {"database": f"sqlite:///{store}"}}))) as client:
+    with TestClient(create_app(ServiceConfig.read({"service": {"database": f"sqlite:///{store}"}}))) as client:
         yield client
 
 
@@ -58,13 +57,13 @@ def test_nothing_is_said_without_a_key_nor_to_one_that_may_do_nothing(route, cli
             async def nobody(_keys, _key):
                 return NOBODY
 
-            within.setattr(Keys, "caller", nobody)
+            within.setattr(KeyCache, "caller", nobody)
             answer = client.request(method, path, headers={"authorization": "Bearer x"}, follow_redirects=False)
         assert answer.status_code == 403
         assert method == "HEAD" or answer.json()["error"]["code"] == "scope"
 
 
 def test_few_things_are_public():
-    assert set(PUBLIC) == {"/healthz", "/readyz", "/openapi.json", "/login", "/logout"}
+    assert set(PUBLIC_PATHS) == {"/healthz", "/readyz", "/openapi.json", "/login", "/logout"}
     # The first are the same for everybody, and the addresses of the second cannot be guessed.
     assert (ASSETS, PICTURES) == ("/assets/", "/v1/pictures/")

@@ -126,7 +126,7 @@ def test_silence_is_given_up():
     from uvicorn import Config
     from uvicorn.server import ServerState
 
-    from evenhand.service.security.connection import HEAD_SECONDS, Connection
+    from evenhand.service.auth.limits import HEAD_SECONDS, HeadLimitProtocol
 
     class Loop:
         def __init__(self):
@@ -161,7 +161,7 @@ def test_silence_is_given_up():
     async def run():
         config = Config(app, log_config=None, ws="none", lifespan="off")
         config.load()
-        silent, slow, fine = (Connection(config, ServerState(), {}) for _ in range(3))
+        silent, slow, fine = (HeadLimitProtocol(config, ServerState(), {}) for _ in range(3))
         for one in (silent, slow, fine):
             one.loop = Loop()
             one.connection_made(Transport())

@@ -12,14 +12,9 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.service import deciding
-from evenhand.service.app import create_app
-from evenhand.service.deciding import Decider
-from evenhand.service.machines import ShieldMachine
-from evenhand.service.settings import Settings
-from evenhand.service.store import Database, Ledger
-from evenhand.service.store.reading import entries_after
-from evenhand.shield import Plan, Shield, synthesize
+from evenhand.service import Database, Ledger, ServiceConfig, ShieldMachine, create_app, read_entries_after, shields
+from evenhand.shields import Shield, read_plan, synthesize
+from support import scaled
 
 GROUPS = ("women", "men")
 PLAN = {
@@ -60,7 +55,7 @@ class Failing(Database):
 
 @pytest.fixture(scope="module")
 def policy():
-    return synthesize(Plan.read(PLAN))
+    return synthesize(read_plan(PLAN))
 
 
 class World:
@@ -69,10 +64,10 @@ class World:
     def __init__(self, folder, policy, when_down="pass"):
         self.database = Failing(f"sqlite:///{folder / 'evenhand.db'}")
         self.ledger = Ledger(self.database, {"loans": ShieldMachine(Shield(policy), {})}, pauses=())
-        self.decider = Decider(self.ledger, "loans", GROUPS, when_down)
+        self.decider = shields.ShieldDecider(self.ledger, "loans", GROUPS, when_down)
         self.told = {}
 
-    async def ask(self, id, group="women", recommendation=1):  # noqa: A002
+    async def ask(self, id, group="women", recommendation=1):
         operation = {"op": "decide", "id": id, "group": group, "recommendation": recommendation}
         try:
             made = await self.decider.decide(operation)
@@ -84,14 +79,14 @@ class World:
     async def settled(self):
         self.database.down, self.database.plan = False, []
         for _ in range(20_000):
-            if not self.decider.remembered and not self.decider._missing:
+            if not self.decider.unlogged_count and not self.decider._missing:
                 return
             await asyncio.sleep(0.001)
         raise AssertionError("what passed is not logged")
 
     def log(self):
         with self.database.reading() as connection:
-            return [one["body"] for one in entries_after(connection, "loans", 0, 100_000)]
+            return [one["body"] for one in read_entries_after(connection, "loans", 0, 100_000)]
 
     def close(self):
         self.decider.close()
@@ -101,7 +96,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def prompt(monkeypatch):
-    monkeypatch.setattr(deciding, "PAUSE", 0.002)
+    monkeypatch.setattr(shields, "PAUSE_SECONDS", 0.002)
 
 
 @pytest.fixture
@@ -135,7 +130,7 @@ def test_what_passed_is_logged_in_its_order_and_given_again(world):
         assert all(one.number is None and one.answer["reason"] == "unguarded" for one in passed)
         again = await world.ask("5", "men", 0)
         assert again.repeated
-        assert (world.decider.remembered, world.decider.passed) == (19, 19)
+        assert (world.decider.unlogged_count, world.decider.passed) == (19, 19)
         await world.settled()
         after = await world.ask("20")
         assert after.guarded
@@ -174,7 +169,7 @@ def test_who_asks_again_is_told_the_same_also_while_the_store_is_away(world):
         again = await world.ask("1")
         assert (again.guarded, again.repeated, again.answer) == (True, True, before.answer)
         assert isinstance(await world.ask("1", recommendation=0), DecisionError)
-        assert world.decider.remembered == 0
+        assert world.decider.unlogged_count == 0
 
     asyncio.run(run())
 
@@ -184,7 +179,7 @@ def test_who_asks_the_same_at_the_same_time_is_told_the_same(world):
         with world.database.transaction():  # What is asked now waits for this.
             waiting = asyncio.create_task(world.ask("1"))
             await asyncio.sleep(0)
-            passed = world.decider._pass({"op": "decide", "id": "1", "group": "women", "recommendation": 1})
+            passed = world.decider._let_pass({"op": "decide", "id": "1", "group": "women", "recommendation": 1})
         assert not passed.guarded
         assert (await waiting).answer == passed.answer
         await world.settled()
@@ -194,13 +189,13 @@ def test_who_asks_the_same_at_the_same_time_is_told_the_same(world):
 
 
 def test_what_there_is_no_room_for_is_counted_and_told(world, monkeypatch):
-    monkeypatch.setattr(deciding, "MOST", 5)
+    monkeypatch.setattr(shields, "MAX_WAITING", 5)
 
     async def run():
         world.database.down = True
         answers = [await world.ask(str(k)) for k in range(12)]
         assert not any(one.guarded for one in answers)
-        assert (world.decider.remembered, world.decider.lost, world.decider.passed) == (5, 7, 12)
+        assert (world.decider.unlogged_count, world.decider.lost, world.decider.passed) == (5, 7, 12)
         await world.settled()
         assert [one["input"] for one in world.log()][-1] == {"op": "unguarded", "missing": 7}
         assert len(world.log()) == 6
@@ -231,7 +226,7 @@ def test_what_cannot_be_logged_is_counted_and_keeps_nothing_else_back(world, mon
 
 
 def test_a_store_that_hangs_is_not_waited_for(world, monkeypatch):
-    monkeypatch.setattr(deciding, "PATIENCE", 0.05)
+    monkeypatch.setattr(shields, "PATIENCE_SECONDS", 0.05)
 
     async def run():
         with world.database.transaction():  # Nobody else writes now.
@@ -268,7 +263,7 @@ def test_what_is_left_at_the_end_is_logged_or_told(tmp_path, policy, caplog):
         if back:
             database = Database(f"sqlite:///{folder / 'evenhand.db'}")
             with database.reading() as connection:
-                assert [one["body"]["id"] for one in entries_after(connection, "loans", 0)] == ["1"]
+                assert [one["body"]["id"] for one in read_entries_after(connection, "loans", 0)] == ["1"]
             database.close()
 
 
@@ -278,7 +273,7 @@ def test_what_is_left_at_the_end_is_logged_or_told(tmp_path, policy, caplog):
     together=st.integers(1, 8),
     when_down=st.sampled_from(["pass", "pass", "refuse"]),
 )  # fmt: skip
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_never_a_silent_skip(asked, failures, together, when_down, tmp_path_factory, policy, monkeypatch):
     world = World(tmp_path_factory.mktemp("store"), policy, when_down)
 
@@ -293,7 +288,7 @@ def test_never_a_silent_skip(asked, failures, together, when_down, tmp_path_fact
     logged = {}
     for entry in world.log():
         logged.setdefault(entry["id"], []).append(entry)
-    for id, answers in world.told.items():  # noqa: A001
+    for id, answers in world.told.items():
         for made in answers:
             if made.guarded:
                 entry = world.log()[made.number - 1]
@@ -310,7 +305,7 @@ def test_never_a_silent_skip(asked, failures, together, when_down, tmp_path_fact
 
 
 def test_a_label_of_what_passed_is_refused_and_changes_nothing():
-    shield = ShieldMachine(Shield(synthesize(Plan.read(LABELLED))), {})
+    shield = ShieldMachine(Shield(synthesize(read_plan(LABELLED))), {})
     before = shield.state()
     shield.apply({"op": "unguarded", "id": "1", "group": "women", "recommendation": 1}, 1)
     shield.apply({"op": "unguarded", "missing": 3}, 2)
@@ -336,9 +331,9 @@ def test_over_http_nothing_passes_without_saying_so(tmp_path, monkeypatch):
             {"name": "passing", "config": GUARD, "when_down": "pass"}, {"name": "refusing", "config": GUARD},
         ],
     }  # fmt: skip
-    with TestClient(create_app(Settings.read(described))) as client:
+    with TestClient(create_app(ServiceConfig.read(described))) as client:
 
-        def decide(shield, id):  # noqa: A002
+        def decide(shield, id):
             body = {"id": id, "group": "men", "recommendation": 1}
             return client.post(f"/v1/shields/{shield}/decisions", json=body)
 

@@ -16,8 +16,7 @@ import pytest
 from service_settings import FINITE
 
 from evenhand.cli.main import main
-from evenhand.shield import Plan, synthesize
-from evenhand.shield.file import save
+from evenhand.shields import read_plan, save_policy, synthesize
 from genai_upstream import Upstream
 
 ONE = {"id": "one", "group": "women", "recommendation": 1}
@@ -80,7 +79,7 @@ def test_without_a_file_it_serves_a_demonstration_and_says_so(served):
 def test_a_policy_lies_beside_the_file(served, tmp_path):
     folder = tmp_path / "service"
     folder.mkdir()
-    save(synthesize(Plan.read(FINITE)), folder / "loans.shield")
+    save_policy(synthesize(read_plan(FINITE)), folder / "loans.shield")
     (folder / "evenhand.toml").write_text(f'{SHIELD}policy = "loans.shield"\n', "utf-8")
     service = served(None, arguments=["--config", str(folder / "evenhand.toml")])
     assert post(f"{service.url}/v1/shields/loans/decisions", ONE)["decision"] in (0, 1)
@@ -207,7 +206,7 @@ def test_a_policy_that_cannot_be_loaded(refused, tmp_path):
     assert "none.shield" in refused(f'{SHIELD}policy = "none.shield"\n')
     (tmp_path / "text.shield").write_text("not a policy", "utf-8")
     assert "text.shield" in refused(f'{SHIELD}policy = "text.shield"\n')
-    save(synthesize(Plan.read(FINITE)), tmp_path / "cut.shield")
+    save_policy(synthesize(read_plan(FINITE)), tmp_path / "cut.shield")
     whole = (tmp_path / "cut.shield").read_bytes()
     (tmp_path / "cut.shield").write_bytes(whole[: len(whole) // 2])
     assert "cut.shield" in refused(f'{SHIELD}policy = "cut.shield"\n')
@@ -237,14 +236,14 @@ def test_a_plan_that_makes_no_sense(refused, plan, said):
     ("config", "said"),
     [
         ("[[shields]", "not valid TOML"),
-        ("shields = 3", "3 is no list"),
+        ("shields = 3", "expected a list, got 3"),
         ('[[shield]]\nname = "a"', "did you mean 'shields'?"),
         ('[[shields]]\nnme = "a"', "did you mean 'name'?"),
         ("[service]\nprot = 1", "did you mean 'port'?"),
-        ('[service]\nport = "80"', "'80' is no whole number"),
+        ('[service]\nport = "80"', "expected a whole number, got '80'"),
         ("[service]\nport = 65536", "65536 is more than 65535"),
         ('[service]\nkeys = "no"', "'no' is neither true nor false"),
-        ('[service]\ndatabase = "mysql://me:secret@host/name"', "no address of a store"),
+        ('[service]\ndatabase = "mysql://me:secret@host/name"', "not an address of a store"),
         ('[service]\ndatabase = "sqlite://"', "would forget"),
         ('folder = "x"', "there is no entry 'folder'"),
         (f'{SHIELD}policy = "a"\n[[shields]]\nname = "loans"\npolicy = "a"', "has the name 'loans' already"),
@@ -257,7 +256,7 @@ def test_a_plan_that_makes_no_sense(refused, plan, said):
         ('[[guards]]\nname = "a"\nconfig = "none.yaml"', "none.yaml"),
         ('[[guards]]\nname = "a"\nconfig = "x"\n[[guards]]\nname = "b"\nconfig = "x"\nmodels = ["a"]', "'a' already"),
         ("[limits]\nin_flight = 0", "0 is less than 1"),
-        ("[limits]\nrequests_per_second = inf", "no finite number"),
+        ("[limits]\nrequests_per_second = inf", "expected a finite number"),
     ],
 )
 def test_a_file_that_makes_no_sense(refused, config, said):

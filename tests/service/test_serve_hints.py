@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from evenhand.cli.serve import serve
+from evenhand.cli.service import serve
 from evenhand.errors import StoreError
-from evenhand.service import faults
-from evenhand.service.store import Database
+from evenhand.service import Database
+from evenhand.service.api import error_handlers
 
 
 def test_it_says_how_the_first_key_is_made_and_that_nothing_is_served(served):
@@ -24,8 +24,10 @@ def test_a_folder_that_may_not_be_written_is_said_to_be_so(tmp_path):
 
 
 def test_callers_are_not_told_where_the_store_is(caplog):
-    away = StoreError("the store failed: no route to db.internal", where="postgresql://evenhand@db.internal/evenhand")
-    said = str(faults.described(away))
+    away = StoreError(
+        "the store failed: no route to db.internal", location="postgresql://evenhand@db.internal/evenhand"
+    )
+    said = str(error_handlers.describe_error(away))
     assert "the store cannot be used now" in said
     assert "internal" not in said
     assert "no route to db.internal" in caplog.text
@@ -36,5 +38,5 @@ def test_a_demo_that_cannot_use_the_store_it_finds_says_how_to_begin_anew(tmp_pa
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StoreError) as told:
         serve(None, None, 0)
-    assert "begins anew in a folder without an evenhand.db" in told.value.mend
+    assert "starts afresh in a folder without an evenhand.db" in told.value.hint
     assert (tmp_path / "evenhand.db").read_text() == "a shopping list"

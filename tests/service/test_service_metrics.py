@@ -78,7 +78,7 @@ def test_nothing_that_a_caller_sends_is_a_label(client):
 def test_every_application_counts_for_itself(settings, client):
     from starlette.testclient import TestClient
 
-    from evenhand.service.app import create_app
+    from evenhand.service import create_app
 
     client.post("/v1/shields/loans/decisions", json={"id": "1", "group": "men", "recommendation": 1})
     with TestClient(create_app(settings)) as other:

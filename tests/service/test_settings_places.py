@@ -3,8 +3,7 @@
 import pytest
 
 from evenhand.errors import OptionError
-from evenhand.service import Settings
-from evenhand.service.demo import demo
+from evenhand.service import ServiceConfig, demo_config
 
 
 @pytest.mark.parametrize(
@@ -21,12 +20,12 @@ def test_a_relative_store_lies_beside_the_file(given, meant, tmp_path, monkeypat
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    assert Settings.read(tmp_path / "evenhand.toml").service.database == meant.format(folder=tmp_path)
+    assert ServiceConfig.read(tmp_path / "evenhand.toml").service.database == meant.format(folder=tmp_path)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "nowhere.invalid"])
 def test_a_service_without_keys_listens_to_its_own_machine_alone(host):
     with pytest.raises(OptionError, match="listens to its own machine alone") as refused:
-        demo().listening(host, None)
-    assert refused.value.where == "--host"
-    assert demo().listening("::1", 8001).service.port == 8001
+        demo_config().with_address(host, None)
+    assert refused.value.location == "--host"
+    assert demo_config().with_address("::1", 8001).service.port == 8001

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from evenhand.service import Settings
-from evenhand.service.store.chain import BEGINNING, canonical, link
-from evenhand.shield import Periodic, Plan, Shield
+from evenhand.service import ServiceConfig
+from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entry
+from evenhand.shields import PeriodicShield, Shield, read_plan
 
 LOANS = "/v1/shields/loans/decisions"
 
 
-def person(id: Any, group: str = "women", recommendation: int = 1, **more: Any) -> dict[str, Any]:  # noqa: A002
+def person(id: Any, group: str = "women", recommendation: int = 1, **more: Any) -> dict[str, Any]:
     return {"id": id, "group": group, "recommendation": recommendation, **more}
 
 
@@ -24,7 +24,7 @@ def fault(answer) -> dict[str, Any]:
 
 
 def test_it_decides_as_the_shield_alone_would(client, described):
-    alone = Shield(Periodic(Plan.read(described["shields"][0]["plan"])))
+    alone = Shield(PeriodicShield(read_plan(described["shields"][0]["plan"])))
     for k in range(90):
         group, recommendation = ("women", int(k % 5 == 0)) if k % 2 else ("men", int(k % 3 > 0))
         answer = client.post(LOANS, json=person(k, group, recommendation))
@@ -53,7 +53,7 @@ def test_the_same_id_has_one_answer(client):
     other = client.post(LOANS, json=person("a", recommendation=0))
     assert other.status_code == 409
     assert fault(other)["code"] == "repeated"
-    assert fault(other)["mend"]
+    assert fault(other)["hint"]
 
 
 def test_a_whole_number_is_the_same_id_as_its_digits(client):
@@ -117,7 +117,7 @@ def test_there_is_no_such_shield(client):
         answer = client.request("GET" if body is None else "POST", f"/v1/shields/{name}{path}", json=body)
         assert answer.status_code == 404, (name, path, answer.text)
         assert fault(answer)["code"] == "stream"
-        assert fault(answer)["mend"] == "one of: loans, finite, labelled"
+        assert fault(answer)["hint"] == "one of: loans, finite, labelled"
 
 
 def test_past_its_horizon_a_finite_shield_says_what_to_do(client):
@@ -126,7 +126,7 @@ def test_past_its_horizon_a_finite_shield_says_what_to_do(client):
     late = client.post("/v1/shields/finite/decisions", json=person(6))
     assert late.status_code == 409
     assert fault(late)["code"] == "horizon"
-    assert "new name" in fault(late)["mend"]
+    assert "new name" in fault(late)["hint"]
     assert client.post("/v1/shields/finite/decisions", json=person(5)).status_code == 200, "a repeated one is answered"
     stands = client.get("/v1/shields/finite").json()
     assert stands["certificate"]["attained"]
@@ -179,9 +179,9 @@ def test_labels_follow_their_decisions(client, described):
 
 
 def _labelled(described):
-    from evenhand.shield import synthesize
+    from evenhand.shields import synthesize
 
-    policy = synthesize(Plan.read(described["shields"][2]["plan"]))
+    policy = synthesize(read_plan(described["shields"][2]["plan"]))
     return policy, Shield(policy).state()
 
 
@@ -208,7 +208,7 @@ def test_all_shields_and_one(client, described):
     assert [one["name"] for one in found] == ["loans", "finite", "labelled"]
     assert [one["number"] for one in found] == [1, 0, 0]
     for about, entry in zip(found, described["shields"], strict=True):
-        plan = Plan.read(entry["plan"])
+        plan = read_plan(entry["plan"])
         assert about["kind"] == plan.kind
         assert about["property"] == plan.property.words()
         assert about["groups"] == ["women", "men"]
@@ -229,10 +229,10 @@ def test_the_log_is_read_in_pages_and_its_chain_holds(client):
         after, pages = page["next"], pages + 1
     assert pages == 3
     assert [entry["number"] for entry in entries] == list(range(8))
-    previous = BEGINNING
+    previous = GENESIS_HASH
     for entry in entries:
         assert entry["previous"] == previous
-        previous = link(previous, "loans", entry["number"], entry["at"], canonical(entry["body"]))
+        previous = hash_entry(previous, "loans", entry["number"], entry["at"], canonical_json(entry["body"]))
         assert entry["hash"] == previous
     assert client.get("/v1/shields/loans").json()["hash"] == previous
     assert entries[3]["body"]["input"] == {"op": "decide", **person("2")}
@@ -251,7 +251,7 @@ def test_costs_are_needed_where_there_are_several(described, serving_client):
         weights = {"costs_if_rejected": [0.5, 0.5], "costs_if_accepted": [0.5, 0.5]}
         plan["groups"] = {**plan["groups"], group: {**plan["groups"][group], **weights}}
     described["shields"] = [{"name": "costly", "plan": plan}]
-    client = serving_client(Settings.read(described))
+    client = serving_client(ServiceConfig.read(described))
     about = client.get("/v1/shields/costly").json()
     assert (about["cost_needed"], about["largest_cost"]) == (True, 2.5)
     missing = client.post("/v1/shields/costly/decisions", json=person("a"))
@@ -262,7 +262,7 @@ def test_costs_are_needed_where_there_are_several(described, serving_client):
 
 def test_an_advisory_shield_says_that_it_is_not_in_force(described, serving_client):
     described["shields"] = [{**described["shields"][1], "advisory": True}]
-    client = serving_client(Settings.read(described))
+    client = serving_client(ServiceConfig.read(described))
     answers = [client.post("/v1/shields/finite/decisions", json=person(k, "men", 1)) for k in range(3)]
     assert {answer.headers["x-evenhand-guarded"] for answer in answers} == {"false"}
     said = [answer.json() for answer in answers]
@@ -285,9 +285,9 @@ def test_what_was_decided_outlives_the_process(settings, serving_client):
 
 def test_another_policy_under_the_name_is_refused(described, serving_client):
     from evenhand.errors import StoreError
-    from evenhand.service.opening import open_service
+    from evenhand.service import open_service
 
-    serving_client(Settings.read(described)).__exit__(None, None, None)
+    serving_client(ServiceConfig.read(described)).__exit__(None, None, None)
     described["shields"][0]["plan"] = {**described["shields"][0]["plan"], "kappa": "0.3"}
     with pytest.raises(StoreError, match="'loans' in the store belongs to another configuration"):
-        open_service(Settings.read(described))
+        open_service(ServiceConfig.read(described))

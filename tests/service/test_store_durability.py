@@ -12,12 +12,13 @@ import pytest
 from counting import Counting
 from sqlalchemy import Connection, text
 
-from evenhand.service.store import Database, Ledger
+from evenhand.service import Database, Ledger
 
 CODE = """
 import os, sys; sys.path[:0] = sys.argv[2:]
 from counting import Counting
-from evenhand.service.store import Database, Ledger
+from evenhand.service.store.database import Database
+from evenhand.service.store.ledger import Ledger
 
 def mark(place):
     # Seen by whoever traces this process.
@@ -127,7 +128,7 @@ def test_a_batch_waits_if_any_of_it_must(tmp_path: Path, asked: list[bool]) -> N
 
     database = Noting(f"sqlite:///{tmp_path / 'evenhand.db'}")
     ledger = Ledger(database, {"a": Counting()})
-    ledger.aside(hold)
+    ledger.submit_work(hold)
     assert begun.wait(20)
     waited.clear()
     for durable in asked:

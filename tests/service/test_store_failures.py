@@ -20,10 +20,10 @@ from severing import Proxy, Severing
 from sqlalchemy import make_url, text
 
 from evenhand.errors import StoreError
-from evenhand.service.store import Database, Ledger
+from evenhand.service import Database, Ledger
 
 
-def _add(ledger: Ledger, amount: int, id: str | None = None) -> Any:  # noqa: A002
+def _add(ledger: Ledger, amount: int, id: str | None = None) -> Any:
     return ledger.submit("a", {"op": "add", "amount": amount}, id=id).result(60)
 
 
@@ -147,7 +147,7 @@ def test_a_store_that_somebody_else_holds_is_waited_for_and_then_refused(tmp_pat
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="held by another process") as caught:
         _add(ledger, 1, "x")
-    assert caught.value.mend is not None
+    assert caught.value.hint is not None
     holder.execute("ROLLBACK")
     holder.close()
     assert _add(ledger, 1, "x").answer["total"] == 1
@@ -205,7 +205,7 @@ def test_a_full_disk_that_another_process_opens_is_as_it_was(small: Path) -> Non
     code = (
         "import sys; sys.path[:0] = sys.argv[2:]\n"
         "from counting import Counting; from evenhand.errors import StoreError\n"
-        "from evenhand.service.store import Database, Ledger\n"
+        "from evenhand.service import Database, Ledger\n"
         "import os\n"
         "ledger = Ledger(Database(sys.argv[1]), {'a': Counting()})\n"
         "count = 0\n"

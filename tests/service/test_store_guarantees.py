@@ -29,8 +29,8 @@ from hypothesis.stateful import (
 from postgres import Cluster
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.service.store import Done, Ledger
-from evenhand.service.store.reading import entries_after, heads
+from evenhand.service import Ledger, OperationResult, read_entries_after, read_heads
+from support import scaled
 
 FAULTS = st.lists(st.sampled_from([None, "before", "during", "commit", "after"]), max_size=5)
 IDS = st.one_of(st.none(), st.sampled_from(["x", "y", "z", "π\u0000"]))
@@ -49,20 +49,20 @@ class Reference:
     def __init__(self) -> None:
         self.machine = Counting()
         self.number = 0
-        self.answers: dict[str, tuple[dict[str, Any], Done]] = {}
+        self.answers: dict[str, tuple[dict[str, Any], OperationResult]] = {}
 
-    def take(self, operation: dict[str, Any], id_: str | None) -> Done | type[DecisionError]:
+    def take(self, operation: dict[str, Any], id_: str | None) -> OperationResult | type[DecisionError]:
         if id_ in self.answers:
             asked, done = self.answers[id_]
-            return Done(done.number, done.answer, repeated=True) if asked == operation else DecisionError
+            return OperationResult(done.number, done.answer, repeated=True) if asked == operation else DecisionError
         try:
             answer = self.machine.apply(operation, self.number + 1)
         except DecisionError:
             return DecisionError
         self.number += 1
         if id_ is not None:
-            self.answers[id_] = operation, Done(self.number, answer)
-        return Done(self.number, answer)
+            self.answers[id_] = operation, OperationResult(self.number, answer)
+        return OperationResult(self.number, answer)
 
 
 class Promises(RuleBasedStateMachine):
@@ -94,7 +94,7 @@ class Promises(RuleBasedStateMachine):
             assert go.wait(30)
 
         # All of it comes into one transaction.
-        errand = ledger.aside(hold)
+        errand = ledger.submit_work(hold)
         assert begun.wait(30)
         futures = [
             ledger.submit(self.prefix + stream, operation, id=id_, durable=durable)
@@ -112,7 +112,7 @@ class Promises(RuleBasedStateMachine):
             assert len(failed) == len(asked)
             if not self._happened(asked):
                 return
-            assert "not known" in failed[0].what
+            assert "not known" in failed[0].message
         expected = {place: self.references[stream].take(operation, id_) for place, stream, operation, id_ in
                     sorted((place, *one[:3]) for place, one in enumerate(asked))}  # fmt: skip
         if failed:
@@ -125,7 +125,7 @@ class Promises(RuleBasedStateMachine):
 
     def _happened(self, asked: list[Any]) -> bool:
         with self.databases[0].reading() as connection:
-            ends = heads(connection)
+            ends = read_heads(connection)
         moved = {stream: ends[self.prefix + stream][0] != one.number for stream, one in self.references.items()}
         assert {stream for stream, here in moved.items() if here} <= {stream for stream, *_ in asked}
         return any(moved.values())
@@ -139,7 +139,7 @@ class Promises(RuleBasedStateMachine):
     def mark(self, who: int, stream: str) -> None:
         done = self.ledgers[who].checkpoint(self.prefix + stream).result(30)
         self.references[stream].number += 1
-        assert done == Done(self.references[stream].number, {})
+        assert done == OperationResult(self.references[stream].number, {})
 
     @precondition(lambda self: hasattr(self, "references"))
     @invariant()
@@ -147,8 +147,8 @@ class Promises(RuleBasedStateMachine):
         with self.databases[0].reading() as connection:
             for stream, reference in self.references.items():
                 name = self.prefix + stream
-                assert heads(connection)[name][0] == reference.number
-                last = entries_after(connection, name, reference.number - 1, 1)[0]["body"]
+                assert read_heads(connection)[name][0] == reference.number
+                last = read_entries_after(connection, name, reference.number - 1, 1)[0]["body"]
                 assert "state" in last or last["input"]["op"]
 
     def teardown(self) -> None:
@@ -176,16 +176,16 @@ CALM = {"suppress_health_check": list(HealthCheck), "deadline": None}
 
 
 def test_the_ledger_keeps_its_promises_on_sqlite() -> None:
-    run_state_machine_as_test(Promises, settings=settings(max_examples=40, stateful_step_count=12, **CALM))
+    run_state_machine_as_test(Promises, settings=settings(max_examples=scaled(40), stateful_step_count=12, **CALM))
 
 
 @pytest.mark.slow
 def test_the_ledger_keeps_its_promises_on_sqlite_at_length() -> None:
-    run_state_machine_as_test(Promises, settings=settings(max_examples=1_000, stateful_step_count=30, **CALM))
+    run_state_machine_as_test(Promises, settings=settings(max_examples=scaled(1_000), stateful_step_count=30, **CALM))
 
 
 def test_the_ledger_keeps_its_promises_on_postgres(postgres: Cluster) -> None:
     class There(Promises):
         url = postgres.url()
 
-    run_state_machine_as_test(There, settings=settings(max_examples=8, stateful_step_count=8, **CALM))
+    run_state_machine_as_test(There, settings=settings(max_examples=scaled(8), stateful_step_count=8, **CALM))

@@ -15,7 +15,7 @@ from counting import Counting
 from sqlalchemy import select
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.service.store import Database, Done, Ledger
+from evenhand.service import Database, Ledger, OperationResult
 from evenhand.service.store.tables import streams
 
 
@@ -33,7 +33,7 @@ def ledger(database: Database) -> Iterator[Ledger]:
     ledger.close()
 
 
-def _add(ledger: Ledger, amount: int, id: str | None = None, stream: str = "a") -> Future[Done]:  # noqa: A002
+def _add(ledger: Ledger, amount: int, id: str | None = None, stream: str = "a") -> Future[OperationResult]:
     return ledger.submit(stream, {"op": "add", "amount": amount}, id=id)
 
 
@@ -46,7 +46,7 @@ def _held(ledger: Ledger) -> Iterator[None]:
         begun.set()
         assert go.wait(20)
 
-    errand = ledger.aside(wait)
+    errand = ledger.submit_work(wait)
     assert begun.wait(20)
     yield
     go.set()
@@ -117,7 +117,7 @@ def test_any_text_is_an_id(database: Database, ledger: Ledger) -> None:
     ids = ["x" * 200, "π" * 200, "\u0000", "\ud800 alone", "\U0001f600" * 200, "", "' OR 1=1 --", "a\nb"]
     first = [_add(ledger, 1, one).result(10) for one in ids]
     again = [_add(ledger, 1, one).result(10) for one in ids]
-    assert again == [Done(one.number, one.answer, repeated=True) for one in first]
+    assert again == [OperationResult(one.number, one.answer, repeated=True) for one in first]
     assert [entry["body"]["id"] for entry in verified(database)["a"][1:]] == ids
 
 
@@ -193,7 +193,7 @@ def test_nothing_is_taken_up_after_the_end_and_everything_before_it_is(database:
     with pytest.raises(StoreError, match="stopping"):
         _add(ledger, 1)
     with pytest.raises(StoreError, match="stopping"):
-        ledger.aside(lambda connection: None)
+        ledger.submit_work(lambda connection: None)
     ledger.close()
     assert verified(database)["a"][-1]["body"]["output"]["total"] == 700
 
@@ -204,8 +204,10 @@ def test_an_errand_that_fails_changes_nothing_and_stops_nothing(database: Databa
         raise KeyError("stop")
 
     with pytest.raises(KeyError):
-        ledger.aside(spoil).result(10)
-    assert ledger.aside(lambda connection: connection.execute(select(streams.c.name)).scalars().all()).result(10) == [
+        ledger.submit_work(spoil).result(10)
+    assert ledger.submit_work(lambda connection: connection.execute(select(streams.c.name)).scalars().all()).result(
+        10
+    ) == [
         "a",
         "b",
     ]
@@ -247,7 +249,8 @@ def test_streams_are_locked_in_one_order_so_that_replicas_never_wait_in_a_circle
 ONE_OF_TWO = """
 import sys; sys.path[:0] = sys.argv[3:]
 from counting import Counting
-from evenhand.service.store import Database, Ledger
+from evenhand.service.store.database import Database
+from evenhand.service.store.ledger import Ledger
 ledger = Ledger(Database(sys.argv[1]), {'a': Counting()})
 print('ready', flush=True)
 sys.stdin.readline()

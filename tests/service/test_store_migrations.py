@@ -11,7 +11,8 @@ from counting import Counting
 from sqlalchemy import Connection, inspect, select, text
 
 from evenhand.errors import MissingExtraError, StoreError
-from evenhand.service.store import Database, Ledger, migrations
+from evenhand.service import Database, Ledger
+from evenhand.service.store import tables
 from evenhand.service.store.tables import answers, metadata, pictures, versions
 
 STORES = Path(__file__).parent / "stores"
@@ -62,7 +63,7 @@ def test_a_store_of_version_1_opens_and_keeps_its_promises(opened: Database) -> 
         rows = connection.execute(select(pictures).order_by(pictures.c.number)).all()
         assert [(row.number, row.data) for row in rows] == [(2, b"\x89PNG one"), (3, b"\x89PNG two")]
         assert len({row.id for row in rows}) == 2
-        assert connection.execute(select(versions.c.version)).scalar() == migrations.VERSION
+        assert connection.execute(select(versions.c.version)).scalar() == tables.STORE_VERSION
         assert all(len(row.id) == 64 for row in connection.execute(select(answers)))
 
 
@@ -92,11 +93,11 @@ def _shape(connection: Connection) -> dict[str, Any]:
 
 def test_a_step_that_fails_leaves_the_store_as_it_was(old: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def half(connection: Connection) -> None:
-        migrations._step_2(connection)
+        tables._migrate_to_2(connection)
         raise StoreError("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(migrations, "STEPS", {2: half})
+        patched.setattr(tables, "MIGRATIONS", {2: half})
         with pytest.raises(StoreError, match="disk is full"):
             Database(old)
     database = Database(old)
@@ -105,16 +106,16 @@ def test_a_step_that_fails_leaves_the_store_as_it_was(old: str, monkeypatch: pyt
 
 
 def test_every_version_has_its_step() -> None:
-    assert sorted(migrations.STEPS) == list(range(2, migrations.VERSION + 1))
+    assert sorted(tables.MIGRATIONS) == list(range(2, tables.STORE_VERSION + 1))
 
 
 def test_a_store_of_a_newer_version_is_refused(store_url: str) -> None:
     database = Database(store_url)
     with database.transaction() as connection:
-        connection.execute(text(f"UPDATE versions SET version = {migrations.VERSION + 1}"))
+        connection.execute(text(f"UPDATE versions SET version = {tables.STORE_VERSION + 1}"))
     database.close()
     for make in (True, False):
-        with pytest.raises(StoreError, match=f"version {migrations.VERSION + 1}"):
+        with pytest.raises(StoreError, match=f"version {tables.STORE_VERSION + 1}"):
             Database(store_url, make=make)
 
 
@@ -123,7 +124,7 @@ def test_who_runs_while_a_newer_one_changes_the_tables_writes_nothing_more(store
     ledger = Ledger(database, {"a": Counting()})
     ledger.submit("a", {"op": "add", "amount": 1}).result(10)
     with database.transaction() as connection:
-        connection.execute(text(f"UPDATE versions SET version = {migrations.VERSION + 1}"))
+        connection.execute(text(f"UPDATE versions SET version = {tables.STORE_VERSION + 1}"))
     with pytest.raises(StoreError, match="while this ran"):
         ledger.submit("a", {"op": "add", "amount": 1}).result(10)
     ledger.close()
@@ -139,7 +140,7 @@ def test_reading_alone_makes_and_changes_nothing(old: str, tmp_path: Path) -> No
         assert not (tmp_path / "absent.db").exists()
         sqlite3.connect(tmp_path / "other.db").close()
         (tmp_path / "other.db").touch()
-        with pytest.raises(StoreError, match="no store"):
+        with pytest.raises(StoreError, match="not a store"):
             Database(f"sqlite:///{tmp_path / 'other.db'}", make=False)
 
 
@@ -150,7 +151,7 @@ def test_reading_alone_makes_and_changes_nothing(old: str, tmp_path: Path) -> No
         ("sqlite:///:memory:", "in memory"),
         ("sqlite:////nowhere/at/all/evenhand.db", "no folder /nowhere/at/all"),
         ("mysql://root@localhost/evenhand", "cannot be a mysql"),
-        ("evenhand.db", "no address"),
+        ("evenhand.db", "not an address"),
         ("postgresql://postgres:secret@127.0.0.1:9/evenhand?connect_timeout=2", "refused"),
     ],
 )

@@ -7,10 +7,9 @@ import pytest
 from counting import Counting
 from sqlalchemy import insert, text, update
 
-from evenhand.service.store import Database, Ledger, Retention
-from evenhand.service.store.reading import entries_after, heads, log, state_of
-from evenhand.service.store.retention import DAY
+from evenhand.service import Database, Ledger, RetentionJob, read_entries_after, read_heads, read_log, read_state
 from evenhand.service.store.tables import entries, streams
+from evenhand.service.store.upkeep import DAY_SECONDS
 
 
 @pytest.fixture
@@ -31,29 +30,29 @@ def _filled(database: Database, count: int) -> None:
 def test_a_log_is_read_in_pages_up_to_its_end(database: Database) -> None:
     _filled(database, 25)
     for page in (1, 7, 25, 26, 27, 1000):
-        assert [one["number"] for one in log(database, "a", page=page)] == list(range(26))
-    assert [one["number"] for one in log(database, "a", after=20, page=2)] == [21, 22, 23, 24, 25]
-    assert [one["number"] for one in log(database, "b")] == [0]
-    assert list(log(database, "nobody")) == []
+        assert [one["number"] for one in read_log(database, "a", page=page)] == list(range(26))
+    assert [one["number"] for one in read_log(database, "a", after=20, page=2)] == [21, 22, 23, 24, 25]
+    assert [one["number"] for one in read_log(database, "b")] == [0]
+    assert list(read_log(database, "nobody")) == []
 
 
 def test_heads_and_states_are_those_of_the_last_entries(database: Database) -> None:
     _filled(database, 3)
     with database.reading() as connection:
-        last = entries_after(connection, "a", 2, 10)
-        assert heads(connection) == {"a": (3, last[0]["hash"]), "b": (0, heads(connection)["b"][1])}
-        assert state_of(connection, "a") == {"total": 3, "open": {}}
-        assert state_of(connection, "nobody") is None
+        last = read_entries_after(connection, "a", 2, 10)
+        assert read_heads(connection) == {"a": (3, last[0]["hash"]), "b": (0, read_heads(connection)["b"][1])}
+        assert read_state(connection, "a") == {"total": 3, "open": {}}
+        assert read_state(connection, "nobody") is None
 
 
 def test_readers_see_one_moment_and_hold_no_writer_up(database: Database) -> None:
     ledger = Ledger(database, {"a": Counting()})
     with database.reading() as connection:
-        before = heads(connection)
+        before = read_heads(connection)
         ledger.submit("a", {"op": "add", "amount": 1}).result(10)
-        assert heads(connection) == before
+        assert read_heads(connection) == before
     with database.reading() as connection:
-        assert heads(connection)["a"][0] == 1
+        assert read_heads(connection)["a"][0] == 1
     ledger.close()
 
 
@@ -89,19 +88,21 @@ def test_a_log_of_a_million_entries_is_read_a_page_at_a_time_and_cut(store_url: 
             connection.execute(insert(entries), rows)
         connection.execute(update(streams).values(number=count, hash="1" * 64))
     tracemalloc.start()
-    assert sum(1 for _ in log(database, "a")) == count + 1
+    assert sum(1 for _ in read_log(database, "a")) == count + 1
     assert tracemalloc.get_traced_memory()[1] < 20_000_000
     tracemalloc.stop()
     with database.reading() as connection:
-        assert len(entries_after(connection, "a", count - 3, 10)) == 3
+        assert len(read_entries_after(connection, "a", count - 3, 10)) == 3
     ledger.submit("a", {"op": "add", "amount": 1}).result(60)
-    now = [1e9 + 100 * DAY, 0.0]
-    retention = Retention(database, ledger, log_days=10, picture_days=None, clock=lambda: now[0], steady=lambda: now[1])
-    ledger._book._clock = lambda: now[0]
-    retention.tidy()
-    for passed in (now[0] + 11 * DAY,):
-        now[:] = [passed, 11 * DAY]
-        retention.tidy()
-    assert [entry["number"] for entry in log(database, "a")] == [count + 2]
+    now = [1e9 + 100 * DAY_SECONDS, 0.0]
+    retention = RetentionJob(
+        database, ledger, log_days=10, picture_days=None, clock=lambda: now[0], steady=lambda: now[1]
+    )
+    ledger._transaction._clock = lambda: now[0]
+    retention.delete_expired()
+    for passed in (now[0] + 11 * DAY_SECONDS,):
+        now[:] = [passed, 11 * DAY_SECONDS]
+        retention.delete_expired()
+    assert [entry["number"] for entry in read_log(database, "a")] == [count + 2]
     ledger.close()
     database.close()

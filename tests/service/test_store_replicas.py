@@ -9,16 +9,10 @@ from counting import Counting
 from sqlalchemy import select
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.genai.backends import Item
-from evenhand.genai.core import Enforcer
-from evenhand.genai.guard import Guard
-from evenhand.genai.specification import Configuration
-from evenhand.service.keeper import LedgerKeeper
-from evenhand.service.machines import GuardMachine
-from evenhand.service.store import Database, Ledger, Replicas, Retention, Upkeep
-from evenhand.service.store.reading import log, state_of
-from evenhand.service.store.replicas import BEAT_SECONDS, DEAD_SECONDS, PAUSE_SECONDS
+from evenhand.genai import Enforcer, GenerationConfig, Guard, Item
+from evenhand.service import Database, GuardMachine, Ledger, RetentionJob, StoredEnforcer, read_log, read_state
 from evenhand.service.store.tables import replicas
+from evenhand.service.store.upkeep import BEAT_SECONDS, DEAD_SECONDS, PAUSE_SECONDS, Replicas, UpkeepThread
 
 
 class Clock:
@@ -80,7 +74,7 @@ def pair(store_url: str) -> Iterator[tuple[Replica, Replica]]:
 
 def _opened(replica: Replica) -> dict[str, str]:
     with replica.database.reading() as connection:
-        return {**state_of(connection, "a")["open"], **state_of(connection, "b")["open"]}
+        return {**read_state(connection, "a")["open"], **read_state(connection, "b")["open"]}
 
 
 def test_what_a_dead_replica_left_open_is_failed_everywhere_and_nothing_else(pair: tuple[Replica, Replica]) -> None:
@@ -181,18 +175,20 @@ def test_the_upkeep_beats_looks_and_goes_on_when_the_store_fails(
     pair: tuple[Replica, Replica], caplog: pytest.LogCaptureFixture
 ) -> None:
     one, _two = pair
-    upkeep = Upkeep(one.replicas, Retention(one.database, one.ledger, log_days=None, picture_days=30), steady=one.clock)
-    upkeep.once()
+    upkeep = UpkeepThread(
+        one.replicas, RetentionJob(one.database, one.ledger, log_days=None, picture_days=30), steady=one.clock
+    )
+    upkeep.run_due_tasks()
     assert one.rows() == {"one": 2, "two": 1}
     one.ledger.close()
-    upkeep.once()
+    upkeep.run_due_tasks()
     assert "beat: the service is stopping" in caplog.text
     upkeep.stop()
 
 
 def test_the_upkeep_runs_by_itself_and_says_when_it_ends(store_url: str) -> None:
     one = Replica(store_url, "one")
-    upkeep = Upkeep(one.replicas, Retention(one.database, one.ledger, log_days=1, picture_days=None))
+    upkeep = UpkeepThread(one.replicas, RetentionJob(one.database, one.ledger, log_days=1, picture_days=None))
     upkeep.start()
     assert one.rows().keys() == {"one"}
     upkeep.stop()
@@ -210,7 +206,7 @@ CONFIGURATION: dict[str, Any] = {
 
 
 def _machine() -> GuardMachine:
-    return GuardMachine(Enforcer(Configuration.read(CONFIGURATION)), CONFIGURATION, "0" * 64)
+    return GuardMachine(Enforcer(GenerationConfig.read(CONFIGURATION)), CONFIGURATION, "0" * 64)
 
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
@@ -233,7 +229,7 @@ def test_a_guard_whose_replica_was_declared_dead_meanwhile_releases_no_item(stor
         def conditions(self, prompt: str) -> set[str]:
             return {"leader"}
 
-        def fixed(self, prompt: str) -> set[str]:
+        def fixed_groups(self, prompt: str) -> set[str]:
             return set()
 
         def classify(self, item: Item) -> dict[str, str]:
@@ -248,13 +244,13 @@ def test_a_guard_whose_replica_was_declared_dead_meanwhile_releases_no_item(stor
             return Item("image", b"picture", "image/png")
 
     parts = Parts()
-    guard = Guard(LedgerKeeper(ledgers[0], "guard", "one"), parts, parts, parts, groups={"gender": ("woman", "man")})
+    guard = Guard(StoredEnforcer(ledgers[0], "guard", "one"), parts, parts, parts, groups={"gender": ("woman", "man")})
     assert guard.answer("a leader").item is not None
     parts.stopped = True
     with pytest.raises(StoreError, match="given up meanwhile"):
         guard.answer("a leader")
     # Its slot was given up: as if no item had come, and no item came.
-    entries = [entry["body"] for entry in log(database, "guard")]
+    entries = [entry["body"] for entry in read_log(database, "guard")]
     assert [entry["input"]["op"] for entry in entries[1:]] == ["admit", "complete", "admit", "abandon"]
     for ledger in ledgers:
         ledger.close()
@@ -268,14 +264,16 @@ def test_a_store_that_is_away_stops_nobody(pair: tuple[Replica, Replica], monkey
     def away(**_options: object) -> Any:
         raise StoreError("it cannot be reached")
 
-    upkeep = Upkeep(one.replicas, Retention(one.database, one.ledger, log_days=1, picture_days=1), steady=one.clock)
+    upkeep = UpkeepThread(
+        one.replicas, RetentionJob(one.database, one.ledger, log_days=1, picture_days=1), steady=one.clock
+    )
     with monkeypatch.context() as patched:
         patched.setattr(one.database, "transaction", away)
         patched.setattr(one.database, "reading", away)
         for _ in range(3):
             one.clock.now += BEAT_SECONDS
-            upkeep.once()
-    upkeep.once()
+            upkeep.run_due_tasks()
+    upkeep.run_due_tasks()
     assert one.rows()["one"] == 2
     one.close(number)
     verified(two.database)

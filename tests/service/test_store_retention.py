@@ -11,12 +11,10 @@ from counting import Counting
 from sqlalchemy import func, insert, select
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.service.opening import open_service
-from evenhand.service.settings import Settings
-from evenhand.service.store import Database, Ledger, Retention
-from evenhand.service.store.reading import entries_after, first_kept, log
-from evenhand.service.store.retention import DAY, ENTRIES, JUMP_SECONDS, PICTURES
+from evenhand.service import Database, Ledger, RetentionJob, ServiceConfig, open_service, read_entries_after, read_log
+from evenhand.service.store.database import first_kept_number
 from evenhand.service.store.tables import answers, entries, pictures, replicas
+from evenhand.service.store.upkeep import DAY_SECONDS, ENTRIES_PER_DELETE, JUMP_SECONDS, PICTURES_PER_DELETE
 
 LOG_DAYS, PICTURE_DAYS = 8.0, 2.0
 
@@ -28,10 +26,10 @@ class House:
         self.now, self.steady = 1.8e9, 5.0
         self.database = Database(url)
         self.ledger = Ledger(self.database, {"a": Counting(), "quiet": Counting()}, clock=lambda: self.now)
-        self.retention = Retention(self.database, self.ledger, log_days=log_days, picture_days=picture_days,
+        self.retention = RetentionJob(self.database, self.ledger, log_days=log_days, picture_days=picture_days,
                                    clock=lambda: self.now, steady=lambda: self.steady)  # fmt: skip
 
-    def add(self, amount: int, id: str | None = None) -> Any:  # noqa: A002
+    def add(self, amount: int, id: str | None = None) -> Any:
         return self.ledger.submit("a", {"op": "add", "amount": amount}, id=id).result(20)
 
     def passes(self, seconds: float) -> None:
@@ -42,11 +40,11 @@ class House:
         """A day in which something is added every hour, with retention at its end."""
         for _ in range(adds):
             self.add(1, f"at {self.now}")
-            self.passes(DAY / adds)
-        self.retention.tidy()
+            self.passes(DAY_SECONDS / adds)
+        self.retention.delete_expired()
 
     def logged(self) -> list[dict[str, Any]]:
-        return list(log(self.database, "a"))
+        return list(read_log(self.database, "a"))
 
     def end(self) -> None:
         self.ledger.close()
@@ -66,7 +64,7 @@ def test_a_log_is_kept_as_long_as_it_must_and_no_longer_and_still_replays(house:
         logged = verified(house.database)["a"]
         oldest = house.now - logged[0]["at"]
         if day > LOG_DAYS:
-            assert LOG_DAYS * DAY <= oldest <= (LOG_DAYS * 9 / 8 + 1) * DAY
+            assert LOG_DAYS * DAY_SECONDS <= oldest <= (LOG_DAYS * 9 / 8 + 1) * DAY_SECONDS
             assert logged[0]["number"] > 0
             assert logged[0]["body"].keys() == {"kind", "digest", "configuration", "state"}
         elif day < LOG_DAYS:
@@ -78,7 +76,7 @@ def test_a_log_is_kept_as_long_as_it_must_and_no_longer_and_still_replays(house:
             == (logged[0]["number"])
         )
     # A stream in which nothing happens gets no entries for it.
-    assert len(list(log(house.database, "quiet"))) == 1
+    assert len(list(read_log(house.database, "quiet"))) == 1
 
 
 def test_an_id_whose_answer_is_gone_is_still_used(house: House) -> None:
@@ -94,7 +92,7 @@ def test_an_id_whose_answer_is_gone_is_still_used(house: House) -> None:
     assert house.add(6, "new").repeated
     with house.database.reading() as connection:
         kept = connection.execute(select(answers).order_by(answers.c.number)).all()
-        first = first_kept(connection, "a")
+        first = first_kept_number(connection, "a")
     assert [row.answer is None for row in kept] == [row.number < first for row in kept]
     assert not any("old" in str(row) for row in kept)
     verified(house.database)
@@ -103,14 +101,16 @@ def test_an_id_whose_answer_is_gone_is_still_used(house: House) -> None:
 def test_much_is_deleted_in_small_pieces_and_an_interruption_is_made_good(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for future in [house.ledger.submit("a", {"op": "add", "amount": 1}, id=f"{n}") for n in range(3 * ENTRIES)]:
+    for future in [
+        house.ledger.submit("a", {"op": "add", "amount": 1}, id=f"{n}") for n in range(3 * ENTRIES_PER_DELETE)
+    ]:
         future.result(30)
-    house.passes(2 * DAY)
-    house.retention.tidy()
-    house.passes(2 * LOG_DAYS * DAY)
+    house.passes(2 * DAY_SECONDS)
+    house.retention.delete_expired()
+    house.passes(2 * LOG_DAYS * DAY_SECONDS)
     house.add(1)
     done = 0
-    aside = house.ledger.aside
+    aside = house.ledger.submit_work
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
         nonlocal done
@@ -120,18 +120,18 @@ def test_much_is_deleted_in_small_pieces_and_an_interruption_is_made_good(
         return aside(*arguments, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(house.ledger, "aside", interrupted)
+        patched.setattr(house.ledger, "submit_work", interrupted)
         with pytest.raises(StoreError, match="away"):
-            house.retention.tidy()
+            house.retention.delete_expired()
     with house.database.reading() as connection:
         lowest = connection.execute(select(func.min(entries.c.number)).where(entries.c.stream == "a")).scalar_one()
-        first = first_kept(connection, "a")
+        first = first_kept_number(connection, "a")
         assert 0 < lowest < first
         # What is left of the beginning is not read any more.
-        assert entries_after(connection, "a", -1, 1)[0]["number"] == first
-        assert entries_after(connection, "a", lowest, 1)[0]["number"] == first
+        assert read_entries_after(connection, "a", -1, 1)[0]["number"] == first
+        assert read_entries_after(connection, "a", lowest, 1)[0]["number"] == first
     verified(house.database)
-    house.retention.tidy()
+    house.retention.delete_expired()
     with house.database.reading() as connection:
         assert (
             connection.execute(select(func.min(entries.c.number)).where(entries.c.stream == "a")).scalar_one() == first
@@ -142,7 +142,7 @@ def test_much_is_deleted_in_small_pieces_and_an_interruption_is_made_good(
 def test_who_reads_while_the_beginning_is_deleted_is_told(house: House) -> None:
     for _ in range(4):
         house.day()
-    reading = log(house.database, "a", page=2)
+    reading = read_log(house.database, "a", page=2)
     begun = [next(reading) for _ in range(2)]
     chained(begun)
     for _ in range(20):
@@ -166,44 +166,44 @@ def _picture(house: House, number: int) -> None:
 
 
 def test_pictures_go_by_themselves(house: House) -> None:
-    for number in range(PICTURES + 5):
+    for number in range(PICTURES_PER_DELETE + 5):
         _picture(house, number)
-    house.passes(PICTURE_DAYS * DAY - 60)
+    house.passes(PICTURE_DAYS * DAY_SECONDS - 60)
     _picture(house, 1000)
-    house.retention.tidy()
+    house.retention.delete_expired()
     with house.database.reading() as connection:
-        assert connection.execute(select(func.count()).select_from(pictures)).scalar() == PICTURES + 6
+        assert connection.execute(select(func.count()).select_from(pictures)).scalar() == PICTURES_PER_DELETE + 6
     house.passes(120)
-    house.retention.tidy()
+    house.retention.delete_expired()
     with house.database.reading() as connection:
         assert connection.execute(select(pictures.c.number)).scalars().all() == [1000]
 
 
-@pytest.mark.parametrize("seconds", [1000 * DAY, -1000 * DAY, JUMP_SECONDS + 1])
+@pytest.mark.parametrize("seconds", [1000 * DAY_SECONDS, -1000 * DAY_SECONDS, JUMP_SECONDS + 1])
 def test_a_clock_that_jumps_deletes_nothing(house: House, seconds: float) -> None:
     for number in range(5):
         house.day()
         _picture(house, number)
     before = verified(house.database)
     house.now += seconds
-    house.retention.tidy()
+    house.retention.delete_expired()
     assert verified(house.database) == before
     # It jumps back, as clocks do that were set right.
     house.now -= seconds
-    house.retention.tidy()
+    house.retention.delete_expired()
     assert verified(house.database) == before
     with house.database.reading() as connection:
         assert connection.execute(select(func.count()).select_from(pictures)).scalar() == 3
 
 
 def test_the_settings_say_how_long(tmp_path: Path) -> None:
-    read = Settings.read({"retention": {"log_days": 90, "picture_days": 7}})
+    read = ServiceConfig.read({"retention": {"log_days": 90, "picture_days": 7}})
     assert (read.retention.log_days, read.retention.picture_days) == (90, 7)
-    default = Settings.read({})
+    default = ServiceConfig.read({})
     assert (default.retention.log_days, default.retention.picture_days) == (None, 30)
 
 
-def test_a_running_service_does_it_by_itself(settings: Settings) -> None:
+def test_a_running_service_does_it_by_itself(settings: ServiceConfig) -> None:
     context = open_service(settings)
     with context.database.transaction() as connection:
         connection.execute(insert(pictures).values(stream="studio", number=1, id="old", at=1.0, media_type="image/png",

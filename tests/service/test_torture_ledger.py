@@ -20,12 +20,10 @@ from referee import GuardReferee, ShieldReferee, Store
 from sqlalchemy import Connection
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.genai.backends import Item, Studio
-from evenhand.service.guards import ServedGuard, machine_of, served
-from evenhand.service.keeper import LedgerKeeper
-from evenhand.service.settings import GuardEntry, ShieldEntry
-from evenhand.service.shields import shield_of
-from evenhand.service.store import Database, Ledger
+from evenhand.genai import Item, Studio
+from evenhand.service import Database, Ledger, ServedGuardConfig, ServedShieldConfig, StoredEnforcer
+from evenhand.service.generation.guards import ServedGuard, build_guard_machine, open_guard
+from evenhand.service.shields import build_shield
 
 
 class Flaky(Database):
@@ -74,15 +72,15 @@ def replicas(url: str, count: int, guarded: dict[str, Any] | None = None) -> Ite
     found: list[tuple[Ledger, Flaky, ServedGuard | None]] = []
     for k in range(count):
         machines = {
-            name: shield_of(ShieldEntry(name=name, plan=plan), Path())[1]
+            name: build_shield(ServedShieldConfig(name=name, plan=plan), Path())[1]
             for name, plan in (("loans", LOANS), ("hiring", HIRING))
         }
-        entry = None if guarded is None else GuardEntry(name="pictures", config=guarded)
+        entry = None if guarded is None else ServedGuardConfig(name="pictures", config=guarded)
         if entry is not None:
-            machines["pictures"] = machine_of(entry, Path())
+            machines["pictures"] = build_guard_machine(entry, Path())
         database = Flaky(url, seed=k)
         ledger = Ledger(database, machines, clock=Jumping(k), pauses=(0.0,) * 5)
-        at_work = None if entry is None else served(entry, Path(), ledger, f"replica {k}")
+        at_work = None if entry is None else open_guard(entry, Path(), ledger, f"replica {k}")
         found.append((ledger, database, at_work))
     try:
         yield found
@@ -177,7 +175,7 @@ class Moody:
             if draw < 0.05:
                 raise OSError("the connection was reset")
             if draw < 0.1:
-                return "nonsense"  # type: ignore[return-value]
+                return "nonsense"
             return self.studio.generate(prompt)
 
 
@@ -228,7 +226,7 @@ def test_an_admission_that_a_crash_took_is_not_taken_for_the_one_that_got_its_nu
     store = Store(url)
     with replicas(url, 1, configuration) as [(ledger, database, _)]:
         database.steady = True
-        first, second = (LedgerKeeper(ledger, "pictures", "replica 0") for _ in range(2))
+        first, second = (StoredEnforcer(ledger, "pictures", "replica 0") for _ in range(2))
         ledger.submit("pictures", {"op": "record"}).result()  # Behind what the guard itself says at its start.
         (before,) = store.rows("SELECT number, hash, state FROM streams WHERE name = 'pictures'")
         lost = first.admit(["leader"])

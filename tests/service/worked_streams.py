@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenhand.service.store import Ledger
+from evenhand.service import Ledger
 
 GROUPS: dict[str, Any] = {
     "women": {"rate": 0.4, "accept": 0.35, "label": 0.5},

@@ -36,11 +36,14 @@ def test_agrees_with_brute_force(rows, confidence):
     assert found.n == len(rows)
     assert 0 <= found.low <= found.value <= found.high <= 1
     assert found.low < found.high
-    if variance > 1e-12 and 0 < area < 1:
-        reach = norm.ppf((1 + confidence) / 2) * np.sqrt(variance) / (area * (1 - area))
-        logit = np.log(area / (1 - area))
-        expected = tuple(1 / (1 + np.exp(-(logit + sign * reach))) for sign in (-1, 1))
-        assert (found.low, found.high) == pytest.approx(expected)
+    m, n, z = positive.sum(), (~positive).sum(), norm.ppf((1 + confidence) / 2)
+    for t in (found.low, found.high):
+        if 0 < t < 1:
+            # An end lies where the distance is z standard errors, by the larger of the two variances.
+            middle = (m + n) / 2 - 1
+            newcombe = t * (1 - t) * (1 + middle * (1 - t) / (2 - t) + middle * t / (1 + t)) / (m * n)
+            delong = variance * t * (1 - t) / (area * (1 - area)) if 0 < area < 1 else 0.0
+            assert abs(area - t) == pytest.approx(z * np.sqrt(max(newcombe, delong)), abs=1e-9)
 
 
 @given(people)
@@ -63,6 +66,26 @@ def test_covers_what_it_says(m, n, area):
         found = auc(rng.normal(size=m + n) + shift * positive, positive)
         covered += found.low <= area <= found.high
     assert covered / 800 >= 0.93
+
+
+@pytest.mark.parametrize("area", [0.8, 0.95, 0.99])
+@pytest.mark.parametrize(("n", "base_rate"), [(60, 0.05), (200, 0.01), (200, 0.05), (60, 0.2)])
+@pytest.mark.parametrize("shape", ["normal", "exponential", "two points"])
+def test_few_positives_near_the_end_are_covered(area, n, base_rate, shape):
+    """DeLong's variance on the logit scale covers .42 to .87 here: few positives show no spread."""
+    rng, runs, covered = np.random.default_rng(n), 400, 0
+    for _ in range(runs):
+        positive = rng.random(n) < base_rate
+        positive[0], positive[1] = True, False
+        if shape == "normal":
+            scores = rng.normal(size=n) + norm.ppf(area) * np.sqrt(2) * positive
+        elif shape == "exponential":
+            scores = rng.random(n) ** np.where(positive, (1 - area) / area, 1.0)
+        else:
+            scores = (rng.random(n) < np.where(positive, area, 1 - area)).astype(float)
+        found = auc(scores, positive)
+        covered += found.low <= area <= found.high
+    assert covered / runs >= 0.94 - 3 * np.sqrt(0.94 * 0.06 / runs)
 
 
 def test_perfect_separation_keeps_a_width():

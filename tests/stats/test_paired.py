@@ -14,9 +14,9 @@ from evenhand.stats import (
     auc_difference,
     change_of_largest,
     change_of_smallest_ratio,
-    contrast,
     mcnemar,
     normal_quantile,
+    paired_contrast,
     paired_difference,
 )
 
@@ -145,7 +145,7 @@ def test_counting_cells():
 def test_one_cell_is_agresti_and_min():
     gained, lost, n = 9, 3, 60
     cells = PairedCells(np.array([[[30, gained], [lost, n - 30 - gained - lost]]]))
-    low, high = contrast(cells, [1], [1])
+    low, high = paired_contrast(cells, [1], [1])
     add = 1.959963984540054**2 / 8
     b, c, m = gained + add, lost + add, n + 4 * add
     reach = 1.959963984540054 * math.sqrt(b + c - (b - c) ** 2 / m) / m
@@ -160,7 +160,7 @@ def test_contrasts_against_people_one_by_one(tables, weights):
     counts = np.array(tables).reshape(-1, 2, 2)
     k = len(counts)
     before, after = np.array(weights[:k]), np.array(weights[4 : 4 + k])
-    low, high = contrast(PairedCells(counts), before, after, 0.9)
+    low, high = paired_contrast(PairedCells(counts), before, after, 0.9)
     z = normal_quantile(0.9)
     centre, variance = 0.0, 0.0
     for table, v, w in zip(counts, before, after, strict=True):
@@ -236,8 +236,8 @@ def test_bounds_by_hand_over_all_pairs():
     # Positions 2 and 3 are the same pairs in the other order.
     weights = np.array([[-1.0, 1.0, 0.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0], [1.0, 0.0, -1.0]])
     for before, after in ((0, 1), (3, 0), (2, 2)):
-        highs = [contrast(cells, weights[before], one, 0.95)[1] for one in weights]
-        lows = [contrast(cells, one, weights[after], 0.95)[0] for one in weights]
+        highs = [paired_contrast(cells, weights[before], one, 0.95)[1] for one in weights]
+        lows = [paired_contrast(cells, one, weights[after], 0.95)[0] for one in weights]
         low, high = change_of_largest(cells, pairs, (before, after))
         assert (low, high) == (pytest.approx(min(lows)), pytest.approx(max(highs)))
 
@@ -247,7 +247,7 @@ def test_one_pair_of_groups_is_as_sharp_as_a_single_difference():
     cells = drawn(np.random.default_rng(6), (300, 700), ((0.2, 0.4), (0.6, 0.6)))
     for widest in ((1, 1), (1, 0), (0, 1)):
         low, high = change_of_largest(cells, [(0, 1)], widest, 0.998)
-        alone = contrast(cells, [-1, 1], [-1, 1], 0.998)
+        alone = paired_contrast(cells, [-1, 1], [-1, 1], 0.998)
         assert (low == pytest.approx(float(alone[0]))) == (widest[1] == 1)
         assert (high == pytest.approx(float(alone[1]))) == (widest[0] == 1)
 

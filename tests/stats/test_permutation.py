@@ -14,8 +14,8 @@ from evenhand.stats import (
     adjusted_p,
     critical_value,
     permutation_moments,
-    permuted_counts,
-    permuted_sums,
+    permute_counts,
+    permute_sums,
     standardised_gap,
     standardised_mean_gap,
     stratified_gap,
@@ -28,7 +28,7 @@ tables = st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 12), s
 @pytest.mark.parametrize("sizes", [[3, 2, 4], [900, 700, 1200, 40]])  # one of each of NumPy's methods
 def test_dealt_counts_are_hypergeometric(sizes):
     successes, draws = sum(sizes) // 3, 20_000
-    dealt = permuted_counts(sizes, successes, draws, np.random.default_rng(1))
+    dealt = permute_counts(sizes, successes, draws, np.random.default_rng(1))
     assert dealt.shape == (draws, len(sizes))
     assert (dealt.sum(axis=1) == successes).all()
     for size, counts in zip(sizes, dealt.T, strict=True):
@@ -41,20 +41,20 @@ def test_dealt_counts_are_hypergeometric(sizes):
 
 def test_dealt_counts_are_those_of_all_permutations():
     """Two cells of two people, two successes: of the six ways to deal, the first cell gets 0, 1 or 2 in 1, 4 and 1."""
-    dealt = permuted_counts([2, 2], 2, 6000, np.random.default_rng(2))[:, 0]
+    dealt = permute_counts([2, 2], 2, 6000, np.random.default_rng(2))[:, 0]
     seen = np.bincount(dealt, minlength=3)
     assert (abs(seen - np.array([1000, 4000, 1000])) < 200).all()
 
 
 def test_what_cannot_be_dealt_is_refused():
     with pytest.raises(OptionError, match="5 of 4 people"):
-        permuted_counts([2, 2], 5, 10, np.random.default_rng(0))
+        permute_counts([2, 2], 5, 10, np.random.default_rng(0))
 
 
 def test_dealt_sums_keep_every_score_and_its_moments():
     rng = np.random.default_rng(3)
     cells, values = rng.integers(0, 3, 60), rng.random(60)
-    sums = permuted_sums(cells, values, 4, 4000, rng)
+    sums = permute_sums(cells, values, 4, 4000, rng)
     assert np.allclose(sums.sum(axis=1), values.sum())
     assert (sums[:, 3] == 0).all()
     sizes = np.bincount(cells, minlength=4)
@@ -146,7 +146,7 @@ def test_a_search_of_fair_outcomes_errs_as_often_as_it_says(rate):
         dealt = rng.binomial(sizes, rate)
         successes = int(dealt.sum())
         mean, deviation = permutation_moments(n, successes, people)
-        counts = unions @ np.vstack([dealt, permuted_counts(sizes, successes, 99, rng)]).T.astype(np.float32)
+        counts = unions @ np.vstack([dealt, permute_counts(sizes, successes, 99, rng)]).T.astype(np.float32)
         largest = (abs(counts - mean[:, None]) / deviation[:, None]).max(axis=0)
         wrong += adjusted_p(largest[0], largest[1:]) <= 0.05
     low, high = binom.interval(1 - 1e-4, runs, 0.05)

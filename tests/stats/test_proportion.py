@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from evenhand.errors import OptionError
-from evenhand.stats import clopper_pearson, none_seen_upper, wilson
+from evenhand.stats import clopper_pearson, wilson, zero_count_upper
 
 LEVELS = (0.8, 0.95, 0.999)
 counted = st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
@@ -88,7 +88,7 @@ class TestEveryInterval:
 
     @pytest.mark.parametrize(("k", "n"), [(3, 2), (-1, 2), ([1, 5], [2, 4]), (float("nan"), 3)])
     def test_impossible_counts_are_refused(self, interval, k, n):
-        with pytest.raises(OptionError, match="is no count"):
+        with pytest.raises(OptionError, match="is not a count"):
             interval(k, n)
 
     @pytest.mark.parametrize("confidence", [0, 1, -0.5, 95, float("nan")])
@@ -106,11 +106,11 @@ def test_tiny_error_probabilities_keep_their_precision():
 
 @given(st.integers(1, 10**7), st.sampled_from(LEVELS))
 def test_none_seen_is_exact(n, confidence):
-    bound = none_seen_upper(n, confidence)
+    bound = zero_count_upper(n, confidence)
     assert n * np.log1p(-bound) == pytest.approx(np.log1p(-confidence), rel=1e-9)
 
 
 def test_none_seen_is_the_rule_of_three():
-    assert none_seen_upper(1000) == pytest.approx(3 / 1000, rel=0.01)
-    assert none_seen_upper(0) == 1
-    assert none_seen_upper(1000) < clopper_pearson(0, 1000)[1]
+    assert zero_count_upper(1000) == pytest.approx(3 / 1000, rel=0.01)
+    assert zero_count_upper(0) == 1
+    assert zero_count_upper(1000) < clopper_pearson(0, 1000)[1]

@@ -15,10 +15,10 @@ from evenhand.stats import (
     Unknown,
     clopper_pearson,
     estimated_rate,
-    number,
+    format_quantity,
     observed_rate,
     observed_rates,
-    text,
+    quantity_value,
 )
 
 
@@ -37,16 +37,16 @@ def test_estimated_rate_names_its_population():
 
 
 def test_nobody_counted_is_unknown_never_nan():
-    assert observed_rate(0, 0) == Unknown(reason="there is nobody to count")
+    assert observed_rate(0, 0) == Unknown(reason="there are no people to count")
     assert observed_rate(0, 0, if_empty="no women") == Unknown(reason="no women")
-    assert estimated_rate(0, 0, "everyone") == Unknown(reason="nobody was sampled")
+    assert estimated_rate(0, 0, "everyone") == Unknown(reason="no one was sampled")
     mixed = observed_rates([1, 0], [2, 0])
     assert [type(rate) for rate in mixed] == [Observed, Unknown]
 
 
 def test_impossible_counts_are_refused():
     for build in (lambda: observed_rate(3, 2), lambda: estimated_rate(3, 2, "everyone")):
-        with pytest.raises(OptionError, match="3 of 2 is no count"):
+        with pytest.raises(OptionError, match="3 of 2 is not a count"):
             build()
 
 
@@ -62,15 +62,17 @@ EVERY_KIND = [
 def test_every_kind_survives_json(quantity):
     adapter = TypeAdapter(Quantity)
     assert adapter.validate_json(adapter.dump_json(quantity)) == quantity
-    assert number(quantity) == (None if quantity.kind == "unknown" else quantity.value)
+    assert quantity_value(quantity) == (None if quantity.kind == "unknown" else quantity.value)
 
 
 def test_every_kind_says_what_it_is():
-    assert text(EVERY_KIND[0]) == "50.0 % (proved)"
-    assert text(EVERY_KIND[1]) == "25.0 % (observed on 4 people, 95% interval 0.63 % to 80.6 %)"
-    assert text(EVERY_KIND[2]) == "25.0 % (estimated on 4 sampled individuals, 95% interval 0.63 % to 80.6 %)"
-    assert text(EVERY_KIND[3]) == "unknown (nobody)"
-    assert text(EVERY_KIND[0], percent=False) == "0.500 (proved)"
+    assert format_quantity(EVERY_KIND[0]) == "50.0 % (proved)"
+    assert format_quantity(EVERY_KIND[1]) == "25.0 % (observed on 4 people, 95% interval 0.63 % to 80.6 %)"
+    assert (
+        format_quantity(EVERY_KIND[2]) == "25.0 % (estimated on 4 sampled individuals, 95% interval 0.63 % to 80.6 %)"
+    )
+    assert format_quantity(EVERY_KIND[3]) == "unknown (nobody)"
+    assert format_quantity(EVERY_KIND[0], percent=False) == "0.500 (proved)"
 
 
 def test_a_quantity_cannot_be_changed():

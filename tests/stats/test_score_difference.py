@@ -18,7 +18,8 @@ from evenhand.stats import (
     stratified_difference,
     stratified_gap,
 )
-from evenhand.stats.score_difference import _likeliest
+from evenhand.stats.score_difference import _constrained_estimate
+from support import scaled
 
 side = st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
@@ -50,7 +51,7 @@ def _zero(n, total, z=1.959963984540054):
 def test_the_likeliest_proportions_are_those_of_a_root_finder(one, two, d):
     """The derivative of the likelihood along p2 = p1 - d changes sign where the closed form says."""
     (k1, n1), (k2, n2) = one, two
-    found = float(_likeliest(*(np.float64(x) for x in (k1, n1, k2, n2, d))))
+    found = float(_constrained_estimate(*(np.float64(x) for x in (k1, n1, k2, n2, d))))
     low, high = max(0.0, -d), min(1.0, 1 - d)
     assert low <= found <= high
 
@@ -71,7 +72,7 @@ def test_the_likeliest_proportions_are_those_of_a_root_finder(one, two, d):
     assert found == pytest.approx(expected, abs=1e-6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(side, side, st.floats(0.5, 6))
 @example((0, 1), (1, 1), 1.5)
 def test_excludes_zero_where_the_permutation_test_rejects(one, two, z):
@@ -85,7 +86,7 @@ def test_excludes_zero_where_the_permutation_test_rejects(one, two, z):
     assert k1 / n1 - k2 / n2 - 1e-12 <= high <= 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(side, side)
 def test_mirrors_when_sides_or_outcomes_are_swapped(one, two):
     (k1, n1), (k2, n2) = one, two
@@ -132,7 +133,7 @@ def test_coverage_summed_over_every_outcome(n1, n2):
 strata = st.lists(st.tuples(side, side), min_size=1, max_size=4)
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(strata)
 def test_strata_exclude_zero_where_mantel_haenszel_rejects(drawn):
     k1, n1, k2, n2 = np.array([(*one, *two) for one, two in drawn]).T

@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from evenhand.errors import OptionError
 from evenhand.stats import SequentialDifference, clopper_pearson, newcombe, sequential_rate
-from evenhand.stats.sequential import PARTS, STAKES
+from evenhand.stats.sequential import STAKE_WEIGHTS, STAKES
 
 
 def observed(first_only, second_only, alike=0):
@@ -21,13 +21,13 @@ def observed(first_only, second_only, alike=0):
 def test_by_hand():
     """Against no difference one pair won multiplies by 1 + s, one lost by 1 - s; a pair alike changes nothing."""
     found = observed(3, 1, alike=7)
-    by_hand = (PARTS * (1 + STAKES) ** 3 * (1 - STAKES)).sum() / 2
+    by_hand = (STAKE_WEIGHTS * (1 + STAKES) ** 3 * (1 - STAKES)).sum() / 2
     assert found.evidence() == pytest.approx(by_hand)
     assert found.pairs == 11
     assert found.difference == pytest.approx(2 / 11)
-    assert PARTS.sum() == pytest.approx(1)
+    assert STAKE_WEIGHTS.sum() == pytest.approx(1)
     # Against a difference of -1/2, a mean of 1/4 on the scale from 0 to 1: 1 + 3 s, 1 + s and 1 - s.
-    wealth = (PARTS * (1 + 3 * STAKES) ** 3 * (1 - STAKES) * (1 + STAKES) ** 7).sum() / 2
+    wealth = (STAKE_WEIGHTS * (1 + 3 * STAKES) ** 3 * (1 - STAKES) * (1 + STAKES) ** 7).sum() / 2
     assert found.evidence(-0.5) == pytest.approx(wealth)
 
 
@@ -106,8 +106,8 @@ def test_a_difference_is_seen_after_about_as_many_pairs_as_it_takes():
 
 def _evidence(wins, losses):
     """Against no difference, after every pair at once: the formula of the class for arrays."""
-    up = ((1 + STAKES) ** wins[:, None] * (1 - STAKES) ** losses[:, None]) @ PARTS
-    down = ((1 - STAKES) ** wins[:, None] * (1 + STAKES) ** losses[:, None]) @ PARTS
+    up = ((1 + STAKES) ** wins[:, None] * (1 - STAKES) ** losses[:, None]) @ STAKE_WEIGHTS
+    down = ((1 - STAKES) ** wins[:, None] * (1 + STAKES) ** losses[:, None]) @ STAKE_WEIGHTS
     return np.maximum(up, down) / 2
 
 
@@ -147,11 +147,11 @@ def test_the_difference_stays_inside_all_its_intervals(ties, difference):
     alike = np.arange(1, pairs + 1) - wins - losses
     up = sum(
         part * (1 + s * (1 / mean - 1)) ** wins * (1 + s * (0.5 / mean - 1)) ** alike * (1 - s) ** losses
-        for part, s in zip(PARTS, STAKES, strict=True)
+        for part, s in zip(STAKE_WEIGHTS, STAKES, strict=True)
     )
     down = sum(
         part * (1 - s) ** wins * (1 + s * (0.5 / (1 - mean) - 1)) ** alike * (1 + s * (1 / (1 - mean) - 1)) ** losses
-        for part, s in zip(PARTS, STAKES, strict=True)
+        for part, s in zip(STAKE_WEIGHTS, STAKES, strict=True)
     )
     evidence = np.maximum(up, down) / 2
     assert (evidence >= 20).any(axis=1).sum() <= binom.ppf(1 - 1e-4, runs, 0.05)

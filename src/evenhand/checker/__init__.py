@@ -1,7 +1,14 @@
 """An independent check of certificate files: exact arithmetic, and no code shared with what wrote them."""
 
-from evenhand.checker.check import check
-from evenhand.checker.reading import CertificateError, Statement, read
-from evenhand.checker.result import CertificateCheck, Unconfirmed
+from evenhand.checker.check import check_certificate
+from evenhand.checker.reading import CertificateClaim, CertificateError, read_certificate
+from evenhand.checker.result import CertificateCheck, UnconfirmedBox
 
-__all__ = ["CertificateCheck", "CertificateError", "Statement", "Unconfirmed", "check", "read"]
+__all__ = [
+    "CertificateCheck",
+    "CertificateClaim",
+    "CertificateError",
+    "UnconfirmedBox",
+    "check_certificate",
+    "read_certificate",
+]

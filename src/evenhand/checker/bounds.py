@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.checker.deployed import ERROR_BITS
-from evenhand.checker.fixed import FAST, Fixed, Integers, Rows, Strip
+from evenhand.checker.fixed import FAST_BITS, FixedPointNetwork, Integers, LinearAxis, TableAxis
 
 SLOPE_BITS = 20
 
 
 @dataclass(frozen=True)
-class Bounds:
+class MarginBounds:
     """Lower functions over boxes.
 
     Every box comes once per group of assignments that are bounded together: alone (``groups`` as many as there are
@@ -40,13 +40,13 @@ class Bounds:
     least: Integers
     importance: NDArray[np.float64]
 
-    def of(self, boxes: NDArray[np.integer]) -> Bounds:
-        """The same for some of the boxes."""
-        return Bounds(self.coefficients[boxes], self.constants[boxes], self.least[boxes], self.importance[boxes])
+    def of(self, boxes: NDArray[np.integer]) -> MarginBounds:
+        """Return the same for some of the boxes."""
+        return MarginBounds(self.coefficients[boxes], self.constants[boxes], self.least[boxes], self.importance[boxes])
 
 
 @dataclass(frozen=True)
-class _Box:
+class _BoxRanges:
     """What is needed of boxes: positions along strips, ranges of rows, and the bases of each group."""
 
     low: NDArray[np.integer]
@@ -55,9 +55,9 @@ class _Box:
     bases: Integers
 
 
-def bound(
-    fixed: Fixed, low: NDArray[np.integer], high: NDArray[np.integer], *, together: bool, flat: bool = False
-) -> Bounds:
+def bound_margins(
+    fixed: FixedPointNetwork, low: NDArray[np.integer], high: NDArray[np.integer], *, together: bool, flat: bool = False
+) -> MarginBounds:
     """Bound every margin under every assignment.
 
     Args:
@@ -72,78 +72,78 @@ def bound(
     wide_low, wide_high = np.repeat(low, groups, axis=0), np.repeat(high, groups, axis=0)
     ends: list[tuple[Integers, Integers] | None] = []
     for i, axis in enumerate(fixed.axes):
-        if isinstance(axis, Strip):
+        if isinstance(axis, LinearAxis):
             a, b = axis.positions(low[:, i], fixed.bits)
             c, d = axis.positions(high[:, i], fixed.bits)
             ends.append((np.repeat(np.minimum(a, c), groups), np.repeat(np.maximum(b, d), groups)))
         else:
             ends.append(None)
     bases = np.tile(fixed.bases.reshape(groups, each, -1), (n, 1, 1))
-    box = _Box(wide_low, wide_high, tuple(ends), bases)
+    box = _BoxRanges(wide_low, wide_high, tuple(ends), bases)
     deployed = fixed.deployed
     sizes = np.repeat(deployed.sizes(tuple(axis.axis for axis in fixed.axes), low, high), groups, axis=0)
     sizes = sizes + np.tile(deployed.bases.reshape(groups, each, -1).max(axis=1), (n, 1))
-    error = deployed.first(sizes)
-    least, most, widths = _first(fixed, box)
+    error = deployed.first_error(sizes)
+    least, most, widths = _bound_first_layer(fixed, box)
     lower, upper = [least], [most]
     for number, layer in enumerate(fixed.layers[:-1]):
-        error = deployed.after(number, _above(fixed, number, upper[-1]), error)
+        error = deployed.after(number, _rescale_upper(fixed, number, upper[-1]), error)
         rows = np.concatenate([layer.weights, -layer.weights])
         bias = np.concatenate([layer.bias, -layer.bias])
         units = len(layer.bias)
         found = None
         for slope in (False, True):
-            coefficients, constants = _back(fixed, rows, bias, lower, upper, flat=slope)
-            values = _least(fixed, box, coefficients, constants).min(axis=1) >> fixed.bits
+            coefficients, constants = _substitute_backward(fixed, rows, bias, lower, upper, flat=slope)
+            values = _least_values(fixed, box, coefficients, constants).min(axis=1) >> fixed.bits
             found = values if found is None else np.maximum(found, values)
         assert found is not None
-        by_interval = _interval(layer.weights, layer.bias, lower[-1], upper[-1], fixed.bits)
+        by_interval = _interval_layer(layer.weights, layer.bias, lower[-1], upper[-1], fixed.bits)
         lower.append(np.maximum(found[:, :units], by_interval[0]))
         upper.append(np.minimum(-found[:, units:], by_interval[1]))
         upper[-1] = np.maximum(upper[-1], lower[-1])
     margins = len(fixed.pairs)
     if fixed.layers:
         layer = fixed.layers[-1]
-        error = deployed.after(len(fixed.layers) - 1, _above(fixed, len(fixed.layers) - 1, upper[-1]), error)
+        error = deployed.after(len(fixed.layers) - 1, _rescale_upper(fixed, len(fixed.layers) - 1, upper[-1]), error)
         rows = np.concatenate([layer.weights, -layer.weights])
         bias = np.concatenate([layer.bias, -layer.bias])
-        coefficients, constants = _back(fixed, rows, bias, lower, upper, flat=flat)
+        coefficients, constants = _substitute_backward(fixed, rows, bias, lower, upper, flat=flat)
     else:
-        identity = np.eye(margins, dtype=np.int64) << np.int64(FAST)
+        identity = np.eye(margins, dtype=np.int64) << np.int64(FAST_BITS)
         both = np.concatenate([identity, -identity])
-        if fixed.bits > FAST:
-            both = both.astype(object) << (fixed.bits - FAST)
+        if fixed.bits > FAST_BITS:
+            both = both.astype(object) << (fixed.bits - FAST_BITS)
         coefficients = np.broadcast_to(both, (n * groups, *both.shape))
         constants = _from_first(fixed, coefficients, np.zeros(coefficients.shape[:2], dtype=both.dtype))
-    limit = _limit(fixed, error + deployed.tie)
+    limit = _margin_errors(fixed, error + deployed.tie)
     constants = constants - np.concatenate([limit, limit], axis=1)
     with_base = constants[:, None, :] + np.stack(
-        [_product(coefficients, bases[:, k, :, None], fixed.bits)[:, :, 0] for k in range(each)], axis=1
+        [_exact_product(coefficients, bases[:, k, :, None], fixed.bits)[:, :, 0] for k in range(each)], axis=1
     )
-    values = with_base + _spread(fixed, box, coefficients)[:, None, :]
+    values = with_base + _least_terms(fixed, box, coefficients)[:, None, :]
     shape = (n, groups, each, 2, margins)
-    return Bounds(
+    return MarginBounds(
         coefficients=np.moveaxis(coefficients.reshape(n, groups, 2, margins, -1), 2, 3),
         constants=np.moveaxis(with_base.reshape(shape), 3, 4),
         least=np.moveaxis(values.reshape(shape), 3, 4),
-        importance=_importance(coefficients, least, most, widths).reshape(n, groups, -1).sum(axis=1),
+        importance=_gap_importance(coefficients, least, most, widths).reshape(n, groups, -1).sum(axis=1),
     )
 
 
-def _above(fixed: Fixed, layer: int, upper: Integers) -> NDArray[np.int64]:
-    """Upper bounds of units in the scale of error bounds, rounded up."""
+def _rescale_upper(fixed: FixedPointNetwork, layer: int, upper: Integers) -> NDArray[np.int64]:
+    """Return the upper bounds of units in the scale of error bounds, rounded up."""
     moved = ERROR_BITS - fixed.bits + fixed.exponents[layer] - fixed.deployed.exponents[layer]
-    if fixed.bits > FAST:
+    if fixed.bits > FAST_BITS:
         ups = [-((-upper[:, k]) >> -m) if m < 0 else upper[:, k] << m for k, m in enumerate(moved.tolist())]
         return np.stack(ups, axis=1).astype(np.int64)
     down = np.clip(-moved, 0, 62)
     return np.asarray((-((-upper) >> down)) << np.maximum(moved, 0))
 
 
-def _limit(fixed: Fixed, error: NDArray[np.int64]) -> Integers:
-    """Error bounds of margins in twice the bits of the network; where that is too much, more than any margin."""
+def _margin_errors(fixed: FixedPointNetwork, error: NDArray[np.int64]) -> Integers:
+    """Return error bounds of margins in twice the bits of the network; where that is too much, more than any margin."""
     moved = 2 * fixed.bits - ERROR_BITS + fixed.deployed.exponents[-1] - fixed.exponents[-1]
-    if fixed.bits > FAST:
+    if fixed.bits > FAST_BITS:
         exact = [(error[:, k].astype(object) << m) if m >= 0 else (error[:, k].astype(object) >> -m) + 1
                  for k, m in enumerate(moved.tolist())]  # fmt: skip
         return np.stack(exact, axis=1)
@@ -154,22 +154,24 @@ def _limit(fixed: Fixed, error: NDArray[np.int64]) -> Integers:
 
 
 def _weight_error(upper: Integers, bits: int) -> Integers:
-    """Units of the last place that an affine map of activations may be off, (n,), rounded up."""
+    """Return units of the last place that an affine map of activations may be off, (n,), rounded up."""
     return np.asarray((np.maximum(upper, 0).sum(axis=1) >> bits) + 3)
 
 
-def _first(fixed: Fixed, box: _Box) -> tuple[Integers, Integers, list[NDArray[np.float64]]]:
-    """Bounds of the first units, and how wide each attribute makes them."""
+def _bound_first_layer(
+    fixed: FixedPointNetwork, box: _BoxRanges
+) -> tuple[Integers, Integers, list[NDArray[np.float64]]]:
+    """Return the bounds of the first units, and how wide each attribute makes them."""
     n, units = box.bases.shape[0], box.bases.shape[2]
     kind = box.bases.dtype
     least, most = np.zeros((n, units), dtype=kind), np.zeros((n, units), dtype=kind)
     widths = []
     for i, axis in enumerate(fixed.axes):
         ends = box.ends[i]
-        if isinstance(axis, Strip) and ends is not None:
+        if isinstance(axis, LinearAxis) and ends is not None:
             a, b = ends[0][:, None] * axis.slope, ends[1][:, None] * axis.slope
             low, high = np.minimum(a, b), np.maximum(a, b)
-        elif isinstance(axis, Rows):
+        elif isinstance(axis, TableAxis):
             low, high = axis.range(box.low[:, i], box.high[:, i])
             low, high = low << fixed.bits, high << fixed.bits
         least, most = least + low, most + high
@@ -182,8 +184,8 @@ def _first(fixed: Fixed, box: _Box) -> tuple[Integers, Integers, list[NDArray[np
     )
 
 
-def _back(
-    fixed: Fixed,
+def _substitute_backward(
+    fixed: FixedPointNetwork,
     rows: Integers,
     bias: Integers,
     lower: list[Integers],
@@ -198,24 +200,24 @@ def _back(
     exact = np.maximum(upper[-1], 0).sum(axis=1) + (1 << fixed.bits)
     constants = (bias << fixed.bits)[None, :] - exact[:, None]
     for number in range(len(lower) - 1, -1, -1):
-        coefficients, more = _through(coefficients, lower[number], upper[number], flat=flat)
+        coefficients, more = _through_relu(coefficients, lower[number], upper[number], flat=flat)
         constants = constants + more
         if number == 0:
             return coefficients, _from_first(fixed, coefficients, constants)
         layer = fixed.layers[number - 1]
-        constants = constants + _product(coefficients, layer.bias[:, None], fixed.bits)[:, :, 0]
+        constants = constants + _exact_product(coefficients, layer.bias[:, None], fixed.bits)[:, :, 0]
         off = _weight_error(upper[number - 1], fixed.bits)
         constants = constants - off[:, None] * np.abs(coefficients).sum(axis=2)
-        coefficients = _product(coefficients, layer.weights, fixed.bits) >> fixed.bits
+        coefficients = _exact_product(coefficients, layer.weights, fixed.bits) >> fixed.bits
     raise AssertionError("there is a first layer")
 
 
-def _from_first(fixed: Fixed, coefficients: Integers, constants: Integers) -> Integers:
+def _from_first(fixed: FixedPointNetwork, coefficients: Integers, constants: Integers) -> Integers:
     return np.asarray(constants - fixed.margin * np.abs(coefficients).sum(axis=2))
 
 
-def _through(coefficients: Integers, low: Integers, high: Integers, *, flat: bool) -> tuple[Integers, Integers]:
-    """Coefficients of ReLUs as coefficients of what goes in, and constants."""
+def _through_relu(coefficients: Integers, low: Integers, high: Integers, *, flat: bool) -> tuple[Integers, Integers]:
+    """Return the coefficients of ReLUs as coefficients of what goes in, and constants."""
     on, off = (low >= 0)[:, None, :], (high <= 0)[:, None, :]
     width = np.maximum(high - low, 1)
     chord = ((np.maximum(high, 0) << SLOPE_BITS) // width)[:, None, :]
@@ -228,13 +230,13 @@ def _through(coefficients: Integers, low: Integers, high: Integers, *, flat: boo
     return np.where(on, coefficients, np.where(off, 0, sloped)), constants
 
 
-def _product(left: Integers, right: Integers, bits: int) -> Integers:
-    """Exact matrix product.
+def _exact_product(left: Integers, right: Integers, bits: int) -> Integers:
+    """Return exact matrix product.
 
     Rows of ``left`` have sizes that add up to at most 2**(bits + 1), ``right`` is at most 2**(bits + 1). Split into
     two parts of 15 bits, all partial sums are whole numbers below 2**53: float64 holds them exactly, in any order.
     """
-    if bits > FAST:
+    if bits > FAST_BITS:
         return np.asarray(np.matmul(left, right))
     high = right >> 15
     low = right - (high << 15)
@@ -243,38 +245,43 @@ def _product(left: Integers, right: Integers, bits: int) -> Integers:
     return np.asarray((upper << 15) + np.matmul(wide, low.astype(np.float64)).astype(np.int64))
 
 
-def _least(fixed: Fixed, box: _Box, coefficients: Integers, constants: Integers) -> Integers:
-    """Least values of functions over each box under each assignment of its group, shape (n, each, functions)."""
+def _least_values(fixed: FixedPointNetwork, box: _BoxRanges, coefficients: Integers, constants: Integers) -> Integers:
+    """Return least values of functions over each box under each assignment of its group, shape (n, each, functions)."""
     bases = np.stack(
-        [_product(coefficients, box.bases[:, k, :, None], fixed.bits)[:, :, 0] for k in range(box.bases.shape[1])],
+        [
+            _exact_product(coefficients, box.bases[:, k, :, None], fixed.bits)[:, :, 0]
+            for k in range(box.bases.shape[1])
+        ],
         axis=1,
     )
-    return np.asarray(bases + (constants + _spread(fixed, box, coefficients))[:, None, :])
+    return np.asarray(bases + (constants + _least_terms(fixed, box, coefficients))[:, None, :])
 
 
-def _spread(fixed: Fixed, box: _Box, coefficients: Integers) -> Integers:
-    """The least that all attributes together add, shape (n, functions)."""
+def _least_terms(fixed: FixedPointNetwork, box: _BoxRanges, coefficients: Integers) -> Integers:
+    """Return the least that all attributes together add, shape (n, functions)."""
     total = np.zeros(coefficients.shape[:2], dtype=coefficients.dtype)
-    strips = [i for i, axis in enumerate(fixed.axes) if isinstance(axis, Strip)]
+    strips = [i for i, axis in enumerate(fixed.axes) if isinstance(axis, LinearAxis)]
     if strips:
-        slopes = np.stack([fixed.axes[i].slope for i in strips], axis=1)  # type: ignore[union-attr]
+        slopes = np.stack([axis.slope for axis in fixed.axes if isinstance(axis, LinearAxis)], axis=1)
         # Positions are not negative: a slope rounded down gives less.
-        slope = _product(coefficients, slopes, fixed.bits) >> fixed.bits
+        slope = _exact_product(coefficients, slopes, fixed.bits) >> fixed.bits
         for k, i in enumerate(strips):
             ends = box.ends[i]
             assert ends is not None
             total = total + np.minimum(slope[:, :, k] * ends[0][:, None], slope[:, :, k] * ends[1][:, None])
     for i, axis in enumerate(fixed.axes):
-        if isinstance(axis, Rows):
-            values = _product(coefficients, np.ascontiguousarray(axis.rows.T), fixed.bits)
+        if isinstance(axis, TableAxis):
+            values = _exact_product(coefficients, np.ascontiguousarray(axis.rows.T), fixed.bits)
             cells = np.arange(axis.axis.count)
             outside = (cells < box.low[:, i, None]) | (cells > box.high[:, i, None])
             total = total + np.where(outside[:, None, :], 1 << (2 * fixed.bits + 2), values).min(axis=2)
     return total
 
 
-def _interval(weights: Integers, bias: Integers, low: Integers, high: Integers, bits: int) -> tuple[Integers, Integers]:
-    """Bounds of a layer by interval arithmetic."""
+def _interval_layer(
+    weights: Integers, bias: Integers, low: Integers, high: Integers, bits: int
+) -> tuple[Integers, Integers]:
+    """Return the bounds of a layer by interval arithmetic."""
     inside, outside = np.maximum(low, 0), np.maximum(high, 0)
     rising, falling = np.maximum(weights, 0).T, np.minimum(weights, 0).T
     least = np.matmul(inside, rising) + np.matmul(outside, falling)
@@ -283,7 +290,7 @@ def _interval(weights: Integers, bias: Integers, low: Integers, high: Integers, 
     return (least >> bits) + bias - off, -((-most) >> bits) + bias + off
 
 
-def _importance(
+def _gap_importance(
     coefficients: Integers, low: Integers, high: Integers, widths: list[NDArray[np.float64]]
 ) -> NDArray[np.float64]:
     """How much of what the lines miss each attribute is to blame for, about; (n, attributes). It proves nothing."""
@@ -296,7 +303,7 @@ def _importance(
     return np.stack([(weight * gap * each).sum(axis=1) for each in widths], axis=1)
 
 
-def terms(fixed: Fixed, coefficients: Integers, axis: int, low: int, high: int) -> NDArray[np.int64]:
+def cell_terms(fixed: FixedPointNetwork, coefficients: Integers, axis: int, low: int, high: int) -> NDArray[np.int64]:
     """What each cell of a range adds to functions at least, (functions, cells), in ``2 * FAST`` bits, rounded down.
 
     Args:
@@ -306,21 +313,21 @@ def terms(fixed: Fixed, coefficients: Integers, axis: int, low: int, high: int) 
         low, high: the range.
     """
     held = fixed.axes[axis]
-    if isinstance(held, Strip):
-        slope = _product(coefficients[None], held.slope[:, None], fixed.bits)[0, :, 0] >> fixed.bits
+    if isinstance(held, LinearAxis):
+        slope = _exact_product(coefficients[None], held.slope[:, None], fixed.bits)[0, :, 0] >> fixed.bits
         ends = held.positions(np.arange(low, high + 1), fixed.bits)
         values = np.minimum(slope[:, None] * ends[0], slope[:, None] * ends[1])
     else:
-        values = _product(coefficients[None], np.ascontiguousarray(held.rows[low : high + 1].T), fixed.bits)[0]
-    return np.asarray(as_fast(values, fixed.bits))
+        values = _exact_product(coefficients[None], np.ascontiguousarray(held.rows[low : high + 1].T), fixed.bits)[0]
+    return np.asarray(to_fast_bits(values, fixed.bits))
 
 
-def as_fast(values: Any, bits: int) -> Any:
-    """Numbers of twice the bits as 64-bit integers of ``2 * FAST`` bits, rounded down.
+def to_fast_bits(values: Any, bits: int) -> Any:
+    """Return the numbers of twice the bits as 64-bit integers of ``2 * FAST`` bits, rounded down.
 
     Constants beyond eight times the largest margin are brought to that: no terms can change their sign.
     """
-    if bits == FAST:
+    if bits == FAST_BITS:
         return values
-    largest = 2 ** (2 * FAST + 3)
-    return np.maximum(np.minimum(values >> (2 * (bits - FAST)), largest), -largest).astype(np.int64)
+    largest = 2 ** (2 * FAST_BITS + 3)
+    return np.maximum(np.minimum(values >> (2 * (bits - FAST_BITS)), largest), -largest).astype(np.int64)

@@ -5,45 +5,46 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.partition import cells_inside, overlapping
-from evenhand.checker.question import Question, question_of
-from evenhand.checker.reading import WHOLE, CertificateError, Statement, read
-from evenhand.checker.reprove import Proof, Prover
-from evenhand.checker.result import CertificateCheck, Unconfirmed
+from evenhand.checker.question import RecordedQuestion, recorded_question_of
+from evenhand.checker.reading import WHOLE, CertificateClaim, CertificateError, read_certificate
+from evenhand.checker.reprove import BoxProof, BoxProver
+from evenhand.checker.result import CertificateCheck, UnconfirmedBox
 from evenhand.errors import OptionError
-from evenhand.models.additive import AdditiveNetwork
+from evenhand.models import AdditiveNetwork
 from evenhand.population import ProductPopulation
 from evenhand.schema import Schema
-from evenhand.stats import clopper_pearson, none_seen_upper
+from evenhand.stats import clopper_pearson, zero_count_upper
+from evenhand.typing import Booleans, Floats, Progress
 
-SAMPLE = 1000
+SAMPLE_BOXES = 1000
 CONFIDENCE = 0.99
-LISTED = 100
-BATCH = 256
+MAX_LISTED = 100
+BATCH_BOXES = 256
 
-Progress = Callable[[str, float], None]
+Cells = NDArray[np.integer]
 Loader = Callable[[Schema], AdditiveNetwork]
 PopulationLoader = Callable[[Schema], ProductPopulation]
 
 
-def check(
+def check_certificate(
     path: Path | str,
     model: AdditiveNetwork | Loader,
     *,
-    sample: int | None = SAMPLE,
+    sample: int | None = SAMPLE_BOXES,
     seed: int | None = None,
     confidence: float = CONFIDENCE,
     population: ProductPopulation | PopulationLoader | None = None,
     progress: Progress | None = None,
 ) -> CertificateCheck:
-    """Is what a certificate file claims about this model true?
+    """Check whether what a certificate file claims about this model is true.
 
     Nothing of the code that wrote the file is used. All arithmetic that the verdict rests on is exact: whole numbers
     and fractions. The file, the model, the partition and the totals are always checked completely; boxes are proved
@@ -54,7 +55,7 @@ def check(
         path: the certificate.
         model: the model that it should be about, or what loads it once the schema in the file is known.
         sample: boxes to draw; None for all boxes.
-        seed: of the draw. By default it is taken from the operating system, so that nobody can know beforehand which
+        seed: of the draw. By default it is taken from the operating system, so that it cannot be predicted which
             boxes will be drawn; the result names it.
         confidence: of what the sample says about all boxes.
         population: what the masses should be measured by, or what makes it once the schema is known; by default the
@@ -63,58 +64,56 @@ def check(
 
     Raises:
         OptionError: an option makes no sense.
-        DataError: the file is no certificate.
+        DataError: the file is not a certificate.
         EvenhandError: the model cannot be loaded.
     """
     if sample is not None and sample < 1:
-        raise OptionError(f"at least one box must be drawn, not {sample}", where="--sample")
+        raise OptionError(f"at least one box must be drawn, not {sample}", location="--sample")
     if not 0 < confidence < 1:
         raise OptionError(f"confidence must lie between 0 and 1, not {confidence:g}")
     started = time.perf_counter()
     seed = secrets.randbits(53) if seed is None else seed
     say = progress or (lambda what, share: None)
-    statement: Statement | None = None
+    statement: CertificateClaim | None = None
     try:
         say("reading the certificate", 0.0)
-        statement = read(Path(path))
+        statement = read_certificate(Path(path))
         network = model if isinstance(model, AdditiveNetwork) else model(statement.schema)
         if callable(population) and not isinstance(population, ProductPopulation):
             population = population(statement.schema)
-        question = question_of(statement, network, population)
+        question = recorded_question_of(statement, network, population)
         say("comparing boxes with the domain", 0.0)
-        low, high, kept = _partition(question)
-        masses = _masses(question, low, high)
-        certified, falsified = _totals(question, masses, kept)
+        boxes = _check_partition(question)
+        certified, falsified = _recompute_totals(question, boxes)
     except CertificateError as fault:
         return CertificateCheck(
             verdict="rejected",
-            fault=fault.what,
+            fault=fault.message,
             model=None if statement is None else statement.model,
             boxes=0 if statement is None else len(statement.low),
             confidence=confidence,
             seed=seed,
             seconds=time.perf_counter() - started,
         )
-    fair, unfair = statement.fair[kept], statement.unfair[kept]
-    counts = _draws(question, low, high, fair, unfair, sample, seed)
+    claimed = _claimed_masses(question, boxes)
+    counts = _draw_sample(claimed, sample, seed)
     chosen = np.flatnonzero(counts)
-    proofs = _proved(question, low[chosen], high[chosen], fair[chosen], unfair[chosen], say)
+    proofs = _reprove_boxes(question, boxes.of(chosen), say)
     failures, doubt = 0, 0.0
-    unconfirmed: list[Unconfirmed] = []
+    unconfirmed: list[UnconfirmedBox] = []
     for k, proof in zip(chosen, proofs, strict=True):
         if not proof.confirmed:
             failures += int(counts[k])
-            if len(unconfirmed) < LISTED:
-                unconfirmed.append(_described(question, low[k], high[k], int(fair[k]), int(unfair[k]), proof))
+            if len(unconfirmed) < MAX_LISTED:
+                unconfirmed.append(_describe_failure(question, boxes.of(k), proof))
     draws = int(counts.sum())
     if sample is not None and draws:
         doubt = float(
-            none_seen_upper(draws, confidence) if not failures else clopper_pearson(failures, draws, confidence)[1]
+            zero_count_upper(draws, confidence) if not failures else clopper_pearson(failures, draws, confidence)[1]
         )
     elif failures:
-        doubt = _claimed(
-            question, low, high, fair, unfair, [k for k, p in zip(chosen, proofs, strict=True) if not p.confirmed]
-        )
+        failed = [k for k, proof in zip(chosen, proofs, strict=True) if not proof.confirmed]
+        doubt = float(claimed[failed].sum() / claimed.sum())
     shares = [max(Fraction(0), share - question.distance) for share in (certified, falsified)]
     return CertificateCheck(
         verdict="not confirmed" if failures else "confirmed",
@@ -126,8 +125,8 @@ def check(
         where=statement.where,
         threshold=statement.threshold,
         method=statement.method,
-        certified=_below(shares[0]),
-        falsified=_below(shares[1]),
+        certified=_float_below(shares[0]),
+        falsified=_float_below(shares[1]),
         undecided=float(1 - sum(shares, Fraction(0))),
         boxes=len(statement.low),
         checked=len(chosen),
@@ -141,56 +140,71 @@ def check(
     )
 
 
-def _below(share: Fraction) -> float:
-    """The largest float that is not above a fraction."""
+def _float_below(share: Fraction) -> float:
+    """Return the largest float that is not above a fraction."""
     nearest = float(share)
     return nearest if Fraction(nearest) <= share else math.nextafter(nearest, -math.inf)
 
 
-def _partition(
-    question: Question,
-) -> tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.bool_]]:
-    """The boxes in cells with mass, and which of the file's have any.
+class ClaimedBoxes(NamedTuple):
+    """Boxes of the file: their first and last cells, shape (n, attributes), and the shares that each claims."""
+
+    low: Cells
+    high: Cells
+    fair: NDArray[np.uint32]
+    unfair: NDArray[np.uint32]
+
+    def of(self, which: slice | np.intp | NDArray[np.intp] | Booleans) -> ClaimedBoxes:
+        """Return some of the boxes."""
+        return ClaimedBoxes(self.low[which], self.high[which], self.fair[which], self.unfair[which])
+
+
+def _check_partition(question: RecordedQuestion) -> ClaimedBoxes:
+    """Return the boxes of the file that have mass, in cells with mass.
 
     Raises:
         CertificateError: they leave a gap, or overlap.
     """
     statement = question.statement
     low, high = statement.low, statement.high
-    kept = np.ones(len(low), dtype=np.bool_)
+    boxes = ClaimedBoxes(low, high, statement.fair, statement.unfair)
     if any(axis.kept is not None for axis in question.axes):
         low, high = low.astype(np.int64), high.astype(np.int64)
         for i, axis in enumerate(question.axes):
-            low[:, i], high[:, i] = axis.renumbered(low[:, i], high[:, i])
-            kept &= low[:, i] <= high[:, i]
-        low, high = low[kept], high[kept]
+            low[:, i], high[:, i] = axis.renumber_cells(low[:, i], high[:, i])
+        boxes = boxes._replace(low=low, high=high).of(np.asarray((low <= high).all(axis=1)))
     domain = math.prod(axis.count for axis in question.axes)
-    inside = cells_inside(low, high)
+    inside = cells_inside(boxes.low, boxes.high)
     if inside < domain:
         raise CertificateError(f"the boxes leave a gap: they hold {inside:,} of the {domain:,} cells of the domain")
-    if inside > domain or overlapping(low, high):
+    if inside > domain or any_overlap(boxes.low, boxes.high):
         raise CertificateError("two of the boxes overlap")
-    return low, high, kept
+    return boxes
 
 
-def _masses(question: Question, low: NDArray[np.integer], high: NDArray[np.integer]) -> NDArray[np.object_]:
-    """Exact masses of boxes, as Python's integers."""
-    product = np.ones(len(low), dtype=np.int64 if question.total < 2**62 else object)
-    for i, axis in enumerate(question.axes):
-        mass = axis.before(high[:, i].astype(np.int64) + 1) - axis.before(low[:, i].astype(np.int64))
+def _box_masses(question: RecordedQuestion, boxes: ClaimedBoxes) -> NDArray[np.object_]:
+    """Return exact masses of boxes, as Python's integers."""
+    product = np.ones(len(boxes.low), dtype=np.int64 if question.total < 2**62 else object)
+    for mass in _axis_masses(question, boxes):
         product = product * (mass if product.dtype == np.int64 else mass.astype(object))
     return product.astype(object)
 
 
-def _totals(question: Question, masses: NDArray[np.object_], kept: NDArray[np.bool_]) -> tuple[Fraction, Fraction]:
-    """Certified and falsified share, added up again.
+def _axis_masses(question: RecordedQuestion, boxes: ClaimedBoxes) -> Iterator[NDArray[np.int64]]:
+    """Yield the mass of each box along each axis."""
+    for i, axis in enumerate(question.axes):
+        yield axis.before(boxes.high[:, i].astype(np.int64) + 1) - axis.before(boxes.low[:, i].astype(np.int64))
+
+
+def _recompute_totals(question: RecordedQuestion, boxes: ClaimedBoxes) -> tuple[Fraction, Fraction]:
+    """Add up the certified and the falsified share again.
 
     Raises:
         CertificateError: they are not what the file claims.
     """
-    statement = question.statement
-    certified = int((masses * statement.fair[kept].astype(object)).sum())
-    falsified = int((masses * statement.unfair[kept].astype(object)).sum())
+    statement, masses = question.statement, _box_masses(question, boxes)
+    certified = int((masses * boxes.fair.astype(object)).sum())
+    falsified = int((masses * boxes.unfair.astype(object)).sum())
     of = question.total * WHOLE
     if (certified, falsified, of) != (statement.certified, statement.falsified, statement.of):
         raise CertificateError(
@@ -200,85 +214,160 @@ def _totals(question: Question, masses: NDArray[np.object_], kept: NDArray[np.bo
     return Fraction(certified, of), Fraction(falsified, of)
 
 
-def _weights(
-    question: Question,
-    low: NDArray[np.integer],
-    high: NDArray[np.integer],
-    fair: NDArray[np.uint32],
-    unfair: NDArray[np.uint32],
-) -> NDArray[np.float64]:
-    """Mass that each box claims as proved, about."""
-    weights = (fair.astype(np.float64) + unfair) / WHOLE
-    for i, axis in enumerate(question.axes):
-        inside = axis.before(high[:, i].astype(np.int64) + 1) - axis.before(low[:, i].astype(np.int64))
+def _claimed_masses(question: RecordedQuestion, boxes: ClaimedBoxes) -> Floats:
+    """Return the mass that each box claims as proved, about."""
+    weights = (boxes.fair.astype(np.float64) + boxes.unfair) / WHOLE
+    for axis, inside in zip(question.axes, _axis_masses(question, boxes), strict=True):
         weights *= inside / axis.total
     return weights
 
 
-def _draws(
-    question: Question,
-    low: NDArray[np.integer],
-    high: NDArray[np.integer],
-    fair: NDArray[np.uint32],
-    unfair: NDArray[np.uint32],
-    sample: int | None,
-    seed: int,
-) -> NDArray[np.int64]:
-    """How often each box is drawn."""
+def _draw_sample(claimed: Floats, sample: int | None, seed: int) -> NDArray[np.int64]:
+    """Return how often each box is drawn, in proportion to the mass that it claims; None: every box once."""
     if sample is None:
-        return np.ones(len(low), dtype=np.int64)
-    running = np.cumsum(_weights(question, low, high, fair, unfair))
+        return np.ones(len(claimed), dtype=np.int64)
+    running = np.cumsum(claimed)
     if running[-1] <= 0:
-        return np.zeros(len(low), dtype=np.int64)
+        return np.zeros(len(claimed), dtype=np.int64)
     tickets = np.random.default_rng(seed).random(sample) * running[-1]
-    drawn = np.minimum(np.searchsorted(running, tickets, side="right"), len(low) - 1)
-    return np.bincount(drawn, minlength=len(low)).astype(np.int64)
+    drawn = np.minimum(np.searchsorted(running, tickets, side="right"), len(claimed) - 1)
+    return np.bincount(drawn, minlength=len(claimed)).astype(np.int64)
 
 
-def _claimed(
-    question: Question,
-    low: NDArray[np.integer],
-    high: NDArray[np.integer],
-    fair: NDArray[np.uint32],
-    unfair: NDArray[np.uint32],
-    failed: list[np.intp],
-) -> float:
-    """Part of all claimed mass that lies in some boxes."""
-    weights = _weights(question, low, high, fair, unfair)
-    return float(weights[failed].sum() / weights.sum())
-
-
-def _proved(
-    question: Question,
-    low: NDArray[np.integer],
-    high: NDArray[np.integer],
-    fair: NDArray[np.uint32],
-    unfair: NDArray[np.uint32],
-    say: Progress,
-) -> list[Proof]:
-    proofs: list[Proof] = []
-    if not len(low):
+def _reprove_boxes(question: RecordedQuestion, boxes: ClaimedBoxes, say: Progress) -> list[BoxProof]:
+    proofs: list[BoxProof] = []
+    if not len(boxes.low):
         return proofs
-    prover = Prover(question)
-    for at in range(0, len(low), BATCH):
-        cut = slice(at, at + BATCH)
-        proofs += prover.prove(low[cut].astype(np.int64), high[cut].astype(np.int64), fair[cut], unfair[cut])
-        say("proving boxes again", len(proofs) / len(low))
+    prover = BoxProver(question)
+    for at in range(0, len(boxes.low), BATCH_BOXES):
+        some = boxes.of(slice(at, at + BATCH_BOXES))
+        proofs += prover.prove(some.low.astype(np.int64), some.high.astype(np.int64), some.fair, some.unfair)
+        say("proving boxes again", len(proofs) / len(boxes.low))
     return proofs
 
 
-def _described(
-    question: Question, low: NDArray[np.integer], high: NDArray[np.integer], fair: int, unfair: int, proof: Proof
-) -> Unconfirmed:
+def _describe_failure(question: RecordedQuestion, box: ClaimedBoxes, proof: BoxProof) -> UnconfirmedBox:
+    low, high = box.low, box.high
     where = {
         axis.attribute.name: axis.words(int(low[i]), int(high[i]))
         for i, axis in enumerate(question.axes)
         if low[i] > 0 or high[i] < axis.count - 1
     }
-    return Unconfirmed(
+    return UnconfirmedBox(
         where=where,
-        fair=fair / WHOLE,
-        unfair=unfair / WHOLE,
+        fair=int(box.fair) / WHOLE,
+        unfair=int(box.unfair) / WHOLE,
         proved_fair=proof.fair,
         proved_unfair=proof.unfair,
     )
+
+
+# Do boxes fill the domain without overlap? Decided exactly, whatever made the boxes.
+#
+# Boxes whose numbers of cells add up to that of the domain, and of which no two overlap, are a partition. To see that
+# no two overlap, the boxes are parted where no box is cut, as they were made, until few are left together, which are
+# then compared each with each. Where there is no such place, boxes are cut for the purpose.
+
+
+PAIRWISE_BOXES = 48
+
+
+def cells_inside(low: Cells, high: Cells) -> int:
+    """Return how many combinations of cells all boxes have together, exactly."""
+    counts = (high.astype(np.int64) - low + 1) if low.shape[1] else np.ones((len(low), 1), dtype=np.int64)
+    largest = 1
+    for column in range(counts.shape[1]):
+        largest *= int(counts[:, column].max(initial=1))
+    if largest * max(1, len(counts)) < 2**63:
+        return int(counts.prod(axis=1).sum())
+    product = counts[:, 0].astype(object)
+    for column in range(1, counts.shape[1]):
+        product = product * counts[:, column].astype(object)
+    return int(product.sum())
+
+
+def any_overlap(low: Cells, high: Cells) -> bool:
+    """Return whether two of the boxes, shape (n, attributes), share a cell."""
+    if low.shape[1] == 0:
+        return len(low) > 1
+    stack = [(low, high)]
+    while stack:
+        low, high = stack.pop()
+        if len(low) <= PAIRWISE_BOXES:
+            if _any_pair_overlaps(low, high):
+                return True
+            continue
+        parts = _split_apart(low, high)
+        if parts is None:
+            return True
+        stack += parts
+    return False
+
+
+def _any_pair_overlaps(low: Cells, high: Cells) -> bool:
+    shared = np.ones((len(low), len(low)), dtype=np.bool_)
+    for column in range(low.shape[1]):
+        meets = low[:, None, column] <= high[None, :, column]
+        shared &= meets & meets.T
+    return int(shared.sum()) > len(low)
+
+
+def _split_apart(low: Cells, high: Cells) -> list[tuple[Cells, Cells]] | None:
+    """Return the boxes in parts that cannot overlap each other; None if all boxes are the same in every attribute."""
+    n = len(low)
+    best: tuple[int, int, int] | None = None
+    for column in range(low.shape[1]):
+        least, most = int(low[:, column].min()), int(high[:, column].max())
+        if least == most:
+            continue
+        if most - least < 8 * n:
+            # How many boxes begin up to each cell, and how many have ended by then.
+            begun = np.cumsum(np.bincount(low[:, column].astype(np.int64) - least, minlength=most - least + 1))
+            ended = np.cumsum(np.bincount(high[:, column].astype(np.int64) - least, minlength=most - least + 1))
+            cuts = np.flatnonzero(begun[:-1] == ended[:-1])
+            sizes = begun[cuts]
+        else:
+            begins, ends = np.sort(low[:, column]), np.sort(high[:, column])
+            before = np.arange(1, n)
+            # Between two beginnings there is a cut if as many boxes have ended as have begun.
+            cuts = np.flatnonzero((ends[:-1] < begins[1:]) & (np.searchsorted(ends, begins[1:], side="left") == before))
+            sizes = before[cuts]
+            cuts = ends[cuts].astype(np.int64) - least
+        if not len(cuts):
+            continue
+        nearest = int(np.argmin(np.abs(2 * sizes - n)))
+        share = int(min(sizes[nearest], n - sizes[nearest]))
+        if best is None or share > best[0]:
+            best = (share, column, least + int(cuts[nearest]))
+        if share >= n // 3:
+            break
+    if best is not None:
+        _, column, cut = best
+        below = high[:, column] <= cut
+        return [(low[below], high[below]), (low[~below], high[~below])]
+    return _split_by_cutting(low, high)
+
+
+def _split_by_cutting(low: Cells, high: Cells) -> list[tuple[Cells, Cells]] | None:
+    """Return two parts, by cutting boxes along the attribute where that cuts the fewest."""
+    best: tuple[int, int, int] | None = None
+    for column in range(low.shape[1]):
+        middle = int(np.median(high[:, column]))
+        for cut in {middle, middle - 1, int(low[:, column].max()) - 1}:
+            below, above = low[:, column] <= cut, high[:, column] > cut
+            if below.all() and above.all():
+                continue
+            if not below.any() or not above.any():
+                continue
+            double = int((below & above).sum())
+            if best is None or double < best[0]:
+                best = (double, column, cut)
+    if best is None:
+        return None
+    _, column, cut = best
+    below, above = low[:, column] <= cut, high[:, column] > cut
+    low_below, high_below = low[below], high[below].copy()
+    low_above, high_above = low[above].copy(), high[above]
+    high_below[:, column] = np.minimum(high_below[:, column], cut)
+    low_above[:, column] = np.maximum(low_above[:, column], cut + 1)
+    return [(low_below, high_below), (low_above, high_above)]

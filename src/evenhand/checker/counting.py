@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from evenhand.typing import Integers
 
 MASS_BITS = 60
 ALL: int = 2**MASS_BITS
@@ -31,7 +31,7 @@ SPLIT = 30
 
 
 @dataclass(frozen=True)
-class Sums:
+class BoxSums:
     """Functions of the people in a box: ``constants[f] + sum over i of terms[i][f, cell]``.
 
     Attributes:
@@ -41,9 +41,9 @@ class Sums:
         half: joint values of half the attributes, at most.
     """
 
-    constants: Ints
-    terms: tuple[Ints, ...]
-    masses: tuple[Ints, ...]
+    constants: Integers
+    terms: tuple[Integers, ...]
+    masses: tuple[Integers, ...]
     half: int = HALF
 
     @property
@@ -52,43 +52,43 @@ class Sums:
         return math.prod(len(mass) for mass in self.masses)
 
     def positive(self) -> NDArray[np.bool_]:
-        """Which function is positive for whom, shape (functions, people). Only for few."""
+        """Return which function is positive for whom, shape (functions, people). Only for few."""
         values = self.constants[:, None]
         for term in self.terms:
             values = (values[:, :, None] + term[:, None, :]).reshape(len(values), -1)
         return np.asarray(values > 0)
 
-    def weights(self) -> Ints:
-        """Masses of all people."""
-        return _joint(self.masses)
+    def weights(self) -> Integers:
+        """Return masses of all people."""
+        return _joint_masses(self.masses)
 
     def mean(self) -> NDArray[np.float64]:
-        """Values in the middle of the box; for choices only."""
+        """Return the values in the middle of the box; for choices only."""
         middle = self.constants.astype(np.float64)
         for term in self.terms:
             middle = middle + term.mean(axis=1)
         return middle
 
     def all_positive(self, functions: list[int]) -> int:
-        """Mass of people for whom all these functions are positive, at least."""
-        rows = self._needed(functions)
+        """Return the mass of people for whom all these functions are positive, at least."""
+        rows = self._implying_functions(functions)
         if rows is None:
             return 0
         constants, terms = rows
         if not len(constants):
             return ALL
-        listed, rest = self._shared_out(terms)
-        one = _half([(terms[i], self.masses[i]) for i in listed], len(constants), self.half)
+        listed, rest = self._split_attributes(terms)
+        one = _enumerate_half([(terms[i], self.masses[i]) for i in listed], len(constants), self.half)
         most = self.half if len(constants) > 1 else 8 * self.half
-        other = _half([(terms[i], self.masses[i]) for i in rest], len(constants), most)
-        return _both_positive(constants, one, other)
+        other = _enumerate_half([(terms[i], self.masses[i]) for i in rest], len(constants), most)
+        return _mass_both_positive(constants, one, other)
 
-    def _shared_out(self, terms: list[Ints]) -> tuple[list[int], list[int]]:
+    def _split_attributes(self, terms: list[Integers]) -> tuple[list[int], list[int]]:
         """Attributes in two halves: one to be listed in full, of those that move the two conditions apart the most.
 
         What is left then moves both conditions alike, and a grid over it can be fine.
         """
-        apart = _apart(terms)
+        apart = _difference_terms(terms)
         worth = [
             (float(np.ptp(gap)) + 0.1 * float(np.ptp(term[0]))) / np.log2(1 + term.shape[1])
             for term, gap in zip(terms, apart, strict=True)
@@ -100,9 +100,9 @@ class Sums:
                 size *= terms[i].shape[1]
         return listed, [i for i in range(len(terms)) if i not in listed]
 
-    def _needed(self, functions: list[int]) -> tuple[Ints, list[Ints]] | None:
+    def _implying_functions(self, functions: list[int]) -> tuple[Integers, list[Integers]] | None:
         """At most two functions whose positivity implies that of all; None if one is never positive."""
-        kept: list[tuple[int, list[Ints]]] = []
+        kept: list[tuple[int, list[Integers]]] = []
         for f in functions:
             constant, terms = int(self.constants[f]), [term[f] for term in self.terms]
             if constant + sum(int(term.max()) for term in terms) <= 0:
@@ -110,9 +110,9 @@ class Sums:
             if constant + sum(int(term.min()) for term in terms) > 0:
                 continue
             candidate = (constant, terms)
-            if any(_at_most(other, candidate) for other in kept):
+            if any(_never_exceeds(other, candidate) for other in kept):
                 continue
-            kept = [other for other in kept if not _at_most(candidate, other)]
+            kept = [other for other in kept if not _never_exceeds(candidate, other)]
             kept.append(candidate)
         while len(kept) > 2:
             # The smaller of the terms everywhere is less than both.
@@ -122,38 +122,38 @@ class Sums:
         return constants, [np.stack([terms[i] for _, terms in kept]) for i in range(len(self.terms) if kept else 0)]
 
 
-def _at_most(one: tuple[int, list[Ints]], other: tuple[int, list[Ints]]) -> bool:
-    """Whether the first function is at most the second for everybody."""
+def _never_exceeds(one: tuple[int, list[Integers]], other: tuple[int, list[Integers]]) -> bool:
+    """Return whether the first function is at most the second for everybody."""
     gap = one[0] - other[0] + sum(int((a - b).max()) for a, b in zip(one[1], other[1], strict=True))
     return gap <= 0
 
 
-def _apart(terms: list[Ints]) -> list[Ints]:
-    """How the second of two conditions differs from the first, or from its negative if that differs less."""
+def _difference_terms(terms: list[Integers]) -> list[Integers]:
+    """Return how the second of two conditions differs from the first, or from its negative if that differs less."""
     differences = [term[-1] - term[0] if len(term) > 1 else np.zeros_like(term[0]) for term in terms]
     sums = [term[-1] + term[0] if len(term) > 1 else np.zeros_like(term[0]) for term in terms]
     spans = [sum(float(np.ptp(each)) for each in kind) for kind in (differences, sums)]
     return differences if spans[0] <= spans[1] else sums
 
 
-def _half(parts: list[tuple[Ints, Ints]], functions: int, most: int) -> tuple[Ints, Ints]:
-    """Joint values of some attributes, shape (functions, n) with n at most ``most``, and their masses.
+def _enumerate_half(parts: list[tuple[Integers, Integers]], functions: int, most: int) -> tuple[Integers, Integers]:
+    """Return joint values of some attributes, shape (functions, n) with n at most ``most``, and their masses.
 
     The attributes that matter least come first: a grid over few values of a small range is fine.
     """
     values, masses = np.zeros((functions, 1), dtype=np.int64), np.array([ALL], dtype=np.int64)
     for term, mass in sorted(parts, key=lambda part: int(np.ptp(part[0], axis=1).max())):
         if len(masses) * len(mass) > ROOM:
-            term, mass = _gridded(term, mass, max(2, ROOM // len(masses)))
+            term, mass = _round_to_grid(term, mass, max(2, ROOM // len(masses)))
         values = (values[:, :, None] + term[:, None, :]).reshape(functions, -1)
-        masses = times(masses[:, None], mass[None, :]).ravel()
+        masses = multiply_masses(masses[:, None], mass[None, :]).ravel()
         if len(masses) > most:
-            values, masses = _gridded(values, masses, most)
+            values, masses = _round_to_grid(values, masses, most)
     return values, masses
 
 
-def _gridded(values: Ints, masses: Ints, most: int) -> tuple[Ints, Ints]:
-    """The same with values moved down to a grid of at most so many cells that any of them fall into.
+def _round_to_grid(values: Integers, masses: Integers, most: int) -> tuple[Integers, Integers]:
+    """Return the same with values moved down to a grid of at most so many cells that any of them fall into.
 
     With two functions the grid is over the first and over what the second is more than the first, or more than its
     negative, whichever varies less. Each function moves down by less than two steps of the grid.
@@ -180,23 +180,23 @@ def _gridded(values: Ints, masses: Ints, most: int) -> tuple[Ints, Ints]:
     return np.stack(both[: len(values)]), joined[used]
 
 
-def _joint(masses: tuple[Ints, ...]) -> Ints:
-    """Masses of all combinations, each product rounded down."""
+def _joint_masses(masses: tuple[Integers, ...]) -> Integers:
+    """Return masses of all combinations, each product rounded down."""
     joint = np.array([ALL], dtype=np.int64)
     for mass in masses:
-        joint = times(joint[:, None], mass[None, :]).ravel()
+        joint = multiply_masses(joint[:, None], mass[None, :]).ravel()
     return joint
 
 
-def times(a: Ints, b: Ints) -> Ints:
-    """Products of masses, ``a * b / ALL``, at most three units too small. Both are at most ``ALL``."""
+def multiply_masses(a: Integers, b: Integers) -> Integers:
+    """Return products of masses, ``a * b / ALL``, at most three units too small. Both are at most ``ALL``."""
     a_high, b_high = a >> SPLIT, b >> SPLIT
     a_low, b_low = a & (2**SPLIT - 1), b & (2**SPLIT - 1)
     return np.asarray(a_high * b_high + ((a_high * b_low) >> SPLIT) + ((a_low * b_high) >> SPLIT))
 
 
-def _both_positive(constants: Ints, one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> int:
-    """Mass of pairs, one of each half, for whom one or two sums are positive."""
+def _mass_both_positive(constants: Integers, one: tuple[Integers, Integers], other: tuple[Integers, Integers]) -> int:
+    """Return the mass of pairs, one of each half, for whom one or two sums are positive."""
     values, masses = other
     order = np.argsort(-values[0], kind="stable")
     values, masses = values[:, order], masses[order]
@@ -205,7 +205,7 @@ def _both_positive(constants: Ints, one: tuple[Ints, Ints], other: tuple[Ints, I
     asked = np.searchsorted(-values[0], -needed[0], side="left")
     if len(constants) == 1:
         running = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(masses)])
-        return int(times(one[1], running[asked]).sum())
+        return int(multiply_masses(one[1], running[asked]).sum())
     count = len(masses)
     levels = max(1, int(count).bit_length())
     size = 1 << levels
@@ -229,4 +229,4 @@ def _both_positive(constants: Ints, one: tuple[Ints, Ints], other: tuple[Ints, I
         start = np.searchsorted(keys[within], block * (2 * size) + wanted[here], side="left")
         # Padding has no mass, and so may be counted.
         found[here] += running[(block + 1) * width] - running[start]
-    return int(times(one[1], found).sum())
+    return int(multiply_masses(one[1], found).sum())

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.question import Axis, Question, log_odds
+from evenhand.checker.question import CellAxis, RecordedQuestion, log_odds
 from evenhand.checker.reading import CertificateError
-from evenhand.models.additive import Line
+from evenhand.models import LineTerm
 
-UNIT = 2.0**-24
+UNIT_ROUNDOFF = 2.0**-24
 TIE = 2.0**-21
 """Two outputs this close may be the same to a float32 sigmoid or softmax."""
 PROBABILITY = 2.0**-22
@@ -29,7 +29,7 @@ WEIGHT_BITS = 20
 
 
 @dataclass(frozen=True)
-class Deployed:
+class Float32Errors:
     """Error bounds of a network in units of its fixed-point form.
 
     Attributes:
@@ -53,7 +53,9 @@ class Deployed:
     biases: tuple[NDArray[np.int64], ...]
     tie: NDArray[np.int64]
 
-    def sizes(self, axes: tuple[Axis, ...], low: NDArray[np.integer], high: NDArray[np.integer]) -> NDArray[np.int64]:
+    def sizes(
+        self, axes: tuple[CellAxis, ...], low: NDArray[np.integer], high: NDArray[np.integer]
+    ) -> NDArray[np.int64]:
         """Sizes of what the attributes add to the first units in boxes, at most, (boxes, units), in ``SIZE_BITS``."""
         total = np.zeros((len(low), self.bases.shape[1]), dtype=np.int64)
         for i, axis in enumerate(axes):
@@ -64,15 +66,15 @@ class Deployed:
                 position = np.ceil(np.ldexp(reach * (1 + 2.0**-40), SIZE_BITS - self.strips[i])).astype(np.int64) + 1
                 total += ((position[:, None] * slope) >> SIZE_BITS) + 1
             elif rows is not None:
-                total += _most(rows, low[:, i], high[:, i])
+                total += _range_maxima(rows, low[:, i], high[:, i])
         return total
 
-    def first(self, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Error of the first units from the sizes of their terms."""
+    def first_error(self, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return error of the first units from the sizes of their terms."""
         return np.asarray(((sizes * self.gammas[0]) >> SIZE_BITS) + 1)
 
     def after(self, layer: int, above: NDArray[np.int64], error: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Error after one more layer, from upper bounds of its inputs before ReLU in ``ERROR_BITS``."""
+        """Return error after one more layer, from upper bounds of its inputs before ReLU in ``ERROR_BITS``."""
         gamma = self.gammas[layer + 1]
         # Where a unit is surely below zero in both arithmetics, nothing passes; else at most its error.
         passed = np.maximum(0, np.minimum(error, above + error))
@@ -84,34 +86,34 @@ class Deployed:
         return np.asarray((summed >> WEIGHT_BITS) + ((self.biases[layer] * gamma) >> WEIGHT_BITS) + 2)
 
 
-def _most(rows: NDArray[np.int64], low: NDArray[np.integer], high: NDArray[np.integer]) -> NDArray[np.int64]:
+def _range_maxima(rows: NDArray[np.int64], low: NDArray[np.integer], high: NDArray[np.integer]) -> NDArray[np.int64]:
     found = np.asarray(rows[low])
     for step in range(1, int((high - low).max(initial=0)) + 1):
         found = np.maximum(found, rows[np.minimum(low + step, high)])
     return found
 
 
-def deployed_of(question: Question) -> Deployed:
-    """Error bounds for a question's network.
+def float32_errors_of(question: RecordedQuestion) -> Float32Errors:
+    """Return error bounds for a question's network.
 
     Raises:
         CertificateError: numbers too large for float32.
     """
-    first, folds, shift = question.first, question.folds, question.shift
+    first, folds, shift = question.unit_outputs, question.margin_outputs, question.shift
     network, layers = question.network, question.network.layers
-    sizes = both(question.sizes, first)
+    sizes = fold_sizes(question.sizes, first)
     extra = np.zeros(sizes.shape[1])
     strips, reach = [], np.zeros(sizes.shape[1])
     for axis in question.axes:
-        if isinstance(axis.part, Line):
-            extra = extra + both(np.abs(axis.part.intercept)[None, :], first)[0]
+        if isinstance(axis.part, LineTerm):
+            extra = extra + fold_sizes(np.abs(axis.part.intercept)[None, :], first)[0]
             exponent = strip_exponent(axis)
             largest = max(abs(end) for end in strip_reach(axis))
-            reach = reach + both(np.abs(axis.part.slope)[None, :], first)[0] * max(2.0**exponent, 2 * largest)
+            reach = reach + fold_sizes(np.abs(axis.part.slope)[None, :], first)[0] * max(2.0**exponent, 2 * largest)
             strips.append(exponent)
         else:
             rows = axis.part.at(axis.entries(np.arange(axis.count))[0])
-            reach = reach + both(np.abs(rows), first).max(axis=0)
+            reach = reach + fold_sizes(np.abs(rows), first).max(axis=0)
             strips.append(0)
     bases = sizes + extra
     bound = bases.max(axis=0) + reach + (abs(shift) if not layers else 0.0)
@@ -122,54 +124,58 @@ def deployed_of(question: Question) -> Deployed:
     for number, layer in enumerate(layers):
         last = number == len(layers) - 1
         columns = folds if last else [(unit, -1) for unit in range(len(layer.bias))]
-        weight = both(np.abs(layer.weights), columns)
-        bias = both(np.abs(layer.bias)[None, :], columns)[0]
+        weight = fold_sizes(np.abs(layer.weights), columns)
+        bias = fold_sizes(np.abs(layer.bias)[None, :], columns)[0]
         bound = np.ldexp(1.0, exponents[-1]) @ weight + bias + (abs(shift) + 2 * TIE if last else 0.0)
         exponents.append(exponent_of(bound))
-        weights.append(_up(weight.T, exponents[-1][:, None] - exponents[-2], WEIGHT_BITS))
-        biases.append(_up(bias, exponents[-1], WEIGHT_BITS))
+        weights.append(_scale_up(weight.T, exponents[-1][:, None] - exponents[-2], WEIGHT_BITS))
+        biases.append(_scale_up(bias, exponents[-1], WEIGHT_BITS))
     if max(int(each.max()) for each in exponents) > 100 or min(int(each.min()) for each in exponents) < -900:
         raise CertificateError("the network's numbers are too large or too small to be checked")
     terms = [len(network.parts), *(len(layer.weights) for layer in layers)]
-    return Deployed(
+    return Float32Errors(
         exponents=tuple(exponents),
-        gammas=tuple(_gamma(n + 8) for n in terms),
-        bases=_up(bases, exponents[0], SIZE_BITS),
+        gammas=tuple(_summation_error(n + 8) for n in terms),
+        bases=_scale_up(bases, exponents[0], SIZE_BITS),
         slopes=tuple(
-            _up(both(np.abs(axis.part.slope)[None, :], first)[0], exponents[0] - strip, SIZE_BITS)
-            if isinstance(axis.part, Line)
+            _scale_up(fold_sizes(np.abs(axis.part.slope)[None, :], first)[0], exponents[0] - strip, SIZE_BITS)
+            if isinstance(axis.part, LineTerm)
             else None
             for axis, strip in zip(question.axes, strips, strict=True)
         ),
         rows=tuple(
             None
-            if isinstance(axis.part, Line)
-            else _up(both(np.abs(axis.part.at(axis.entries(np.arange(axis.count))[0])), first), exponents[0], SIZE_BITS)
+            if isinstance(axis.part, LineTerm)
+            else _scale_up(
+                fold_sizes(np.abs(axis.part.at(axis.entries(np.arange(axis.count))[0])), first), exponents[0], SIZE_BITS
+            )
             for axis in question.axes
         ),
         strips=tuple(strips),
         weights=tuple(weights),
         biases=tuple(biases),
-        tie=_up(np.full(len(folds), _resolution(question.statement.threshold)), exponents[-1], ERROR_BITS),
+        tie=_scale_up(
+            np.full(len(folds), _probability_margin(question.statement.threshold)), exponents[-1], ERROR_BITS
+        ),
     )
 
 
-def strip_reach(axis: Axis) -> tuple[float, float]:
-    """Smallest and largest entry of an axis."""
+def strip_reach(axis: CellAxis) -> tuple[float, float]:
+    """Return the smallest and largest entry of an axis."""
     if axis.cells.starts is not None:
         ends = axis.cells.starts if axis.cells.ends is None else axis.cells.ends
         return float(axis.cells.starts.min()), float(ends.max())
     return axis.cells.first, axis.cells.last
 
 
-def strip_exponent(axis: Axis) -> int:
-    """Power of two above all entries of an axis."""
+def strip_exponent(axis: CellAxis) -> int:
+    """Return power of two above all entries of an axis."""
     low, high = strip_reach(axis)
     return int(np.frexp(max(abs(low), abs(high), 2.0**-300))[1]) + 1
 
 
-def _resolution(threshold: float | None) -> float:
-    """How far beyond its threshold an exact margin must be for a float32 probability to be on the same side."""
+def _probability_margin(threshold: float | None) -> float:
+    """Return how far beyond its threshold an exact margin must be for a float32 probability to be on the same side."""
     if threshold is None or threshold == 0.5:
         return TIE
     if not PROBABILITY < threshold < 1 - PROBABILITY:
@@ -179,21 +185,21 @@ def _resolution(threshold: float | None) -> float:
     return max(TIE, 1.0005 * width) + 2.0**-23 * abs(middle)
 
 
-def _gamma(terms: int) -> int:
-    return math.ceil(terms * UNIT / (1 - terms * UNIT) * 2.0**ERROR_BITS) + 1
+def _summation_error(terms: int) -> int:
+    return math.ceil(terms * UNIT_ROUNDOFF / (1 - terms * UNIT_ROUNDOFF) * 2.0**ERROR_BITS) + 1
 
 
-def both(sizes: NDArray[np.float64], columns: list[tuple[int, int]]) -> NDArray[np.float64]:
-    """Sizes of columns, or of the two that a difference is made of."""
+def fold_sizes(sizes: NDArray[np.float64], columns: list[tuple[int, int]]) -> NDArray[np.float64]:
+    """Return the sizes of columns, or of the two that a difference is made of."""
     return np.stack([sizes[:, a] + (sizes[:, b] if b >= 0 else 0.0) for a, b in columns], axis=1)
 
 
 def exponent_of(bound: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Powers of two above sums that were rounded a few thousand times."""
+    """Return powers of two above sums that were rounded a few thousand times."""
     return np.frexp(np.maximum(bound, 2.0**-800) * (1 + 2.0**-30))[1].astype(np.int64)
 
 
-def _up(values: NDArray[np.float64], exponents: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
-    """Sizes divided by powers of two, rounded up, at most 2."""
+def _scale_up(values: NDArray[np.float64], exponents: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
+    """Return the sizes divided by powers of two, rounded up, at most 2."""
     moved = np.ldexp(values * (1 + 2.0**-40), (bits - exponents).astype(np.int32))
     return np.minimum(np.ceil(moved), 2.0 ** (bits + 1)).astype(np.int64)

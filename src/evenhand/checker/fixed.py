@@ -16,70 +16,70 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.deployed import Deployed, both, exponent_of
-from evenhand.checker.question import Axis, Question, exact_line, exact_terms
-from evenhand.models.additive import Line
+from evenhand.checker.deployed import Float32Errors, exponent_of, fold_sizes
+from evenhand.checker.question import CellAxis, RecordedQuestion, exact_line, exact_terms
+from evenhand.models import LineTerm
 
-FAST = 29
+FAST_BITS = 29
 """Bits of the 64-bit form."""
-SLOW = 96
+SLOW_BITS = 96
 """Bits of the form in Python's integers."""
-DEEPEST = 16
+MAX_LAYERS = 16
 """Hidden layers that the 64-bit form has room for."""
 
 Integers: TypeAlias = NDArray[Any]
 """int64, or Python's integers as objects."""
 
 
-class TooFarApart(Exception):  # noqa: N818 - no error of the user: another form is used
+class PrecisionExceeded(Exception):  # noqa: N818 - no error of the user: another form is used
     """Numbers do not fit into so many bits."""
 
 
 @dataclass(frozen=True)
-class Strip:
+class LinearAxis:
     """An axis that adds ``slope * position`` to the first units: position from 0 to 1 from cell ``start`` on."""
 
-    axis: Axis
+    axis: CellAxis
     slope: Integers
     exponent: int
     start: int
     origin: Fraction
 
     def positions(self, cells: NDArray[np.integer], bits: int) -> tuple[Integers, Integers]:
-        """Ends of each cell, rounded outward, in ``bits``. They rise or fall along the axis."""
+        """Return ends of each cell, rounded outward, in ``bits``. They rise or fall along the axis."""
         form = self.axis.cells
         if form.form == "even":
             own = cells.astype(np.int64) if self.axis.kept is None else self.axis.kept[cells]
             first = self.start if self.axis.kept is None else int(self.axis.kept[self.start])
-            width = scaled(Fraction(form.last) - Fraction(form.first), self.exponent, bits)
-            steps = (own - first).astype(object) if bits > FAST else own - first
+            width = scale_fraction(Fraction(form.last) - Fraction(form.first), self.exponent, bits)
+            steps = (own - first).astype(object) if bits > FAST_BITS else own - first
             return (width - 1) * steps // form.count, -(-(width + 1) * (steps + 1) // form.count)
         low, high = self.axis.entries(cells)
         origin = float(self.origin)
         if self.axis.attribute.size is not None:
             # Differences of whole numbers below 2**53 are exact.
             return (
-                _shifted(low - origin, bits - self.exponent, bits, up=False),
-                _shifted(high - origin, bits - self.exponent, bits, up=True),
+                _round_shifted(low - origin, bits - self.exponent, bits, up=False),
+                _round_shifted(high - origin, bits - self.exponent, bits, up=True),
             )
-        start = scaled(self.origin, self.exponent, bits)
+        start = scale_fraction(self.origin, self.exponent, bits)
         return (
-            _shifted(low, bits - self.exponent, bits, up=False) - (start + 1),
-            _shifted(high, bits - self.exponent, bits, up=True) - (start - 1),
+            _round_shifted(low, bits - self.exponent, bits, up=False) - (start + 1),
+            _round_shifted(high, bits - self.exponent, bits, up=True) - (start - 1),
         )
 
 
 @dataclass(frozen=True)
-class Rows:
+class TableAxis:
     """An axis of which every cell adds a row of its own; ``tables[k]`` bounds 2**k neighbours from below and above."""
 
-    axis: Axis
+    axis: CellAxis
     rows: Integers
     least: tuple[Integers, ...]
     most: tuple[Integers, ...]
 
     def range(self, low: NDArray[np.integer], high: NDArray[np.integer]) -> tuple[Integers, Integers]:
-        """Smallest and largest contribution in ranges of cells, shape (n, units)."""
+        """Return the smallest and largest contribution in ranges of cells, shape (n, units)."""
         levels = np.frexp((high - low + 1).astype(np.float64))[1] - 1
         least, most = np.empty((2, len(low), self.rows.shape[1]), dtype=self.rows.dtype)
         for level in np.unique(levels):
@@ -91,7 +91,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Layer:
+class FixedPointLayer:
     """An affine map: ``weights`` (outputs, inputs) and ``bias``, each off by at most one unit of the last place."""
 
     weights: Integers
@@ -99,7 +99,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedPointNetwork:
     """The network in fixed point.
 
     Attributes:
@@ -115,23 +115,23 @@ class Fixed:
     """
 
     bits: int
-    axes: tuple[Strip | Rows, ...]
+    axes: tuple[LinearAxis | TableAxis, ...]
     bases: Integers
     margin: int
-    layers: tuple[Layer, ...]
+    layers: tuple[FixedPointLayer, ...]
     pairs: tuple[tuple[int, int], ...]
     classes: int
-    deployed: Deployed
+    deployed: Float32Errors
     exponents: tuple[NDArray[np.int64], ...]
 
 
-def fixed_of(
-    question: Question,
-    deployed: Deployed,
+def fixed_point_of(
+    question: RecordedQuestion,
+    deployed: Float32Errors,
     bits: int,
     low: NDArray[np.int64] | None = None,
     high: NDArray[np.int64] | None = None,
-) -> Fixed:
+) -> FixedPointNetwork:
     """Bring the network of a question to fixed point, for a box or for the whole domain.
 
     Raises:
@@ -142,15 +142,15 @@ def fixed_of(
         low = np.zeros(len(question.axes), dtype=np.int64)
         high = np.array([axis.count - 1 for axis in question.axes], dtype=np.int64)
     shift = question.shift
-    first, folds = question.first, question.folds
-    strips = [_strip(axis, int(low[i]), int(high[i])) for i, axis in enumerate(question.axes)]
-    corner = _corner(question, strips, low)
+    first, folds = question.unit_outputs, question.margin_outputs
+    strips = [_linear_extent(axis, int(low[i]), int(high[i])) for i, axis in enumerate(question.axes)]
+    corner = _corner_units(question, strips, low)
     reach = np.zeros(len(first))
     for i, (axis, strip) in enumerate(zip(question.axes, strips, strict=True)):
-        if strip is not None and isinstance(axis.part, Line):
-            reach += both(np.abs(axis.part.slope)[None, :], first)[0] * 2.0 ** strip[0]
+        if strip is not None and isinstance(axis.part, LineTerm):
+            reach += fold_sizes(np.abs(axis.part.slope)[None, :], first)[0] * 2.0 ** strip[0]
         else:
-            reach += np.abs(_changes(axis, first, int(low[i]), int(high[i]))).max(axis=0)
+            reach += np.abs(_row_changes(axis, first, int(low[i]), int(high[i]))).max(axis=0)
     sizes = np.array([[abs(float(value)) for value in row] for row in corner]).max(axis=0)
     exponents = [exponent_of(sizes + reach)]
     alive = (
@@ -160,11 +160,11 @@ def fixed_of(
     if not network.layers:
         alive[:] = True
     axes = tuple(
-        _axis(axis, strip, first, exponents[0], bits, int(low[i]), int(high[i]))
+        _fixed_axis(axis, strip, first, exponents[0], bits, int(low[i]), int(high[i]))
         for i, (axis, strip) in enumerate(zip(question.axes, strips, strict=True))
     )
     bases = np.array(
-        [[scaled(value, int(e), bits) for value, e in zip(row, exponents[0], strict=True)] for row in corner],
+        [[scale_fraction(value, int(e), bits) for value, e in zip(row, exponents[0], strict=True)] for row in corner],
         dtype=object,
     )
     layers = []
@@ -176,18 +176,21 @@ def fixed_of(
             # Units that are off in all of the box add nothing, and so their weights do not matter.
             matrix = np.where(alive[:, None], matrix, 0.0)
         bound = (
-            np.ldexp(1.0, exponents[-1]) @ both(np.abs(matrix), chosen) + both(np.abs(layer.bias)[None, :], chosen)[0]
+            np.ldexp(1.0, exponents[-1]) @ fold_sizes(np.abs(matrix), chosen)
+            + fold_sizes(np.abs(layer.bias)[None, :], chosen)[0]
         )
         exponents.append(exponent_of(bound + (abs(shift) if last else 0.0)))
-        weights = _folded(matrix, chosen, exponents[-1] - exponents[-2][:, None], bits).T
-        bias = _folded(layer.bias[None, :], chosen, exponents[-1], bits)[0]
+        weights = _fold_columns(matrix, chosen, exponents[-1] - exponents[-2][:, None], bits).T
+        bias = _fold_columns(layer.bias[None, :], chosen, exponents[-1], bits)[0]
         if last and shift:
-            bias = bias - np.array([scaled(Fraction(shift), int(e), bits) for e in exponents[-1]], dtype=bias.dtype)
-        layers.append(Layer(np.ascontiguousarray(weights), bias))
-    return Fixed(
+            bias = bias - np.array(
+                [scale_fraction(Fraction(shift), int(e), bits) for e in exponents[-1]], dtype=bias.dtype
+            )
+        layers.append(FixedPointLayer(np.ascontiguousarray(weights), bias))
+    return FixedPointNetwork(
         bits=bits,
         axes=axes,
-        bases=bases if bits > FAST else bases.astype(np.int64),
+        bases=bases if bits > FAST_BITS else bases.astype(np.int64),
         margin=2 * len(axes) + 2,
         layers=tuple(layers),
         pairs=question.pairs,
@@ -197,9 +200,9 @@ def fixed_of(
     )
 
 
-def _strip(axis: Axis, low: int, high: int) -> tuple[int, Fraction] | None:
+def _linear_extent(axis: CellAxis, low: int, high: int) -> tuple[int, Fraction] | None:
     """Power of two above the width of a range of cells of an attribute that enters affinely, and where it begins."""
-    if not isinstance(axis.part, Line):
+    if not isinstance(axis.part, LineTerm):
         return None
     ends = [entry for each in axis.entries(np.array([low, high])) for entry in each.tolist()]
     form = axis.cells
@@ -212,10 +215,10 @@ def _strip(axis: Axis, low: int, high: int) -> tuple[int, Fraction] | None:
     return int(np.frexp(max(max(ends) - min(ends), least, 2.0**-300))[1]) + 1, origin
 
 
-def _corner(
-    question: Question, strips: list[tuple[int, Fraction] | None], low: NDArray[np.int64]
+def _corner_units(
+    question: RecordedQuestion, strips: list[tuple[int, Fraction] | None], low: NDArray[np.int64]
 ) -> list[list[Fraction]]:
-    """What the first units are at the first cell of everything, exactly, under each assignment."""
+    """Return what the first units are at the first cell of everything, exactly, under each assignment."""
     added = [Fraction(0)] * len(question.network.bias)
     for i, (axis, strip) in enumerate(zip(question.axes, strips, strict=True)):
         if strip is not None:
@@ -225,36 +228,38 @@ def _corner(
         added = [a + b for a, b in zip(added, terms, strict=True)]
     shift = Fraction(0) if question.network.layers else Fraction(question.shift)
     rows = [[a + b for a, b in zip(row, added, strict=True)] for row in question.bases]
-    return [[row[plus] - (row[minus] if minus >= 0 else 0) - shift for plus, minus in question.first] for row in rows]
+    return [
+        [row[plus] - (row[minus] if minus >= 0 else 0) - shift for plus, minus in question.unit_outputs] for row in rows
+    ]
 
 
-def _changes(axis: Axis, first: list[tuple[int, int]], low: int, high: int) -> NDArray[np.float64]:
-    """How far the rows of a range of cells are from the first of them, (cells, units)."""
+def _row_changes(axis: CellAxis, first: list[tuple[int, int]], low: int, high: int) -> NDArray[np.float64]:
+    """Return how far the rows of a range of cells are from the first of them, (cells, units)."""
     rows = axis.part.at(axis.entries(np.arange(low, high + 1))[0])
     change = rows - rows[0]
     return np.stack([change[:, a] - (change[:, b] if b >= 0 else 0.0) for a, b in first], axis=1)
 
 
-def _axis(
-    axis: Axis,
+def _fixed_axis(
+    axis: CellAxis,
     strip: tuple[int, Fraction] | None,
     first: list[tuple[int, int]],
     exponents: NDArray[np.int64],
     bits: int,
     low: int,
     high: int,
-) -> Strip | Rows:
+) -> LinearAxis | TableAxis:
     part = axis.part
-    if strip is not None and isinstance(part, Line):
-        slope = _folded(part.slope[None, :], first, exponents - strip[0], bits)[0]
-        return Strip(axis, slope, strip[0], low, strip[1])
+    if strip is not None and isinstance(part, LineTerm):
+        slope = _fold_columns(part.slope[None, :], first, exponents - strip[0], bits)[0]
+        return LinearAxis(axis, slope, strip[0], low, strip[1])
     rows = part.at(axis.entries(np.arange(low, high + 1))[0])
-    if bits > FAST:
+    if bits > FAST_BITS:
         exact = [[Fraction(float(row[a])) - Fraction(float(rows[0][a])) for a in range(rows.shape[1])] for row in rows]
         inside = np.array(
             [
                 [
-                    scaled(row[a] - (row[b] if b >= 0 else 0), int(e), bits)
+                    scale_fraction(row[a] - (row[b] if b >= 0 else 0), int(e), bits)
                     for (a, b), e in zip(first, exponents, strict=True)
                 ]
                 for row in exact
@@ -263,12 +268,12 @@ def _axis(
         )
     else:
         # Three roundings of float64 are less than a unit of the last place unless the rows are far larger than that.
-        largest = both(np.abs(rows), first).max(axis=0)
-        changed = both(np.abs(rows - rows[0]), first).any(axis=0)
+        largest = fold_sizes(np.abs(rows), first).max(axis=0)
+        changed = fold_sizes(np.abs(rows - rows[0]), first).any(axis=0)
         if (changed & (largest > np.ldexp(1.0, exponents + (50 - bits)))).any():
-            raise TooFarApart
-        change = _changes(axis, first, low, high)
-        inside = np.stack([_nearest(change[:, k], bits - int(e), bits) for k, e in enumerate(exponents)], axis=1)
+            raise PrecisionExceeded
+        change = _row_changes(axis, first, low, high)
+        inside = np.stack([_round_nearest(change[:, k], bits - int(e), bits) for k, e in enumerate(exponents)], axis=1)
     held = np.zeros((axis.count, len(first)), dtype=inside.dtype)
     held[low : high + 1] = inside
     least, most = [held], [held]
@@ -276,34 +281,34 @@ def _axis(
         step = 1 << (len(least) - 1)
         least.append(np.minimum(least[-1][:-step], least[-1][step:]))
         most.append(np.maximum(most[-1][:-step], most[-1][step:]))
-    return Rows(axis, held, tuple(least), tuple(most))
+    return TableAxis(axis, held, tuple(least), tuple(most))
 
 
-def scaled(value: Fraction, exponent: int, bits: int) -> int:
-    """The integer nearest to ``value / 2**exponent * 2**bits``."""
+def scale_fraction(value: Fraction, exponent: int, bits: int) -> int:
+    """Return the integer nearest to ``value / 2**exponent * 2**bits``."""
     return round(value * Fraction(2) ** (bits - exponent))
 
 
-def _folded(
+def _fold_columns(
     values: NDArray[np.float64], folds: list[tuple[int, int]], exponents: NDArray[np.int64], bits: int
 ) -> Integers:
-    """Columns, or differences of two, divided by powers of two, as nearest integers."""
+    """Return the columns, or differences of two, divided by powers of two, as nearest integers."""
     columns = []
     for unit, (plus, minus) in enumerate(folds):
         exponent = exponents[..., unit]
-        column = _nearest(values[:, plus], bits - exponent, bits)
+        column = _round_nearest(values[:, plus], bits - exponent, bits)
         if minus >= 0:
-            column = column - _nearest(values[:, minus], bits - exponent, bits)
+            column = column - _round_nearest(values[:, minus], bits - exponent, bits)
         columns.append(column)
     return np.stack(columns, axis=1)
 
 
-def _nearest(values: NDArray[np.float64], shift: Any, bits: int) -> Integers:
-    if bits <= FAST:
+def _round_nearest(values: NDArray[np.float64], shift: Any, bits: int) -> Integers:
+    if bits <= FAST_BITS:
         # A power of two changes no digit, and numbers this small are exact integers in float64.
         found = np.rint(np.ldexp(values, np.asarray(shift, dtype=np.int32)))
         if not (np.abs(found) <= 2.0 ** (bits + 1)).all():
-            raise TooFarApart
+            raise PrecisionExceeded
         return found.astype(np.int64)
     pairs = np.broadcast_arrays(values, shift)
     exact = [
@@ -313,9 +318,9 @@ def _nearest(values: NDArray[np.float64], shift: Any, bits: int) -> Integers:
     return np.array(exact, dtype=object).reshape(pairs[0].shape)
 
 
-def _shifted(values: NDArray[np.float64], shift: int, bits: int, *, up: bool) -> Integers:
+def _round_shifted(values: NDArray[np.float64], shift: int, bits: int, *, up: bool) -> Integers:
     """``values * 2**shift`` as integers, rounded to one side."""
-    if bits <= FAST:
+    if bits <= FAST_BITS:
         moved = np.ldexp(values, shift)
         return (np.ceil(moved) if up else np.floor(moved)).astype(np.int64)
     factor = Fraction(2) ** shift

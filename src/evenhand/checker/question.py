@@ -12,20 +12,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.reading import Cells, CertificateError, Statement
-from evenhand.models.additive import AdditiveNetwork, Line, Part, Steps, Table
-from evenhand.models.fingerprint import fingerprint
+from evenhand.checker.reading import CertificateClaim, CertificateError, RecordedCells
+from evenhand.models import AdditiveNetwork, AttributeTerm, LineTerm, StepTerm, TableTerm, network_fingerprint
 from evenhand.population import Marginal, ProductPopulation
 from evenhand.schema import Attribute
 
-MOST_ASSIGNMENTS = 100_000
+MAX_ASSIGNMENTS = 100_000
 SCALE = 2**128
-TOLERATED = Fraction(1, 10**9)
+MASS_TOLERANCE = Fraction(1, 10**9)
 """How far the masses in a file may be from the population that it names, in total variation."""
 
 
 @dataclass(frozen=True)
-class Axis:
+class CellAxis:
     """An attribute that is not protected, as a row of cells. Cells without mass are left out.
 
     Attributes:
@@ -37,8 +36,8 @@ class Axis:
 
     attribute: Attribute
     position: int
-    part: Part
-    cells: Cells
+    part: AttributeTerm
+    cells: RecordedCells
     kept: NDArray[np.int64] | None
 
     @cached_property
@@ -60,7 +59,7 @@ class Axis:
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held)])
 
     def before(self, cells: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Mass of all cells before each of these."""
+        """Return the mass of all cells before each of these."""
         if self._cumulative is not None:
             return np.asarray(self._cumulative[cells])
         whole: NDArray[np.int64] = cells.astype(np.int64)
@@ -75,16 +74,16 @@ class Axis:
         assert weights is not None
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(weights > 0)])
 
-    def renumbered(
+    def renumber_cells(
         self, low: NDArray[np.integer], high: NDArray[np.integer]
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Ranges of the file's cells as ranges of those with mass; empty ones end before they begin."""
+        """Return the ranges of the file's cells as ranges of those with mass; empty ones end before they begin."""
         if self.kept is None:
             return low, high
         return self._first_kept[low], self._first_kept[high.astype(np.int64) + 1] - 1
 
     def entries(self, cells: NDArray[np.integer]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Smallest and largest entry of each cell, for a real attribute up to rounding."""
+        """Return the smallest and largest entry of each cell, for a real attribute up to rounding."""
         cells = cells.astype(np.int64) if self.kept is None else self.kept[cells]
         form = self.cells
         if form.starts is not None:
@@ -96,7 +95,7 @@ class Axis:
         return form.first + width * (cells / form.count), form.first + width * ((cells + 1) / form.count)
 
     def words(self, low: int, high: int) -> str:
-        """A range of cells in the data's own words."""
+        """Return a range of cells in the data's own words."""
         starts, ends = self.entries(np.arange(low, min(high, low + 20) + 1))
         if self.cells.form == "listed" and not self.attribute.ordered:
             more = ", ..." if high > low + 20 else ""
@@ -108,7 +107,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Question:
+class RecordedQuestion:
     """The model, everything that is varied, and everybody it is varied for.
 
     Attributes:
@@ -122,8 +121,8 @@ class Question:
     """
 
     network: AdditiveNetwork
-    statement: Statement
-    axes: tuple[Axis, ...]
+    statement: CertificateClaim
+    axes: tuple[CellAxis, ...]
     bases: tuple[tuple[Fraction, ...], ...]
     sizes: NDArray[np.float64]
     restricted: dict[str, str]
@@ -135,16 +134,16 @@ class Question:
         return tuple(itertools.combinations(range(len(self.network.classes)), 2))
 
     @cached_property
-    def folds(self) -> list[tuple[int, int]]:
+    def margin_outputs(self) -> list[tuple[int, int]]:
         """The output, or the one minus the other, that each margin is; -1 for none."""
         network = self.network
         outputs = network.layers[-1].weights.shape[1] if network.layers else len(network.bias)
         return [(0, -1)] if outputs == 1 else [(b, a) for a, b in self.pairs]
 
     @cached_property
-    def first(self) -> list[tuple[int, int]]:
+    def unit_outputs(self) -> list[tuple[int, int]]:
         """The same for the first units: without hidden layers they are the margins themselves."""
-        return [(unit, -1) for unit in range(len(self.network.bias))] if self.network.layers else self.folds
+        return [(unit, -1) for unit in range(len(self.network.bias))] if self.network.layers else self.margin_outputs
 
     @cached_property
     def shift(self) -> float:
@@ -166,20 +165,20 @@ class Question:
         return math.prod(axis.total for axis in self.axes)
 
 
-def question_of(
-    statement: Statement, network: AdditiveNetwork, population: ProductPopulation | None = None
-) -> Question:
+def recorded_question_of(
+    statement: CertificateClaim, network: AdditiveNetwork, population: ProductPopulation | None = None
+) -> RecordedQuestion:
     """Rebuild the question, and see that it is the one that the file claims to answer.
 
     Raises:
-        CertificateError: another model, domain or population, or cells that are no partition of the domain.
+        CertificateError: another model, domain or population, or cells that are not a partition of the domain.
     """
-    found = fingerprint(network)
+    found = network_fingerprint(network)
     if found != statement.fingerprint:
         raise CertificateError(
             f"the certificate is about another model: its digest is {statement.fingerprint[:16]}..., "
             f"this model's {found[:16]}...",
-            mend="give the very file that was certified",
+            hint="give the very file that was certified",
         )
     schema = network.schema
     if statement.threshold is not None and (len(network.classes) != 2 or not 0 < statement.threshold < 1):
@@ -198,29 +197,29 @@ def question_of(
                 restricted[attribute.name] = ", ".join(attribute.text(entry) for entry in sorted(entries)[:20])
             continue
         cells = by_name[attribute.name]
-        low, high = _extent(attribute, cells)
+        low, high = _cell_extent(attribute, cells)
         part = network.parts[i]
         _check_bins(attribute, part, cells)
         kept = None if cells.weights is None or cells.weights.min() > 0 else np.flatnonzero(cells.weights)
-        axis = Axis(attribute, i, part, cells, kept)
+        axis = CellAxis(attribute, i, part, cells, kept)
         size = attribute.size
         if (size is None and (low, high) != (attribute.first, attribute.last)) or (
-            size is not None and _members(cells, attribute) < size
+            size is not None and _count_values(cells, attribute) < size
         ):
             restricted[attribute.name] = axis.words(0, axis.count - 1)
         if statement.uniform or population is not None:
-            distance += _distance(axis, low, high, None if population is None else population.marginals[i])
+            distance += _population_distance(axis, low, high, None if population is None else population.marginals[i])
         axes.append(axis)
-    if distance > TOLERATED:
+    if distance > MASS_TOLERANCE:
         raise CertificateError(
             f"the masses in the certificate are not those of its population: they differ by {float(distance):.2g}"
         )
-    bases, sizes = _bases(statement, network)
-    return Question(network, statement, tuple(axes), bases, sizes, restricted, distance)
+    bases, sizes = _assignment_bases(statement, network)
+    return RecordedQuestion(network, statement, tuple(axes), bases, sizes, restricted, distance)
 
 
-def _members(cells: Cells, attribute: Attribute) -> int:
-    """How many values of a finite attribute the cells hold."""
+def _count_values(cells: RecordedCells, attribute: Attribute) -> int:
+    """Return how many values of a finite attribute the cells hold."""
     if cells.starts is None:
         return int(cells.last) - int(cells.first) + 1
     if cells.ends is None:
@@ -228,8 +227,8 @@ def _members(cells: Cells, attribute: Attribute) -> int:
     return int((cells.ends - cells.starts + 1).sum())
 
 
-def _extent(attribute: Attribute, cells: Cells) -> tuple[float, float]:
-    """The first and the last entry of all cells, which must be disjoint parts of the domain."""
+def _cell_extent(attribute: Attribute, cells: RecordedCells) -> tuple[float, float]:
+    """Return the first and the last entry of all cells, which must be disjoint parts of the domain."""
     name = attribute.name
     real = attribute.size is None
     if cells.form in (("runs", "listed") if real else ("even",)):
@@ -258,15 +257,15 @@ def _extent(attribute: Attribute, cells: Cells) -> tuple[float, float]:
     return low, high
 
 
-def _check_bins(attribute: Attribute, part: Part, cells: Cells) -> None:
-    """A cell must be one thing to a network that sees bins."""
-    if isinstance(part, Table) and cells.form != "listed":
+def _check_bins(attribute: Attribute, part: AttributeTerm, cells: RecordedCells) -> None:
+    """Require a cell to be one thing to a network that sees bins."""
+    if isinstance(part, TableTerm) and cells.form != "listed":
         raise CertificateError(f"a cell of {attribute.name!r} holds several values that differ to the model")
-    if isinstance(part, Line) and cells.starts is not None and cells.form == "listed":
+    if isinstance(part, LineTerm) and cells.starts is not None and cells.form == "listed":
         steps = np.diff(cells.starts)
         if not ((steps > 0).all() or (steps < 0).all()):
             raise CertificateError(f"the cells of {attribute.name!r} are out of order")
-    if isinstance(part, Steps):
+    if isinstance(part, StepTerm):
         if cells.starts is None:
             raise CertificateError(f"a cell of {attribute.name!r} holds several bins of the model")
         ends = cells.starts if cells.ends is None else cells.ends
@@ -282,8 +281,8 @@ def _check_bins(attribute: Attribute, part: Part, cells: Cells) -> None:
             raise CertificateError(f"a cell of {attribute.name!r} holds several bins of the model")
 
 
-def _distance(axis: Axis, low: float, high: float, marginal: Marginal | None) -> Fraction:
-    """Total variation distance between the masses of the cells and a population between two entries, exactly."""
+def _population_distance(axis: CellAxis, low: float, high: float, marginal: Marginal | None) -> Fraction:
+    """Return total variation distance between the masses of the cells and a population between two entries, exactly."""
     cells, attribute = axis.cells, axis.attribute
     if cells.weights is None and marginal is None:
         return Fraction(0)
@@ -298,11 +297,11 @@ def _distance(axis: Axis, low: float, high: float, marginal: Marginal | None) ->
         running = [Fraction(0), *itertools.accumulate(masses)]
         first = int(attribute.first)
 
-        def mass(start: float, end: float) -> Fraction:
+        def mass(start: float | Fraction, end: float | Fraction) -> Fraction:
             return running[int(end) - first + 1] - running[int(start) - first]
     elif attribute.size is not None:
 
-        def mass(start: float, end: float) -> Fraction:
+        def mass(start: float | Fraction, end: float | Fraction) -> Fraction:
             return Fraction(int(end) - int(start) + 1)
     else:
         edges = [low, high] if marginal is None else list(map(float, marginal.edges))
@@ -315,7 +314,7 @@ def _distance(axis: Axis, low: float, high: float, marginal: Marginal | None) ->
             inside = (entry - Fraction(edges[place])) / width if width else Fraction(int(entry > edges[place]))
             return running[place] + held[place] * min(max(inside, Fraction(0)), Fraction(1))
 
-        def mass(start: float, end: float) -> Fraction:
+        def mass(start: float | Fraction, end: float | Fraction) -> Fraction:
             return below(Fraction(end)) - below(Fraction(start))
 
     if attribute.size is None and low == high:
@@ -323,7 +322,7 @@ def _distance(axis: Axis, low: float, high: float, marginal: Marginal | None) ->
     if cells.form == "even":
         span = Fraction(cells.last) - Fraction(cells.first)
         borders = [Fraction(cells.first) + span * i / cells.count for i in range(cells.count + 1)]
-        each = [mass(a, b) for a, b in itertools.pairwise(borders)]  # type: ignore[arg-type]
+        each = [mass(a, b) for a, b in itertools.pairwise(borders)]
     else:
         starts, ends = (array.tolist() for array in _all_entries(axis))
         each = [mass(start, end) for start, end in zip(starts, ends, strict=True)]
@@ -332,7 +331,7 @@ def _distance(axis: Axis, low: float, high: float, marginal: Marginal | None) ->
     whole = sum(parts)
     if whole <= 0:
         raise CertificateError(
-            f"nobody of the population has a value of {attribute.name!r} that the certificate is about"
+            f"no one in the population has a value of {attribute.name!r} that the certificate is about"
         )
     if weights is None:
         weights = np.diff(axis.before(np.arange(cells.count + 1))).tolist()
@@ -342,28 +341,28 @@ def _distance(axis: Axis, low: float, high: float, marginal: Marginal | None) ->
     return Fraction(apart + 8 * (len(parts) + 1) ** 2, 2 * SCALE)
 
 
-def _all_entries(axis: Axis) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    whole = Axis(axis.attribute, axis.position, axis.part, axis.cells, None)
+def _all_entries(axis: CellAxis) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    whole = CellAxis(axis.attribute, axis.position, axis.part, axis.cells, None)
     return whole.entries(np.arange(axis.cells.count))
 
 
-def _bases(
-    statement: Statement, network: AdditiveNetwork
+def _assignment_bases(
+    statement: CertificateClaim, network: AdditiveNetwork
 ) -> tuple[tuple[tuple[Fraction, ...], ...], NDArray[np.float64]]:
-    """Exact sums of bias and protected parts, those that are equal once, and sizes of their terms."""
+    """Return exact sums of bias and protected parts, those that are equal once, and sizes of their terms."""
     names = list(statement.protected)
-    if math.prod(len(statement.protected[name]) for name in names) > MOST_ASSIGNMENTS:
-        raise CertificateError(f"more than {MOST_ASSIGNMENTS:,} joint values of what is protected")
+    if math.prod(len(statement.protected[name]) for name in names) > MAX_ASSIGNMENTS:
+        raise CertificateError(f"more than {MAX_ASSIGNMENTS:,} joint values of what is protected")
     bias = tuple(Fraction(float(x)) for x in network.bias)
     rows: dict[tuple[Fraction, ...], NDArray[np.float64]] = {bias: np.abs(network.bias)}
     for name in names:
         position = network.schema.position(name)
         added = [exact_terms(network.parts[position], entry) for entry in statement.protected[name]]
-        rows = _sums(rows, added)
+        rows = _add_terms(rows, added)
     return tuple(rows), np.array(list(rows.values()))
 
 
-def _sums(
+def _add_terms(
     rows: dict[tuple[Fraction, ...], NDArray[np.float64]],
     added: Sequence[tuple[tuple[Fraction, ...], NDArray[np.float64]]],
 ) -> dict[tuple[Fraction, ...], NDArray[np.float64]]:
@@ -375,20 +374,20 @@ def _sums(
 
 
 def log_odds(threshold: float) -> float:
-    """The logit at which a probability reaches a threshold, to within a few units of the last place."""
+    """Return the logit at which a probability reaches a threshold, to within a few units of the last place."""
     return math.log(threshold / (1 - threshold)) if threshold != 0.5 else 0.0
 
 
-def exact_line(part: Part, entry: Fraction) -> tuple[Fraction, ...]:
-    """What one entry of an attribute that enters affinely adds to the first units, exactly."""
-    assert isinstance(part, Line)
+def exact_line(part: AttributeTerm, entry: Fraction) -> tuple[Fraction, ...]:
+    """Return what one entry of an attribute that enters affinely adds to the first units, exactly."""
+    assert isinstance(part, LineTerm)
     pairs = zip(part.slope.tolist(), part.intercept.tolist(), strict=True)
     return tuple(Fraction(a) * entry + Fraction(b) for a, b in pairs)
 
 
-def exact_terms(part: Part, entry: float) -> tuple[tuple[Fraction, ...], NDArray[np.float64]]:
-    """What one entry adds to the first units, exactly, and the sizes of the terms."""
-    if isinstance(part, Line):
+def exact_terms(part: AttributeTerm, entry: float) -> tuple[tuple[Fraction, ...], NDArray[np.float64]]:
+    """Return what one entry adds to the first units, exactly, and the sizes of the terms."""
+    if isinstance(part, LineTerm):
         return exact_line(part, Fraction(entry)), np.abs(part.slope * entry) + np.abs(part.intercept)
     row = part.at(np.array([entry]))[0]
     return tuple(Fraction(float(x)) for x in row), np.abs(row)

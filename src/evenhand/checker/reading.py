@@ -19,9 +19,9 @@ from evenhand.schema import Schema
 MAGIC = b"EVENHAND certificate "
 FORMAT = b"1\n"
 WHOLE: int = 2**32 - 1
-MOST_TEXT = 2**26
-MOST_SECTION = 2**31
-MOST_BOXES = 65_536
+MAX_TEXT = 2**26
+MAX_SECTION = 2**31
+MAX_BOXES = 65_536
 
 
 class CertificateError(EvenhandError, ValueError):
@@ -31,7 +31,7 @@ class CertificateError(EvenhandError, ValueError):
 
 
 @dataclass(frozen=True)
-class Cells:
+class RecordedCells:
     """How the file cuts one attribute into cells.
 
     Attributes:
@@ -54,7 +54,7 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class Statement:
+class CertificateClaim:
     """What a certificate claims.
 
     Attributes:
@@ -80,7 +80,7 @@ class Statement:
     population: str
     uniform: bool
     method: str
-    cells: tuple[Cells, ...]
+    cells: tuple[RecordedCells, ...]
     low: NDArray[np.integer]
     high: NDArray[np.integer]
     fair: NDArray[np.uint32]
@@ -90,26 +90,30 @@ class Statement:
     of: int
 
 
-def read(path: Path) -> Statement:
+def read_certificate(path: Path) -> CertificateClaim:
     """Read a certificate.
 
     Raises:
-        DataError: there is no such file, or it is no certificate, or one of an unknown format.
+        DataError: there is no such file, or it is not a certificate, or one of an unknown format.
         CertificateError: it is one, and broken.
     """
     try:
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
-                raise DataError("this is no certificate", where=str(path), mend="evenhand certify --certificate FILE")
+                raise DataError(
+                    "this is not a certificate", location=str(path), hint="evenhand certify --certificate FILE"
+                )
             version = file.read(len(FORMAT))
             if version != FORMAT:
-                raise DataError(f"certificate format {version!r} is not known", where=str(path), mend="update Evenhand")
-            return _statement(_Sections(file))
+                raise DataError(
+                    f"certificate format {version!r} is not known", location=str(path), hint="update Evenhand"
+                )
+            return _read_claim(_SectionReader(file))
     except OSError as error:
-        raise DataError(f"the certificate cannot be read: {error}", where=str(path)) from None
+        raise DataError(f"the certificate cannot be read: {error}", location=str(path)) from None
 
 
-class _Sections:
+class _SectionReader:
     """The sections of a file in order, each with its checksum verified."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -117,18 +121,18 @@ class _Sections:
         self._digest = hashlib.sha256(MAGIC + FORMAT)
 
     def next(self) -> tuple[bytes, bytes]:
-        """Tag and payload of the next section.
+        """Return tag and payload of the next section.
 
         Raises:
             CertificateError: the file ends, or a checksum is wrong.
         """
         before = self._digest.digest()
-        head = self._exactly(12)
+        head = self._read_exactly(12)
         size = int.from_bytes(head[4:], "little")
-        if size > MOST_SECTION:
+        if size > MAX_SECTION:
             raise CertificateError(f"a section claims {size:,} bytes: the file is damaged")
-        payload = self._exactly(size)
-        checksum = self._exactly(32)
+        payload = self._read_exactly(size)
+        checksum = self._read_exactly(32)
         if hashlib.sha256(head + payload).digest() != checksum:
             raise CertificateError(f"the checksum of section {head[:4]!r} is wrong: the file was damaged or changed")
         if head[:4] == b"DONE":
@@ -139,25 +143,25 @@ class _Sections:
         self._digest.update(head + payload + checksum)
         return head[:4], payload
 
-    def _exactly(self, size: int) -> bytes:
+    def _read_exactly(self, size: int) -> bytes:
         data = self._file.read(size)
         if len(data) != size:
             raise CertificateError("the certificate ends too early: it was cut off")
         return data
 
-    def expect(self, tag: bytes) -> bytes:
-        """The payload of the next section, which must be of this kind."""
+    def expect_section(self, tag: bytes) -> bytes:
+        """Return the payload of the next section, which must be of this kind."""
         found, payload = self.next()
         if found != tag:
             raise CertificateError(f"section {tag!r} is missing: {found!r} stands in its place")
         return payload
 
 
-def _statement(sections: _Sections) -> Statement:
-    head = _json(sections.expect(b"HEAD"))
+def _read_claim(sections: _SectionReader) -> CertificateClaim:
+    head = _parse_json(sections.expect_section(b"HEAD"))
     try:
-        cells = tuple(_cells(described, sections) for described in head["attributes"])
-        blocks, totals = _blocks(cells, sections)
+        cells = tuple(_read_cells(described, sections) for described in head["attributes"])
+        blocks, totals = _read_blocks(cells, sections)
         schema = Schema.parse(head["schema"])
         parts = [np.concatenate(columns) for columns in zip(*blocks, strict=True)]
         if len(parts[0]) != int(totals["boxes"]):
@@ -174,7 +178,7 @@ def _statement(sections: _Sections) -> Statement:
                 raise CertificateError(
                     f"the values of {name!r} that are compared are not different values of its domain"
                 )
-        return Statement(
+        return CertificateClaim(
             schema=schema,
             model=str(head["model"]["name"]),
             fingerprint=str(head["model"]["fingerprint"]),
@@ -199,8 +203,8 @@ def _statement(sections: _Sections) -> Statement:
         raise CertificateError(f"the certificate does not make sense: {type(error).__name__}: {error}") from None
 
 
-def _inflated(data: bytes, most: int) -> bytes:
-    """Unpacked data of at most so many bytes."""
+def _decompress(data: bytes, most: int) -> bytes:
+    """Return unpacked data of at most so many bytes."""
     machine = zlib.decompressobj()
     try:
         unpacked = machine.decompress(data, most + 1)
@@ -211,35 +215,35 @@ def _inflated(data: bytes, most: int) -> bytes:
     return unpacked
 
 
-def _json(data: bytes) -> Any:
+def _parse_json(data: bytes) -> Any:
     try:
-        return json.loads(_inflated(data, MOST_TEXT))
+        return json.loads(_decompress(data, MAX_TEXT))
     except ValueError as error:
         if isinstance(error, CertificateError):
             raise
         raise CertificateError(f"the certificate's text cannot be read: {error}") from None
 
 
-def _cells(described: dict[str, Any], sections: _Sections) -> Cells:
+def _read_cells(described: dict[str, Any], sections: _SectionReader) -> RecordedCells:
     name, count, form = str(described["name"]), int(described["cells"]), str(described["form"])
     if not 1 <= count < 2**31 or form not in ("listed", "bins", "runs", "even"):
         raise CertificateError(f"the cells of {name!r} make no sense")
 
-    def listed(kind: str) -> NDArray[Any]:
-        data = _inflated(sections.expect(b"CELL"), 8 * count)
+    def read_entries(kind: str) -> NDArray[Any]:
+        data = _decompress(sections.expect_section(b"CELL"), 8 * count)
         if len(data) != 8 * count:
             raise CertificateError(f"{name!r} lists fewer numbers than it has cells")
         return np.frombuffer(data, dtype=kind)
 
-    starts = listed("<f8") if form in ("listed", "bins") else None
-    ends = listed("<f8") if form == "bins" else None
-    weights = listed("<i8") if described["weights"] == "listed" else None
+    starts = read_entries("<f8") if form in ("listed", "bins") else None
+    ends = read_entries("<f8") if form == "bins" else None
+    weights = read_entries("<i8") if described["weights"] == "listed" else None
     for array in (starts, ends):
         if array is not None and not np.isfinite(array).all():
-            raise CertificateError(f"an entry of {name!r} is no number")
+            raise CertificateError(f"an entry of {name!r} is not a number")
     if weights is not None and (weights.min() < 0 or not 0 < sum(int(weight) for weight in weights) < 2**62):
         raise CertificateError(f"the masses of {name!r} make no sense")
-    return Cells(
+    return RecordedCells(
         name=name,
         count=count,
         form=form,
@@ -252,8 +256,8 @@ def _cells(described: dict[str, Any], sections: _Sections) -> Cells:
     )
 
 
-def _blocks(
-    cells: tuple[Cells, ...], sections: _Sections
+def _read_blocks(
+    cells: tuple[RecordedCells, ...], sections: _SectionReader
 ) -> tuple[list[tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]], dict[str, Any]]:
     kinds = ["<u1" if each.count <= 2**8 else "<u2" if each.count <= 2**16 else "<u4" for each in cells]
     widths = [np.dtype(kind).itemsize for kind in kinds]
@@ -265,11 +269,11 @@ def _blocks(
             break
         if tag != b"BOXS":
             raise CertificateError(f"section {tag!r} stands where boxes should be")
-        raw = _inflated(payload, 4 + MOST_BOXES * (2 * sum(widths) + 8))
+        raw = _decompress(payload, 4 + MAX_BOXES * (2 * sum(widths) + 8))
         n = int.from_bytes(raw[:4], "little")
-        if not 0 < n <= MOST_BOXES or len(raw) != 4 + n * (2 * sum(widths) + 8):
+        if not 0 < n <= MAX_BOXES or len(raw) != 4 + n * (2 * sum(widths) + 8):
             raise CertificateError("a block of boxes has the wrong length")
-        columns = _columns(raw, n, [*kinds, *kinds, "<u4", "<u4"])
+        columns = _unpack_columns(raw, n, [*kinds, *kinds, "<u4", "<u4"])
         low, extent = np.empty((n, len(cells)), dtype=held), np.empty((n, len(cells)), dtype=held)
         for i in range(len(cells)):
             low[:, i] = next(columns)
@@ -282,14 +286,14 @@ def _blocks(
         if (fair.astype(np.int64) + unfair > WHOLE).any():
             raise CertificateError("the shares of a box add up to more than all of it")
         blocks.append((low, low + extent, fair, unfair))
-    totals = _json(payload)
-    sections.expect(b"DONE")
+    totals = _parse_json(payload)
+    sections.expect_section(b"DONE")
     if not blocks:
         raise CertificateError("the certificate has no boxes")
     return blocks, totals
 
 
-def _columns(raw: bytes, n: int, kinds: list[str]) -> Iterator[NDArray[Any]]:
+def _unpack_columns(raw: bytes, n: int, kinds: list[str]) -> Iterator[NDArray[Any]]:
     at = 4
     for kind in kinds:
         yield np.frombuffer(raw, dtype=kind, count=n, offset=at)

@@ -9,29 +9,36 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.bounds import Bounds, as_fast, bound, terms
-from evenhand.checker.counting import ALL, HALF, ONE_BY_ONE, Sums
-from evenhand.checker.deployed import deployed_of
-from evenhand.checker.fixed import DEEPEST, FAST, SLOW, Fixed, TooFarApart, fixed_of
-from evenhand.checker.question import Question
+from evenhand.checker.bounds import MarginBounds, bound_margins, cell_terms, to_fast_bits
+from evenhand.checker.counting import ALL, HALF, ONE_BY_ONE, BoxSums
+from evenhand.checker.deployed import float32_errors_of
+from evenhand.checker.fixed import (
+    FAST_BITS,
+    MAX_LAYERS,
+    SLOW_BITS,
+    FixedPointNetwork,
+    PrecisionExceeded,
+    fixed_point_of,
+)
+from evenhand.checker.question import RecordedQuestion
 from evenhand.checker.reading import WHOLE
 
-MOST_PARTS = 4096
+MAX_PARTS = 4096
 """Parts that a box is cut into before it counts as not confirmed."""
-MOST_SLOW_PARTS = 512
+MAX_SLOW_PARTS = 512
 """The same with Python's integers."""
 LARGE_HALF = 2**15
 """Precision of a last attempt to count in the box as a whole."""
 SMALL_HALF = 2**11
 """Precision of counting in parts: there are many of them, and bounds are what their shares suffer from."""
-WIDEST = 2**20
+MAX_WIDTH = 2**20
 """Cells of an attribute that are counted one by one."""
-WORK = 2**21
+WORK_CELLS = 2**21
 """Numbers per intermediate array."""
 
 
 @dataclass(frozen=True)
-class Shares:
+class ProvedShares:
     """Shares of a box proved fair and unfair, in ``counting.ALL`` parts."""
 
     fair: int
@@ -44,7 +51,7 @@ class Shares:
 
 
 @dataclass(frozen=True)
-class Proof:
+class BoxProof:
     """What was proved of a box, as lower bounds on its shares, and whether it confirms the claim."""
 
     confirmed: bool
@@ -53,13 +60,13 @@ class Proof:
     parts: int
 
 
-class Prover:
+class BoxProver:
     """Proves shares of boxes of a question."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: RecordedQuestion) -> None:
         self._question = question
-        self._deployed = deployed_of(question)
-        self._fast = self._fixed(FAST) if len(question.network.layers) <= DEEPEST else None
+        self._deployed = float32_errors_of(question)
+        self._fast = self._prepare_fixed(FAST_BITS) if len(question.network.layers) <= MAX_LAYERS else None
 
     def prove(
         self,
@@ -67,7 +74,7 @@ class Prover:
         high: NDArray[np.int64],
         fair: NDArray[np.integer],
         unfair: NDArray[np.integer],
-    ) -> list[Proof]:
+    ) -> list[BoxProof]:
         """Prove claims again.
 
         Args:
@@ -75,22 +82,24 @@ class Prover:
             fair, unfair: claimed shares in parts of ``WHOLE``.
         """
         if self._question.constant:
-            return [Proof(not other, 1.0, 0.0, 1) for other in unfair]
+            return [BoxProof(not other, 1.0, 0.0, 1) for other in unfair]
         claims = [(int(a), int(b)) for a, b in zip(fair, unfair, strict=True)]
         decided = np.zeros(len(low), dtype=np.int64)
         wholes = np.flatnonzero((fair == WHOLE) | (unfair == WHOLE))
         if self._fast is not None:
             for at in range(0, len(wholes), self.batch):
                 chosen = wholes[at : at + self.batch]
-                decided[chosen] = _kinds(bound(self._fast, low[chosen], high[chosen], together=False), self._fast)
-        found: list[Proof] = []
+                decided[chosen] = _decide_boxes(
+                    bound_margins(self._fast, low[chosen], high[chosen], together=False), self._fast
+                )
+        found: list[BoxProof] = []
         for k, claim in enumerate(claims):
             if claim == (0, 0):
-                found.append(Proof(True, 0.0, 0.0, 0))
+                found.append(BoxProof(True, 0.0, 0.0, 0))
             elif claim == (WHOLE, 0) and decided[k] == FAIR:
-                found.append(Proof(True, 1.0, 0.0, 1))
+                found.append(BoxProof(True, 1.0, 0.0, 1))
             elif claim == (0, WHOLE) and decided[k] == UNFAIR:
-                found.append(Proof(True, 0.0, 1.0, 1))
+                found.append(BoxProof(True, 0.0, 1.0, 1))
             else:
                 found.append(self._cut(low[k], high[k], claim))
         return found
@@ -101,44 +110,44 @@ class Prover:
         network = self._question.network
         widths = [len(network.bias), *(len(layer.bias) for layer in network.layers)]
         widest = max((2 * a * b for a, b in itertools.pairwise(widths)), default=widths[0])
-        return max(1, WORK // (widest * len(self._question.bases)))
+        return max(1, WORK_CELLS // (widest * len(self._question.bases)))
 
-    def _cut(self, low: NDArray[np.int64], high: NDArray[np.int64], claim: tuple[int, int]) -> Proof:
-        best = Proof(False, 0.0, 0.0, 0)
-        for bits, most in ((FAST, MOST_PARTS), (SLOW, MOST_SLOW_PARTS)):
-            if bits == FAST and len(self._question.network.layers) > DEEPEST:
+    def _cut(self, low: NDArray[np.int64], high: NDArray[np.int64], claim: tuple[int, int]) -> BoxProof:
+        best = BoxProof(False, 0.0, 0.0, 0)
+        for bits, most in ((FAST_BITS, MAX_PARTS), (SLOW_BITS, MAX_SLOW_PARTS)):
+            if bits == FAST_BITS and len(self._question.network.layers) > MAX_LAYERS:
                 continue
             # In units made for this box, so that no digit is lost to people far away from it.
-            fixed = self._fixed(bits, low, high)
+            fixed = self._prepare_fixed(bits, low, high)
             if fixed is None:
                 continue
-            proof = _Parts(self._question, fixed, low, high, claim).proof(most, self.batch)
+            proof = _PartitionedBox(self._question, fixed, low, high, claim).proof(most, self.batch)
             if proof.confirmed:
                 return proof
             best = max(best, proof, key=lambda each: each.fair + each.unfair)
         return best
 
-    def _fixed(
+    def _prepare_fixed(
         self, bits: int, low: NDArray[np.int64] | None = None, high: NDArray[np.int64] | None = None
-    ) -> Fixed | None:
+    ) -> FixedPointNetwork | None:
         try:
-            return fixed_of(self._question, self._deployed, bits, low, high)
-        except TooFarApart:
+            return fixed_point_of(self._question, self._deployed, bits, low, high)
+        except PrecisionExceeded:
             return None
 
 
-def _reaches(proved: int, claimed: int) -> bool:
-    """Whether a proved share is at least the claimed one, exactly."""
+def _confirms_claim(proved: int, claimed: int) -> bool:
+    """Return whether a proved share is at least the claimed one, exactly."""
     return proved * WHOLE >= claimed * ALL
 
 
-class _Parts:
+class _PartitionedBox:
     """A box, cut where the most is open until its claim is reached."""
 
     def __init__(
         self,
-        question: Question,
-        fixed: Fixed,
+        question: RecordedQuestion,
+        fixed: FixedPointNetwork,
         low: NDArray[np.int64],
         high: NDArray[np.int64],
         claim: tuple[int, int],
@@ -146,72 +155,76 @@ class _Parts:
         self._question = question
         self._fixed = fixed
         self._claim = claim
-        self._whole = _mass(question, low, high)
+        self._whole = _box_mass(question, low, high)
         self._low, self._high = low[None], high[None]
         self._masses = [self._whole]
-        self._shares = [Shares(0, 0)]
+        self._shares = [ProvedShares(0, 0)]
         self._axes = [0]
 
-    def proof(self, most: int, batch: int) -> Proof:
+    def proof(self, most: int, batch: int) -> BoxProof:
         """Go on until the claim is reached or refuted, or there are so many parts."""
         ways = (False, True) if len(self._question.bases) > 1 else (False,)
         for together, half in [*((way, HALF) for way in ways), (False, LARGE_HALF)]:
-            shares, axes = _shares(self._question, self._fixed, self._low, self._high, together=together, half=half)
-            self._shares = [_better(self._shares[0], shares[0])]
+            shares, axes = _prove_shares(
+                self._question, self._fixed, self._low, self._high, together=together, half=half
+            )
+            self._shares = [_best_of(self._shares[0], shares[0])]
             self._axes = axes if not together else self._axes
-            if self._reached():
+            if self._check_stop():
                 break
         # With two assignments it pays less to bound them together too, the smaller the parts are.
         ways = ways if len(self._question.bases) > 2 else ways[:1]
-        while not self._reached() and not self._refuted() and len(self._masses) < most:
+        while not self._check_stop() and not self._is_refuted() and len(self._masses) < most:
             order = sorted(range(len(self._masses)), key=lambda k: -self._masses[k] * self._shares[k].open)
             able = [k for k in order if self._shares[k].open > 0 and (self._low[k] < self._high[k]).any()]
             if not able:
                 break
             self._split(able[: max(1, min(batch, len(able) // 2))], ways)
-        fair, unfair = self._proved()
-        return Proof(self._reached(), fair / self._whole / ALL, unfair / self._whole / ALL, len(self._masses))
+        fair, unfair = self._proved_shares()
+        return BoxProof(self._check_stop(), fair / self._whole / ALL, unfair / self._whole / ALL, len(self._masses))
 
     def _split(self, chosen: list[int], ways: tuple[bool, ...]) -> None:
-        cut = [_halves(self._low[k], self._high[k], self._axes[k]) for k in chosen]
+        cut = [_split_box(self._low[k], self._high[k], self._axes[k]) for k in chosen]
         low = np.stack([part for halves in cut for part in halves[0]])
         high = np.stack([part for halves in cut for part in halves[1]])
-        found, axes = _shares(self._question, self._fixed, low, high, together=ways[0], half=SMALL_HALF)
+        found, axes = _prove_shares(self._question, self._fixed, low, high, together=ways[0], half=SMALL_HALF)
         for together in ways[1:]:
-            others, _ = _shares(self._question, self._fixed, low, high, together=together, half=SMALL_HALF)
-            found = [_better(a, b) for a, b in zip(found, others, strict=True)]
+            others, _ = _prove_shares(self._question, self._fixed, low, high, together=together, half=SMALL_HALF)
+            found = [_best_of(a, b) for a, b in zip(found, others, strict=True)]
         rest = [k for k in range(len(self._masses)) if k not in set(chosen)]
         self._low = np.concatenate([self._low[rest], low])
         self._high = np.concatenate([self._high[rest], high])
         self._masses = [self._masses[k] for k in rest] + [
-            _mass(self._question, a, b) for a, b in zip(low, high, strict=True)
+            _box_mass(self._question, a, b) for a, b in zip(low, high, strict=True)
         ]
         self._shares = [self._shares[k] for k in rest] + found
         self._axes = [self._axes[k] for k in rest] + axes
 
-    def _proved(self) -> tuple[int, int]:
+    def _proved_shares(self) -> tuple[int, int]:
         pairs = list(zip(self._masses, self._shares, strict=True))
         return sum(mass * share.fair for mass, share in pairs), sum(mass * share.unfair for mass, share in pairs)
 
-    def _reached(self) -> bool:
-        fair, unfair = self._proved()
-        return _reaches(fair, self._claim[0] * self._whole) and _reaches(unfair, self._claim[1] * self._whole)
+    def _check_stop(self) -> bool:
+        fair, unfair = self._proved_shares()
+        return _confirms_claim(fair, self._claim[0] * self._whole) and _confirms_claim(
+            unfair, self._claim[1] * self._whole
+        )
 
-    def _refuted(self) -> bool:
-        """Whether so much is proved of one kind that the claim of the other cannot be true."""
-        fair, unfair = self._proved()
+    def _is_refuted(self) -> bool:
+        """Return whether so much is proved of one kind that the claim of the other cannot be true."""
+        fair, unfair = self._proved_shares()
         room = ALL * self._whole
         return not (
-            _reaches(room - unfair, self._claim[0] * self._whole)
-            and _reaches(room - fair, self._claim[1] * self._whole)
+            _confirms_claim(room - unfair, self._claim[0] * self._whole)
+            and _confirms_claim(room - fair, self._claim[1] * self._whole)
         )
 
 
-def _better(one: Shares, other: Shares) -> Shares:
-    return Shares(max(one.fair, other.fair), max(one.unfair, other.unfair))
+def _best_of(one: ProvedShares, other: ProvedShares) -> ProvedShares:
+    return ProvedShares(max(one.fair, other.fair), max(one.unfair, other.unfair))
 
 
-def _halves(
+def _split_box(
     low: NDArray[np.int64], high: NDArray[np.int64], axis: int
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], tuple[NDArray[np.int64], NDArray[np.int64]]]:
     middle = (low[axis] + high[axis]) // 2
@@ -220,51 +233,53 @@ def _halves(
     return (low, right), (left, high)
 
 
-def _mass(question: Question, low: NDArray[np.int64], high: NDArray[np.int64]) -> int:
-    """Exact mass of a box."""
+def _box_mass(question: RecordedQuestion, low: NDArray[np.int64], high: NDArray[np.int64]) -> int:
+    """Return exact mass of a box."""
     return math.prod(
         int(axis.before(high[i : i + 1] + 1)[0] - axis.before(low[i : i + 1])[0])
         for i, axis in enumerate(question.axes)
     )
 
 
-def _shares(
-    question: Question,
-    fixed: Fixed,
+def _prove_shares(
+    question: RecordedQuestion,
+    fixed: FixedPointNetwork,
     low: NDArray[np.int64],
     high: NDArray[np.int64],
     *,
     together: bool,
     half: int = HALF,
-) -> tuple[list[Shares], list[int]]:
-    """Proved shares of boxes, and the attribute that each had best be cut along."""
-    bounds = bound(fixed, low, high, together=together)
-    kinds = _kinds(bounds, fixed)
+) -> tuple[list[ProvedShares], list[int]]:
+    """Return proved shares of boxes, and the attribute that each had best be cut along."""
+    bounds = bound_margins(fixed, low, high, together=together)
+    kinds = _decide_boxes(bounds, fixed)
     again = np.flatnonzero(kinds == OPEN)
     both = [bounds.of(again)]
     if len(again) and fixed.layers:
-        both.append(bound(fixed, low[again], high[again], together=together, flat=True))
-        kinds[again] = _kinds(both[1], fixed)
-    found = [Shares(ALL * int(kind == FAIR), ALL * int(kind == UNFAIR)) for kind in kinds]
+        both.append(bound_margins(fixed, low[again], high[again], together=together, flat=True))
+        kinds[again] = _decide_boxes(both[1], fixed)
+    found = [ProvedShares(ALL * int(kind == FAIR), ALL * int(kind == UNFAIR)) for kind in kinds]
     for place, k in enumerate(again):
         if kinds[k] == OPEN:
-            found[k] = _counted(question, fixed, both, place, low[k], high[k], half)
+            found[k] = _count_shares(question, fixed, both, place, low[k], high[k], half)
     able = np.where(high > low, bounds.importance, -1.0)
     return found, [int(np.argmax(row)) if len(row) else 0 for row in able]
 
 
-def _kinds(bounds: Bounds, fixed: Fixed) -> NDArray[np.int64]:
-    """What bounds say of each box as a whole."""
+def _decide_boxes(bounds: MarginBounds, fixed: FixedPointNetwork) -> NDArray[np.int64]:
+    """Return what bounds say of each box as a whole."""
     positive = bounds.least > 0
-    kinds = [_judged(_possible(each, fixed.pairs, fixed.classes)[..., 0]) for each in positive]
+    kinds = [_decide_labels(_possible_labels(each, fixed.pairs, fixed.classes)[..., 0]) for each in positive]
     return np.array(kinds, dtype=np.int64)
 
 
 OPEN, FAIR, UNFAIR = 0, 1, 2
 
 
-def _possible(positive: NDArray[np.bool_], pairs: tuple[tuple[int, int], ...], classes: int) -> NDArray[np.int64]:
-    """Sets of possible labels, as bits, from which margins and negative margins are positive.
+def _possible_labels(
+    positive: NDArray[np.bool_], pairs: tuple[tuple[int, int], ...], classes: int
+) -> NDArray[np.int64]:
+    """Return sets of possible labels, as bits, from which margins and negative margins are positive.
 
     ``positive`` has shape (groups, each, margins, 2) or with one more axis; the result (assignments, people).
     """
@@ -276,8 +291,8 @@ def _possible(positive: NDArray[np.bool_], pairs: tuple[tuple[int, int], ...], c
     return labels
 
 
-def _judged(labels: NDArray[np.int64]) -> int:
-    """What sets of possible labels, one per assignment, say of one person or box."""
+def _decide_labels(labels: NDArray[np.int64]) -> int:
+    """Return what sets of possible labels, one per assignment, say of one person or box."""
     sets = {int(each) for each in labels}
     if any(a & b == 0 for a, b in itertools.combinations(sets, 2)):
         return UNFAIR
@@ -285,18 +300,18 @@ def _judged(labels: NDArray[np.int64]) -> int:
     return FAIR if len(sets) == 1 and only & (only - 1) == 0 else OPEN
 
 
-def _counted(
-    question: Question,
-    fixed: Fixed,
-    both: list[Bounds],
+def _count_shares(
+    question: RecordedQuestion,
+    fixed: FixedPointNetwork,
+    both: list[MarginBounds],
     k: int,
     low: NDArray[np.int64],
     high: NDArray[np.int64],
     half: int,
-) -> Shares:
+) -> ProvedShares:
     """Shares of one box by counting where its lower functions are positive; of several, those that are higher."""
-    if (high - low).max(initial=0) > WIDEST:
-        return Shares(0, 0)
+    if (high - low).max(initial=0) > MAX_WIDTH:
+        return ProvedShares(0, 0)
     groups, each, margins, _ = both[0].constants.shape[1:]
     masses = []
     for i, axis in enumerate(question.axes):
@@ -307,9 +322,9 @@ def _counted(
     options = []
     for bounds in both:
         coefficients = bounds.coefficients[k].reshape(groups * margins * 2, -1)
-        table = [terms(fixed, coefficients, i, int(low[i]), int(high[i])) for i in range(len(low))]
+        table = [cell_terms(fixed, coefficients, i, int(low[i]), int(high[i])) for i in range(len(low))]
         # One function per group, margin and sign; the assignments of a group differ in constants only.
-        constants = as_fast(bounds.constants[k], fixed.bits).reshape(groups, each, margins * 2)
+        constants = to_fast_bits(bounds.constants[k], fixed.bits).reshape(groups, each, margins * 2)
         single = sum((term[:, 0] for term in table if term.shape[1] == 1), np.zeros(len(coefficients), dtype=np.int64))
         constants = constants + single.reshape(groups, 1, margins * 2)
         options.append((constants, [term for term in table if term.shape[1] > 1]))
@@ -322,15 +337,15 @@ def _counted(
         table = [np.where(higher[:, None], b, a) for a, b in zip(table, other_table, strict=True)]
         constants = np.where(higher.reshape(groups, 1, -1), others, constants)
     rows = np.broadcast_to(np.arange(len(single)).reshape(groups, 1, -1), constants.shape).reshape(-1)
-    sums = Sums(constants.reshape(-1), tuple(term[rows] for term in table), tuple(masses), half)
+    sums = BoxSums(constants.reshape(-1), tuple(term[rows] for term in table), tuple(masses), half)
     if sums.people * len(rows) <= 4 * ONE_BY_ONE:
-        return _one_by_one(sums, fixed, (groups, each, margins, 2))
-    return _by_events(sums, fixed, groups * each)
+        return _count_one_by_one(sums, fixed, (groups, each, margins, 2))
+    return _count_by_events(sums, fixed, groups * each)
 
 
-def _one_by_one(sums: Sums, fixed: Fixed, shape: tuple[int, ...]) -> Shares:
+def _count_one_by_one(sums: BoxSums, fixed: FixedPointNetwork, shape: tuple[int, ...]) -> ProvedShares:
     positive = sums.positive().reshape(*shape, -1)
-    labels = _possible(positive, fixed.pairs, fixed.classes)
+    labels = _possible_labels(positive, fixed.pairs, fixed.classes)
     same = (labels == labels[0]).all(axis=0) & (labels[0] & (labels[0] - 1) == 0)
     apart = np.zeros(labels.shape[1], dtype=np.bool_)
     for a in range(len(labels)):
@@ -338,10 +353,10 @@ def _one_by_one(sums: Sums, fixed: Fixed, shape: tuple[int, ...]) -> Shares:
             apart |= labels[a] & labels[b] == 0
     weights = sums.weights()
     fair, unfair = (ALL if chosen.all() else int(weights[chosen].sum()) for chosen in (same, apart))
-    return Shares(fair, unfair)
+    return ProvedShares(fair, unfair)
 
 
-def _by_events(sums: Sums, fixed: Fixed, assignments: int) -> Shares:
+def _count_by_events(sums: BoxSums, fixed: FixedPointNetwork, assignments: int) -> ProvedShares:
     """Fair: one label beats all others under every assignment. Unfair: it does under one, and is beaten under another.
 
     Fair events of different labels exclude each other. With two labels and two assignments so do the two unfair events,
@@ -358,7 +373,7 @@ def _by_events(sums: Sums, fixed: Fixed, assignments: int) -> Shares:
     fair = sum(sums.all_positive([f for each in label for f in each]) for label in wins)
     if fixed.classes == 2 and assignments == 2:
         unfair = sum(sums.all_positive([*wins[0][p], *wins[1][1 - p]]) for p in range(2))
-        return Shares(fair, unfair)
+        return ProvedShares(fair, unfair)
     mean = sums.mean()
     largest = 0
     for label in range(fixed.classes):
@@ -371,4 +386,4 @@ def _by_events(sums: Sums, fixed: Fixed, assignments: int) -> Shares:
         ]
         beaten = max(losing, key=lambda f: mean[f])
         largest = max(largest, sums.all_positive([*wins[label][strongest], beaten]))
-    return Shares(fair, largest)
+    return ProvedShares(fair, largest)

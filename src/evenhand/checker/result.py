@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from evenhand.result import Result
+from evenhand.core import (
+    Block,
+    Column,
+    Document,
+    Facts,
+    Figure,
+    Heading,
+    Metric,
+    Note,
+    ReportedNumber,
+    Result,
+    ResultPart,
+    Table,
+    TableRow,
+)
 
 if TYPE_CHECKING:
-    import altair as alt
     import pandas as pd
 
 
-class Unconfirmed(BaseModel):
+class UnconfirmedBox(ResultPart):
     """A box whose claimed shares were not proved again: where, what is claimed and what could be proved."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     where: dict[str, str]
     fair: float
@@ -69,46 +81,81 @@ class CertificateCheck(Result):
     boxes: int = 0
     checked: int = 0
     draws: int | None = None
-    unconfirmed: tuple[Unconfirmed, ...] = ()
+    unconfirmed: tuple[UnconfirmedBox, ...] = ()
     failures: int = 0
     doubt: float | None = None
     confidence: float
 
-    def summary(self) -> str:
-        """Verdict, totals, and what the sample says."""
+    def document(self) -> Document:
+        """Return the verdict, the totals, and what the sample says."""
         if self.verdict == "rejected":
-            return f"rejected: {self.fault}"
-        certified, falsified, undecided = self.certified or 0.0, self.falsified or 0.0, self.undecided or 0.0
-        lines = [
-            f"{self.verdict}: {' x '.join(self.protected)} of {self.model}",
-            f"  provably same for {certified:.2%} of {self.population}; provably different {falsified:.2%}; "
-            f"undecided {undecided:.2%}",
-        ]
-        lines += [f"  only {name}: {values}" for name, values in self.restricted.items()]
-        if self.threshold not in (None, 0.5):
-            lines.append(f"  decision threshold {self.threshold:g}")
-        if not self.population_checked:
-            lines.append("  masses as the file states them, not compared with data")
-        lines.append(f"  {self.boxes:,} boxes fill the domain without gap or overlap, and the totals add up")
+            blocks: tuple[Block, ...] = (Note(f"rejected: {self.fault}", "caution"),)
+            return Document("Certificate rejected", "", blocks, brand="Evenhand check", made=self.provenance)
+        name = " x ".join(self.protected)
+        return Document(
+            f"{self.verdict}: {name} of {self.model}",
+            self._proved_again(),
+            (
+                *self._totals(name),
+                Facts(tuple(self._facts())),
+                *self._unconfirmed_table(),
+                Heading("Where it holds", detail=True),
+                Figure("checked shares", "From left to right: certified fair, undecided, certified unfair.", self),
+            ),
+            brand="Evenhand check",
+            made=self.provenance,
+        )
+
+    def _proved_again(self) -> str:
         if self.draws is None:
-            lines.append(f"  all boxes proved again; {self.failures:,} not confirmed")
-        else:
-            lines.append(
-                f"  {self.checked:,} boxes proved again, drawn {self.draws:,} times by what they claim; "
-                f"{self.failures:,} draws not confirmed"
+            return f"All boxes were proved again; {self.failures:,} not confirmed."
+        return (
+            f"{self.checked:,} boxes were proved again, drawn {self.draws:,} times by what they claim; "
+            f"{self.failures:,} draws not confirmed. With {self.confidence:.0%} confidence at most "
+            f"{self.doubt or 0.0:.2%} of what is claimed would not be."
+        )
+
+    def _totals(self, name: str) -> Iterator[Metric]:
+        for question, share in (
+            ("certified fair", self.certified),
+            ("certified unfair", self.falsified),
+            ("undecided", self.undecided),
+        ):
+            number = ReportedNumber(f"{share or 0.0:.2%}", share, "proved", basis=f"of {self.population}")
+            yield Metric(question, number, about=name)
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        for name, values in self.restricted.items():
+            yield f"only {name}", values
+        if self.threshold not in (None, 0.5):
+            yield "decision threshold", f"{self.threshold:g}"
+        checked = "compared with the population" if self.population_checked else "as the file states them"
+        yield "masses", f"{checked}{'' if self.population_checked else ', not compared with data'}"
+        yield "boxes", f"{self.boxes:,} fill the domain without gap or overlap, and the totals add up"
+
+    def _unconfirmed_table(self) -> Iterator[Table]:
+        if not self.unconfirmed:
+            return
+        columns = (
+            Column("where"),
+            Column("claimed fair", numeric=True),
+            Column("claimed unfair", numeric=True),
+            Column("proved fair", numeric=True),
+            Column("proved unfair", numeric=True),
+        )
+        rows = tuple(
+            TableRow(
+                (
+                    "; ".join(f"{name}: {values}" for name, values in box.where.items()) or "everywhere",
+                    *(f"{share:.4%}" for share in (box.fair, box.unfair, box.proved_fair, box.proved_unfair)),
+                )
             )
-            doubt = self.doubt or 0.0
-            lines.append(f"  with {self.confidence:.0%} confidence at most {doubt:.2%} of what is claimed would not be")
-        for box in self.unconfirmed[:5]:
-            place = "; ".join(f"{name}: {values}" for name, values in box.where.items()) or "everywhere"
-            lines.append(
-                f"  not confirmed: {place}: claims {box.fair:.4%} fair and {box.unfair:.4%} unfair, "
-                f"proved {box.proved_fair:.4%} and {box.proved_unfair:.4%}"
-            )
-        return "\n".join(lines)
+            for box in self.unconfirmed
+        )
+        yield Table("Boxes that were not confirmed", columns, rows, listed=5)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per box that was not confirmed."""
+        """Return one row per box that was not confirmed."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -123,20 +170,4 @@ class CertificateCheck(Result):
                 for box in self.unconfirmed
             ],
             columns=["where", "fair", "unfair", "proved_fair", "proved_unfair"],
-        )
-
-    def plot(self) -> alt.TopLevelMixin:
-        """One bar: what is certified, undecided and falsified."""
-        import altair as alt
-        import pandas as pd
-
-        shares = {"certified": self.certified, "undecided": self.undecided, "falsified": self.falsified}
-        frame = pd.DataFrame(
-            [{"share": name, "value": value, "place": i} for i, (name, value) in enumerate(shares.items()) if value]
-        )
-        return (
-            alt.Chart(frame if len(frame) else pd.DataFrame({"share": ["rejected"], "value": [1.0], "place": [0]}))
-            .mark_bar()
-            .encode(x=alt.X("value:Q", axis=alt.Axis(format="%")), color="share:N", order="place:Q")
-            .properties(title=f"Certificate {self.verdict}")
         )

@@ -1,118 +1,177 @@
-"""``evenhand certify MODEL --schema S.yaml``: for which share of everybody the decision provably stays the same."""
+"""``evenhand check-certificate FILE MODEL``: an independent check of a certificate, in exact arithmetic."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from evenhand.cli.options import (
-    HomeOption,
-    JsonOption,
-    ProtectedOption,
-    QuietOption,
-    SeedOption,
-    TrustOption,
-    emit_result,
-    read_data,
-)
+from evenhand.cli.factory import ConfigOptions, grouped
+from evenhand.cli.options import OutputOptions, ProtectedOption, SeedOption, SourceOptions, WorkOption, read_clock
 from evenhand.errors import LimitError, OptionError
 
+if TYPE_CHECKING:
+    from evenhand.certification import CertifyConfig
+    from evenhand.models import AdditiveNetwork
+    from evenhand.population import PopulationKind, ProductPopulation
+    from evenhand.schema import People, Schema
 
-def certify(
-    model: Annotated[str, typer.Argument(help="Model file or module:function; it must be a white box.")],
-    schema: Annotated[Path | None, typer.Option("--schema", help="Schema file (YAML).")] = None,
-    protected: ProtectedOption = None,
-    method: Annotated[
-        str, typer.Option("--method", help="linear: linear bounds, best first; interval: the older symbolic intervals.")
-    ] = "linear",
+
+@dataclass(frozen=True)
+class CertificateSource(SourceOptions):
+    """What a certificate is compared with."""
+
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="Schema file (YAML) to compare; else the certificate's own.")
+    ] = None
+    data: Annotated[
+        str | None, typer.Option("--data", help="Data to compare the population with; else it is taken as stated.")
+    ] = None
+
+
+@grouped
+def check_certificate(
+    file: Annotated[Path, typer.Argument(help="Certificate, as written by evenhand certify --certificate.")],
+    model: Annotated[str, typer.Argument(help="The model that it should be about.")],
+    source: CertificateSource,
+    output: OutputOptions,
+    sample: Annotated[int, typer.Option("--sample", min=1, help="Prove so many boxes again, drawn at random.")] = 1000,
+    everything: Annotated[bool, typer.Option("--all", help="Prove all boxes again.")] = False,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Of the draw; by default it cannot be known beforehand.")
+    ] = None,
+) -> None:
+    """Check a certificate: the file, the model, the domain, the totals, and the proofs of its boxes."""
+    from evenhand import checker, models, view
+    from evenhand import population as populations
+    from evenhand.schema import encode, read_schema
+
+    def load(stated: Schema) -> AdditiveNetwork:
+        described = stated if source.schema is None else read_schema(source.schema)
+        network = models.extract_white_box(models.load_model(model, described, like=None, trust=source.trust))
+        if not isinstance(network, models.AdditiveNetwork):
+            raise OptionError("certificates are about networks, and this model is made of trees", location=model)
+        return network
+
+    def drawn_from(stated: Schema) -> ProductPopulation:
+        read = source.read(str(source.data))
+        return populations.product_of_marginals(encode(stated, read.frame, location=read.name))
+
+    with view.show_progress(quiet=output.silent) as progress:
+        result = checker.check_certificate(
+            file,
+            load,
+            sample=None if everything else sample,
+            seed=seed,
+            population=None if source.data is None else drawn_from,
+            progress=progress,
+        )
+    output.finish(result, result.document)
+    if result.verdict != "confirmed":
+        raise typer.Exit(1)
+
+
+# ``evenhand certify MODEL --schema S.yaml``: for which share of everybody the decision provably stays the same.
+
+
+SETTINGS: ConfigOptions[CertifyConfig] = ConfigOptions(
+    "evenhand.certification:CertifyConfig",
+    without=(
+        "protected",
+        "min_progress",
+        "seed",
+        "confidence",
+        "samples",
+        "counterexamples",
+        "enumeration",
+        "jobs",
+    ),
+    parsed={"relax": lambda given: _parse_tolerances(given)},
+)
+
+
+@dataclass(frozen=True)
+class DomainOptions(SourceOptions):
+    """For whom a certificate holds."""
+
+    schema: Annotated[Path | None, typer.Option("--schema", help="Schema file (YAML).")] = None
     population: Annotated[
-        str, typer.Option("--population", help="uniform over the domain, or data: each attribute as in --data.")
-    ] = "uniform",
-    data: Annotated[str | None, typer.Option("--data", help="CSV or Parquet file, or a data set's name.")] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option("--where", help="Only people of whom this holds, like 'age >= 18'; may be repeated."),
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option("--threshold", help="Of two labels, give the second if its probability exceeds this, not a half."),
-    ] = None,
-    relax: Annotated[
-        list[str] | None,
-        typer.Option("--relax", help="Compare people who differ by so much too, like age=2; may be repeated."),
-    ] = None,
-    time_limit: Annotated[float | None, typer.Option("--time-limit", help="Stop after so many seconds.")] = None,
-    max_boxes: Annotated[int | None, typer.Option("--max-boxes", min=1, help="Stop after so many boxes.")] = None,
-    target_undecided: Annotated[
-        float | None, typer.Option("--target-undecided", min=0, max=1, help="Stop when no more than this is undecided.")
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option("--device", help="Compute on whole arrays: numpy, torch, cuda. By itself for wide networks."),
-    ] = None,
+        str,
+        typer.Option(
+            "--population",
+            help="uniform over the domain; data: as in --data; or independent: each attribute as in --data.",
+        ),
+    ] = "uniform"
+    data: Annotated[str | None, typer.Option("--data", help="CSV or Parquet file, or a data set's name.")] = None
+    protected: ProtectedOption = None
+    seed: SeedOption = 0
+
+    def describe(self) -> tuple[Schema, People | None]:
+        """Return the schema in force, and the people of the data if there are any.
+
+        Raises:
+            OptionError: nothing says what the domain is.
+        """
+        from evenhand.population import PopulationKind
+        from evenhand.schema import encode, read_schema
+
+        if self.population not in get_args(PopulationKind):
+            raise OptionError(
+                f"there is no population {self.population!r}",
+                location="--population",
+                hint="uniform, data or independent",
+            )
+        if self.population != "uniform" and self.data is None:
+            raise OptionError(f"--population {self.population} needs the data", hint="--data FILE")
+        source = self.read(self.data) if self.data is not None else None
+        described = source.schema if source is not None else read_schema(self.schema) if self.schema else None
+        if described is None:
+            hint = "--schema S.yaml (see `evenhand schema`)"
+            raise OptionError("a certificate needs to know the domain", hint=hint)
+        if self.protected:
+            described = described.with_protected(self.protected)
+        people = encode(described, source.frame, location=source.name) if source is not None else None
+        return people.schema if people is not None else described, people
+
+
+@grouped
+def certify(
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(help="Model file or module:function; it must be a white box.")],
+    domain: DomainOptions,
+    output: OutputOptions,
     certificate: Annotated[
         Path | None, typer.Option("--certificate", help="Write every box and its proof for check-certificate.")
     ] = None,
-    trust: TrustOption = False,
-    seed: SeedOption = 0,
-    data_home: HomeOption = None,
-    json: JsonOption = None,
-    quiet: QuietOption = False,
+    work: WorkOption = None,
 ) -> None:
     """Prove for which share of the population a model treats individuals the same, whatever is protected."""
-    from evenhand import certify as certifying
-    from evenhand import models, report
-    from evenhand import population as populations
-    from evenhand.schema import encode, read_yaml
+    from evenhand import certification as certifying
+    from evenhand import models, view
+    from evenhand.population import choose_population
 
-    if method not in ("linear", "interval"):
-        raise OptionError(f"there is no method {method!r}", where="--method", mend="linear or interval")
-    if population not in ("data", "uniform"):
-        raise OptionError(f"there is no population {population!r}", where="--population", mend="uniform or data")
-    if population == "data" and data is None:
-        raise OptionError("--population data needs the data", mend="--data FILE")
-    if schema is None and data is None:
-        raise OptionError("a certificate needs to know the domain", mend="--schema S.yaml (see `evenhand schema`)")
-    source = read_data(data, schema=schema, data_home=data_home) if data is not None else None
-    described = read_yaml(schema) if schema is not None else source.schema if source is not None else None
-    if described is None:
-        raise OptionError("a certificate needs to know the domain", mend="--schema S.yaml (see `evenhand schema`)")
-    if protected:
-        described = described.protect(protected)
-    people = encode(described, source.frame, where=source.name) if source is not None else None
-    described = people.schema if people is not None else described
-    network = models.white_box(models.load(model, described, like=source.frame if source else None, trust=trust))
-    wider = populations.marginals(people) if people is not None and population == "data" else None
-    with report.progress(quiet=quiet or json == "-") as progress:
-        result = certifying.run(
-            network,
-            method="interval" if method == "interval" else "linear",
-            population=wider,
-            where=where or (),
-            threshold=threshold,
-            relax=_tolerances(relax or ()),
-            time_limit=time_limit,
-            max_boxes=max_boxes,
-            target_undecided=target_undecided,
-            seed=seed,
-            device=device,
-            certificate=certificate,
-            progress=progress,
+    config, clock = SETTINGS.read(context, seed=domain.seed), read_clock(work)
+    described, people = domain.describe()
+    like = people.frame if people is not None else None
+    network = models.extract_white_box(models.load_model(model, described, like=like, trust=domain.trust))
+    wider = None
+    if people is not None and domain.population != "uniform":
+        kind: PopulationKind = "data" if domain.population == "data" else "independent"
+        wider = choose_population(kind, people, as_published=config.as_published)
+    with view.show_progress(quiet=output.silent) as progress:
+        result = certifying.certify(
+            network, config, population=wider, certificate=certificate, progress=progress, clock=clock
         )
     if result.boxes == 0:
-        raise LimitError("the limit was reached before anything was proved", mend="give it more time or boxes")
-    emit_result(result, json)
-    if not quiet and json != "-":
-        typer.echo(result.summary())
-    if result.stopped_by == "interrupt":
-        raise typer.Exit(130)
+        raise LimitError("the limit was reached before anything was proved", hint="give it more time or boxes")
+    output.finish(result, result.document, interrupted=result.stopped_by == "interrupt")
 
 
-def _tolerances(given: Sequence[str]) -> dict[str, float]:
+def _parse_tolerances(given: Sequence[str]) -> dict[str, float]:
     """Attribute and tolerance of each ``NAME=NUMBER``.
 
     Raises:
@@ -127,8 +186,10 @@ def _tolerances(given: Sequence[str]) -> dict[str, float]:
         except ValueError:
             tolerance = math.nan
         if not name or math.isnan(tolerance):
-            raise OptionError(f"{text!r} is no tolerance", where="--relax", mend="NAME=NUMBER, such as age=2")
+            raise OptionError(
+                f"expected a tolerance, got {text!r}", location="--relax", hint="NAME=NUMBER, such as age=2"
+            )
         if name in found:
-            raise OptionError(f"two tolerances are given for {name!r}", where="--relax")
+            raise OptionError(f"two tolerances are given for {name!r}", location="--relax")
         found[name] = tolerance
     return found

@@ -1,10 +1,195 @@
-"""``evenhand genai ...``: generators that keep showing every value, in what they are asked for."""
+"""``evenhand genai ...``: generators that keep showing every value of what they are asked for."""
 
 from __future__ import annotations
 
+import json as _json
+import sys
+from functools import partial
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
 
-from evenhand.cli import genai_assess, genai_check, genai_confusion, genai_generate, genai_simulate
+from evenhand.cli import genai_assess
+from evenhand.cli.factory import ConfigOptions, grouped, with_settings
+from evenhand.cli.genai_assess import parse_deadlines, split_pair, split_words
+from evenhand.cli.options import INTERRUPTED, OutputOptions, PageOptions, SeedOption
+from evenhand.errors import DataError, OptionError
+
+if TYPE_CHECKING:
+    from evenhand.genai import ConfusionConfig
+
+INFEASIBLE = 1
+"""Exit code where no generator, however obedient, could keep a configuration."""
+
+
+@grouped
+def check(
+    config: Annotated[Path, typer.Option("--config", help="What is to be kept: a YAML or TOML file.")],
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state", help="What an enforcer counted so far: its state as JSON. Else as the simulation says."
+        ),
+    ] = None,
+    *,
+    output: OutputOptions,
+) -> None:
+    """Check whether a configuration can be kept for ever: it can (exit code 0), or it cannot (1), and why."""
+    from evenhand.genai import GenerationConfig, check_configuration
+
+    output.check_places()
+    found = check_configuration(GenerationConfig.read(config), None if state is None else _read_counts(state))
+    output.emit_text(_json.dumps(found.to_dict()))
+    output.show(partial(found.document, config.name))
+    if not found.feasibility.feasible:
+        raise typer.Exit(INFEASIBLE)
+
+
+def _read_counts(state: Path) -> dict[str, dict[str, int]]:
+    """What an enforcer counted, by specification."""
+    try:
+        text = state.read_text("utf-8")
+    except OSError as error:
+        raise DataError(f"the file cannot be read: {error.strerror}", location=str(state)) from None
+    except UnicodeDecodeError:
+        raise DataError("the file is not text in UTF-8", location=str(state)) from None
+    try:
+        rows: Any = _json.loads(text)
+        # `genai generate` keeps it beside what else it needs to go on.
+        rows = rows.get("enforcer", rows)
+        return {str(name): {what: int(n) for what, n in row["counts"].items()} for name, row in rows.items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(
+            f"this is not a state of an enforcer: {type(error).__name__}: {error}",
+            location=str(state),
+            hint="give state.json of genai generate, or what Enforcer.state() gives, as JSON",
+        ) from None
+
+
+# ``evenhand genai confusion``: how often a classifier's labels are right, and what deadlines are worth for it.
+
+
+CONFUSION: ConfigOptions[ConfusionConfig] = ConfigOptions(
+    "evenhand.genai:ConfusionConfig",
+    renamed={"conditions": "condition_column"},
+    parsed={
+        "values": lambda given: tuple(word for one in given for word in split_words(one)),
+        "condition_column": lambda given: dict(split_pair(one, "--condition-column") for one in given),
+        "repeated": lambda given: parse_deadlines(",".join(given)),
+    },
+)
+
+
+@grouped
+def confusion(
+    context: typer.Context,
+    sample: Annotated[Path, typer.Argument(help="Labelled items: a CSV or Parquet file, a row per item.")],
+    output: OutputOptions,
+) -> None:
+    """Count what a classifier says of items whose values are known: how often is it right?"""
+    from evenhand.genai import measure_confusion
+
+    output.check_places()
+    result = measure_confusion(sample, CONFUSION.read(context))
+    output.finish(result, result.document)
+
+
+# ``evenhand genai generate``: a guard around the configured generator, from the command line.
+
+
+@grouped
+def generate(
+    config: Annotated[
+        Path,
+        typer.Option("--config", help="What is to be kept, and the generator, classifier and judge: YAML or TOML."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder for items, requests.csv and the state to go on with.")],
+    prompts: Annotated[
+        str | None, typer.Option("--prompts", metavar="FILE", help="A prompt per line; - is standard input.")
+    ] = None,
+    prompt: Annotated[str | None, typer.Option("--prompt", help="One prompt, instead of a file.")] = None,
+    requests: Annotated[
+        int | None, typer.Option("--requests", min=1, help="How many; the prompts are gone through again and again.")
+    ] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Run the functions that the configuration names.")] = False,
+    *,
+    output: OutputOptions,
+) -> None:
+    """Answer prompts through a guard that keeps every deadline; what an interrupted run left is answered first."""
+    from evenhand import view
+    from evenhand.genai import GenerationConfig, build_pipeline, generate_items
+
+    output.check_places()
+    if out.exists() and not out.is_dir():
+        raise OptionError(f"{out} is a file, not a folder", location="--out")
+    asked = _read_prompts(prompts, prompt)
+    many = len(asked) if requests is None else requests
+    pipeline = build_pipeline(GenerationConfig.read(config), trust=trust, folder=config.absolute().parent)
+    with view.show_progress(quiet=output.silent) as progress:
+        made = generate_items(pipeline, [asked[k % len(asked)] for k in range(many)], out, progress=progress)
+    output.emit_text(dumps(made.to_dict()))
+    output.show(partial(made.document, str(config)), [made.table])
+    if made.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _read_prompts(source: str | None, one: str | None) -> list[str]:
+    """The prompts that the options mean, without empty lines."""
+    if (source is None) == (one is None):
+        raise OptionError(
+            "what is asked of the generator?" if one is None else "prompts are given twice",
+            hint='--prompts FILE with a prompt per line, or --prompt "a business leader"',
+        )
+    try:
+        text = one if one is not None else sys.stdin.read() if source == "-" else Path(source or "").read_text("utf-8")
+    except OSError as error:
+        raise OptionError(f"{source} cannot be read: {error.strerror}", location="--prompts") from None
+    except UnicodeDecodeError:
+        raise OptionError(f"{source} is not text in UTF-8", location="--prompts") from None
+    found = [text.strip()] if one is not None else [line.strip() for line in text.splitlines()]
+    found = [line for line in found if line]
+    if not found:
+        raise OptionError("there is no prompt in it", location="--prompt" if one is not None else "--prompts")
+    return found
+
+
+# ``evenhand genai simulate``: which deadlines are missed under which policy, and what keeping them costs.
+
+
+@grouped
+def simulate(
+    config: Annotated[Path, typer.Option("--config", help="What is to be kept, and who is simulated: YAML or TOML.")],
+    requests: Annotated[int, typer.Option("--requests", min=1, help="How many requests.")] = 10_000,
+    in_flight: Annotated[
+        int | None, typer.Option("--in-flight", min=1, help="How many are under way at once; else as configured, or 1.")
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option("--policy", help="free, published, before or after; may be repeated. All of them unless set."),
+    ] = None,
+    seed: SeedOption = 0,
+    *,
+    output: PageOptions,
+) -> None:
+    """Simulate a stream of requests under a policy, or the same stream under several."""
+    from evenhand import view
+    from evenhand.genai import GenerationConfig, compare_policies, parse_policies
+
+    output.check_places()
+    wanted = parse_policies(policy or ())
+    read = GenerationConfig.read(config)
+    with view.show_progress(quiet=output.silent) as progress:
+        several = compare_policies(
+            read, requests=requests, in_flight=in_flight, policies=wanted, seed=seed, progress=progress
+        )
+    result = several.simulations[0] if len(wanted) == 1 else several
+    document = partial(result.document, config.name)
+    output.finish(result, document, output.write_page(document), interrupted=result.interrupted)
+
+
+# ``evenhand genai ...``: generators that keep showing every value, in what they are asked for.
 
 app = typer.Typer(
     name="genai",
@@ -15,11 +200,11 @@ app = typer.Typer(
 
 
 @app.callback()
-def _generators() -> None: ...
+def _genai_group() -> None: ...
 
 
-app.command("assess")(genai_assess.assess)
-app.command("check")(genai_check.check)
-app.command("confusion")(genai_confusion.confusion)
-app.command("generate")(genai_generate.generate)
-app.command("simulate")(genai_simulate.simulate)
+app.command("assess", cls=with_settings(genai_assess.SETTINGS))(genai_assess.assess)
+app.command("check")(check)
+app.command("confusion", cls=with_settings(CONFUSION))(confusion)
+app.command("generate")(generate)
+app.command("simulate")(simulate)

@@ -15,25 +15,11 @@ from typing import Annotated
 import typer
 
 from evenhand import __version__
-from evenhand.cli import (
-    audit,
-    certify,
-    check_certificate,
-    datasets,
-    genai,
-    keys,
-    mitigate,
-    replay,
-    reproduce,
-    schema,
-    search,
-    serve,
-    shield,
-    subgroups,
-)
+from evenhand.cli import audit, certify, data, genai, mitigate, reproduce, search, service, shield, subgroups
+from evenhand.cli.factory import with_settings
+from evenhand.cli.options import INTERRUPTED
 from evenhand.errors import EvenhandError
 
-INTERRUPTED = 130
 FAULT = 70
 
 app = typer.Typer(
@@ -46,47 +32,47 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"evenhand {__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def _root(
+def _root_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None: ...
 
 
-app.command("audit")(audit.audit)
-app.command("certify")(certify.certify)
-app.command("check-certificate")(check_certificate.check_certificate)
-app.command("search")(search.search)
-app.command("subgroups")(subgroups.subgroups)
-app.command("mitigate")(mitigate.mitigate)
+app.command("audit", cls=with_settings(audit.SETTINGS))(audit.audit)
+app.command("certify", cls=with_settings(certify.SETTINGS))(certify.certify)
+app.command("check-certificate")(certify.check_certificate)
+app.command("search", cls=with_settings(search.ROWS, search.TEXTS))(search.search)
+app.command("subgroups", cls=with_settings(subgroups.ROWS, subgroups.TEXTS))(subgroups.subgroups)
+app.command("mitigate", cls=with_settings(mitigate.SETTINGS))(mitigate.mitigate)
 app.add_typer(shield.app)
 app.add_typer(genai.app)
-app.add_typer(keys.app)
+app.add_typer(service.app)
 app.add_typer(reproduce.app)
-app.command("serve")(serve.serve)
-app.command("replay")(replay.replay)
-app.command("schema")(schema.schema)
-app.command("datasets")(datasets.datasets)
+app.command("serve")(service.serve)
+app.command("replay")(service.replay)
+app.command("schema")(data.schema)
+app.command("datasets")(data.datasets)
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    # Warnings of the libraries underneath are not addressed to whoever runs a command.
+    # Warnings of the libraries underneath are not meant for users of a command.
     warnings.filterwarnings("ignore")
     try:
         code = app(standalone_mode=False)
     except EvenhandError as error:
-        _complain(f"error: {error}")
+        _print_error(f"error: {error}")
         code = error.exit_code
     except KeyboardInterrupt:
-        _complain("interrupted before there was any result")
+        _print_error("interrupted before there was any result")
         code = INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -96,11 +82,14 @@ def main() -> None:
     except typer.Abort:
         code = INTERRUPTED
     except Exception as error:
-        code = _usage(error)
+        code = _exit_code(error)
+    compiling = sys.modules.get("evenhand.kernels")
+    if compiling is not None and "--quiet" not in sys.argv and (problem := compiling.cache_problem()) is not None:
+        _print_error(f"note: {problem}")
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _usage(error: Exception) -> int:
+def _exit_code(error: Exception) -> int:
     """A wrong option gets Click's message and exit code 2; anything else is our fault and says so."""
     show = getattr(error, "show", None)
     if callable(show):
@@ -108,12 +97,12 @@ def _usage(error: Exception) -> int:
         return int(getattr(error, "exit_code", 2))
     if os.environ.get("EVENHAND_TRACEBACK"):
         raise error
-    _complain(
+    _print_error(
         f"error: a fault in Evenhand itself: {type(error).__name__}: {error}\n"
         "  -> please report it; EVENHAND_TRACEBACK=1 shows where it happened"
     )
     return FAULT
 
 
-def _complain(message: str) -> None:
+def _print_error(message: str) -> None:
     sys.stderr.write(message + "\n")

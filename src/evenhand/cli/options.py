@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.errors import OptionError
+from evenhand.errors import DataError, OptionError
+from evenhand.files import write_atomically
 
 if TYPE_CHECKING:
-    from evenhand.result import Result
-    from evenhand.schema import Schema
+    from evenhand.core import Document, Result, WorkClock
+    from evenhand.datasets import identity
+    from evenhand.models import Subject
+    from evenhand.schema import People, Schema
+    from evenhand.typing import Progress
+INTERRUPTED = 130
+"""Exit code after an interrupt; what was found by then is written."""
 
 TargetOption = Annotated[str | None, typer.Option("--target", help="Column of the true label.")]
 ProtectedOption = Annotated[
@@ -25,7 +32,7 @@ SchemaOption = Annotated[
     Path | None, typer.Option("--schema", help="Schema file (YAML). Without it the schema is inferred from the data.")
 ]
 IgnoreOption = Annotated[
-    list[str] | None, typer.Option("--ignore", help="Column that is no attribute (an identifier); may be repeated.")
+    list[str] | None, typer.Option("--ignore", help="Column that is not an attribute (an identifier); may be repeated.")
 ]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Load model files that can run code (pickle, joblib, full PyTorch objects).")
@@ -35,39 +42,264 @@ JsonOption = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output, alone.")
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+WorkOption = Annotated[
+    Path | None,
+    typer.Option("--work", metavar="FILE", help="Repeat the run whose JSON this is, where a limit of time took part."),
+]
 HomeOption = Annotated[
     Path | None, typer.Option("--data-home", help="Folder that holds data sets you fetched yourself.")
 ]
 
 
+OutOption = Annotated[Path | None, typer.Option("--out", help="Write all findings as a table: .csv or .parquet.")]
+HtmlOption = Annotated[Path | None, typer.Option("--html", help="Write a page to read.")]
+ModelArgument = Annotated[str, typer.Argument(help="Model file, http(s) URL or module:function.")]
+DataArgument = Annotated[str, typer.Argument(help="CSV or Parquet file, or a data set's name.")]
+
+
 @dataclass(frozen=True)
-class Source:
+class SourceOptions:
+    """How DATA and a model are read."""
+
+    schema: SchemaOption = None
+    trust: TrustOption = False
+    data_home: HomeOption = None
+
+    def read(self, data: str) -> DataSource:
+        """Read DATA with the schema that is given or comes with it."""
+        return read_data(data, schema=self.schema, data_home=self.data_home)
+
+
+@dataclass(frozen=True)
+class RoleOptions:
+    """What is said about the columns of DATA."""
+
+    target: TargetOption = None
+    favourable: FavourableOption = None
+    ignore: IgnoreOption = None
+
+
+@dataclass(frozen=True)
+class ReadOptions(RoleOptions, SourceOptions):
+    """What is said about the columns of DATA, and how it and the model are read."""
+
+    seed: SeedOption = 0
+
+    def encode(self, source: DataSource, protected: list[str] | None, *, varied: bool = True) -> People:
+        """Return the people of DATA; ``varied`` where protected attributes will be given other values."""
+        from evenhand.schema import ColumnRoles
+
+        roles = ColumnRoles(self.target, protected, self.favourable, self.ignore, source.schema)
+        return roles.read(source.frame, location=source.name, varied=varied)
+
+
+@dataclass(frozen=True)
+class DataOptions(ReadOptions):
+    """The same, and which attributes are protected."""
+
+    protected: ProtectedOption = None
+
+    def read_subject(self, model: Any, data: str, progress: Progress, *, varied: bool = True) -> Subject:
+        """Return MODEL and the people of DATA."""
+        from evenhand.models import Subject
+
+        progress("reading the people", 0.0)
+        source = self.read(data)
+        people = self.encode(source, self.protected, varied=varied)
+        return Subject(model, people, data_name=source.name, trust=self.trust)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a command may ask an endpoint, and which run it repeats."""
+
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Let an endpoint be asked about as many rows as forecast, without a --budget.")
+    ] = False
+    work: WorkOption = None
+
+    @property
+    def clock(self) -> WorkClock | None:
+        """The clock of the run to be repeated, if any.
+
+        Raises:
+            DataError: the file is no result that records its work.
+        """
+        return read_clock(self.work)
+
+    def approve(self, model: Any, budget: int | None, forecast: int | None) -> int | None:
+        """Return the most rows that a model may be asked about; None is no limit.
+
+        A model behind a URL may cost money for each row. So a budget says how many it may be asked about; without one
+        the forecast is shown, and a person at the terminal or ``--yes`` agrees to it. Then it is the ceiling.
+
+        Args:
+            model: MODEL as given.
+            budget: what ``--budget`` says.
+            forecast: rows that the command will ask about at most; None: that cannot be known.
+
+        Raises:
+            OptionError: there is no one to ask.
+            typer.Abort: the person said no.
+        """
+        if budget is not None or not (isinstance(model, str) and re.match(r"https?://", model, re.IGNORECASE)):
+            return budget
+        name = model.split("@")[-1].split("?")[0]
+        rows = "rows, how many is not known," if forecast is None else f"up to {forecast:,} rows"
+        message = f"this asks the endpoint {name} about {rows} which may cost money".replace(
+            "rows which", "rows, which"
+        )
+        if not self.yes:
+            if not (sys.stdin.isatty() and sys.stderr.isatty()):
+                hint = "agree with --yes, or set a ceiling: --budget ROWS"
+                raise OptionError(f"{message}, and nobody has agreed to it", hint=hint)
+            typer.confirm(f"{message}. Go on?".capitalize(), err=True, abort=True)
+        return forecast
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Where a command says what it found."""
+
+    json: JsonOption = None
+    quiet: QuietOption = False
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing but JSON, or nothing at all, is printed."""
+        return self.quiet or self.json == "-"
+
+    def check_places(self, **places: Path | None) -> None:
+        """Refuse files that cannot be written before any work is done, by the options that name them."""
+        given = None if self.json in (None, "-") else Path(str(self.json))
+        check_places({f"--{name.replace('_', '-')}": path for name, path in places.items()} | {"--json": given})
+
+    def emit(self, result: Result) -> None:
+        """Write the result's JSON where ``--json`` says."""
+        emit_result(result, self.json)
+
+    def emit_text(self, text: str) -> None:
+        """Write JSON where ``--json`` says."""
+        emit_json(text, self.json)
+
+    def show(self, document: Callable[[], Document], written: Sequence[Path] = ()) -> None:
+        """Show a document, and the files that were written, unless nothing is to be printed."""
+        from evenhand import view
+
+        if not self.silent:
+            view.show_document(document(), written=written)
+
+    def finish(
+        self,
+        result: Result,
+        document: Callable[[], Document],
+        written: Sequence[Path] = (),
+        *,
+        interrupted: bool = False,
+    ) -> None:
+        """Write the JSON, show the document, and leave with exit code 130 after an interrupt."""
+        self.emit(result)
+        self.show(document, written)
+        if interrupted:
+            raise typer.Exit(INTERRUPTED)
+
+
+@dataclass(frozen=True)
+class PageOptions(OutputOptions):
+    """Where a command says what it found, with a page."""
+
+    html: HtmlOption = None
+
+    def check_places(self, **places: Path | None) -> None:
+        """Refuse files that cannot be written before any work is done, by the options that name them."""
+        super().check_places(html=self.html, **places)
+
+    def write_page(self, document: Callable[[], Document]) -> list[Path]:
+        """Write the page if one is wanted; the files written."""
+        from evenhand import view
+
+        if self.html is None:
+            return []
+        view.write_page(view.render_page(document()), self.html)
+        return [self.html]
+
+
+@dataclass(frozen=True)
+class FindingsOptions(PageOptions):
+    """Where a command says what it found, with a page and a table."""
+
+    out: OutOption = None
+
+    def check_places(self, **places: Path | None) -> None:
+        """Refuse files that cannot be written before any work is done, by the options that name them."""
+        from evenhand.individual import check_table
+
+        super().check_places(out=self.out, **places)
+        if self.out is not None:
+            check_table(self.out)
+
+    def write_findings(self, result: Result, document: Callable[[], Document]) -> list[Path]:
+        """Write the table and the page if they are wanted; the files written."""
+        from evenhand.individual import save_table
+
+        if self.out is not None:
+            save_table(result.to_frame(), self.out)
+        return [*([self.out] if self.out else []), *self.write_page(document)]
+
+
+@dataclass(frozen=True)
+class DataSource:
     """The people a command is about, and what is known of their columns."""
 
     frame: Any
     schema: Schema | None
     name: str
 
+    def require(self, *columns: str) -> None:
+        """Refuse a column that is not there.
 
-def read_data(data: str, *, schema: Path | None, data_home: Path | None = None) -> Source:
+        Raises:
+            DataError: it is not.
+        """
+        for name in columns:
+            if name not in self.frame.columns:
+                known = ", ".join(map(str, self.frame.columns))
+                raise DataError(f"there is no column {name!r}", location=self.name, hint=f"the columns are: {known}")
+
+
+def read_data(data: str, *, schema: Path | None, data_home: Path | None = None) -> DataSource:
     """Read DATA: a file, or else a data set's name (which brings its own schema).
 
     Raises:
         EvenhandError: neither a file nor a known name, or it cannot be read.
     """
     from evenhand import datasets
-    from evenhand.schema import read_yaml
+    from evenhand.schema import read_schema
 
-    given = read_yaml(schema) if schema is not None else None
-    if not Path(data).exists() and data in datasets.names():
-        dataset = datasets.load(data, data_home=data_home)
-        return Source(dataset.frame, given or dataset.schema, f"data set {data}")
+    given = read_schema(schema) if schema is not None else None
+    if not Path(data).exists() and data in datasets.dataset_names():
+        dataset = datasets.load_dataset(data, data_home=data_home)
+        return DataSource(dataset.frame, given or dataset.schema, f"data set {data}")
     if not Path(data).exists():
         raise OptionError(
             f"there is no file {data!r}, and no data set of that name",
-            mend=f"give a CSV or Parquet file, or one of: {', '.join(datasets.names())}",
+            hint=f"give a CSV or Parquet file, or one of: {', '.join(datasets.dataset_names())}",
         )
-    return Source(datasets.read_frame(data), given, Path(data).name)
+    return DataSource(datasets.read_frame(data), given, Path(data).name)
+
+
+def read_terms(protected: list[str] | None, files: list[Path]) -> list[str | identity.IdentityCategory] | None:
+    """Return the categories of identity terms: those named, and those of files; None for all that are known."""
+    from evenhand.datasets import identity
+
+    return [*(protected or ()), *(one for path in files for one in identity.read_categories(path))] or None
+
+
+def read_clock(work: Path | None) -> WorkClock | None:
+    """Return the clock of the run whose JSON a file holds; None without a file."""
+    from evenhand.core import WorkClock, read_work
+
+    return None if work is None else WorkClock(read_work(work))
 
 
 def check_places(places: Mapping[str, Path | None]) -> None:
@@ -78,9 +310,9 @@ def check_places(places: Mapping[str, Path | None]) -> None:
     """
     for option, path in places.items():
         if path is not None and not path.absolute().parent.is_dir():
-            raise OptionError(f"there is no folder {path.absolute().parent}", where=option, mend="make it first")
+            raise OptionError(f"there is no folder {path.absolute().parent}", location=option, hint="make it first")
         if path is not None and path.is_dir():
-            raise OptionError(f"{path} is a folder, not a file", where=option)
+            raise OptionError(f"{path} is a folder, not a file", location=option)
 
 
 def emit_json(text: str, destination: str | None) -> None:
@@ -95,9 +327,9 @@ def emit_json(text: str, destination: str | None) -> None:
         sys.stdout.write(text.rstrip("\n") + "\n")
         return
     try:
-        Path(destination).write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+        write_atomically(Path(destination), text.rstrip("\n") + "\n")
     except OSError as error:
-        raise OptionError(f"the JSON file cannot be written: {error}", where="--json") from None
+        raise OptionError(f"the JSON file cannot be written: {error}", location="--json") from None
 
 
 def emit_result(result: Result, destination: str | None) -> None:

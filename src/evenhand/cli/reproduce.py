@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.options import (
-    HomeOption,
-    JsonOption,
-    QuietOption,
-    SeedOption,
-    check_places,
-    emit_result,
-)
+from evenhand.cli.factory import grouped
+from evenhand.cli.options import INTERRUPTED, HomeOption, PageOptions, SeedOption
+
+if TYPE_CHECKING:
+    from evenhand.core import Result
 
 app = typer.Typer(
     name="reproduce",
@@ -25,10 +21,11 @@ app = typer.Typer(
 
 
 @app.callback()
-def _papers() -> None: ...
+def _reproduce_group() -> None: ...
 
 
 @app.command("shields")
+@grouped
 def shields(
     only: Annotated[
         list[str] | None,
@@ -44,39 +41,29 @@ def shields(
         int | None, typer.Option("--runs", help="Runs per setting; 50. Periodic settings get a fifth of it.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One threshold and fewer runs: minutes, not an hour.")] = False,
-    html: Annotated[Path | None, typer.Option("--html", help="Write a page to read.")] = None,
     data_home: HomeOption = None,
     seed: SeedOption = 0,
-    json: JsonOption = None,
-    quiet: QuietOption = False,
+    *,
+    output: PageOptions,
 ) -> None:
     """Fairness Shields (AAAI 2025): shields on four data sets, with a bounded horizon and periodic."""
-    from evenhand import report
+    from evenhand import view
     from evenhand.reproduce import shields as paper
-    from evenhand.reproduce.shields.page import render
 
-    check_places({"--html": html})
-    with report.progress(quiet=quiet or json == "-") as progress:
-        found = paper.run(
-            paper.Settings.of(quick=quick, runs=runs, classifiers=classifier or ()),
+    output.check_places()
+    with view.show_progress(quiet=output.silent) as progress:
+        found = paper.reproduce_shields(
+            paper.ShieldExperimentSettings.of(quick=quick, runs=runs, classifiers=classifier or ()),
             only=only or (),
             data_home=data_home,
             seed=seed,
             progress=progress,
         )
-    # First what took so long, then what can be drawn from it again.
-    emit_result(found, json)
-    if html is not None:
-        report.write_page(render(found), html)
-    if not quiet and json != "-":
-        typer.echo(found.summary())
-        if html is not None:
-            typer.echo(f"\nwritten  {html}")
-    if found.interrupted:
-        raise typer.Exit(130)
+    _finish(found, output, interrupted=found.interrupted)
 
 
 @app.command("mitigation")
+@grouped
 def mitigation(
     only: Annotated[
         list[str] | None,
@@ -87,35 +74,33 @@ def mitigation(
         ),
     ] = None,
     runs: Annotated[
-        int | None, typer.Option("--runs", help="Networks and classifiers per entry, people parted anew; 3.")
+        int | None, typer.Option("--runs", help="Networks and classifiers per entry, each on a new split; 3.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One run, trained for a shorter time.")] = False,
-    html: Annotated[Path | None, typer.Option("--html", help="Write a page to read.")] = None,
     data_home: HomeOption = None,
     seed: SeedOption = 0,
-    json: JsonOption = None,
-    quiet: QuietOption = False,
+    *,
+    output: PageOptions,
 ) -> None:
     """Mitigation tables: retraining as in TestSGD on six data sets, classifiers as in Fairness Shields on four."""
-    from evenhand import report
+    from evenhand import view
     from evenhand.reproduce import mitigation as papers
-    from evenhand.reproduce.mitigation.page import render
 
-    check_places({"--html": html})
-    with report.progress(quiet=quiet or json == "-") as progress:
-        found = papers.run(
-            papers.Settings.of(quick=quick, runs=runs),
+    output.check_places()
+    with view.show_progress(quiet=output.silent) as progress:
+        found = papers.reproduce_mitigation(
+            papers.MitigationExperimentSettings.of(quick=quick, runs=runs),
             only=only or (),
             data_home=data_home,
             seed=seed,
             progress=progress,
         )
-    emit_result(found, json)
-    if html is not None:
-        report.write_page(render(found), html)
-    if not quiet and json != "-":
-        typer.echo(found.summary())
-        if html is not None:
-            typer.echo(f"\nwritten  {html}")
-    if found.interrupted:
-        raise typer.Exit(130)
+    _finish(found, output, interrupted=found.interrupted)
+
+
+def _finish(found: Result, output: PageOptions, *, interrupted: bool) -> None:
+    """Write and show what was found: first what took so long, then what can be drawn from it again."""
+    output.emit(found)
+    output.show(found.document, output.write_page(found.document))
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)

@@ -1,7 +1,9 @@
-"""``evenhand shield ...``: make, look at and replay shields that keep a classifier's decisions fair."""
+"""``evenhand shield ...``: make, inspect, simulate and replay shields that keep a classifier's decisions fair."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from json import dumps
 from math import isnan
 from pathlib import Path
@@ -9,15 +11,105 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli import shield_simulate
-from evenhand.cli.options import JsonOption, QuietOption, check_places, emit_json
-from evenhand.errors import LimitError
+from evenhand.cli.factory import grouped
+from evenhand.cli.options import OutputOptions, PageOptions, ReadOptions
+from evenhand.errors import LimitError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenhand.shield import Plan, Policy
-    from evenhand.shield.robust import Ranges
+    from evenhand.shields import ArrivalSource, ProbabilityRanges, ShieldPlan, ShieldPolicy
+    from evenhand.typing import Progress
+
+
+@dataclass(frozen=True)
+class ArrivalOptions(ReadOptions):
+    """Who arrives at a shield."""
+
+    group: Annotated[
+        str | None, typer.Option("--group", help="With MODEL and DATA: the attribute whose values are the groups.")
+    ] = None
+
+    def check(self, model: str | None, data: str | None) -> None:
+        """Refuse a part of what belongs together.
+
+        Raises:
+            OptionError: a model without people, people without groups, or the other way round.
+        """
+        if (model is None) != (data is None):
+            raise OptionError("a model needs people to decide about", hint="give MODEL and DATA, or neither")
+        if (model is None) != (self.group is None):
+            raise OptionError(
+                "real people come in groups of an attribute"
+                if self.group is None
+                else "there are no people to be grouped",
+                location="--group",
+                hint="MODEL DATA --group NAME go together",
+            )
+
+    def read_arrivals(self, plan: ShieldPlan, model: str, data: str, progress: Progress) -> ArrivalSource:
+        """Return people with what the model recommends for them, in the groups of the plan."""
+        from evenhand.models import Subject
+        from evenhand.shields import source_from_people
+
+        read, group = self.read(data), str(self.group)
+        progress("reading the people", 0.0)
+        people = self.encode(read, [group])
+        scorer = Subject(model, people, trust=self.trust).scorer
+        costs = plan.inputs.costs
+        return source_from_people(
+            people,
+            scorer,
+            group,
+            groups=plan.inputs.groups,
+            cost=costs[0] if len(costs) == 1 else None,
+            name=f"{scorer.name} and {read.name}",
+        )
+
+
+@grouped
+def simulate(
+    config: Annotated[Path, typer.Option("--config", help="What the shield is to keep: a YAML or TOML file.")],
+    people: ArrivalOptions,
+    output: PageOptions,
+    model: Annotated[
+        str | None,
+        typer.Argument(help="Model whose recommendations are shielded: file, http(s) URL or module:function."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Argument(help="People who are drawn: CSV or Parquet file, or a data set's name.")
+    ] = None,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Runs, all independent.")] = 1000,
+    periods: Annotated[
+        int | None, typer.Option("--periods", min=1, help="Horizons in each run; 10 for shields that work in periods.")
+    ] = None,
+    order: Annotated[
+        str,
+        typer.Option("--order", help="random, or meant to break it: one-group-first, alternating, worst, greedy."),
+    ] = "random",
+) -> None:
+    """Simulate many runs of a shield, each beside the same run without it.
+
+    Without MODEL and DATA individuals come as the configuration expects them; with them, people are drawn from the data
+    and get the model's recommendations.
+    """
+    from evenhand import view
+    from evenhand.shields import parse_order, read_plan, simulate_shield
+
+    output.check_places()
+    wanted = parse_order(order)
+    people.check(model, data)
+    plan = read_plan(config)
+    with view.show_progress(quiet=output.silent) as progress:
+        source = people.read_arrivals(plan, model, data, progress) if model and data else None
+        result = simulate_shield(
+            plan, source, runs=runs, periods=periods, order=wanted, seed=people.seed, progress=progress
+        )
+    written = output.write_page(result.document)
+    output.finish(result, result.document, written, interrupted=result.interrupted)
+
+
+# ``evenhand shield ...``: make, look at and replay shields that keep a classifier's decisions fair.
 
 app = typer.Typer(
     name="shield",
@@ -31,29 +123,29 @@ PolicyArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Policy fil
 
 
 @app.callback()
-def _shields() -> None: ...
+def _shield_group() -> None: ...
 
 
-app.command("simulate")(shield_simulate.simulate)
+app.command("simulate")(simulate)
 
 
 @app.command()
+@grouped
 def synthesize(
     config: ConfigOption,
     out: Annotated[Path | None, typer.Option("--out", help="Write the policy file here.")] = None,
-    json: JsonOption = None,
-    quiet: QuietOption = False,
+    *,
+    output: OutputOptions,
 ) -> None:
     """Make the shield that a configuration asks for: the cheapest one that never fails."""
-    from evenhand import report
-    from evenhand.shield import file
-    from evenhand.shield.config import read_with_ranges
+    from evenhand import view
+    from evenhand.shields import policy_document, read_plan_with_ranges, save_policy
 
-    check_places({"--out": out, "--json": None if json in (None, "-") else Path(str(json))})
-    plan, ranges = read_with_ranges(config)
-    with report.progress(quiet=quiet or json == "-") as progress:
-        policy = _synthesized(plan, ranges, lambda done, of: progress("synthesis", done / of))
-    written = None if out is None else file.save(policy, out)
+    output.check_places(out=out)
+    plan, ranges = read_plan_with_ranges(config)
+    with view.show_progress(quiet=output.silent) as progress:
+        policy = _synthesize_policy(plan, ranges, lambda done, of: progress("synthesis", done / of))
+    written = None if out is None else save_policy(policy, out)
     made = {
         "kind": "shield",
         "expected_cost": None if isnan(policy.expected_cost) else policy.expected_cost,
@@ -61,77 +153,73 @@ def synthesize(
         "bytes": policy.bytes,
         "seconds": policy.seconds,
     }
-    emit_json(dumps(made), json)
-    if not quiet and json != "-":
-        report.show_policy(policy, path=out, file_bytes=written, worst_case=ranges is not None)
+    output.emit_text(dumps(made))
+    path = None if out is None else str(out)
+    document = partial(policy_document, policy, path=path, file_bytes=written, worst_case=ranges is not None)
+    output.show(document, [] if out is None else [out])
 
 
 @app.command()
+@grouped
 def inspect(
     policy: PolicyArgument,
-    html: Annotated[Path | None, typer.Option("--html", help="Write a page to read.")] = None,
-    json: JsonOption = None,
-    quiet: QuietOption = False,
+    output: PageOptions,
 ) -> None:
-    """Look at a shield: what it guarantees, whether its table keeps that in every run, and when it overrides."""
-    from evenhand import report
-    from evenhand.shield import file
-    from evenhand.shield.inspection import inspect as looked_at
+    """Look at a shield: what it guarantees, whether its table keeps that in every run, and when it intervenes."""
+    from evenhand import view
+    from evenhand.shields import inspect_policy, load_policy
 
-    check_places({"--html": html, "--json": None if json in (None, "-") else Path(str(json))})
-    read = file.load(policy)
-    with report.progress(quiet=quiet or json == "-") as progress:
-        found = looked_at(
+    output.check_places()
+    read = load_policy(policy)
+    with view.show_progress(quiet=output.silent) as progress:
+        found = inspect_policy(
             read,
             file_bytes=policy.stat().st_size,
             progress=lambda done, of: progress("walking through all runs", done / of),
         )
-    if html is not None:
-        report.write_page(report.render_inspection(found, policy.name), html)
-    emit_json(found.to_json(indent=None), json)
-    if not quiet and json != "-":
-        report.show_inspection(found, policy.name, written=[] if html is None else [html])
+    document = partial(found.document, policy.name)
+    written = output.write_page(document)
+    output.emit_text(found.to_json(indent=None))
+    output.show(document, written)
 
 
 @app.command()
+@grouped
 def replay(
     policy: PolicyArgument,
     log: Annotated[Path, typer.Argument(help="Decisions that were made, first to last: JSON lines, or .csv.")],
     advisory: Annotated[bool, typer.Option("--advisory", help="The shield did not decide, it advised.")] = False,
-    json: JsonOption = None,
-    quiet: QuietOption = False,
+    *,
+    output: OutputOptions,
 ) -> None:
     """Make the decisions of a log again: the same ones (exit code 0), or the first that differs (1)."""
-    from evenhand import report
-    from evenhand.shield import Shield, file
-    from evenhand.shield import replay as made_again
-    from evenhand.shield.log_file import entries
+    from evenhand.shields import Shield, load_policy, read_log_file, replay_log
 
-    check_places({"--json": None if json in (None, "-") else Path(str(json))})
-    read = file.load(policy)
+    output.check_places()
+    read = load_policy(policy)
     labelled = read.plan.property.labelled
     # Labels are often logged whether the property needs them or not.
-    found = made_again(Shield(read, advisory=advisory), (one for one in entries(log) if labelled or "label" not in one))
-    result = report.replayed(found)
-    emit_json(dumps(result), json)
-    if not quiet and json != "-":
-        report.show_replay(found, log)
+    found = replay_log(
+        Shield(read, advisory=advisory), (one for one in read_log_file(log) if labelled or "label" not in one)
+    )
+    output.emit_text(dumps(found.to_dict()))
+    output.show(partial(found.document, log.name))
     if found.difference is not None:
         raise typer.Exit(1)
 
 
-def _synthesized(plan: Plan, ranges: Ranges | None, progress: Callable[[int, int], None]) -> Policy:
-    from evenhand.shield import synthesize as make
+def _synthesize_policy(
+    plan: ShieldPlan, ranges: ProbabilityRanges | None, progress: Callable[[int, int], None]
+) -> ShieldPolicy:
+    from evenhand.shields import synthesize, synthesize_robust
 
     try:
         if ranges is not None:
-            from evenhand.shield.robust import synthesize_robust
-
             return synthesize_robust(plan, ranges)
-        return make(plan, progress=progress)
+        return synthesize(plan, progress=progress)
     except MemoryError:
         raise LimitError(
             f"the table of a shield for {plan.horizon:,} decisions does not fit into memory",
-            where="horizon",
-            mend="a shorter horizon, or periods: kind static-bw or dynamic",
+            location="horizon",
+            hint="a shorter horizon, or periods: kind static-bw or dynamic",
         ) from None

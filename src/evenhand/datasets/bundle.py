@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand.datasets.sets import adult, german
+from evenhand.datasets.sets.finance import ADULT, GERMAN, combine_adult, derive_german
 from evenhand.errors import DataError, EvenhandError
 
 if TYPE_CHECKING:
@@ -26,29 +26,29 @@ SOURCES = {
 """SHA-256 of the publisher's files."""
 
 
-def write(folder: Path, out: Path) -> None:
+def write_bundle(folder: Path, out: Path) -> None:
     """Read the publisher's files anywhere under ``folder`` and write the bundled tables to ``out``.
 
     Raises:
         DataError: a file is absent, or is not the publisher's.
     """
-    source = {name: _source(folder, name) for name in SOURCES}
-    _save(adult.combine(source["adult.data"], source["adult.test"]), out / adult.ENTRY.bundled)
-    _save(german.derive(source["german.data"]), out / german.ENTRY.bundled)
+    source = {name: _find_source(folder, name) for name in SOURCES}
+    _save_table(combine_adult(source["adult.data"], source["adult.test"]), out / ADULT.bundled)
+    _save_table(derive_german(source["german.data"]), out / GERMAN.bundled)
 
 
-def _source(folder: Path, name: str) -> bytes:
+def _find_source(folder: Path, name: str) -> bytes:
     path = next(iter(sorted(folder.rglob(name))), None)
     if path is None:
-        raise DataError(f"there is no {name}", where=str(folder))
+        raise DataError(f"there is no {name}", location=str(folder))
     data = path.read_bytes()
     found = hashlib.sha256(data).hexdigest()
     if found != SOURCES[name]:
-        raise DataError(f"the SHA-256 is {found}, expected {SOURCES[name]}", where=str(path))
+        raise DataError(f"the SHA-256 is {found}, expected {SOURCES[name]}", location=str(path))
     return data
 
 
-def _save(frame: pd.DataFrame, path: Path) -> None:
+def _save_table(frame: pd.DataFrame, path: Path) -> None:
     text = frame.to_csv(index=False, lineterminator="\n")
     path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
 
@@ -57,6 +57,6 @@ if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python -m evenhand.datasets.bundle FOLDER")
     try:
-        write(Path(sys.argv[1]), Path(__file__).parent / "bundled")
+        write_bundle(Path(sys.argv[1]), Path(__file__).parent / "bundled")
     except EvenhandError as error:
         sys.exit(str(error))

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenhand.datasets import store
-from evenhand.datasets.description import Card
-from evenhand.datasets.entry import Entry, table_hash
-from evenhand.datasets.fetch import Progress
-from evenhand.datasets.sets import (
-    adult,
-    bank,
-    communities_crime,
-    compas,
-    diabetes,
-    german,
-    heart,
-    law_school,
-    meps15,
-    students,
-)
+from evenhand.datasets.entry import DatasetCard, DatasetEntry, table_hash
+from evenhand.datasets.sets.education import LAW_SCHOOL, STUDENTS
+from evenhand.datasets.sets.finance import ADULT, BANK, GERMAN
+from evenhand.datasets.sets.health import DIABETES, HEART, MEPS15
+from evenhand.datasets.sets.justice import COMMUNITIES_CRIME, COMPAS
 from evenhand.errors import DataError, OptionError
+from evenhand.http import DownloadProgress
 from evenhand.schema import Schema
+from evenhand.text import suggest_name
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ENTRIES: dict[str, Entry] = {
-    module.ENTRY.name: module.ENTRY
-    for module in (
-        adult, german, compas, bank, law_school, communities_crime, diabetes, heart, students, meps15
+ENTRIES: dict[str, DatasetEntry] = {
+    entry.name: entry
+    for entry in (
+        ADULT, GERMAN, COMPAS, BANK, LAW_SCHOOL, COMMUNITIES_CRIME, DIABETES, HEART, STUDENTS, MEPS15
     )
 }  # fmt: skip
 
@@ -51,25 +42,25 @@ class Dataset:
     name: str
     frame: pd.DataFrame
     schema: Schema
-    card: Card
+    card: DatasetCard
 
 
-def names() -> tuple[str, ...]:
-    """The data sets that ``load`` knows; the bundled ones come first."""
+def dataset_names() -> tuple[str, ...]:
+    """Return the data sets that ``load`` knows; the bundled ones come first."""
     return tuple(ENTRIES)
 
 
-def card(name: str, *, data_home: str | Path | None = None) -> Card:
-    """What a reader should know about a data set, and where its file is. Fetches nothing.
+def dataset_card(name: str, *, data_home: str | Path | None = None) -> DatasetCard:
+    """Return what a reader should know about a data set, and where its file is. Fetches nothing.
 
     Raises:
         OptionError: there is no such data set.
     """
-    entry = _entry(name)
+    entry = _find_entry(name)
     schema = entry.schema()
     home = store.data_home(data_home)
-    found = None if entry.bundled else store.located(entry, home)
-    return Card(
+    found = None if entry.bundled else store.find_file(entry, home)
+    return DatasetCard(
         name=entry.name,
         title=entry.title,
         about=entry.about,
@@ -85,24 +76,24 @@ def card(name: str, *, data_home: str | Path | None = None) -> Card:
         target=schema.target.name,
         favourable=schema.target.favourable,
         preparation=entry.preparation,
-        check=_check_in_words(entry),
+        check=_describe_check(entry),
         sha256=entry.sha256,
         files=entry.files,
         urls=entry.urls,
         place="bundled" if entry.bundled else "here" if found else "to be fetched",
-        path=None if entry.bundled else str(found or store.wanted(entry, home)),
+        path=None if entry.bundled else str(found or store.manual_path(entry, home)),
     )
 
 
-def cards(*, data_home: str | Path | None = None) -> list[Card]:
-    """All cards, in the order of ``names``."""
-    return [card(name, data_home=data_home) for name in ENTRIES]
+def dataset_cards(*, data_home: str | Path | None = None) -> list[DatasetCard]:
+    """Return all cards, in the order of ``names``."""
+    return [dataset_card(name, data_home=data_home) for name in ENTRIES]
 
 
-def load(
-    name: str, *, data_home: str | Path | None = None, download: bool = True, progress: Progress | None = None
+def load_dataset(
+    name: str, *, data_home: str | Path | None = None, download: bool = True, progress: DownloadProgress | None = None
 ) -> Dataset:
-    """A data set as a frame with its schema.
+    """Return a data set as a frame with its schema.
 
     A bundled set comes with the package. Any other is read from the data folder (``data_home``, else the
     environment variable EVENHAND_DATA_HOME, else the user's cache folder), and fetched into it from its
@@ -121,36 +112,35 @@ def load(
 
     Example:
         >>> import evenhand
-        >>> data = evenhand.datasets.load("german")
+        >>> data = evenhand.datasets.load_dataset("german")
         >>> data.schema.protected
         ('age', 'sex')
     """
-    entry = _entry(name)
+    entry = _find_entry(name)
     if entry.bundled:
-        frame = _bundled(entry)
+        frame = _read_bundled(entry)
     else:
         home = store.data_home(data_home)
-        path = store.located(entry, home)
+        path = store.find_file(entry, home)
         if path is not None:
-            frame = _check(entry, store.content(entry, path), str(path))
+            frame = _check_content(entry, store.read_content(entry, path), str(path))
         elif download:
-            frame = store.fetch(entry, home, lambda data, where: _check(entry, data, where), progress=progress)
+            frame = store.fetch_dataset(
+                entry, home, lambda data, location: _check_content(entry, data, location), progress=progress
+            )
         else:
-            raise store.absent(entry, home)
-    return Dataset(name=name, frame=frame, schema=entry.schema(), card=card(name, data_home=data_home))
+            raise store.missing_file_error(entry, home)
+    return Dataset(name=name, frame=frame, schema=entry.schema(), card=dataset_card(name, data_home=data_home))
 
 
-def _entry(name: str) -> Entry:
+def _find_entry(name: str) -> DatasetEntry:
     if name not in ENTRIES:
-        close = difflib.get_close_matches(name, ENTRIES, n=1)
-        raise OptionError(
-            f"there is no data set {name!r}",
-            mend=(f"did you mean {close[0]}? " if close else "") + f"the data sets are: {', '.join(ENTRIES)}",
-        )
+        hint = f"{suggest_name(name, ENTRIES)}the data sets are: {', '.join(ENTRIES)}"
+        raise OptionError(f"there is no data set {name!r}", hint=hint)
     return ENTRIES[name]
 
 
-def _bundled(entry: Entry) -> pd.DataFrame:
+def _read_bundled(entry: DatasetEntry) -> pd.DataFrame:
     import lzma
     from importlib.resources import files
 
@@ -158,23 +148,23 @@ def _bundled(entry: Entry) -> pd.DataFrame:
     return entry.prepare(lzma.decompress(file.read_bytes()), entry.name)
 
 
-def _check(entry: Entry, data: bytes, where: str) -> pd.DataFrame:
-    """The prepared frame, once its content is known to be what it should be."""
-    frame = entry.prepare(data, where)
+def _check_content(entry: DatasetEntry, data: bytes, location: str) -> pd.DataFrame:
+    """Return the prepared frame, once its content is known to be what it should be."""
+    frame = entry.prepare(data, location)
     if entry.sha256 is not None and (found := table_hash(frame)) != entry.sha256:
         raise DataError(
             f"this is not the data set {entry.name!r}: the SHA-256 of its table is {found}, expected {entry.sha256}",
-            where=where,
-            mend="get the file again from its publisher; evenhand datasets says which one",
+            location=location,
+            hint="get the file again from its publisher; evenhand datasets says which one",
         )
     if len(frame) != entry.rows:
         raise DataError(
-            f"this is not the data set {entry.name!r}: {len(frame):,} rows, expected {entry.rows:,}", where=where
+            f"this is not the data set {entry.name!r}: {len(frame):,} rows, expected {entry.rows:,}", location=location
         )
     return frame
 
 
-def _check_in_words(entry: Entry) -> str:
+def _describe_check(entry: DatasetEntry) -> str:
     if entry.bundled:
         return "bundled with the package"
     if entry.sha256 is not None:

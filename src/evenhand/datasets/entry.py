@@ -1,26 +1,28 @@
-"""How one data set is described, found and prepared; every module of ``evenhand.datasets.sets`` holds one."""
+"""How one data set is described, found and prepared; the modules of ``evenhand.datasets.sets`` hold them by subject."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from evenhand.errors import DataError
-from evenhand.schema import Attribute, Schema, Target, Value
+from evenhand.schema import Attribute, Dependency, Link, Missing, Schema, Target, Value
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True)
-class Entry:
+class DatasetEntry:
     """One data set.
 
     Attributes:
         name, title, about, origin, publisher, licence, citation, rows, preparation: see ``Card``.
         schema: attributes, target and favourable label, filled in by hand.
-        extra: columns of the frame that are no attributes.
+        extra: columns of the frame that are not attributes.
         prepare: publisher's bytes (decompressed) and what to call them in messages -> the frame.
         sha256: of the frame written as CSV (``table_hash``); None where it is not known beforehand.
         files: file names that are recognised in the data folder, without compression suffix.
@@ -48,44 +50,59 @@ class Entry:
     bundled: str = ""
 
     def columns(self) -> tuple[str, ...]:
-        """The frame's columns: attributes, extra columns, target."""
+        """Return the frame's columns: attributes, extra columns, target."""
         schema = self.schema()
         return (*schema.names, *self.extra, schema.target.name)
 
 
-def nominal(name: str, *values: Value, protected: bool = False, drop: bool = False) -> Attribute:
-    """A categorical attribute; ``drop`` leaves out people for whom it is missing."""
+def categorical_attribute(name: str, *values: Value, protected: bool = False, drop: bool = False) -> Attribute:
+    """Return a categorical attribute; ``drop`` leaves out people for whom it is missing.
+
+    Its encoding is said, not guessed: the cards list values in the order of the codes of published networks.
+    """
+    missing: Missing = "drop" if drop else "refuse"
     return Attribute(
-        name=name, kind="categorical", values=values, protected=protected, missing="drop" if drop else "refuse"
+        name=name, kind="categorical", values=values, encoding="code", protected=protected, missing=missing
     )
 
 
-def ordinal(name: str, *values: Value, protected: bool = False, drop: bool = False) -> Attribute:
-    """An ordinal attribute, its values from low to high."""
+def ordinal_attribute(name: str, *values: Value, protected: bool = False, drop: bool = False) -> Attribute:
+    """Return an ordinal attribute, its values from low to high."""
     return Attribute(
         name=name, kind="ordinal", values=values, protected=protected, missing="drop" if drop else "refuse"
     )
 
 
-def integer(name: str, lower: int, upper: int, *, protected: bool = False) -> Attribute:
-    """A whole number."""
+def integer_attribute(name: str, lower: int, upper: int, *, protected: bool = False) -> Attribute:
+    """Return a whole number."""
     return Attribute(name=name, kind="integer", lower=lower, upper=upper, protected=protected)
 
 
-def real(name: str, lower: float, upper: float) -> Attribute:
-    """A number."""
+def real_attribute(name: str, lower: float, upper: float) -> Attribute:
+    """Return a number."""
     return Attribute(name=name, kind="real", lower=lower, upper=upper)
 
 
-def decision(target: str, *labels: Value, favourable: Value, attributes: Sequence[Attribute]) -> Schema:
-    """A schema from its parts."""
+def decision_schema(
+    target: str,
+    *labels: Value,
+    favourable: Value,
+    attributes: Sequence[Attribute],
+    rules: Sequence[str] = (),
+    dependencies: Sequence[Dependency] = (),
+    links: Sequence[Link] = (),
+) -> Schema:
+    """Return a schema from its parts."""
     return Schema(
         target=Target(name=target, favourable=favourable, values=labels),
         attributes=tuple(attributes),
+        rules=tuple(rules),
+        dependencies=tuple(dependencies),
+        links=tuple(links),
     )
 
 
-def require(frame: pd.DataFrame, columns: Sequence[str], where: str) -> None:
+def require_columns(frame: pd.DataFrame, columns: Sequence[str], location: str) -> None:
     """Refuse a table that lacks a column.
 
     Raises:
@@ -95,13 +112,13 @@ def require(frame: pd.DataFrame, columns: Sequence[str], where: str) -> None:
     if absent:
         raise DataError(
             f"column {absent[0]!r} is missing, so this is not the expected file",
-            where=where,
-            mend=f"the columns are: {', '.join(str(name) for name in frame.columns[:20])}",
+            location=location,
+            hint=f"the columns are: {', '.join(str(name) for name in frame.columns[:20])}",
         )
 
 
-def typed(frame: pd.DataFrame, schema: Schema, where: str) -> pd.DataFrame:
-    """The same table with whole numbers as integers and other numbers as floats, as the schema says.
+def cast_to_schema(frame: pd.DataFrame, schema: Schema, location: str) -> pd.DataFrame:
+    """Return the same table with whole numbers as integers and other numbers as floats, as the schema says.
 
     Columns in which people may be missing, and those that the schema does not name, stay as they are.
 
@@ -112,44 +129,99 @@ def typed(frame: pd.DataFrame, schema: Schema, where: str) -> pd.DataFrame:
     for attribute in schema.attributes:
         if attribute.kind == "real":
             types[attribute.name] = "float64"
-        elif attribute.kind == "integer" or (_whole(attribute.values) and attribute.missing == "refuse"):
+        elif attribute.kind == "integer" or (_all_integers(attribute.values) and attribute.missing == "refuse"):
             types[attribute.name] = "int64"
-    if _whole(schema.target.values):
+    if _all_integers(schema.target.values):
         types[schema.target.name] = "int64"
-    return _cast(frame, types, where)
+    return _cast_columns(frame, types, location)
 
 
-def numbers(frame: pd.DataFrame, columns: Sequence[str], where: str) -> pd.DataFrame:
-    """The same table with these columns as floats, before anything is computed from them.
+def cast_to_floats(frame: pd.DataFrame, columns: Sequence[str], location: str) -> pd.DataFrame:
+    """Return the same table with these columns as floats, before anything is computed from them.
 
     Raises:
         DataError: a column holds something else.
     """
-    return _cast(frame, dict.fromkeys(columns, "float64"), where)
+    return _cast_columns(frame, dict.fromkeys(columns, "float64"), location)
 
 
-def _cast(frame: pd.DataFrame, types: dict[str, str], where: str) -> pd.DataFrame:
+def _cast_columns(frame: pd.DataFrame, types: dict[str, str], location: str) -> pd.DataFrame:
     for name, kind in types.items():
         if kind == "int64" and frame[name].dtype.kind == "f" and not frame[name].mod(1).eq(0).all():
-            raise DataError(f"column {name!r} must hold whole numbers and does not", where=where)
+            raise DataError(f"column {name!r} must hold whole numbers and does not", location=location)
     try:
         return frame.astype(types)
     except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"a column that must hold numbers does not: {error}", where=where) from None
+        raise DataError(f"a column that must hold numbers does not: {error}", location=location) from None
 
 
-def _whole(values: Sequence[Value] | None) -> bool:
+def _all_integers(values: Sequence[Value] | None) -> bool:
     return all(type(value) is int for value in values or ("",))
 
 
-def headerless(data: bytes) -> bool:
-    """Whether a table begins with numbers, thus without a line of names."""
+def lacks_header(data: bytes) -> bool:
+    """Return whether a table begins with numbers, thus without a line of names."""
     first = data.lstrip(b"\xef\xbb\xbf \r\n").split(b",", 1)[0].strip(b' "')
     return first.replace(b".", b"", 1).isdigit()
 
 
 def table_hash(frame: pd.DataFrame) -> str:
-    """SHA-256 of a frame written as CSV: UTF-8, commas, ``\\n``, no index, shortest exact numbers."""
+    """Return the SHA-256 of a frame written as CSV: UTF-8, commas, ``\\n``, no index, shortest exact numbers."""
     import hashlib
 
     return hashlib.sha256(frame.to_csv(index=False, lineterminator="\n").encode()).hexdigest()
+
+
+# What a reader should know about a data set before using it.
+
+
+class DatasetCard(BaseModel):
+    """One data set in words.
+
+    Attributes:
+        name: what to ask for, as in ``datasets.load(name)``.
+        title: its full name.
+        about: who the people are and what is decided.
+        origin: who collected it, where and when.
+        publisher: the page it is published on.
+        licence: terms of use as far as they are known.
+        citation: how to cite it.
+        rows: people in the frame.
+        columns: the columns of the frame; those that are not an attribute are in ``extra``.
+        attributes: what a model may look at, in order.
+        extra: columns kept beside the attributes (splits, weights, scores).
+        protected: attributes that the field usually protects.
+        target: the column of the true label.
+        favourable: the label a person would want.
+        preparation: what was changed, dropped or derived, and why.
+        check: how the content is checked before it is used.
+        sha256: SHA-256 of the prepared table written as CSV, where it is known beforehand.
+        files: file names that are recognised, each also with ``.gz``, ``.xz``, ``.bz2`` or ``.zst``.
+        urls: where it is fetched from, in the order tried.
+        place: ``bundled`` with the package, ``here`` (found at ``path``), or ``to be fetched``.
+        path: the file found, or where a file fetched by hand belongs; None if bundled.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    title: str
+    about: str
+    origin: str
+    publisher: str
+    licence: str
+    citation: str
+    rows: int
+    columns: tuple[str, ...]
+    attributes: tuple[str, ...]
+    extra: tuple[str, ...]
+    protected: tuple[str, ...]
+    target: str
+    favourable: Value
+    preparation: str
+    check: str
+    sha256: str | None
+    files: tuple[str, ...]
+    urls: tuple[str, ...]
+    place: Literal["bundled", "here", "to be fetched"]
+    path: str | None

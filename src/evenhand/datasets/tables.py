@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DELIMITERS = (",", ";", "\t", "|")
 """What may stand between two values of a text table."""
 
-MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "<NA>", "#N/A", "#NA")
+MISSING_MARKS = ("", "NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "<NA>", "#N/A", "#NA")
 """Words that mean "missing" in a text table. ``None`` and ``?`` stay words: they are categories in real data."""
 
 COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
@@ -40,25 +40,25 @@ def read_frame(path: str | Path, *, words: bool = False) -> pd.DataFrame:
         MissingExtraError: parquet or zstd, and the library that reads it is not installed.
     """
     path = Path(path)
-    where = str(path)
-    if _suffixes(path)[-1:] in ([".parquet"], [".pq"]):
-        return _parquet(path)
-    return parse(decompressed(path), where=where, words=words)
+    location = str(path)
+    if _file_suffixes(path)[-1:] in ([".parquet"], [".pq"]):
+        return _read_parquet(path)
+    return parse_table(decompress_file(path), location=location, words=words)
 
 
-def decompressed(path: Path) -> bytes:
-    """The content of a file, decompressed as its last suffix says.
+def decompress_file(path: Path) -> bytes:
+    """Return the content of a file, decompressed as its last suffix says.
 
     Raises:
         DataError: the file is absent, cannot be read, or its compressed data is truncated or corrupt.
         MissingExtraError: it is compressed with zstd, which needs a library that is not installed.
     """
-    data = _bytes(path)
-    suffix = _suffixes(path)[-1:]
-    return expanded(data, suffix[0], where=str(path)) if suffix and suffix[0] in COMPRESSIONS else data
+    data = _read_bytes(path)
+    suffix = _file_suffixes(path)[-1:]
+    return decompress_bytes(data, suffix[0], location=str(path)) if suffix and suffix[0] in COMPRESSIONS else data
 
 
-def expanded(data: bytes, suffix: str, *, where: str) -> bytes:
+def decompress_bytes(data: bytes, suffix: str, *, location: str) -> bytes:
     """Decompress bytes by the suffix of the file they came from."""
     import bz2
     import gzip
@@ -72,28 +72,28 @@ def expanded(data: bytes, suffix: str, *, where: str) -> bytes:
             return lzma.decompress(data)
         if suffix == ".bz2":
             return bz2.decompress(data)
-        return _zstd(data)
+        return _decompress_zstd(data)
     except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
         raise DataError(
             f"the {suffix} file is truncated or corrupt ({error})",
-            where=where,
-            mend="get the file again",
+            location=location,
+            hint="get the file again",
         ) from None
 
 
-def parse(data: bytes, *, where: str, names: Sequence[str] | None = None, words: bool = False) -> pd.DataFrame:
+def parse_table(data: bytes, *, location: str, names: Sequence[str] | None = None, words: bool = False) -> pd.DataFrame:
     """Read a text table from bytes; ``names`` are the columns of a table without a line of names.
 
     With ``words`` no value becomes a number or a boolean.
 
     Raises:
-        DataError: the bytes are no text table; the message names the line.
+        DataError: the bytes are not a text table; the message names the line.
     """
     import pandas as pd
 
-    text = _text(data, where)
-    delimiter = _delimiter(text)
-    header, rows = _checked(text, delimiter, names, where)
+    text = _decode_text(data, location)
+    delimiter = _detect_delimiter(text)
+    header, rows = _check_rows(text, delimiter, names, location)
     try:
         frame = pd.read_csv(
             io.StringIO(text),
@@ -102,68 +102,68 @@ def parse(data: bytes, *, where: str, names: Sequence[str] | None = None, words:
             names=list(range(len(header))),
             index_col=False,
             keep_default_na=False,
-            na_values=list(MISSING),
+            na_values=list(MISSING_MARKS),
             skipinitialspace=True,
             low_memory=False,
             dtype=str if words else None,
         )
     except (ValueError, OverflowError) as error:
-        raise DataError(f"the table cannot be read: {error}", where=where) from None
+        raise DataError(f"the table cannot be read: {error}", location=location) from None
     if len(frame) != rows:
         raise DataError(
             f"the table reads as {len(frame):,} or as {rows:,} rows, depending on how its quotes are taken",
-            where=where,
-            mend="quote values that hold line breaks, and double the quotes inside quoted values",
+            location=location,
+            hint="quote values that hold line breaks, and double the quotes inside quoted values",
         )
     frame.columns = header
     return frame
 
 
-def _suffixes(path: Path) -> list[str]:
+def _file_suffixes(path: Path) -> list[str]:
     return [suffix.lower() for suffix in path.suffixes]
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     if path.is_dir():
-        raise DataError("this is a folder, not a file", where=str(path), mend="name a file inside it")
+        raise DataError("this is a folder, not a file", location=str(path), hint="name a file inside it")
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise DataError("there is no such file", where=str(path)) from None
+        raise DataError("there is no such file", location=str(path)) from None
     except OSError as error:
-        raise DataError(f"the file cannot be read: {error.strerror or error}", where=str(path)) from None
+        raise DataError(f"the file cannot be read: {error.strerror or error}", location=str(path)) from None
     if not data:
-        raise DataError("the file is empty", where=str(path))
+        raise DataError("the file is empty", location=str(path))
     return data
 
 
-def _text(data: bytes, where: str) -> str:
+def _decode_text(data: bytes, location: str) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError("the text is UTF-16", where=where, mend="save it as UTF-8")
+        raise DataError("the text is UTF-16", location=location, hint="save it as UTF-8")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise DataError(
             f"the text is not UTF-8: byte 0x{data[error.start]:02x}",
-            where=f"{where}, line {line}",
-            mend="save it as UTF-8",
+            location=f"{location}, line {line}",
+            hint="save it as UTF-8",
         ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise DataError("a zero byte: this is no text table", where=f"{where}, line {line}")
+        raise DataError("a zero byte: this is not a text table", location=f"{location}, line {line}")
     if not text.strip():
-        raise DataError("the file is empty", where=where)
+        raise DataError("the file is empty", location=location)
     return text
 
 
-def _delimiter(text: str) -> str:
-    """The separator under which most of the first rows have as many values as the first one, at least two."""
+def _detect_delimiter(text: str) -> str:
+    """Return the separator under which most of the first rows have as many values as the first one, at least two."""
 
     def fit(delimiter: str) -> tuple[float, int]:
         widths = []
         try:
-            for _, row in _rows(text, delimiter):
+            for _, row in _filled_rows(text, delimiter):
                 widths.append(len(row))
                 if len(widths) >= SNIFFED_ROWS:
                     break
@@ -177,62 +177,64 @@ def _delimiter(text: str) -> str:
     return max(DELIMITERS, key=fit)
 
 
-def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Rows that are not blank, with the line each ends on."""
+def _filled_rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not blank, with the line each ends on."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     for row in reader:
         if len(row) > 1 or (row and row[0].strip()):
             yield reader.line_num, row
 
 
-def _checked(text: str, delimiter: str, names: Sequence[str] | None, where: str) -> tuple[list[str], int]:
-    """Column names and number of rows; refuses rows that are longer or shorter than the names."""
+def _check_rows(text: str, delimiter: str, names: Sequence[str] | None, location: str) -> tuple[list[str], int]:
+    """Return column names and number of rows; refuses rows that are longer or shorter than the names."""
     header = list(names) if names is not None else None
     rows = 0
     line = 0
     try:
-        for line, row in _rows(text, delimiter):
+        for line, row in _filled_rows(text, delimiter):
             if header is None:
-                header = _header(row, f"{where}, line {line}")
+                header = _read_header(row, f"{location}, line {line}")
                 continue
             if len(row) != len(header):
                 raise DataError(
                     f"{len(row)} values, but {len(header)} columns",
-                    where=f"{where}, line {line}",
-                    mend="every line needs one value per column; quote a value that holds the separator "
+                    location=f"{location}, line {line}",
+                    hint="every line needs one value per column; quote a value that holds the separator "
                     f"({'tab' if delimiter == chr(9) else delimiter})",
                 )
             rows += 1
     except csv.Error as error:
         raise DataError(
             f"the quotes do not match up ({error})",
-            where=f"{where}, after line {line}",
-            mend="close the quote, and double quotes inside a quoted value",
+            location=f"{location}, after line {line}",
+            hint="close the quote, and double quotes inside a quoted value",
         ) from None
     if header is None or rows == 0:
-        raise DataError("there are no rows", where=where)
+        raise DataError("there are no rows", location=location)
     return header, rows
 
 
-def _header(row: list[str], where: str) -> list[str]:
+def _read_header(row: list[str], location: str) -> list[str]:
     header = [name.strip() for name in row]
     if "" in header:
         raise DataError(
             f"column {header.index('') + 1} has no name",
-            where=where,
-            mend="name it; if it only numbers the rows, save the table without it (pandas: index=False)",
+            location=location,
+            hint="name it; if it only numbers the rows, save the table without it (pandas: index=False)",
         )
-    return _distinct(header, where)
+    return _require_distinct(header, location)
 
 
-def _distinct(header: list[str], where: str) -> list[str]:
+def _require_distinct(header: list[str], location: str) -> list[str]:
     repeated = sorted({name for name in header if header.count(name) > 1})
     if repeated:
-        raise DataError(f"two columns are called {repeated[0]!r}", where=where, mend="give every column its own name")
+        raise DataError(
+            f"two columns are called {repeated[0]!r}", location=location, hint="give every column its own name"
+        )
     return header
 
 
-def _zstd(data: bytes) -> bytes:
+def _decompress_zstd(data: bytes) -> bytes:
     try:
         import zstandard
     except ImportError:
@@ -250,23 +252,23 @@ def _zstd(data: bytes) -> bytes:
     return b"".join(content)
 
 
-def _parquet(path: Path) -> pd.DataFrame:
+def _read_parquet(path: Path) -> pd.DataFrame:
     import pandas as pd
 
-    data = _bytes(path)
+    data = _read_bytes(path)
     try:
-        import pyarrow as pa  # noqa: F401
+        import pyarrow as pa  # noqa: F401 - pandas uses it; here it only has to be installed
     except ImportError:
         raise MissingExtraError("pyarrow", extra="parquet", purpose="to read a parquet file") from None
     try:
         frame = pd.read_parquet(io.BytesIO(data), engine="pyarrow")
     except Exception as error:  # a damaged file surfaces as almost any exception of the reader
         raise DataError(
-            f"this is no readable parquet file: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
-            where=str(path),
-            mend="get the file again",
+            f"not a readable parquet file: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            location=str(path),
+            hint="get the file again",
         ) from None
-    _distinct([str(name) for name in frame.columns], str(path))
+    _require_distinct([str(name) for name in frame.columns], str(path))
     if frame.empty:
-        raise DataError("there are no rows", where=str(path))
+        raise DataError("there are no rows", location=str(path))
     return frame

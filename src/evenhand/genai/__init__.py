@@ -2,57 +2,171 @@
 
 from __future__ import annotations
 
-from evenhand.genai.assess import assess
-from evenhand.genai.assessment import GenaiAssessment
-from evenhand.genai.core import Admission, Broken, Enforcer, Outcome
-from evenhand.genai.feasibility import Feasibility, Standing, feasible
-from evenhand.genai.generate import Generated, generate
-from evenhand.genai.guard import Answer, Attempt, Guard, Keeper, Locked
-from evenhand.genai.inherent import PromptBias, Terms
-from evenhand.genai.live import assess_live
-from evenhand.genai.published import PublishedRule
-from evenhand.genai.sequence import Recorded, read_sequences
-from evenhand.genai.simulate import compare, simulate
-from evenhand.genai.simulation import ComparisonResult, SimulationResult
-from evenhand.genai.specification import Condition, Configuration, Requirement, Simulation, Specification
-from evenhand.genai.specified import Columns, assess_specified, read_specified
-from evenhand.genai.workbench import Workbench, build
+from typing import TYPE_CHECKING
+
+from evenhand import doors
+
+if TYPE_CHECKING:
+    from evenhand.genai.assessment.assess import assess_sequences
+    from evenhand.genai.assessment.check import ConfigurationCheck, check_configuration
+    from evenhand.genai.assessment.evaluation import (
+        ItemColumns,
+        evaluate_config,
+        read_condition_sequences,
+        read_fixed_groups,
+    )
+    from evenhand.genai.assessment.live import assess_live
+    from evenhand.genai.assessment.prompts import (
+        PromptBias,
+        PromptFinding,
+        answers_by_prompt,
+        ask_fixed_groups,
+        estimate_prompt_bias,
+        judge_prompt_bias,
+    )
+    from evenhand.genai.assessment.result import (
+        GenaiAssessment,
+        GroupFinding,
+        SequenceFinding,
+        SpecificationVerdict,
+        ValueFinding,
+        format_coverage,
+    )
+    from evenhand.genai.assessment.sequences import RecordedSequence, read_sequences
+    from evenhand.genai.backends.generator import (
+        Generator,
+        Item,
+        Playback,
+        Resumable,
+        add_instruction,
+        parse_instruction,
+    )
+    from evenhand.genai.backends.local_diffusion import LocalDiffusion
+    from evenhand.genai.backends.openai_service import OpenAIChat, OpenAIImages, ServiceConnection, detect_media_type
+    from evenhand.genai.backends.studio import Studio
+    from evenhand.genai.classifiers.classifier import ChatClassifier, Classifier, FunctionClassifier, LexiconClassifier
+    from evenhand.genai.classifiers.confusion import (
+        ConfusionMatrix,
+        ConfusionResult,
+        count_confusion,
+        measure_confusion,
+    )
+    from evenhand.genai.classifiers.onnx_pictures import OnnxPictures, PictureHead
+    from evenhand.genai.classifiers.studio_pixels import StudioPixels
+    from evenhand.genai.config import AssessmentConfig, BiasMethod, ConfusionConfig
+    from evenhand.genai.enforcement.enforcer import Admission, BrokenAssumption, Enforcer, Instruction, ItemOutcome
+    from evenhand.genai.enforcement.generate import GenerationRun, generate_items
+    from evenhand.genai.enforcement.guard import (
+        AnswerStatus,
+        EnforcerProtocol,
+        Guard,
+        GuardedAnswer,
+        ItemAttempt,
+        classify_item,
+    )
+    from evenhand.genai.games.feasibility import Feasibility, SpecificationFeasibility, check_feasibility
+    from evenhand.genai.judges import ChatJudge, FunctionJudge, Judge, KeywordJudge
+    from evenhand.genai.pipeline import Pipeline, build_classifier, build_judge, build_pipeline, check_studio_values
+    from evenhand.genai.simulation.result import GenerationSimulationResult, PolicyComparisonResult
+    from evenhand.genai.simulation.simulate import (
+        PublishedCountdown,
+        compare_policies,
+        parse_policies,
+        simulate_requests,
+    )
+    from evenhand.genai.spec.specification import (
+        GenerationConfig,
+        RequestCondition,
+        Requirement,
+        SimulationConfig,
+        Specification,
+    )
 
 __all__ = [
     "Admission",
-    "Answer",
-    "Attempt",
-    "Broken",
-    "Columns",
-    "ComparisonResult",
-    "Condition",
-    "Configuration",
+    "AnswerStatus",
+    "AssessmentConfig",
+    "BiasMethod",
+    "BrokenAssumption",
+    "ChatClassifier",
+    "ChatJudge",
+    "Classifier",
+    "ConfigurationCheck",
+    "ConfusionConfig",
+    "ConfusionMatrix",
+    "ConfusionResult",
     "Enforcer",
+    "EnforcerProtocol",
     "Feasibility",
+    "FunctionClassifier",
+    "FunctionJudge",
     "GenaiAssessment",
-    "Generated",
+    "GenerationConfig",
+    "GenerationRun",
+    "GenerationSimulationResult",
+    "Generator",
+    "GroupFinding",
     "Guard",
-    "Keeper",
-    "Locked",
-    "Outcome",
+    "GuardedAnswer",
+    "Instruction",
+    "Item",
+    "ItemAttempt",
+    "ItemColumns",
+    "ItemOutcome",
+    "Judge",
+    "KeywordJudge",
+    "LexiconClassifier",
+    "LocalDiffusion",
+    "OnnxPictures",
+    "OpenAIChat",
+    "OpenAIImages",
+    "PictureHead",
+    "Pipeline",
+    "Playback",
+    "PolicyComparisonResult",
     "PromptBias",
-    "PublishedRule",
-    "Recorded",
+    "PromptFinding",
+    "PublishedCountdown",
+    "RecordedSequence",
+    "RequestCondition",
     "Requirement",
-    "Simulation",
-    "SimulationResult",
+    "Resumable",
+    "SequenceFinding",
+    "ServiceConnection",
+    "SimulationConfig",
     "Specification",
-    "Standing",
-    "Terms",
-    "Workbench",
-    "assess",
+    "SpecificationFeasibility",
+    "SpecificationVerdict",
+    "Studio",
+    "StudioPixels",
+    "ValueFinding",
+    "add_instruction",
+    "answers_by_prompt",
+    "ask_fixed_groups",
     "assess_live",
-    "assess_specified",
-    "build",
-    "compare",
-    "feasible",
-    "generate",
+    "assess_sequences",
+    "build_classifier",
+    "build_judge",
+    "build_pipeline",
+    "check_configuration",
+    "check_feasibility",
+    "check_studio_values",
+    "classify_item",
+    "compare_policies",
+    "count_confusion",
+    "detect_media_type",
+    "estimate_prompt_bias",
+    "evaluate_config",
+    "format_coverage",
+    "generate_items",
+    "judge_prompt_bias",
+    "measure_confusion",
+    "parse_instruction",
+    "parse_policies",
+    "read_condition_sequences",
+    "read_fixed_groups",
     "read_sequences",
-    "read_specified",
-    "simulate",
+    "simulate_requests",
 ]
+
+__getattr__, __dir__ = doors.open_when_used(__name__)

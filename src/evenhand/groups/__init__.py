@@ -1,9 +1,14 @@
 """Performance and group metrics: selection rates, error rates and calibration of every group, and the gaps."""
 
-from evenhand.groups.engine import Config, measure, run
+from evenhand.groups.analysis import GroupConfig, measure_decisions, measure_groups
+from evenhand.groups.membership import Membership, group_by_attribute
+from evenhand.groups.metrics import number_combinations
 from evenhand.groups.result import (
+    DRAWN,
     GAP_NAMES,
+    GAP_TITLES,
     METRIC_NAMES,
+    METRIC_TITLES,
     OVERALL_NAMES,
     SMALL,
     Breakdown,
@@ -11,19 +16,41 @@ from evenhand.groups.result import (
     Gap,
     Group,
     GroupMetrics,
+    breakdown_blocks,
+    calibration_blocks,
+    confidence_levels,
+    four_fifths_sentence,
+    gap_answers,
+    headline_sentences,
+    overall_table,
+    small_notes,
 )
 
 __all__ = [
+    "DRAWN",
     "GAP_NAMES",
+    "GAP_TITLES",
     "METRIC_NAMES",
+    "METRIC_TITLES",
     "OVERALL_NAMES",
     "SMALL",
     "Breakdown",
     "CalibrationBin",
-    "Config",
     "Gap",
     "Group",
+    "GroupConfig",
     "GroupMetrics",
-    "measure",
-    "run",
+    "Membership",
+    "breakdown_blocks",
+    "calibration_blocks",
+    "confidence_levels",
+    "four_fifths_sentence",
+    "gap_answers",
+    "group_by_attribute",
+    "headline_sentences",
+    "measure_decisions",
+    "measure_groups",
+    "number_combinations",
+    "overall_table",
+    "small_notes",
 ]

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from evenhand.errors import DataError, OptionError
 from evenhand.schema import Attribute
+from evenhand.typing import Floats, Integers
 
 MOST_NUMBERS = 10
 """An integer attribute with more values than this in the data is cut into ranges."""
@@ -31,31 +32,31 @@ class Membership:
     """
 
     name: str
-    codes: NDArray[np.int64]
+    codes: Integers
     labels: tuple[str, ...]
 
 
-def of_attribute(attribute: Attribute, entries: NDArray[np.float64]) -> Membership:
-    """Groups by the entries (n,) of an attribute: its values, or readable ranges of an integer with many.
+def group_by_attribute(attribute: Attribute, entries: Floats) -> Membership:
+    """Return the groups by the entries (n,) of an attribute: its values, or readable ranges of an integer with many.
 
     Raises:
-        OptionError: the attribute is real, and people with exactly the same number are no group.
+        OptionError: the attribute is real, and people with exactly the same number are not a group.
     """
     if attribute.kind == "real":
         raise OptionError(
             f"{attribute.name!r} is a real number, and groups need finitely many values",
-            mend="make it ordinal with `edges: [...]` in the schema, or integer",
+            hint="make it ordinal with `edges: [...]` in the schema, or integer",
         )
     if attribute.kind == "integer":
-        return _of_numbers(attribute.name, entries)
+        return _group_by_numbers(attribute.name, entries)
     labels = tuple(attribute.text(entry) for entry in attribute.domain())
     missing = np.isnan(entries)
     codes = np.where(missing, len(labels), entries).astype(np.int64)
     return Membership(attribute.name, codes, (*labels, MISSING) if missing.any() else labels)
 
 
-def of_values(name: str, values: ArrayLike) -> Membership:
-    """Groups by plain values (n,): whole numbers as for an integer attribute, anything else by equality.
+def group_by_values(name: str, values: ArrayLike) -> Membership:
+    """Return the groups by plain values (n,): whole numbers as for an integer attribute, anything else by equality.
 
     Raises:
         DataError: the values are not one per person, or are numbers with a fraction.
@@ -71,9 +72,9 @@ def of_values(name: str, values: ArrayLike) -> Membership:
         if not (np.isfinite(known) & (known == np.floor(known))).all():
             raise DataError(
                 f"protected attribute {name!r} has numbers with a fraction, and groups need finitely many values",
-                mend="cut it into ranges first",
+                hint="cut it into ranges first",
             )
-        return _of_numbers(name, numbers)
+        return _group_by_numbers(name, numbers)
     positions, found = pd.factorize(column)
     order = sorted(range(len(found)), key=lambda i: _sort_key(found[i]))
     rank = np.empty(len(found) + 1, dtype=np.int64)
@@ -83,16 +84,16 @@ def of_values(name: str, values: ArrayLike) -> Membership:
     return Membership(name, rank[positions], (*labels, MISSING) if (positions < 0).any() else labels)
 
 
-def _of_numbers(name: str, numbers: NDArray[np.float64]) -> Membership:
-    """Whole numbers (n,), NaN where missing: each for itself, or ranges with about as many people in each."""
+def _group_by_numbers(name: str, numbers: Floats) -> Membership:
+    """Return whole numbers (n,), NaN where missing: each for itself, or ranges with about as many people in each."""
     missing = np.isnan(numbers)
     some_missing = bool(missing.any())
     whole = (numbers[~missing] if some_missing else numbers).astype(np.int64)
-    values, sizes = _distinct(whole)
+    values, sizes = _distinct_numbers(whole)
     if len(values) <= MOST_NUMBERS:
         ends, labels = values, [str(value) for value in values.tolist()]
     else:
-        ends = _cuts(values, sizes)
+        ends = _range_ends(values, sizes)
         starts = [int(values[0]), *(ends[:-1] + 1).tolist()]
         labels = [
             str(start) if start == end else f"{start} to {end}"
@@ -105,15 +106,15 @@ def _of_numbers(name: str, numbers: NDArray[np.float64]) -> Membership:
     return Membership(name, codes, (*labels, MISSING))
 
 
-def _cuts(values: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The last number of each range: at the boundary between values that comes nearest to each quantile."""
+def _range_ends(values: Integers, sizes: Integers) -> Integers:
+    """Return the last number of each range: at the boundary between values that comes nearest to each quantile."""
     below = np.concatenate([[0.0], np.cumsum(sizes) / sizes.sum()])  # share of people before each value
     nearest = (int(np.argmin(np.abs(below - i / RANGES))) for i in range(1, RANGES))
     inner = {int(values[j - 1]) for j in nearest if 0 < j < len(values)}
     return np.array([*sorted(inner), int(values[-1])], dtype=np.int64)
 
 
-def _distinct(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _distinct_numbers(numbers: Integers) -> tuple[Integers, Integers]:
     if len(numbers) == 0:
         return numbers, numbers
     lowest, highest = int(numbers.min()), int(numbers.max())

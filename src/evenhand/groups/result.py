@@ -2,19 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from evenhand.result import Result
-from evenhand.stats import Quantity, number, text
+from evenhand.core import (
+    Block,
+    Column,
+    Document,
+    Figure,
+    Fold,
+    Heading,
+    Metric,
+    Note,
+    ReportedNumber,
+    Result,
+    Table,
+    TableRow,
+    Text,
+)
+from evenhand.stats import (
+    Estimated,
+    Observed,
+    Proved,
+    Quantity,
+    Unknown,
+    format_ends,
+    format_interval,
+    format_value,
+    quantity_value,
+    show_quantity,
+)
+from evenhand.text import format_against, format_count, format_level, format_percent, join_names, list_some
 
 if TYPE_CHECKING:
-    import altair as alt
     import pandas as pd
 
 SMALL = 30
-"""Groups below this size are shown, greyed, and left out of the gaps."""
+"""Rates of fewer people than this are shown with their intervals, named as not assessable, and not compared, unless
+another number is asked for."""
+
+FOUR_FIFTHS = 0.8
+"""The four-fifths rule: the lowest selection rate should be at least this share of the highest (29 CFR 1607.4 D)."""
+
+METRIC_TITLES = {
+    "selection_rate": "selection rate",
+    "base_rate": "base rate",
+    "true_positive_rate": "true positive rate",
+    "false_positive_rate": "false positive rate",
+    "accuracy": "accuracy",
+    "precision": "precision",
+    "mean_score": "mean score",
+    "calibration_gap": "calibration error",
+    "auc": "area under the ROC curve",
+}
+"""Metric -> its name in a sentence."""
+
+GAP_TITLES = {
+    "demographic_parity_difference": "demographic parity difference: highest minus lowest selection rate",
+    "demographic_parity_ratio": "demographic parity ratio: lowest divided by highest selection rate",
+    "equal_opportunity_difference": "equal opportunity difference: highest minus lowest true positive rate",
+    "equalized_odds_difference": "equalized odds difference: true or false positive rates, whichever differ more",
+    "calibration_difference": "calibration error: highest minus lowest",
+    "accuracy_difference": "accuracy: highest minus lowest",
+}
+"""Gap -> what is compared."""
+
+DRAWN = 40
+"""Groups drawn of one breakdown."""
+
+RATES_CAPTION = (
+    "Dots: the rate, with its interval. Short upright lines: the base rate, the share whose true label is favourable. "
+    "Dashed line: four fifths of the highest selection rate."
+)
 
 METRIC_NAMES = (
     "selection_rate",
@@ -48,7 +109,7 @@ class Group(BaseModel):
     Attributes:
         values: attribute -> value in the data's own words, e.g. ``{"sex": "Female"}``.
         size: people in it.
-        small: whether it is below ``SMALL`` and therefore takes no part in the gaps.
+        small: whether it has fewer people than the smallest denominator that is compared, and so is in no gap.
         metrics: name -> number. Names: ``selection_rate`` (share given the favourable label), ``base_rate``
             (share whose true label is favourable), ``true_positive_rate``, ``false_positive_rate``, ``accuracy``
             (share for whom the model is right about favourable or not), ``precision``, ``mean_score`` (of the
@@ -78,7 +139,8 @@ class Gap(BaseModel):
         metric: the groups' metric it is about.
         value: the gap; differences are >= 0, ratios in [0, 1]. Its interval is for the true gap between the groups that
             are truly furthest apart, whichever they are: with more than two groups it is simultaneous over all pairs.
-        best, worst: labels of the groups with the highest and the lowest value here.
+        best, worst: labels of the groups with the highest and the lowest value here; empty where nothing is compared.
+        not_assessable: groups left out because the denominator of their rate is too small, and how large it is.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -88,6 +150,7 @@ class Gap(BaseModel):
     value: Quantity
     best: str
     worst: str
+    not_assessable: dict[str, int] = {}
 
 
 class Breakdown(BaseModel):
@@ -100,12 +163,12 @@ class Breakdown(BaseModel):
     gaps: tuple[Gap, ...]
 
     def gap(self, name: str) -> Gap | None:
-        """The gap of that name, if it could be computed."""
+        """Return the gap of that name, if it could be computed."""
         return next((gap for gap in self.gaps if gap.name == name), None)
 
 
 class CalibrationBin(BaseModel):
-    """People whose favourable score falls into one tenth: what was promised, what came true."""
+    """Calibration of people whose favourable score falls into one tenth: mean score and observed rate."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -117,10 +180,11 @@ class CalibrationBin(BaseModel):
 
 
 class GroupMetrics(Result):
-    """Performance and group metrics of a model on people with known labels.
+    """Measure performance and group metrics of a model on people with known labels.
 
     Attributes:
         people: how many.
+        min_group_size: the smallest denominator of a rate that is compared between groups.
         overall: the metrics of ``Group`` for everybody, and ``auc`` where there are scores.
         breakdowns: one per protected attribute, then one for their intersection if there are several.
         calibration: reliability per group of each single protected attribute; empty for a label-only model.
@@ -129,32 +193,17 @@ class GroupMetrics(Result):
     kind: Literal["groups"] = "groups"
     people: int
     favourable: str
+    min_group_size: int = SMALL
     overall: dict[str, Quantity]
     breakdowns: tuple[Breakdown, ...]
     calibration: tuple[CalibrationBin, ...] = ()
 
-    def summary(self) -> str:
-        """One line per breakdown: how far selection rates are apart, and the four-fifths rule."""
-        lines = []
-        for breakdown in self.breakdowns:
-            difference, ratio = (
-                breakdown.gap("demographic_parity_difference"),
-                breakdown.gap("demographic_parity_ratio"),
-            )
-            name = " x ".join(breakdown.by)
-            if difference is None or ratio is None:
-                lines.append(f"{name:<20} group gap   not computable: fewer than two groups of {SMALL} people")
-                continue
-            value = number(ratio.value)
-            rule = "ratio unknown" if value is None else f"{'met' if value >= 0.8 else 'not met'} ({value:.2f})"
-            lines.append(
-                f"{name:<20} group gap   {text(difference.value)}; {difference.best} above {difference.worst}; "
-                f"four-fifths rule: {rule}"
-            )
-        return "\n".join(lines)
+    def document(self) -> Document:
+        """Return the gaps between groups, then every group's numbers."""
+        return _build_document(self)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per group and metric: by, group, size, metric, kind, value, low, high."""
+        """Return one row per group and metric: by, group, size, metric, kind, value, low, high."""
         import pandas as pd
 
         rows = [
@@ -164,7 +213,7 @@ class GroupMetrics(Result):
                 "size": group.size,
                 "metric": metric,
                 "kind": quantity.kind,
-                "value": number(quantity),
+                "value": quantity_value(quantity),
                 "low": getattr(quantity, "low", None),
                 "high": getattr(quantity, "high", None),
             }
@@ -174,8 +223,242 @@ class GroupMetrics(Result):
         ]
         return pd.DataFrame(rows)
 
-    def plot(self) -> alt.TopLevelMixin:
-        """Dots with intervals: selection rate, true and false positive rate of every group."""
-        from evenhand.groups.plot import plot
 
-        return plot(self)
+def _build_document(result: GroupMetrics) -> Document:
+    """Return what group metrics say: gaps first, then every group."""
+    return Document(
+        f"Groups of {format_count(result.people, 'person', 'people')}",
+        f"Favourable decision: {result.favourable}; a person is selected who is given it.",
+        (
+            *(Text(sentence, role="finding") for sentence in headline_sentences(result)),
+            *gap_answers(result),
+            *small_notes(result),
+            Heading("Overall", detail=True),
+            overall_table(result),
+            *(block for breakdown in result.breakdowns for block in breakdown_blocks(result, breakdown)),
+            *calibration_blocks(result),
+        ),
+        brand="Evenhand groups",
+        made=result.provenance,
+    )
+
+
+def headline_sentences(result: GroupMetrics) -> list[str]:
+    """Return who is selected how many times less often than whom, worst first: one sentence for each attribute."""
+    found = []
+    for breakdown in result.breakdowns:
+        ratio = breakdown.gap("demographic_parity_ratio")
+        value = None if ratio is None else quantity_value(ratio.value)
+        if ratio is None or value is None or value >= 1:
+            continue
+        lowest, highest = (
+            next((group for group in breakdown.groups if group.label == label), None)
+            for label in (ratio.worst, ratio.best)
+        )
+        if lowest is None or highest is None:
+            continue
+        rates = [quantity_value(group.metrics["selection_rate"]) for group in (lowest, highest)]
+        against = " against ".join(format_percent(rate) for rate in rates if rate is not None)
+        found.append(
+            (
+                value,
+                f"People with {_describe(lowest)} are selected {format_against(value, FOUR_FIFTHS)} times as often as "
+                f"people with {_describe(highest)} ({against}; {lowest.size:,} and {highest.size:,} people).",
+            )
+        )
+    return [sentence for _, sentence in sorted(found)]
+
+
+def gap_answers(result: GroupMetrics) -> list[Metric]:
+    """Return the demographic parity difference by each protected attribute, and by all of them together."""
+    return [_gap_answer(breakdown, result.min_group_size) for breakdown in result.breakdowns]
+
+
+def four_fifths_sentence(gap: Gap) -> str:
+    """Say whether the four-fifths rule is met, with the ratio; its interval, or a group left out, may leave it open."""
+    ratio = gap.value
+    if isinstance(ratio, Unknown):
+        return f"unknown ({ratio.reason})"
+    met = ratio.value >= FOUR_FIFTHS
+    side = f"{'met' if met else 'not met'} ({format_against(ratio.value, FOUR_FIFTHS)})"
+    if met and gap.not_assessable:
+        side = f"{side} by the groups that can be assessed; {format_not_assessable(gap)}"
+    if not isinstance(ratio, Proved) and ratio.low < FOUR_FIFTHS <= ratio.high:
+        return f"{side}, but the interval {format_ends(ratio, 'demographic_parity_ratio')} leaves it open"
+    return side
+
+
+def format_not_assessable(gap: Gap) -> str:
+    """Say which groups a gap leaves out: ``not assessable for: B (24)``; empty if none."""
+    if not gap.not_assessable:
+        return ""
+    return f"not assessable for: {list_some([f'{label} ({n})' for label, n in gap.not_assessable.items()])}"
+
+
+def confidence_levels(result: GroupMetrics) -> str:
+    """Return the confidence of the intervals of group metrics, as ``95 %``."""
+    quantities = list(result.overall.values())
+    for breakdown in result.breakdowns:
+        quantities += [quantity for group in breakdown.groups for quantity in group.metrics.values()]
+        quantities += [gap.value for gap in breakdown.gaps]
+    quantities += [one.base_rate for one in result.calibration]
+    found = {quantity.confidence for quantity in quantities if isinstance(quantity, Observed | Estimated)}
+    return " or ".join(format_level(confidence) for confidence in sorted(found))
+
+
+def overall_table(result: GroupMetrics) -> Table:
+    """Return the metrics of everybody together."""
+    return Table(
+        f"Everybody together, observed; with {confidence_levels(result)} intervals",
+        (Column("metric"), Column("value", numeric=True)),
+        tuple(
+            TableRow((METRIC_TITLES.get(name, name), show_quantity(quantity, name)))
+            for name, quantity in result.overall.items()
+        ),
+        usual="observed",
+        tiles=True,
+    )
+
+
+def small_notes(result: GroupMetrics) -> Iterator[Note]:
+    """Yield which groups are too small to be compared, with the selection rates that they have."""
+    for breakdown in result.breakdowns:
+        small = []
+        for group in breakdown.groups:
+            rate = group.metrics["selection_rate"]
+            if group.small and not isinstance(rate, Unknown):
+                size = format_count(group.size, "person", "people")
+                selected = f"{format_value(rate, 'rate')} selected, {format_interval(rate, 'rate')}"
+                small.append(f"{group.label} ({size}: {selected})")
+        if small:
+            yield Note(
+                f"Not assessable by {join_names(breakdown.by)}: fewer than {result.min_group_size} people, in no gap: "
+                f"{list_some(small)}",
+                "caution",
+            )
+
+
+def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int = 2) -> Iterator[Block]:
+    """Yield the drawing, the gaps and all numbers by one attribute, or by several at once."""
+    by, levels = join_names(breakdown.by), confidence_levels(result)
+    yield Heading(f"By {by}", level, detail=True)
+    drawn = (
+        ""
+        if len(breakdown.groups) <= DRAWN
+        else (
+            f" Only {DRAWN} of {len(breakdown.groups)} groups are drawn: those with the highest and the lowest "
+            "selection rates; the table has all."
+        )
+    )
+    yield Figure("group rates", RATES_CAPTION + drawn, breakdown)
+    if breakdown.gaps:
+        yield Table(
+            f"Gaps by {by}, observed; below each its {levels} interval",
+            (Column("what is compared"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
+            tuple(
+                TableRow(
+                    (GAP_TITLES.get(gap.name, gap.name), show_quantity(gap.value, gap.name), gap.best, gap.worst),
+                    format_not_assessable(gap),
+                )
+                for gap in breakdown.gaps
+            ),
+            usual="observed",
+        )
+    present = {metric for group in breakdown.groups for metric in group.metrics}
+    names = [name for name in METRIC_TITLES if name in present] + sorted(present - METRIC_TITLES.keys())
+    table = Table(
+        f"Metrics by {by}: observed; below each its {levels} interval",
+        (Column(by), Column("people", numeric=True), *(Column(METRIC_TITLES.get(name, name), True) for name in names)),
+        tuple(_group_row(group, names, result.min_group_size) for group in breakdown.groups),
+        usual="observed",
+    )
+    yield Fold(f"All numbers by {by}", (table,))
+
+
+def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Block]:
+    """Yield how scores agree with observed rates, by each protected attribute; nothing where there are no scores."""
+    if not result.calibration:
+        return
+    yield Heading("Calibration by group", level, detail=True)
+    for by in dict.fromkeys(one.by for one in result.calibration):
+        yield Figure(
+            "calibration",
+            f"Calibration by {by}: of people with similar scores, the observed rate of the favourable label, with "
+            f"its interval. On the dashed line, scores equal observed rates. Grey: fewer than {result.min_group_size} "
+            "people.",
+            result,
+            (by,),
+        )
+        rows = tuple(
+            TableRow(
+                (
+                    one.group,
+                    one.n,
+                    ReportedNumber(format_percent(one.mean_score), one.mean_score, "observed"),
+                    show_quantity(one.base_rate, "rate"),
+                ),
+                faint=one.n < result.min_group_size,
+            )
+            for one in result.calibration
+            if one.by == by
+        )
+        columns = (
+            Column(by),
+            Column("people", numeric=True),
+            Column("mean score", numeric=True),
+            Column("observed rate", numeric=True),
+        )
+        caption = f"Calibration by {by}: observed; below each rate its {confidence_levels(result)} interval"
+        yield Fold(f"Calibration by {by} in numbers", (Table(caption, columns, rows, usual="observed"),))
+
+
+def _gap_answer(breakdown: Breakdown, least: int) -> Metric:
+    difference, ratio = breakdown.gap("demographic_parity_difference"), breakdown.gap("demographic_parity_ratio")
+    name, about = "demographic parity difference", join_names(breakdown.by)
+    if difference is None or isinstance(difference.value, Unknown):
+        reason = f"not computable: {_unknown_reason(difference, least)}"
+        return Metric(
+            name,
+            ReportedNumber("-", kind="unknown", basis=reason),
+            about=about,
+            next_step=f"bring at least {least} people of each group",
+        )
+    notes = [f"highest selection rate: {difference.best}; lowest: {difference.worst}"]
+    if ratio is not None:
+        notes.append(f"four-fifths rule: {four_fifths_sentence(ratio)}")
+    if difference.not_assessable and "not assessable" not in notes[-1]:
+        notes.append(format_not_assessable(difference))
+    return Metric(
+        name,
+        show_quantity(difference.value, difference.name),
+        tuple(notes),
+        about=about,
+        next_step=_next_step(difference, ratio),
+    )
+
+
+def _unknown_reason(gap: Gap | None, least: int) -> str:
+    if gap is not None and isinstance(gap.value, Unknown):
+        return gap.value.reason
+    return f"people must number {least} in at least two groups"
+
+
+def _next_step(difference: Gap, ratio: Gap | None) -> str:
+    fraction = None if ratio is None else quantity_value(ratio.value)
+    if fraction is not None and fraction < FOUR_FIFTHS:
+        return "compare the error rates of the groups; justify the gap or mitigate it"
+    if difference.not_assessable:
+        return "bring more people of the groups that are not assessable"
+    if not isinstance(difference.value, Unknown) and getattr(difference.value, "low", difference.value.value) <= 0:
+        return "too few people to tell the gap from chance; more would narrow the interval"
+    return "see whether errors fall more on one group than on the other"
+
+
+def _group_row(group: Group, names: list[str], least: int) -> TableRow:
+    cells = [show_quantity(group.metrics[name], name) if name in group.metrics else "" for name in names]
+    detail = f"fewer than {least} people: in no gap" if group.small else ""
+    return TableRow((group.label, group.size, *cells), detail, faint=group.small)
+
+
+def _describe(group: Group) -> str:
+    return " and ".join(f"{name} {value}" for name, value in group.values.items())

@@ -1,47 +1,96 @@
-"""Ask a model about a person under every protected assignment, many people at once."""
+"""Ask a model about people under every protected assignment, and find those it decides differently.
+
+Where a white box is known to decide exactly like the model, it answers in the model's place."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenhand.models import Scorer, favourable_score, predict
+from evenhand.models import Scorer, favourable_score, predict_labels
+from evenhand.schema import Schema, Value, counterparts_of
+from evenhand.typing import Booleans, Floats, Integers
 
 
-def variants(
-    individuals: NDArray[np.float64], columns: list[int], assignments: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Every individual under every assignment, shape (n * assignments, attributes), individual by individual."""
+def build_variants(individuals: Floats, columns: list[int], assignments: Floats) -> Floats:
+    """Return every individual under every assignment, shape (n * assignments, attributes), individual by individual."""
     repeated = np.repeat(individuals, len(assignments), axis=0)
     repeated[:, columns] = np.tile(assignments, (len(individuals), 1))
     return repeated
 
 
-def labels_by_assignment(
-    scorer: Scorer, individuals: NDArray[np.float64], columns: list[int], assignments: NDArray[np.float64]
-) -> NDArray[np.int64]:
-    """The label of every individual under every assignment, shape (n, assignments)."""
-    asked = variants(individuals, columns, assignments)
-    return predict(scorer, asked).reshape(len(individuals), len(assignments))
+def labels_by_assignment(scorer: Scorer, individuals: Floats, columns: list[int], assignments: Floats) -> Integers:
+    """Return the label of every individual under every assignment, shape (n, assignments)."""
+    asked = build_variants(individuals, columns, assignments)
+    return predict_labels(scorer, asked).reshape(len(individuals), len(assignments))
 
 
-def scores_by_assignment(
-    scorer: Scorer, individuals: NDArray[np.float64], columns: list[int], assignments: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The favourable score of every individual under every assignment, shape (n, assignments)."""
-    asked = variants(individuals, columns, assignments)
+def scores_by_assignment(scorer: Scorer, individuals: Floats, columns: list[int], assignments: Floats) -> Floats:
+    """Return the favourable score of every individual under every assignment, shape (n, assignments)."""
+    asked = build_variants(individuals, columns, assignments)
     return favourable_score(scorer, asked).reshape(len(individuals), len(assignments))
 
 
-def disagree(labels: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which individuals (rows of labels by assignment) are decided differently by some assignment, shape (n,)."""
-    return np.asarray((labels != labels[:, :1]).any(axis=1))
+def find_flips(labels: Integers, compared: Booleans | None = None) -> Booleans:
+    """Find the individuals (rows of labels by assignment) that some assignment decides differently, shape (n,).
+
+    Args:
+        labels: shape (n, assignments).
+        compared: which of them are compared, same shape; by default all.
+    """
+    if compared is None:
+        return np.asarray((labels != labels[:, :1]).any(axis=1))
+    first = np.take_along_axis(labels, np.argmax(compared, axis=1)[:, None], axis=1)
+    return np.asarray(((labels != first) & compared).any(axis=1))
 
 
 @dataclass(frozen=True)
-class Distinct:
+class Variants:
+    """People under every protected assignment: as published, and as plausible counterparts.
+
+    Attributes:
+        published: nothing but the protected attributes changes, shape (n, assignments, attributes).
+        counterparts: attributes that the schema links to them move along, same shape. Without rules: the published.
+        plausible: which counterparts obey every rule of the schema, shape (n, assignments).
+    """
+
+    published: Floats
+    counterparts: Floats
+    plausible: Booleans
+
+    @classmethod
+    def of(cls, schema: Schema, protected: Sequence[str], individuals: Floats) -> Variants:
+        """Return the variants of individuals (n, attributes)."""
+        assignments = schema.assignments(protected)
+        published = build_variants(individuals, schema.positions(protected), assignments)
+        published = published.reshape(len(individuals), len(assignments), -1)
+        if not schema.constrains_people:
+            return cls(published, published, np.ones(published.shape[:2], dtype=np.bool_))
+        return cls(published, *counterparts_of(schema, protected).of(individuals))
+
+    def __getitem__(self, rows: Integers) -> Variants:
+        return Variants(self.published[rows], self.counterparts[rows], self.plausible[rows])
+
+    def labels(self, decide: Callable[[Floats], Integers]) -> tuple[Integers, Integers]:
+        """Return the labels of the published variants and of the counterparts, each of shape (n, assignments).
+
+        What both share is asked about once; an implausible counterpart is not asked about and gets the label of the
+        published variant, which no one may compare.
+        """
+        shape = self.plausible.shape
+        published = decide(self.published.reshape(-1, self.published.shape[2])).reshape(shape)
+        same = (self.counterparts == self.published) | np.isnan(self.published)  # no one moves to a missing value
+        moved = self.plausible & ~same.all(axis=2)
+        counterparts = published.copy()
+        if moved.any():
+            counterparts[moved] = decide(self.counterparts[moved])
+        return published, counterparts
+
+
+@dataclass(frozen=True)
+class DistinctProfiles:
     """People merged who differ in the protected columns only: they have the same variants.
 
     Attributes:
@@ -50,20 +99,168 @@ class Distinct:
         of: which of them each person is, shape (n,).
     """
 
-    individuals: NDArray[np.float64]
-    first: NDArray[np.int64]
-    of: NDArray[np.int64]
+    individuals: Floats
+    first: Integers
+    of: Integers
 
 
-def distinct_unprotected(individuals: NDArray[np.float64], columns: list[int]) -> Distinct:
+def merge_by_unprotected(individuals: Floats, columns: list[int]) -> DistinctProfiles:
     """Merge people (n, attributes) who agree on everything but the given columns."""
     rest = [i for i in range(individuals.shape[1]) if i not in columns]
     if not rest:
-        return Distinct(individuals[:1], np.zeros(1, dtype=np.int64), np.zeros(len(individuals), dtype=np.int64))
+        return DistinctProfiles(
+            individuals[:1], np.zeros(1, dtype=np.int64), np.zeros(len(individuals), dtype=np.int64)
+        )
     keys = np.ascontiguousarray(individuals[:, rest])
     rows = keys.view(np.dtype((np.void, keys.dtype.itemsize * len(rest)))).ravel()
     _, first, of = np.unique(rows, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return Distinct(individuals[first[order]], first[order], rank[of])
+    return DistinctProfiles(individuals[first[order]], first[order], rank[of])
+
+
+def keep_apart(individuals: Floats) -> DistinctProfiles:
+    """Return people (n, attributes) each on their own, alike or not."""
+    each = np.arange(len(individuals))
+    return DistinctProfiles(individuals, each, each)
+
+
+COMPARED = 10_000
+"""Individuals that both are asked about before the white box answers alone, at most."""
+
+CLOSE = 1e-3
+"""Distance between the two highest scores below which the model itself is asked.
+
+Rounding of a model that adds up in another order, or in single precision, stays far below it.
+"""
+
+
+ALIKE = 1e-6
+"""Scores of model and white box that lie further apart than this are not the same scores."""
+
+ROUNDING = 1e-12
+"""Distance between scores of model and white box that is allowed for, where they were never seen to differ."""
+
+SAFETY = 1000
+"""A decision is too close for the white box within so many times the distance seen between its scores and the model's.
+"""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """The model's decisions, most of them computed by its white box.
+
+    Attributes:
+        model: what is looked at.
+        white_box: answers for the model unless its decision is close or a value is missing; None: the model is asked.
+        compared: decisions that both were asked for, all alike; 0 without a white box.
+    """
+
+    model: Scorer
+    white_box: Scorer | None = None
+    compared: int = 0
+
+    def labels(self, individuals: Floats) -> Integers:
+        """Return the label of each individual, as a position in the model's classes, shape (n,)."""
+        if self.white_box is None:
+            return predict_labels(self.model, individuals)
+        labels, clear, _ = _clear(self.white_box, individuals, CLOSE)
+        labels[~clear] = predict_labels(self.model, individuals[~clear])
+        return labels
+
+
+def compare(model: Scorer, white_box: Scorer | None, individuals: Floats) -> Decisions:
+    """Let the white box answer for the model if it decides these individuals (n, attributes) exactly like the model.
+
+    A model that is its own white box is asked itself.
+    """
+    if white_box is None or white_box is model:
+        return Decisions(model)
+    labels, clear, _ = _clear(white_box, individuals, CLOSE)
+    alike = np.array_equal(labels[clear], predict_labels(model, individuals[clear]))
+    return Decisions(model, white_box, compared=int(clear.sum())) if alike else Decisions(model)
+
+
+@dataclass(frozen=True)
+class WhiteBoxScorer:
+    """The model with its white box in front: it alone is asked, but where its rounding could decide.
+
+    Attributes:
+        scorer: the model itself.
+        white_box: gives the model's own scores, but for rounding.
+        close: distance between the two highest scores below which the model is asked.
+    """
+
+    scorer: Scorer
+    white_box: Scorer
+    close: float
+
+    @property
+    def schema(self) -> Schema:
+        """What its individuals are."""
+        return self.scorer.schema
+
+    @property
+    def classes(self) -> tuple[Value, ...]:
+        """The labels it can give."""
+        return self.scorer.classes
+
+    @property
+    def favourable(self) -> int:
+        """Position of the favourable label."""
+        return self.scorer.favourable
+
+    @property
+    def label_only(self) -> bool:
+        """Whether scores are only labels."""
+        return self.scorer.label_only
+
+    @property
+    def name(self) -> str:
+        """How to call it."""
+        return self.scorer.name
+
+    def scores(self, individuals: Floats) -> Floats:
+        """Return scores, shape (n, classes)."""
+        _, clear, scores = _clear(self.white_box, individuals, self.close)
+        if not clear.all():
+            scores[~clear] = self.scorer.scores(individuals[~clear])
+        return scores
+
+    def predict(self, individuals: Floats) -> Integers:
+        """Return labels, shape (n,)."""
+        labels, clear, _ = _clear(self.white_box, individuals, self.close)
+        if not clear.all():
+            labels[~clear] = self.scorer.predict(individuals[~clear])
+        return labels
+
+
+def stand_in(model: Scorer, white_box: Scorer | None, individuals: Floats) -> Scorer:
+    """Return the model with its white box in front, if both answer alike about these individuals (n, attributes).
+
+    Without a white box, and where scores or labels differ or the model gives labels only, it is the model itself.
+    """
+    if white_box is None or white_box is model or model.label_only:
+        return model
+    apart = float(np.abs(white_box.scores(individuals) - model.scores(individuals)).max(initial=0.0))
+    if not apart <= ALIKE:
+        return model
+    front = WhiteBoxScorer(model, white_box, SAFETY * max(apart, ROUNDING))
+    return front if np.array_equal(front.predict(individuals), model.predict(individuals)) else model
+
+
+def _clear(white_box: Scorer, individuals: Floats, close: float) -> tuple[Integers, Booleans, Floats]:
+    """Ask the white box: its labels (n,), for whom they are clear, and its scores (n, classes).
+
+    Clear means that no value is missing and no other score comes close to the highest.
+    """
+    clear = np.asarray(~np.isnan(individuals).any(axis=1))
+    known = white_box.scores(individuals[clear])
+    scores = np.full((len(individuals), known.shape[1]), np.nan)
+    scores[clear] = known
+    labels = np.zeros(len(individuals), dtype=np.int64)
+    labels[clear] = np.argmax(known, axis=1)
+    highest = np.partition(known, -2, axis=1)
+    clear[clear] = highest[:, -1] - highest[:, -2] >= close
+    return labels, clear, scores

@@ -2,33 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from evenhand.result import Result
-from evenhand.stats import Quantity, text
+from evenhand.core import (
+    Block,
+    Column,
+    Document,
+    Figure,
+    Fold,
+    Heading,
+    Metric,
+    Note,
+    Pair,
+    ReportedNumber,
+    Result,
+    Side,
+    Table,
+    TableRow,
+)
+from evenhand.individual.noise import FlipNoise
+from evenhand.models import NoiseCheck
+from evenhand.stats import Estimated, Quantity, Unknown, format_basis, format_interval, format_value, show_quantity
+from evenhand.text import SIMULATED, format_count, format_decimal, format_percent, join_names, list_some
 
 if TYPE_CHECKING:
-    import altair as alt
     import pandas as pd
 
 
 class Assignment(BaseModel):
-    """What the model says to one assignment of the protected attributes, everything else unchanged."""
+    """What the model says to one assignment of the protected attributes.
+
+    Attributes:
+        values: protected attribute -> value in the data's own words.
+        moved: the same of linked attributes that change with them; everything else is unchanged.
+        label, score: what the model decides, and its favourable score.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     values: dict[str, str]
+    moved: dict[str, str] = {}
     label: str
     score: float
+
+    @property
+    def everything(self) -> dict[str, str]:
+        """The protected values and those that move with them."""
+        return self.values | self.moved
 
 
 class Profile(BaseModel):
     """One person's unprotected part, with two protected assignments that the model decides differently.
 
     Attributes:
-        unprotected: attribute -> value in the data's own words.
+        unprotected: attribute -> value in the data's own words, of all that stays the same.
         worse, better: the assignments with the lowest and the highest favourable score among those that disagree.
         disagreeing: how many assignments get another label than the person's own.
         gap: difference of the two favourable scores.
@@ -45,16 +75,45 @@ class Profile(BaseModel):
     source: Literal["data", "population"]
 
 
-class Rate(BaseModel):
-    """The violation rate over one set of people.
+class CounterpartRate(BaseModel):
+    """The counterfactual flip rate between plausible counterparts, as the rules of a schema define them.
+
+    A counterpart has other protected values and what is linked to them, and obeys every rule. People who break a rule
+    and people without a counterpart are in no comparison: they count neither as flips nor as fair.
+
+    Attributes:
+        rate: share of the people with a counterpart who get another label than one of theirs.
+        flips: how many of them.
+        n: of how many.
+        without: people who obey every rule and have no plausible counterpart.
+        breaking: people who break a rule.
+        implausible: of the published flips, how many need somebody who breaks a rule.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rate: Quantity
+    flips: int
+    n: int
+    without: int
+    breaking: int
+    implausible: int
+
+
+class FlipRate(BaseModel):
+    """The counterfactual flip rate over one set of people.
 
     Attributes:
         over: ``data`` (everybody in the data) or ``population`` (individuals drawn from it).
         protected: the attributes that were changed, jointly.
-        rate: share of people for whom at least one other assignment changes the label.
-        flips: how many of them.
+        counterfactual: the rate between plausible counterparts; None where the schema has no rules, or the rate was
+            measured as published.
+        rate: as published: share of people for whom another assignment, everything else unchanged, changes the label.
+            In an audit, where a proof is about the same population, one number from what is proved and all draws.
+        flips: how many of those asked about for this rate.
         n: of how many.
-        queries: individuals that the model was asked about.
+        queries: individuals that were asked about.
+        noise: the rate beside the model's own noise; None for a model that gives the same answer each time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,36 +121,80 @@ class Rate(BaseModel):
     over: Literal["data", "population"]
     population: str
     protected: tuple[str, ...]
+    counterfactual: CounterpartRate | None = None
     rate: Quantity
     flips: int
     n: int
     queries: int
+    noise: FlipNoise | None = None
+
+    @property
+    def excess(self) -> Quantity:
+        """The headline's rate minus the model's own noise, which a model that repeats its answers does not have."""
+        return self.headline.rate if self.noise is None else self.noise.excess
+
+    @property
+    def headline(self) -> FlipRate | CounterpartRate:
+        """The rate between plausible counterparts, where it was measured; else the published one."""
+        return self if self.counterfactual is None else self.counterfactual
 
 
 class IndividualResult(Result):
-    """Violation rates per protected attribute (and jointly), and the clearest examples.
+    """Counterfactual flip rates per protected attribute (and jointly), and the clearest examples.
 
     Attributes:
         rates: one per protected attribute and for all of them together, over the data and the population.
         examples: per entry of ``rates[*].protected``, the profiles with the widest score gap, data first.
         interrupted: whether somebody stopped it; what is here was found before.
+        counted_with: what was asked when flips were counted: the model, or its white box, which left close decisions
+            and individuals with a missing value to the model. The scores of examples are the model's own.
+        compared: decisions that model and white box were both asked for before, all alike.
+        noise: how often the model disagreed with itself; None if it was not asked twice.
     """
 
     kind: Literal["individual"] = "individual"
-    rates: tuple[Rate, ...]
+    rates: tuple[FlipRate, ...]
     examples: tuple[Profile, ...]
     interrupted: bool = False
+    counted_with: Literal["model", "white box"] = "model"
+    compared: int = 0
+    noise: NoiseCheck | None = None
 
-    def rate(self, protected: tuple[str, ...], over: Literal["data", "population"]) -> Rate | None:
-        """The rate for these protected attributes over data or population, if it was measured."""
+    @property
+    def compares_counterparts(self) -> bool:
+        """Whether people were compared with plausible counterparts."""
+        return any(rate.counterfactual is not None for rate in self.rates)
+
+    def rate(self, protected: tuple[str, ...], over: Literal["data", "population"]) -> FlipRate | None:
+        """Return the rate for these protected attributes over data or population, if it was measured."""
         return next((rate for rate in self.rates if rate.protected == protected and rate.over == over), None)
 
-    def summary(self) -> str:
-        """One line per rate."""
-        return "\n".join(
-            f"{' x '.join(rate.protected):<20} flips for   {text(rate.rate)} of {rate.population}"
-            for rate in self.rates
+    def document(self, *, favourable: str | None = None, scores: bool = True) -> Document:
+        """Return the counterfactual flip rates, then the clearest pairs.
+
+        Args:
+            favourable: the favourable label, to be marked in pairs.
+            scores: whether the model gives scores.
+        """
+        return Document(
+            f"Individuals: what changes with a protected attribute{'' if self.compares_counterparts else ' alone'}",
+            explain_comparison(self),
+            (
+                *noise_notes(self),
+                *(Note("Interrupted: this was found before.", "caution") for _ in range(self.interrupted)),
+                *flip_answers(self),
+                Heading("Flip rates", detail=True),
+                *rate_blocks(self),
+                *self._pairs(favourable, scores=scores),
+            ),
+            brand="Evenhand individuals",
+            made=self.provenance,
         )
+
+    def _pairs(self, favourable: str | None, *, scores: bool) -> Iterator[Block]:
+        if self.examples:
+            yield Heading("Pairs")
+            yield from pair_blocks(self, favourable=favourable, scores=scores)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per example: unprotected attributes, then the protected values, labels and scores of the pair."""
@@ -100,8 +203,9 @@ class IndividualResult(Result):
         return pd.DataFrame(
             [
                 profile.unprotected
+                | profile.worse.moved
                 | {f"{name} (worse)": value for name, value in profile.worse.values.items()}
-                | {f"{name} (better)": value for name, value in profile.better.values.items()}
+                | {f"{name} (better)": value for name, value in profile.better.everything.items()}
                 | {"label (worse)": profile.worse.label, "label (better)": profile.better.label}
                 | {"score (worse)": profile.worse.score, "score (better)": profile.better.score, "gap": profile.gap}
                 | {"source": profile.source}
@@ -109,8 +213,212 @@ class IndividualResult(Result):
             ]
         )
 
-    def plot(self) -> alt.TopLevelMixin:
-        """Violation rates with their intervals."""
-        from evenhand.individual.plot import plot
 
-        return plot(self)
+def flip_answers(result: IndividualResult, *, found: Container[str] = ()) -> list[Metric]:
+    """Return one answer for each set of protected attributes: over the data first, then over the population.
+
+    Args:
+        result: the rates.
+        found: the protected attributes, as one name, of which a search found people who are decided differently.
+    """
+    return [
+        _flip_answer(result, protected, searched=join_names(protected) in found)
+        for protected in dict.fromkeys(rate.protected for rate in result.rates)
+    ]
+
+
+def noise_notes(result: IndividualResult) -> Iterator[Note]:
+    """Yield what a reader must know first of a model that answers differently each time."""
+    if result.noise is not None and result.noise.noisy:
+        yield result.noise.caution(
+            "A flip between two answers may be this noise; the excess over it, and in whose favour it is, says whether "
+            "there is more."
+        )
+
+
+def noise_sentences(result: IndividualResult) -> Iterator[str]:
+    """Yield for each protected attribute alone whether flips are more than noise, of the people in the data."""
+    for rate in result.rates:
+        alone = rate.over == "data" and len(rate.protected) == 1
+        if rate.noise is not None and alone and not isinstance(rate.headline.rate, Unknown):
+            yield rate.noise.sentence(join_names(rate.protected), format_value(rate.headline.rate, "rate"))
+
+
+def explain_comparison(result: IndividualResult) -> str:
+    """Say with whom each person was compared, and what the counterfactual flip rate is."""
+    if not result.compares_counterparts:
+        return (
+            "Each person was asked about again with every other value of the protected attribute and everything else "
+            "unchanged. The counterfactual flip rate is the share of people whose decision changes."
+        )
+    return (
+        "Each person was compared with plausible counterparts: people with another value of the protected attribute, "
+        "with the values that the schema links to it, who break none of its rules. The counterfactual flip rate is the "
+        "share of people with such a counterpart whose decision differs from it. As published, only the attribute "
+        "changes, and some of the people compared cannot exist."
+    )
+
+
+def rate_blocks(result: IndividualResult) -> Iterator[Block]:
+    """Yield the rates as a drawing and as a table."""
+    if any(rate.headline.rate.kind != "unknown" for rate in result.rates):
+        yield Figure(
+            "flip rates",
+            "Counterfactual flip rate, with its interval. Filled dot: observed on the people in the data. Hollow "
+            f"diamond: estimated from a sample of {SIMULATED}.",
+            result,
+        )
+    if not result.rates:
+        yield Note("No counterfactual flip rate was measured.")
+        return
+    columns = [
+        Column("what changes"),
+        Column("population"),
+        Column("flips", numeric=True),
+        Column("of", numeric=True),
+        Column("flip rate", numeric=True),
+    ]
+    if result.compares_counterparts:
+        columns += [
+            Column("no counterpart", numeric=True),
+            Column("break a rule", numeric=True),
+            Column("as published", numeric=True),
+        ]
+    yield Table(
+        "Counterfactual flip rates, each with its interval, type and confidence level",
+        tuple(columns),
+        tuple(_rate_row(rate) for rate in result.rates),
+    )
+
+
+def _rate_row(rate: FlipRate) -> TableRow:
+    shown = rate.headline
+    row = TableRow(
+        (join_names(rate.protected), rate.population, shown.flips, shown.n, show_quantity(shown.rate, "rate"))
+    )
+    if rate.counterfactual is None:
+        return row
+    published = (rate.counterfactual.without, rate.counterfactual.breaking, show_quantity(rate.rate, "rate"))
+    return TableRow((*row.cells, *published))
+
+
+def pair_blocks(result: IndividualResult, *, favourable: str | None = None, scores: bool = True) -> Iterator[Block]:
+    """Yield the pairs, two for each set of protected attributes and the others folded."""
+    shown = False
+    for protected in dict.fromkeys(rate.protected for rate in result.rates):
+        pairs = [
+            _pair(profile, profile_source(profile).capitalize(), favourable, scores=scores)
+            for profile in select_examples(result, protected)
+        ]
+        if not pairs:
+            continue
+        shown = True
+        yield Heading(f"The same person with another {' and '.join(protected)}", level=3, detail=False)
+        yield from pairs[:2]
+        if pairs[2:]:
+            yield Fold(format_count(len(pairs) - 2, "more pair", "more pairs"), tuple(pairs[2:]))
+    if shown:
+        said = " Scores are those the model gave for the favourable label, observed." if scores else ""
+        yield Note(
+            "The pairs with the widest distance between scores come first. \u201cSomebody in the data\u201d is a real "
+            f"record: handle this document as you handle the data.{said}"
+        )
+
+
+def select_examples(result: IndividualResult, protected: tuple[str, ...]) -> list[Profile]:
+    """Return the examples in which exactly these attributes were changed."""
+    return [profile for profile in result.examples if set(profile.better.values) == set(protected)]
+
+
+def profile_source(profile: Profile) -> str:
+    """Say whether a pair is a real person."""
+    return "somebody in the data" if profile.source == "data" else f"drawn from {SIMULATED}"
+
+
+def show_side(side: Assignment, favourable: str | None, *, scores: bool) -> Side:
+    """Return one side of a pair as it is shown."""
+    score = ReportedNumber(format_decimal(side.score), side.score, "observed") if scores else None
+    return Side(side.everything, side.label, side.label == favourable, score)
+
+
+def _pair(profile: Profile, title: str, favourable: str | None, *, scores: bool) -> Pair:
+    first, second = (show_side(side, favourable, scores=scores) for side in (profile.worse, profile.better))
+    return Pair(title, first, second, profile.unprotected)
+
+
+def _flip_answer(result: IndividualResult, protected: tuple[str, ...], *, searched: bool) -> Metric:
+    found = [rate for rate in result.rates if rate.protected == protected]
+    first, shown = found[0], len(select_examples(result, protected))
+    number = first.headline
+    if isinstance(number.rate, Unknown):
+        step = "give it more time"
+    elif first.noise is not None and not shown:
+        step = "of the pairs that were asked about again several times, none differs by more than noise"
+    elif any(rate.headline.flips for rate in found):
+        step = f"read the {format_count(shown, 'pair', 'pairs')} under Individuals" if shown else "ask for examples"
+    elif searched:
+        step = "no one asked about was decided differently; the search found others"
+    else:
+        step = "no one asked about was decided differently; only a proof can say more"
+    basis = None
+    if isinstance(number.rate, Estimated):
+        basis = f"{format_basis(number.rate)} of {_population(first)}"
+    elif first.counterfactual is not None:
+        basis = f"{number.flips:,} of {number.n:,}"
+    return Metric(
+        "counterfactual flip rate",
+        show_quantity(number.rate, "rate", basis=basis),
+        (
+            *(() if first.noise is None else describe_noise(first.noise)),
+            *_describe_published(first),
+            *(_describe_rate(rate) for rate in found[1:]),
+        ),
+        about=join_names(protected),
+        next_step=step,
+    )
+
+
+def describe_noise(noise: FlipNoise) -> Iterator[str]:
+    """Yield how much of a rate is the model's own noise, and the favourable rate under each value."""
+    if isinstance(noise.own, Unknown) or isinstance(noise.excess, Unknown):
+        return
+    again = format_count(noise.people, "person", "people")
+    yield (
+        f"the model's own noise: {format_value(noise.own, 'rate')}, {format_interval(noise.own, 'rate')} (the same "
+        f"{again} asked about again)"
+    )
+    yield f"excess over its own noise: {format_value(noise.excess, 'rate')}, {format_interval(noise.excess, 'rate')}"
+    if noise.p is not None:
+        rates = [f"{one.value} {show_quantity(one.rate, 'rate').text}" for one in noise.directions]
+        yield f"favourable decision under each value: {list_some(rates)}; p = {noise.p:.2g} that all are the same"
+
+
+def _describe_published(rate: FlipRate) -> Iterator[str]:
+    """Yield who was compared, then the published rate and how much of it needs people who cannot exist."""
+    number = rate.counterfactual
+    if number is None:
+        return
+    breaking = format_count(number.breaking, "record breaks a rule", "records break a rule")
+    without = f"{number.without:,} without a counterpart"
+    apart = ", ".join(said for said, n in ((breaking, number.breaking), (without, number.without)) if n)
+    yield f"plausible counterparts: {number.n:,} of {rate.n:,}{f' ({apart})' if apart else ''}"
+    if isinstance(rate.rate, Unknown):
+        return
+    yield f"as published, only the attribute changes: {format_value(rate.rate, 'rate')}"
+    if number.implausible:
+        yield f"{format_percent(number.implausible / rate.flips)} of these flips need a person who breaks a rule"
+
+
+def _describe_rate(rate: FlipRate) -> str:
+    shown = rate.headline.rate
+    if isinstance(shown, Unknown):
+        return f"of {_population(rate)}: unknown, {shown.reason}"
+    value, interval = format_value(shown, "rate"), format_interval(shown, "rate")
+    published = ""
+    if rate.counterfactual is not None and not isinstance(rate.rate, Unknown):
+        published = f"; as published {format_value(rate.rate, 'rate')}"
+    return f"of {_population(rate)}: {value}, {shown.kind}, {interval}{published}"
+
+
+def _population(rate: FlipRate) -> str:
+    return rate.population if rate.over == "data" else SIMULATED

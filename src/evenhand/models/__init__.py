@@ -1,37 +1,112 @@
 """What can be asked of a model, and how any model becomes something that can be asked."""
 
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any
-
-from evenhand.models.additive import AdditiveNetwork, Affine, Line, Part, Steps, Table, from_dense
-from evenhand.models.load import load
-from evenhand.models.scorer import Scorer, checked_scores, favourable_score, predict
-from evenhand.models.white_box import white_box
-
-if TYPE_CHECKING:
-    from evenhand.models.trees import TreeEnsemble
+from evenhand.models.additive.cells import Cell, RampCell, evaluate_cell, first_true, is_listed, plain_inputs
+from evenhand.models.additive.network import (
+    AdditiveNetwork,
+    AffineLayer,
+    AttributeTerm,
+    LineTerm,
+    StepTerm,
+    TableTerm,
+    binary_labels,
+    network_fingerprint,
+    network_from_dense,
+    plain_line,
+)
+from evenhand.models.blackbox.estimator import EstimatorModel, wrap_estimator
+from evenhand.models.blackbox.function import import_object
+from evenhand.models.blackbox.questions import PROBE_COUNT, model_input, plain_numbers, summarize_error
+from evenhand.models.blackbox.text_model import TextAnswers, TextModel, check_texts, interpret_replies, load_text_model
+from evenhand.models.blackbox.torch_module import TorchModule, evaluation_mode, input_type
+from evenhand.models.ledger import CountedScorer, QuestionLedger, ask_model, ask_people, find_ledger
+from evenhand.models.load import OBJECT_LOADERS, load_model, load_stored_object
+from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, check_noise, repeat_questions
+from evenhand.models.readers.boosters import read_booster
+from evenhand.models.readers.keras_file import KerasLayer, network_from_layers, read_keras_layers
+from evenhand.models.readers.onnx_signature import PROBABILITIES, SHAPING
+from evenhand.models.replies import Reply, same_label
+from evenhand.models.scorer import (
+    BATCH_ROWS,
+    Scorer,
+    WrappedScorer,
+    ask_in_batches,
+    ask_once,
+    favourable_score,
+    predict_labels,
+)
+from evenhand.models.subject import Subject
+from evenhand.models.trees.columns import match_columns
+from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, build_ensemble, goes_left
+from evenhand.models.trees.nodes import DecisionTree, TreeNodes
+from evenhand.models.white_box import extract_white_box
 
 __all__ = [
+    "BATCH_ROWS",
+    "CHECKED",
+    "OBJECT_LOADERS",
+    "PROBABILITIES",
+    "PROBE_COUNT",
+    "SHAPING",
+    "ZERO_THRESHOLD",
     "AdditiveNetwork",
-    "Affine",
-    "Line",
-    "Part",
+    "AffineLayer",
+    "AttributeTerm",
+    "Cell",
+    "CountedScorer",
+    "DecisionTree",
+    "EstimatorModel",
+    "FreshScorer",
+    "KerasLayer",
+    "LineTerm",
+    "NoiseCheck",
+    "QuestionLedger",
+    "RampCell",
+    "Reply",
     "Scorer",
-    "Steps",
-    "Table",
+    "StepTerm",
+    "Subject",
+    "TableTerm",
+    "TextAnswers",
+    "TextModel",
+    "TorchModule",
     "TreeEnsemble",
-    "checked_scores",
+    "TreeNodes",
+    "WrappedScorer",
+    "ask_in_batches",
+    "ask_model",
+    "ask_once",
+    "ask_people",
+    "binary_labels",
+    "build_ensemble",
+    "check_noise",
+    "check_texts",
+    "evaluate_cell",
+    "evaluation_mode",
+    "extract_white_box",
     "favourable_score",
-    "from_dense",
-    "load",
-    "predict",
-    "white_box",
+    "find_ledger",
+    "first_true",
+    "goes_left",
+    "import_object",
+    "input_type",
+    "interpret_replies",
+    "is_listed",
+    "load_model",
+    "load_stored_object",
+    "load_text_model",
+    "match_columns",
+    "model_input",
+    "network_fingerprint",
+    "network_from_dense",
+    "network_from_layers",
+    "plain_inputs",
+    "plain_line",
+    "plain_numbers",
+    "predict_labels",
+    "read_booster",
+    "read_keras_layers",
+    "repeat_questions",
+    "same_label",
+    "summarize_error",
+    "wrap_estimator",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "TreeEnsemble":  # brings compiled kernels
-        return importlib.import_module("evenhand.models.trees").TreeEnsemble
-    raise AttributeError(f"module 'evenhand.models' has no attribute {name!r}")

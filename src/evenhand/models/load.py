@@ -5,20 +5,24 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, TrustError
-from evenhand.models.labels import match_labels
-from evenhand.models.questions import first_line
+from evenhand.models.blackbox.questions import summarize_error
+from evenhand.models.encodings import require_encodings
+from evenhand.models.ledger import QuestionLedger
+from evenhand.models.replies import match_labels
 from evenhand.models.scorer import Scorer
 from evenhand.schema import Schema
 
 
 @dataclass(frozen=True)
-class Request:
+class LoadRequest:
     """What is to be loaded.
 
     Attributes:
@@ -27,6 +31,7 @@ class Request:
         like: the user's data, as a template for frames.
         trust: whether the file may run code.
         name: how to call the model in a report.
+        ledger: counts whom a black box is asked about.
     """
 
     path: Path
@@ -34,9 +39,18 @@ class Request:
     like: Any
     trust: bool
     name: str
+    ledger: QuestionLedger | None
 
 
-def load(source: Any, schema: Schema, *, like: Any = None, trust: bool = False, name: str | None = None) -> Scorer:
+def load_model(
+    source: Any,
+    schema: Schema,
+    *,
+    like: Any = None,
+    trust: bool = False,
+    name: str | None = None,
+    ledger: QuestionLedger | None = None,
+) -> Scorer:
     """Make a model askable.
 
     Args:
@@ -48,28 +62,31 @@ def load(source: Any, schema: Schema, *, like: Any = None, trust: bool = False, 
         like: the user's data; a model that takes data frames is asked with frames of its type.
         trust: allow files that can run code when they are loaded.
         name: how to call the model in a report; by default the file, URL or type.
+        ledger: counts whom a black box is asked about, from the first question that tries it; by default a new one.
 
     Raises:
-        ModelError: there is no such model, it is damaged, or it does not fit the schema.
+        ModelError: there is no such model, it is damaged, or it does not fit the schema; or it is fed with numbers for
+            categories, and the schema does not say which number stands for which value (``encoding``).
         TrustError: loading it could run code, and it is not trusted.
         MissingExtraError: a library that it needs is not installed.
         FetchError: the URL does not answer.
+        BudgetError: the ledger's budget does not pay for trying it.
     """
     if isinstance(source, Path) or (isinstance(source, str) and _is_path(source)):
-        return _load_file(Path(source), schema, like=like, trust=trust, name=name)
+        return _load_file(Path(source), schema, like=like, trust=trust, name=name, ledger=ledger)
     if not isinstance(source, str):
-        return _load_object(source, schema, like=like, name=name)
+        return _load_object(source, schema, like=like, name=name, ledger=ledger)
     if re.match(r"https?://", source, re.IGNORECASE):
-        from evenhand.models.http import from_url
+        from evenhand.models.blackbox.http_endpoint import connect_model
 
-        return from_url(source, schema, name=name)
+        return connect_model(source, schema, name=name, ledger=ledger)
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", source):
-        from evenhand.models.function import from_import
+        from evenhand.models.blackbox.function import import_object
 
-        return _load_object(from_import(source), schema, like=like, name=name or source)
+        return _load_object(import_object(source), schema, like=like, name=name or source, ledger=ledger)
     raise ModelError(
-        f"this is no model: {source!r}",
-        mend=f"give a file ({', '.join(LOADERS)}), an http(s):// URL or module:function",
+        f"this is not a model: {source!r}",
+        hint=f"give a file ({', '.join(LOADERS)}), an http(s):// URL or module:function",
     )
 
 
@@ -79,76 +96,89 @@ def _is_path(source: str) -> bool:
     return Path(source).suffix.lower() in LOADERS or Path(source).exists() or ":" not in source
 
 
-def _load_file(path: Path, schema: Schema, *, like: Any, trust: bool, name: str | None) -> Scorer:
+def _load_file(
+    path: Path, schema: Schema, *, like: Any, trust: bool, name: str | None, ledger: QuestionLedger | None
+) -> Scorer:
     loader = LOADERS.get(path.suffix.lower())
     if not path.exists():
         known = "" if loader else f"; known kinds are {', '.join(LOADERS)}, http(s):// URLs and module:function"
-        raise ModelError("there is no such file", where=str(path), mend=f"check the path{known}")
+        raise ModelError("there is no such file", location=str(path), hint=f"check the path{known}")
     if path.is_dir():
-        raise ModelError("this is a folder, not a model file", where=str(path), mend="give the file in it")
+        raise ModelError("this is a folder, not a model file", location=str(path), hint="give the file in it")
     if loader is None:
         raise ModelError(
-            f"a file that ends in {path.suffix!r} is no known kind of model"
+            f"a file that ends in {path.suffix!r} is not a known kind of model"
             if path.suffix
             else "the file has no suffix",
-            where=str(path),
-            mend=f"known kinds are {', '.join(LOADERS)}; anything else can be wrapped as module:function",
+            location=str(path),
+            hint=f"known kinds are {', '.join(LOADERS)}; anything else can be wrapped as module:function",
         )
+    with _refuse_damage(path):
+        return _rename_scorer(loader(LoadRequest(path, schema, like, trust, name or path.name, ledger)), name)
+
+
+@contextmanager
+def _refuse_damage(path: Path) -> Iterator[None]:
+    """Turn whatever a library says about a file that it cannot read into one clear error."""
     try:
-        return _named(loader(Request(path, schema, like, trust, name or path.name)), name)
+        yield
     except EvenhandError:
         raise
     except Exception as error:
         raise ModelError(
-            f"the file cannot be read as {path.suffix}: {first_line(error)}",
-            where=str(path),
-            mend="it may be truncated, damaged or of another kind: save it again",
+            f"the file cannot be read as {path.suffix}: {summarize_error(error)}",
+            location=str(path),
+            hint="it may be truncated, damaged or of another kind: save it again",
         ) from error
 
 
-def _load_object(source: Any, schema: Schema, *, like: Any, name: str | None) -> Scorer:
+def _load_object(source: Any, schema: Schema, *, like: Any, name: str | None, ledger: QuestionLedger | None) -> Scorer:
     if isinstance(source, Scorer):
-        return _named(_described_by(source, schema), name)
+        return _rename_scorer(_adopt_schema(source, schema), name)
+    return require_encodings(_wrap_object(source, schema, like=like, name=name, ledger=ledger), like)
+
+
+def _wrap_object(source: Any, schema: Schema, *, like: Any, name: str | None, ledger: QuestionLedger | None) -> Scorer:
     family = type(source).__module__.partition(".")[0]
     if family in ("xgboost", "lightgbm") and type(source).__name__ == "Booster":
-        from evenhand.models.trees import from_booster
+        from evenhand.models.readers.boosters import read_booster
 
-        return _named(from_booster(source, schema), name)
+        return _rename_scorer(read_booster(source, schema), name)
     if family == "onnx" and hasattr(source, "SerializeToString"):
-        from evenhand.models.onnx_runtime import from_onnx_file
+        from evenhand.models.blackbox.onnx_model import open_onnx
 
-        return from_onnx_file(source.SerializeToString(), schema, name=name)
-    torch = sys.modules.get("torch")  # whoever has a PyTorch model has imported PyTorch
+        return open_onnx(source.SerializeToString(), schema, name=name)
+    torch = sys.modules.get("torch")  # a PyTorch model exists only after PyTorch was imported
     if torch is not None and isinstance(source, torch.nn.Module | torch.export.ExportedProgram):
-        from evenhand.models.torch_module import from_module
+        from evenhand.models.blackbox.torch_module import wrap_module
 
-        return from_module(source, schema, name=name)
+        return wrap_module(source, schema, name=name)
     if hasattr(source, "predict") and not isinstance(source, type):
         if hasattr(source, "classes_") or hasattr(source, "get_params"):
-            from evenhand.models.estimator import from_estimator
+            from evenhand.models.blackbox.estimator import wrap_estimator
 
-            return from_estimator(source, schema, like=like, name=name)
-        from evenhand.models.function import from_function
+            return wrap_estimator(source, schema, like=like, name=name, ledger=ledger)
+        from evenhand.models.blackbox.function import wrap_function
 
-        return from_function(source.predict, schema, like=like, name=name or type(source).__name__)
+        return wrap_function(source.predict, schema, like=like, name=name or type(source).__name__, ledger=ledger)
     if callable(source):
-        from evenhand.models.function import from_function
+        from evenhand.models.blackbox.function import wrap_function
 
-        return from_function(source, schema, like=like, name=name)
+        return wrap_function(source, schema, like=like, name=name, ledger=ledger)
     raise ModelError(
-        f"a {type(source).__name__} is no model",
-        mend="give an estimator with predict, a PyTorch module, a function, a file, a URL or module:function",
+        f"a {type(source).__name__} is not a model",
+        hint="give an estimator with predict, a PyTorch module, a function, a file, a URL or module:function",
     )
 
 
-def _named(scorer: Scorer, name: str | None) -> Scorer:
+def _rename_scorer(scorer: Scorer, name: str | None) -> Scorer:
     if name is None or name == scorer.name or not dataclasses.is_dataclass(scorer):
         return scorer
     return dataclasses.replace(scorer, name=name)
 
 
-def _described_by(scorer: Scorer, schema: Schema) -> Scorer:
-    """A ready scorer, with the marks of this schema (who is protected, which label is favourable).
+def _adopt_schema(scorer: Scorer, schema: Schema) -> Scorer:
+    """Return a ready scorer, with the marks of this schema (who is protected, which label is favourable).
 
     Raises:
         ModelError: it was made for other individuals, so that the same row would mean another person.
@@ -157,51 +187,40 @@ def _described_by(scorer: Scorer, schema: Schema) -> Scorer:
         return scorer
     for own, given in zip(scorer.schema.attributes, schema.attributes, strict=False):
         same = (own.name, own.kind, own.values, own.edges) == (given.name, given.kind, given.values, given.edges)
-        if not same or own.encoding != given.encoding:
+        if not same or (own.encoding or "code") != (given.encoding or "code"):
             raise ModelError(
                 f"the model was made for a schema with another attribute {own.name!r} where this one has "
                 f"{given.name!r}",
-                where=scorer.name,
-                mend="load the model with the schema it is audited with",
+                location=scorer.name,
+                hint="load the model with the schema it is audited with",
             )
     if len(scorer.schema.attributes) != len(schema.attributes):
         raise ModelError(
             f"the model was made for {len(scorer.schema.attributes)} attributes, and the schema has "
             f"{len(schema.attributes)}",
-            where=scorer.name,
+            location=scorer.name,
         )
-    classes, favourable = match_labels(schema, scorer.classes, where=scorer.name)
+    classes, favourable = match_labels(schema, scorer.classes, location=scorer.name)
     if not dataclasses.is_dataclass(scorer):
         return scorer
     return dataclasses.replace(scorer, schema=schema, classes=classes, favourable=favourable)
 
 
-def _npz(request: Request) -> Scorer:
-    from evenhand.models.npz import from_npz
+def _load_onnx(request: LoadRequest) -> Scorer:
+    from evenhand.models.blackbox.onnx_model import open_onnx
 
-    return from_npz(request.path, request.schema)
-
-
-def _keras(request: Request) -> Scorer:
-    from evenhand.models.keras_file import from_keras
-
-    return from_keras(request.path, request.schema)
+    return require_encodings(open_onnx(request.path, request.schema, name=request.name), request.like)
 
 
-def _onnx(request: Request) -> Scorer:
-    from evenhand.models.onnx_runtime import from_onnx_file
+def _load_exported_program(request: LoadRequest) -> Scorer:
+    from evenhand.models.blackbox.torch_module import wrap_module
+    from evenhand.models.readers.pt2_archive import read_program
 
-    return from_onnx_file(request.path, request.schema, name=request.name)
-
-
-def _exported_program(request: Request) -> Scorer:
-    from evenhand.models.pt2_archive import read_program
-    from evenhand.models.torch_module import from_module
-
-    return from_module(read_program(request.path, trust=request.trust), request.schema, name=request.name)
+    program = read_program(request.path, trust=request.trust)
+    return require_encodings(wrap_module(program, request.schema, name=request.name), request.like)
 
 
-def _torch_object(request: Request) -> Scorer:
+def _load_torch_object(request: LoadRequest) -> Scorer:
     _need_trust(
         request.trust,
         request.name,
@@ -216,14 +235,14 @@ def _torch_object(request: Request) -> Scorer:
     if isinstance(loaded, dict):
         raise ModelError(
             "the file holds weights alone (a state_dict), and no model to put them in",
-            where=request.name,
-            mend="save the whole module, or export it to .pt2 or .onnx",
+            location=request.name,
+            hint="save the whole module, or export it to .pt2 or .onnx",
         )
-    return _loaded(loaded, request)
+    return _load_contained(loaded, request)
 
 
-def stored_object(path: Path, *, trust: bool, name: str | None = None) -> Any:
-    """The Python object in a ``.skops``, ``.joblib`` or pickle file.
+def load_stored_object(path: Path, *, trust: bool, name: str | None = None) -> Any:
+    """Return the Python object in a ``.skops``, ``.joblib`` or pickle file.
 
     Raises:
         TrustError: loading it could run code, and it is not trusted.
@@ -232,20 +251,12 @@ def stored_object(path: Path, *, trust: bool, name: str | None = None) -> Any:
     """
     name = name or path.name
     if not path.is_file():
-        raise ModelError("there is no such file", where=str(path), mend="check the path")
-    try:
-        return STORED[path.suffix.lower()](path, trust, name)
-    except EvenhandError:
-        raise
-    except Exception as error:
-        raise ModelError(
-            f"the file cannot be read as {path.suffix}: {first_line(error)}",
-            where=str(path),
-            mend="it may be truncated, damaged or of another kind: save it again",
-        ) from error
+        raise ModelError("there is no such file", location=str(path), hint="check the path")
+    with _refuse_damage(path):
+        return OBJECT_LOADERS[path.suffix.lower()](path, trust, name)
 
 
-def _skops(path: Path, trust: bool, name: str) -> Any:
+def _load_skops(path: Path, trust: bool, name: str) -> Any:
     try:
         import skops.io
     except ImportError:
@@ -255,13 +266,13 @@ def _skops(path: Path, trust: bool, name: str) -> Any:
     if untrusted and not trust:
         raise TrustError(
             f"the file needs types that can run code when they are loaded: {', '.join(untrusted)}",
-            where=name,
-            mend="if you know where it comes from: --trust (in Python: trust=True)",
+            location=name,
+            hint="if you know where it comes from: --trust (in Python: trust=True)",
         )
     return skops.io.loads(content, trusted=untrusted)
 
 
-def _pickle(path: Path, trust: bool, name: str) -> Any:
+def _load_pickle(path: Path, trust: bool, name: str) -> Any:
     _need_trust(trust, name, "a pickle", "skops.io.dump(model, 'model.skops')")
     import pickle
 
@@ -269,65 +280,64 @@ def _pickle(path: Path, trust: bool, name: str) -> Any:
         return pickle.load(file)
 
 
-def _joblib(path: Path, trust: bool, name: str) -> Any:
+def _load_joblib(path: Path, trust: bool, name: str) -> Any:
     _need_trust(trust, name, "a joblib file", "skops.io.dump(model, 'model.skops')")
     import joblib
 
     return joblib.load(path)
 
 
-STORED: dict[str, Callable[[Path, bool, str], Any]] = {
-    ".skops": _skops,
-    ".pkl": _pickle,
-    ".pickle": _pickle,
-    ".joblib": _joblib,
+OBJECT_LOADERS: dict[str, Callable[[Path, bool, str], Any]] = {
+    ".skops": _load_skops,
+    ".pkl": _load_pickle,
+    ".pickle": _load_pickle,
+    ".joblib": _load_joblib,
 }
 """How Python objects are read from files, by suffix."""
 
 
-def _stored(request: Request) -> Scorer:
-    return _loaded(stored_object(request.path, trust=request.trust, name=request.name), request)
+def _load_stored(request: LoadRequest) -> Scorer:
+    return _load_contained(load_stored_object(request.path, trust=request.trust, name=request.name), request)
 
 
-def _xgboost(request: Request) -> Scorer:
-    from evenhand.models.xgboost_file import read_xgboost
-
-    return read_xgboost(request.path, request.schema)
-
-
-def _lightgbm(request: Request) -> Scorer:
-    from evenhand.models.lightgbm_file import read_lightgbm
-
-    return read_lightgbm(request.path, request.schema)
-
-
-def _loaded(source: Any, request: Request) -> Scorer:
-    return _load_object(source, request.schema, like=request.like, name=request.name)
+def _load_contained(source: Any, request: LoadRequest) -> Scorer:
+    return _load_object(source, request.schema, like=request.like, name=request.name, ledger=request.ledger)
 
 
 def _need_trust(trust: bool, name: str, what: str, instead: str) -> None:
     if not trust:
         raise TrustError(
             f"loading {what} runs whatever code is in it",
-            where=name,
-            mend=f"if you know where it comes from: --trust (in Python: trust=True); safer: {instead}",
+            location=name,
+            hint=f"if you know where it comes from: --trust (in Python: trust=True); safer: {instead}",
         )
 
 
-LOADERS: dict[str, Callable[[Request], Scorer]] = {
-    ".npz": _npz,
-    ".h5": _keras,
-    ".keras": _keras,
-    ".onnx": _onnx,
-    ".pt2": _exported_program,
-    ".pt": _torch_object,
-    ".pth": _torch_object,
-    ".skops": _stored,
-    ".pkl": _stored,
-    ".pickle": _stored,
-    ".joblib": _stored,
-    ".json": _xgboost,
-    ".ubj": _xgboost,
-    ".txt": _lightgbm,
+def _reader(place: str) -> Callable[[LoadRequest], Scorer]:
+    """Return a loader by ``module:function`` of a reader that takes a path and a schema; it is imported when used."""
+    module, _, function = place.partition(":")
+
+    def read(request: LoadRequest) -> Scorer:
+        found: Scorer = getattr(import_module(f"{__package__}.{module}"), function)(request.path, request.schema)
+        return require_encodings(found, request.like)
+
+    return read
+
+
+LOADERS: dict[str, Callable[[LoadRequest], Scorer]] = {
+    ".npz": _reader("readers.npz:read_npz"),
+    ".h5": _reader("readers.keras_file:read_keras"),
+    ".keras": _reader("readers.keras_file:read_keras"),
+    ".onnx": _load_onnx,
+    ".pt2": _load_exported_program,
+    ".pt": _load_torch_object,
+    ".pth": _load_torch_object,
+    ".skops": _load_stored,
+    ".pkl": _load_stored,
+    ".pickle": _load_stored,
+    ".joblib": _load_stored,
+    ".json": _reader("readers.xgboost_file:read_xgboost"),
+    ".ubj": _reader("readers.xgboost_file:read_xgboost"),
+    ".txt": _reader("readers.lightgbm_file:read_lightgbm"),
 }
 """How each kind of file is read, by its suffix."""

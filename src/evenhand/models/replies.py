@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import ModelError
-from evenhand.models.additive import two_labels
-from evenhand.models.labels import same_label
-from evenhand.models.scorer import checked_scores
+from evenhand.models.additive.network import binary_labels
+from evenhand.models.scorer import check_scores
 from evenhand.schema import Schema, Value
+from evenhand.typing import Floats, Integers
 
-Floats = NDArray[np.float64]
-
-NO_PROBABILITY = 1e-3
+SUM_TOLERANCE = 1e-3
 """Scores of one individual may miss a sum of 1 by this much, for models that compute in single precision."""
 
 
@@ -32,18 +30,18 @@ class Reply:
     """
 
     scores: Floats
-    labels: NDArray[np.int64]
+    labels: Integers
     label_only: bool
 
 
 def target_labels(schema: Schema) -> tuple[tuple[Value, ...], int]:
-    """The labels of a model that does not name its own, and the position of the favourable one."""
-    classes = two_labels(schema) if schema.target.values is None else schema.target.values
+    """Return the labels of a model that does not name its own, and the position of the favourable one."""
+    classes = binary_labels(schema) if schema.target.values is None else schema.target.values
     return classes, classes.index(schema.target.favourable)
 
 
-def labels_of_outputs(schema: Schema, outputs: int, *, where: str) -> tuple[tuple[Value, ...], int]:
-    """The labels of a network that does not name them, and the position of the favourable one.
+def labels_of_outputs(schema: Schema, outputs: int, *, location: str) -> tuple[tuple[Value, ...], int]:
+    """Return the labels of a network that does not name them, and the position of the favourable one.
 
     One output speaks for the favourable label, several for one label each, in the order of the target's ``values``.
 
@@ -51,19 +49,19 @@ def labels_of_outputs(schema: Schema, outputs: int, *, where: str) -> tuple[tupl
         ModelError: the target has another number of labels.
     """
     if outputs == 1:
-        return two_labels(schema), 1
+        return binary_labels(schema), 1
     labels = schema.target.values or ()
     if len(labels) != outputs:
         raise ModelError(
             f"the model has {outputs} outputs, and the target {schema.target.name!r} "
             + (f"has {len(labels)} labels" if labels else "does not list its labels"),
-            where=where,
-            mend="list the target's `values` in the schema, in the order of the model's outputs",
+            location=location,
+            hint="list the target's `values` in the schema, in the order of the model's outputs",
         )
     return labels, labels.index(schema.target.favourable)
 
 
-def read_reply(reply: Any, n: int, classes: Sequence[Value], favourable: int, *, where: str) -> Reply:
+def read_reply(reply: Any, n: int, classes: Sequence[Value], favourable: int, *, location: str) -> Reply:
     """Understand what a function or a service replied about n individuals.
 
     Words and booleans are labels. Numbers are labels if all of them are labels of the target, else scores of the
@@ -77,56 +75,59 @@ def read_reply(reply: Any, n: int, classes: Sequence[Value], favourable: int, *,
     try:
         array = np.asarray(reply.detach().cpu() if hasattr(reply, "detach") else reply)
     except (TypeError, ValueError) as error:
-        raise ModelError(f"the model's reply is no array: {error}", where=where) from None
+        raise ModelError(f"the model's reply is not an array: {error}", location=location) from None
     if array.shape == (n, 1):
         array = array[:, 0]
     if array.ndim == 2 and array.dtype.kind in "fiu":
-        return scored(array.astype(np.float64), len(classes), where=where)
+        return score_reply(array.astype(np.float64), len(classes), location=location)
     if array.shape != (n,):
         shape = "a single value" if array.shape == () else f"shape {array.shape}"
         raise ModelError(
             f"asked about {n} individuals, the model replied with {shape}; expected ({n},): one label or score each, "
             f"or ({n}, {len(classes)}): one score per label",
-            where=where,
+            location=location,
         )
-    kinds, inverse = _distinct(array)
-    positions = [_position(kind, classes, favourable) for kind in kinds]
+    kinds, inverse = _distinct_replies(array)
+    positions = [_find_position(kind, classes, favourable) for kind in kinds]
     known = [position for position in positions if position is not None]
+    # 0 and 1 may be labels or scores: if every reply is a label, labels are meant.
     if len(known) == len(kinds):
-        return labelled(np.array(known, dtype=np.int64)[inverse], len(classes))
+        return label_reply(np.array(known, dtype=np.int64)[inverse], len(classes))
     others = [kind for kind, place in zip(kinds, positions, strict=True) if place is None]
     words = [kind for kind in others if isinstance(kind, bool) or not isinstance(kind, int | float)]
     if words:
-        raise _unknown(words[0], classes, where)
+        raise _unknown_label_error(words[0], classes, location)
     if any(isinstance(kind, bool | str) for kind in kinds):
-        raise ModelError(f"the model replied with labels and with numbers like {others[0]!r} at once", where=where)
-    return favourable_scores(np.array(kinds, dtype=np.float64)[inverse], classes, favourable, where=where)
+        raise ModelError(
+            f"the model replied with labels and with numbers like {others[0]!r} at once", location=location
+        )
+    return favourable_reply(np.array(kinds, dtype=np.float64)[inverse], classes, favourable, location=location)
 
 
-def labelled(labels: NDArray[np.int64], classes: int) -> Reply:
-    """A reply of labels alone, given as positions (n,)."""
+def label_reply(labels: Integers, classes: int) -> Reply:
+    """Return a reply of labels alone, given as positions (n,)."""
     return Reply(np.eye(classes)[labels], labels, True)
 
 
-def scored(scores: Floats, classes: int, *, where: str) -> Reply:
-    """A reply of one probability per class, shape (n, classes): the largest decides, the first on a tie.
+def score_reply(scores: Floats, classes: int, *, location: str) -> Reply:
+    """Return a reply of one probability per class, shape (n, classes): the largest decides, the first on a tie.
 
     Raises:
         ModelError: wrong shape, not finite, negative, or not adding up to 1.
     """
-    scores = checked_scores(scores, len(scores), classes, model=where)
-    wrong = (scores < 0).any(axis=1) | (np.abs(scores.sum(axis=1) - 1) > NO_PROBABILITY)
+    scores = check_scores(scores, len(scores), classes, model=location)
+    wrong = (scores < 0).any(axis=1) | (np.abs(scores.sum(axis=1) - 1) > SUM_TOLERANCE)
     if wrong.any():
         raise ModelError(
-            f"the model scored an individual {scores[int(np.argmax(wrong))].tolist()}: these are no probabilities",
-            where=where,
-            mend="scores are from 0 to 1 and add up to 1: apply a softmax, or reply with labels",
+            f"the model scored an individual {scores[int(np.argmax(wrong))].tolist()}: these are not probabilities",
+            location=location,
+            hint="scores are from 0 to 1 and add up to 1: apply a softmax, or reply with labels",
         )
     return Reply(scores, np.argmax(scores, axis=1).astype(np.int64), bool(np.isin(scores, (0, 1)).all()))
 
 
-def favourable_scores(scores: Floats, classes: Sequence[Value], favourable: int, *, where: str) -> Reply:
-    """A reply of the favourable label's scores, shape (n,): above 1/2 it is given.
+def favourable_reply(scores: Floats, classes: Sequence[Value], favourable: int, *, location: str) -> Reply:
+    """Return a reply of the favourable label's scores, shape (n,): above 1/2 it is given.
 
     Raises:
         ModelError: a score is not between 0 and 1, there are more than two labels, or the labels are numbers of which
@@ -134,19 +135,19 @@ def favourable_scores(scores: Floats, classes: Sequence[Value], favourable: int,
     """
     wrong = ~((scores >= 0) & (scores <= 1))
     if wrong.any():
-        raise _unknown(float(scores[int(np.argmax(wrong))]), classes, where)
+        raise _unknown_label_error(float(scores[int(np.argmax(wrong))]), classes, location)
     if len(classes) != 2:
         raise ModelError(
             f"the model replied with one score, and there are {len(classes)} labels",
-            where=where,
-            mend="reply with a label, or with one score per label",
+            location=location,
+            hint="reply with a label, or with one score per label",
         )
     if same_label(1, classes[1 - favourable]) or same_label(0, classes[favourable]):
         raise ModelError(
             f"the model replied with one score, and it cannot be told of which label: the favourable one is "
             f"{classes[favourable]!r}",
-            where=where,
-            mend=f"reply with labels, or with a score for each of {', '.join(map(repr, classes))}",
+            location=location,
+            hint=f"reply with labels, or with a score for each of {', '.join(map(repr, classes))}",
         )
     pair = np.empty((len(scores), 2))
     pair[:, favourable], pair[:, 1 - favourable] = scores, 1 - scores
@@ -155,29 +156,29 @@ def favourable_scores(scores: Floats, classes: Sequence[Value], favourable: int,
 
 
 def sigmoid(logits: Floats) -> Floats:
-    """The logistic function, without overflow."""
+    """Return the logistic function, without overflow."""
     return np.asarray(1 / (1 + np.exp(-np.clip(logits, -700, 700))))
 
 
 def softmax(logits: Floats) -> Floats:
-    """Probabilities from logits (n, classes)."""
+    """Return probabilities from logits (n, classes)."""
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
-def position(reply: Any, classes: Sequence[Value], favourable: int, *, where: str) -> int:
-    """The label that a single reply names, as a position in ``classes``.
+def label_position(reply: Any, classes: Sequence[Value], favourable: int, *, location: str) -> int:
+    """Return the label that a single reply names, as a position in ``classes``.
 
     Raises:
         ModelError: it is none of them.
     """
-    found = _position(reply, classes, favourable)
+    found = _find_position(reply, classes, favourable)
     if found is None:
-        raise _unknown(reply, classes, where)
+        raise _unknown_label_error(reply, classes, location)
     return found
 
 
-def _position(reply: Any, classes: Sequence[Value], favourable: int) -> int | None:
+def _find_position(reply: Any, classes: Sequence[Value], favourable: int) -> int | None:
     for i, label in enumerate(classes):
         if same_label(reply, label):
             return i
@@ -186,8 +187,8 @@ def _position(reply: Any, classes: Sequence[Value], favourable: int) -> int | No
     return None
 
 
-def _distinct(array: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
-    """The distinct replies as Python values, and which of them each reply is."""
+def _distinct_replies(array: NDArray[Any]) -> tuple[list[Any], Integers]:
+    """Return the distinct replies as Python values, and which of them each reply is."""
     if array.dtype.kind in "biuf":
         kinds, inverse = np.unique(array, return_inverse=True)
         return kinds.tolist(), np.asarray(inverse, dtype=np.int64)
@@ -197,10 +198,67 @@ def _distinct(array: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
     return [value for _, value in seen], np.array(order, dtype=np.int64)
 
 
-def _unknown(reply: Any, classes: Sequence[Value], where: str) -> ModelError:
+def _unknown_label_error(reply: Any, classes: Sequence[Value], location: str) -> ModelError:
     return ModelError(
         f"the model replied {reply!r}, which is none of the labels {', '.join(map(repr, classes))}"
         + (" and no score between 0 and 1" if isinstance(reply, int | float) else ""),
-        where=where,
-        mend="name the model's own labels in the schema's target, or reply with scores of the favourable label",
+        location=location,
+        hint="name the model's own labels in the schema's target, or reply with scores of the favourable label",
     )
+
+
+# Which of a model's answers is which label of the schema.
+
+
+def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> tuple[tuple[Value, ...], int]:
+    """Return the labels that a model's answers stand for, and the position of the favourable one.
+
+    An answer stands for the label it equals, as a number (``1`` and ``1.0``) or as text (``"1"`` and ``1``). A model
+    that answers 0 and 1 while the target has two other labels means the favourable one by 1.
+
+    Args:
+        schema: its target names the labels.
+        answers: what the model can answer, in the order of its scores.
+        location: how to call the model in messages.
+
+    Returns:
+        ``(classes, favourable)`` as in ``Scorer``.
+
+    Raises:
+        ModelError: an answer is none of the target's labels, or the favourable label is never given.
+    """
+    given = [value.item() if isinstance(value, np.generic) else value for value in answers]
+    target = schema.target
+    known = (target.favourable,) if target.values is None else target.values
+    matched = [next((label for label in known if same_label(value, label)), None) for value in given]
+    favourable = next((i for i, label in enumerate(matched) if label == target.favourable), None)
+    complete = target.values is None or None not in matched
+    if favourable is not None and complete:
+        classes = tuple(value if label is None else label for value, label in zip(given, matched, strict=True))
+        if len(set(map(str, classes))) == len(classes):
+            return classes, favourable
+    zero_one = len(given) == 2 and same_label(given[0], 0) and same_label(given[1], 1)
+    two = target.values is None or len(target.values) == 2
+    if zero_one and two and matched[0] is None and favourable in (None, 1) and matched[1] in (None, target.favourable):
+        return binary_labels(schema), 1
+    raise ModelError(
+        f"the model answers {_list_values(given)}, but the target {target.name!r} has the labels {_list_values(known)}"
+        if target.values is not None
+        else f"the model answers {_list_values(given)}, but never {target.favourable!r}, the favourable label",
+        location=location,
+        hint="name the model's own answers in the schema's target (`values`, `favourable`)",
+    )
+
+
+def same_label(answer: Any, label: Value) -> bool:
+    """Return whether an answer stands for a label: equal as a number (``1``, ``1.0`` and ``True``) or as text."""
+    return bool(answer == label) or _label_text(answer) == _label_text(label)
+
+
+def _label_text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value).strip()
+
+
+def _list_values(values: Sequence[Any], most: int = 10) -> str:
+    shown = ", ".join(repr(value) for value in list(values)[:most])
+    return f"{shown}, ... ({len(values)} in all)" if len(values) > most else shown

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.errors import ModelError
 from evenhand.schema import Schema, Value
+from evenhand.typing import Floats, Integers
 
-BATCH = 65_536
+BATCH_ROWS = 65_536
 """Individuals per call to a model: large enough to be fast, small enough for memory."""
 
 
@@ -37,29 +38,69 @@ class Scorer(Protocol):
     @property
     def name(self) -> str: ...
 
-    def scores(self, individuals: NDArray[np.float64]) -> NDArray[np.float64]:
-        """One column per class for individuals (n, attributes): shape (n, classes), rows adding up to 1."""
+    def scores(self, individuals: Floats) -> Floats:
+        """Return one column per class for individuals (n, attributes): shape (n, classes), rows adding up to 1."""
         ...
 
-    def predict(self, individuals: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The label of each individual, as a position in ``classes``, shape (n,)."""
+    def predict(self, individuals: Floats) -> Integers:
+        """Return the label of each individual, as a position in ``classes``, shape (n,)."""
         ...
 
 
-def predict(scorer: Scorer, individuals: NDArray[np.float64], *, batch: int = BATCH) -> NDArray[np.int64]:
-    """Labels of any number of individuals, asked in batches, shape (n,)."""
+class WrappedScorer:
+    """What a scorer that asks another one takes over from it; ``scores`` and ``predict`` are its own.
+
+    Attributes:
+        model: the scorer that is asked.
+    """
+
+    model: Scorer
+
+    @property
+    def schema(self) -> Schema:
+        """What its individuals are."""
+        return self.model.schema
+
+    @property
+    def classes(self) -> tuple[Value, ...]:
+        """The labels it can give."""
+        return self.model.classes
+
+    @property
+    def favourable(self) -> int:
+        """Position of the favourable label."""
+        return self.model.favourable
+
+    @property
+    def label_only(self) -> bool:
+        """Whether the scores are only the labels."""
+        return self.model.label_only
+
+    @property
+    def name(self) -> str:
+        """How to call it in a report."""
+        return self.model.name
+
+    @property
+    def ledger(self) -> object:
+        """What counts whom the model is asked about, if anything does (see ``find_ledger``)."""
+        return getattr(self.model, "ledger", None)
+
+
+def predict_labels(scorer: Scorer, individuals: Floats, *, batch: int = BATCH_ROWS) -> Integers:
+    """Return the labels of any number of individuals, asked in batches, shape (n,)."""
     parts = [scorer.predict(individuals[i : i + batch]) for i in range(0, len(individuals), batch)]
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def favourable_score(scorer: Scorer, individuals: NDArray[np.float64], *, batch: int = BATCH) -> NDArray[np.float64]:
-    """The favourable label's score of any number of individuals, asked in batches, shape (n,)."""
+def favourable_score(scorer: Scorer, individuals: Floats, *, batch: int = BATCH_ROWS) -> Floats:
+    """Return the favourable label's score of any number of individuals, asked in batches, shape (n,)."""
     parts = [scorer.scores(individuals[i : i + batch]) for i in range(0, len(individuals), batch)]
     return np.concatenate(parts)[:, scorer.favourable] if parts else np.empty(0)
 
 
-def checked_scores(scores: NDArray[np.float64], n: int, classes: int, *, model: str) -> NDArray[np.float64]:
-    """Refuse an answer that is no answer: wrong shape, NaN, infinite.
+def check_scores(scores: Floats, n: int, classes: int, *, model: str) -> Floats:
+    """Refuse an answer that is not an answer: wrong shape, NaN, infinite.
 
     A binary model may answer with one column (n,) or (n, 1): the favourable class is then the second.
 
@@ -74,9 +115,51 @@ def checked_scores(scores: NDArray[np.float64], n: int, classes: int, *, model: 
         raise ModelError(
             f"asked about {n} individuals, the model answered with shape {scores.shape}; "
             f"expected ({n}, {classes}), one score per class",
-            where=model,
+            location=model,
         )
     if not np.isfinite(scores).all():
         row = int(np.argmax(~np.isfinite(scores).all(axis=1)))
-        raise ModelError(f"the model answered {scores[row].tolist()} for individual {row + 1} of a batch", where=model)
+        raise ModelError(
+            f"the model answered {scores[row].tolist()} for individual {row + 1} of a batch", location=model
+        )
     return scores
+
+
+# Models that take a fixed number of individuals at once.
+
+
+def ask_in_batches(call: Callable[[Floats], Floats], asked: Floats, rows: int | None) -> Floats:
+    """Ask about all individuals (n, inputs), ``rows`` at a time; the last one fills up what is missing to a batch.
+
+    Without ``rows`` all are asked about at once.
+    """
+    if rows is None or len(asked) == 0:
+        return call(asked)
+    given = []
+    for start in range(0, len(asked), rows):
+        part = asked[start : start + rows]
+        full = np.concatenate([part, np.repeat(part[-1:], rows - len(part), axis=0)])
+        given.append(call(full)[: len(part)])
+    return np.concatenate(given)
+
+
+def ask_once(
+    individuals: Floats, known: dict[bytes, Floats], ask: Callable[[Floats], Floats], *, batch: int, width: int
+) -> Floats:
+    """Return the answers about individuals (n, attributes), shape (n, width); no individual is asked about twice.
+
+    Args:
+        individuals: whom to ask about.
+        known: the answers so far, by the bytes of an individual's row; new ones are added.
+        ask: gives the answers (m, width) about m new individuals.
+        batch: individuals per question.
+        width: numbers of an answer.
+    """
+    rows = np.ascontiguousarray(individuals, dtype=np.float64)
+    keys = [row.tobytes() for row in rows]
+    new = list({key: i for i, key in enumerate(keys) if key not in known}.items())
+    for start in range(0, len(new), batch):
+        part = new[start : start + batch]
+        answers = ask(rows[[i for _, i in part]])
+        known.update(zip((key for key, _ in part), answers, strict=True))
+    return np.stack([known[key] for key in keys]) if keys else np.empty((0, width))

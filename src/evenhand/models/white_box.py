@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenhand.errors import ModelError, NotAdditiveError
-from evenhand.models.additive import AdditiveNetwork
-from evenhand.models.estimator import Estimator
-from evenhand.models.onnx_runtime import OnnxModel
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.blackbox.estimator import EstimatorModel
+from evenhand.models.blackbox.onnx_model import OnnxModel
+from evenhand.models.blackbox.torch_module import TorchModule
 from evenhand.models.scorer import Scorer
-from evenhand.models.torch_module import TorchModule
-from evenhand.population import uniform
+from evenhand.population import uniform_population
 
 if TYPE_CHECKING:
-    from evenhand.models.trees import TreeEnsemble
+    from evenhand.models.trees.ensemble import TreeEnsemble
 
-COMPARED = 1000
+COMPARED_PEOPLE = 1000
 """People drawn from the domain on whom the inside and the outside of a model are compared."""
 
 
-def white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
-    """A model as an additive network, or as decision trees: what certification needs.
+def extract_white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
+    """Return a model as an additive network, or as decision trees: what certification needs.
 
     Args:
         scorer: any model. It stays what it is; the white box answers for it.
@@ -33,48 +33,48 @@ def white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
         MissingExtraError: reading it needs a library that is not installed.
     """
     if isinstance(scorer, AdditiveNetwork) or type(scorer).__name__ == "TreeEnsemble":
-        return scorer  # type: ignore[return-value]
+        return scorer  # type: ignore[return-value]  # told apart by name: trees load Numba
     try:
-        network = _read(scorer)
+        network = _read_white_box(scorer)
         if network.classes != scorer.classes or network.favourable != scorer.favourable:
             raise NotAdditiveError(f"its labels read {network.classes} inside and {scorer.classes} outside")
         _check_same_decisions(network, scorer)
     except ModelError as error:
         raise NotAdditiveError(
-            f"certification needs the inside of the model: {error.what}; everything else still runs",
-            where=scorer.name,
-            mend=None if isinstance(error, NotAdditiveError) else error.mend,
+            f"certification needs the inside of the model: {error.message}; everything else still runs",
+            location=scorer.name,
+            hint=None if isinstance(error, NotAdditiveError) else error.hint,
         ) from None
     return dataclasses.replace(network, name=scorer.name)
 
 
 def _check_same_decisions(network: AdditiveNetwork | TreeEnsemble, scorer: Scorer) -> None:
     """Make sure that the model was not misread; rounding in single precision may turn a close decision."""
-    people = uniform(scorer.schema).sample(COMPARED, np.random.default_rng(0))
+    people = uniform_population(scorer.schema).sample(COMPARED_PEOPLE, np.random.default_rng(0))
     differ = int((network.predict(people) != scorer.predict(people)).sum())
-    if differ > COMPARED // 100:
+    if differ > COMPARED_PEOPLE // 100:
         raise NotAdditiveError(
-            f"read from the inside, it decides {differ} of {COMPARED} people differently than when asked"
+            f"read from the inside, it decides {differ} of {COMPARED_PEOPLE} people differently than when asked"
         )
 
 
-def _read(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
-    if isinstance(scorer, Estimator):
-        from evenhand.models.tree_pipeline import from_tree_pipeline
+def _read_white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
+    if isinstance(scorer, EstimatorModel):
+        from evenhand.models.readers.sklearn_trees import read_tree_pipeline
 
-        trees = from_tree_pipeline(scorer)
+        trees = read_tree_pipeline(scorer)
         if trees is not None:
             return trees
-        from evenhand.models.sklearn_tables import from_sklearn
+        from evenhand.models.readers.sklearn_tables import read_sklearn
 
-        return from_sklearn(scorer.model, scorer.schema, like=scorer.like, name=scorer.name)
+        return read_sklearn(scorer.model, scorer.schema, like=scorer.like, name=scorer.name)
     if isinstance(scorer, OnnxModel):
-        from evenhand.models.onnx_graph import from_onnx
+        from evenhand.models.readers.onnx_graph import read_onnx
 
-        return from_onnx(scorer.source, scorer.schema)
+        return read_onnx(scorer.source, scorer.schema)
     if isinstance(scorer, TorchModule):
-        from evenhand.models.torch_graph import from_torch
+        from evenhand.models.readers.torch_graph import read_torch
 
-        return from_torch(scorer.source, scorer.schema, name=scorer.name)
+        return read_torch(scorer.source, scorer.schema, name=scorer.name)
     kind = type(scorer).__name__
     raise NotAdditiveError(f"this one only answers questions ({kind})")

@@ -1,25 +1,43 @@
-"""What an individual is: attributes, domains, encodings, who is protected, what is decided."""
+"""Data schema: attributes, domains, encodings, who is protected, what is decided."""
 
-from evenhand.schema.attribute import Affine, Attribute, Value
-from evenhand.schema.files import read_yaml, to_yaml, write_yaml
-from evenhand.schema.infer import infer
-from evenhand.schema.people import People, decode, encode
-from evenhand.schema.schema import Schema, Target
-from evenhand.schema.subdomain import Subdomain, subdomain
+from evenhand.schema.attribute import AffineEncoding, Attribute, Missing, Value
+from evenhand.schema.columns import ColumnRoles, change_favourable, list_names
+from evenhand.schema.constraint import Constraint, parse_constraint
+from evenhand.schema.counterparts import Counterparts, counterparts_of
+from evenhand.schema.infer import infer_schema
+from evenhand.schema.people import People, decode, encode, plain_value
+from evenhand.schema.rules import Dependency, Link, Proposal
+from evenhand.schema.schema import Schema, Target, attribute_to_yaml, read_schema, schema_to_yaml, write_schema
+from evenhand.schema.subdomain import Runs, Subdomain, list_entries, parse_subdomain
 
 __all__ = [
-    "Affine",
+    "AffineEncoding",
     "Attribute",
+    "ColumnRoles",
+    "Constraint",
+    "Counterparts",
+    "Dependency",
+    "Link",
+    "Missing",
     "People",
+    "Proposal",
+    "Runs",
     "Schema",
     "Subdomain",
     "Target",
     "Value",
+    "attribute_to_yaml",
+    "change_favourable",
+    "counterparts_of",
     "decode",
     "encode",
-    "infer",
-    "read_yaml",
-    "subdomain",
-    "to_yaml",
-    "write_yaml",
+    "infer_schema",
+    "list_entries",
+    "list_names",
+    "parse_constraint",
+    "parse_subdomain",
+    "plain_value",
+    "read_schema",
+    "schema_to_yaml",
+    "write_schema",
 ]

@@ -7,8 +7,9 @@ import math
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
+
+from evenhand.typing import Booleans, Floats
 
 Value: TypeAlias = StrictBool | StrictInt | StrictFloat | StrictStr
 """A value as it stands in a user's data. Strict: ``1`` and ``True`` stay what they are."""
@@ -17,7 +18,7 @@ Kind: TypeAlias = Literal["categorical", "ordinal", "integer", "real"]
 Missing: TypeAlias = Literal["refuse", "keep", "drop"]
 
 
-class Affine(BaseModel):
+class AffineEncoding(BaseModel):
     """The model's input is ``(value - offset) / scale``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -26,7 +27,7 @@ class Affine(BaseModel):
     scale: Annotated[float, Field(gt=0)] = 1.0
 
 
-Encoding: TypeAlias = Literal["code", "one-hot", "value"] | Affine | tuple[float, ...]
+Encoding: TypeAlias = Literal["code", "one-hot", "value"] | AffineEncoding | tuple[float, ...]
 
 
 class Attribute(BaseModel):
@@ -43,7 +44,9 @@ class Attribute(BaseModel):
         edges: for an ordinal attribute made from a numeric column, the bin edges e0 < e1 < ... < en;
             code i holds e_i <= x < e_{i+1}, the last bin its upper end too. ``values`` are then labels.
         encoding: how a network that takes plain numbers sees it: ``code`` (position in ``values``),
-            ``one-hot``, ``value`` (the number itself), ``{offset, scale}``, or one number per value.
+            ``one-hot``, ``value`` (the number itself), ``{offset, scale}``, or one number per value. None where
+            nothing says it: positions stand in then, and a model that is fed with them is refused
+            (see ``lacks_encoding``).
         protected: whether a decision must not depend on it.
         missing: what to do with a missing value: ``refuse`` it with an error, ``drop`` the person, or
             ``keep`` it and hand it to the model as missing (the domain itself never contains it).
@@ -57,13 +60,13 @@ class Attribute(BaseModel):
     lower: float | None = None
     upper: float | None = None
     edges: tuple[float, ...] | None = None
-    encoding: Encoding = "code"
+    encoding: Encoding | None = None
     protected: bool = False
     missing: Missing = "refuse"
 
     @model_validator(mode="before")
     @classmethod
-    def _defaults(cls, given: Any) -> Any:
+    def _fill_defaults(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
         given = dict(given)
@@ -75,8 +78,8 @@ class Attribute(BaseModel):
         return given
 
     @model_validator(mode="after")
-    def _consistent(self) -> Attribute:
-        if self.discrete_values:
+    def _check_consistency(self) -> Attribute:
+        if self.is_discrete:
             self._check_values()
         else:
             self._check_bounds()
@@ -100,7 +103,7 @@ class Attribute(BaseModel):
                 raise ValueError("edges belong to an ordinal attribute")
             if len(self.edges) != len(self.values) + 1 or np.any(np.diff(self.edges) <= 0):
                 raise ValueError(f"edges must be {len(self.values) + 1} increasing numbers for {len(self.values)} bins")
-        if self.encoding == "value" or isinstance(self.encoding, Affine):
+        if self.encoding == "value" or isinstance(self.encoding, AffineEncoding):
             raise ValueError(f"encoding of a {self.kind} attribute is code, one-hot or one number per value")
         if isinstance(self.encoding, tuple) and len(self.encoding) != len(self.values):
             raise ValueError(f"encoding lists {len(self.encoding)} numbers for {len(self.values)} values")
@@ -117,11 +120,11 @@ class Attribute(BaseModel):
                 raise ValueError("the bounds of an integer attribute must be whole numbers")
             if max(abs(self.lower), abs(self.upper)) > 2**53:
                 raise ValueError("bounds beyond 2**53 cannot be held exactly")
-        if self.encoding != "value" and not isinstance(self.encoding, Affine):
+        if self.encoding != "value" and not isinstance(self.encoding, AffineEncoding):
             raise ValueError(f"encoding of an {self.kind} attribute is value or {{offset, scale}}")
 
     @property
-    def discrete_values(self) -> bool:
+    def is_discrete(self) -> bool:
         """Whether entries are positions in ``values`` (categorical or ordinal)."""
         return self.kind in ("categorical", "ordinal")
 
@@ -131,14 +134,24 @@ class Attribute(BaseModel):
         return self.kind != "categorical"
 
     @property
+    def lacks_encoding(self) -> bool:
+        """Whether a number that stands for a value would be a guess.
+
+        It is where nothing is said about a categorical attribute, unless its values are the numbers 0, 1, 2, ...
+        themselves. The order of an ordinal attribute's values is a statement, and its positions keep that order.
+        """
+        values = self.values or ()
+        return self.kind == "categorical" and self.encoding is None and values != tuple(range(len(values)))
+
+    @property
     def first(self) -> float:
         """The smallest entry of the domain."""
-        return 0.0 if self.discrete_values else float(self.lower or 0.0)
+        return 0.0 if self.is_discrete else float(self.lower or 0.0)
 
     @property
     def last(self) -> float:
         """The largest entry of the domain."""
-        return float(len(self.values or ()) - 1) if self.discrete_values else float(self.upper or 0.0)
+        return float(len(self.values or ()) - 1) if self.is_discrete else float(self.upper or 0.0)
 
     @property
     def size(self) -> int | None:
@@ -150,22 +163,22 @@ class Attribute(BaseModel):
         """How many inputs of a plain network this attribute takes."""
         return len(self.values or ()) if self.encoding == "one-hot" else 1
 
-    def domain(self) -> NDArray[np.float64]:
-        """All entries, in order, shape (size,). Only for attributes with finitely many."""
+    def domain(self) -> Floats:
+        """Return all entries, in order, shape (size,). Only for attributes with finitely many."""
         if self.size is None:
             raise ValueError(f"{self.name} is real: its domain cannot be listed")
         return np.arange(int(self.first), int(self.last) + 1, dtype=np.float64)
 
-    def contains(self, entries: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which entries lie in the domain; missing (NaN) does not."""
+    def contains(self, entries: Floats) -> Booleans:
+        """Return which entries lie in the domain; missing (NaN) does not."""
         inside = (entries >= self.first) & (entries <= self.last)
         return np.asarray(inside if self.kind == "real" else inside & (entries == np.floor(entries)))
 
-    def inputs(self, entries: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Entries (n,) as the numbers that a plain network takes, shape (n, width)."""
+    def inputs(self, entries: Floats) -> Floats:
+        """Return entries (n,) as the numbers that a plain network takes, shape (n, width)."""
         if self.encoding == "one-hot":
             return np.asarray(entries[:, None] == np.arange(self.width), dtype=np.float64)
-        if isinstance(self.encoding, Affine):
+        if isinstance(self.encoding, AffineEncoding):
             return np.asarray((entries - self.encoding.offset) / self.encoding.scale)[:, None]
         if isinstance(self.encoding, tuple):
             numbers = np.array([*self.encoding, np.nan])  # a missing value stays missing
@@ -173,8 +186,28 @@ class Attribute(BaseModel):
             return np.asarray(numbers[codes])[:, None]
         return entries[:, None]
 
+    def find_value(self, word: str, *, quoted: bool) -> float | None:
+        """Return the entry of a discrete attribute that a word stands for; None if it is none or several.
+
+        A word without quotes may be a number in other digits: 2.50 for 2.5. Quotes tell 1 and "1" apart where both are
+        values.
+        """
+        values = self.values or ()
+        same = [i for i, value in enumerate(values) if str(value) == word]
+        if not quoted:
+            same = same or [i for i, value in enumerate(values) if _equals_number(value, word)]
+        if len(same) > 1:
+            same = [i for i in same if isinstance(values[i], str) == quoted]
+        return float(same[0]) if len(same) == 1 else None
+
+    def describe_domain(self) -> str:
+        """Return the values, the first 20 at most, or the ends of the range, in the data's own words."""
+        if self.values is None:
+            return f"{self.text(self.first)} to {self.text(self.last)}"
+        return f"{{{', '.join(map(str, self.values[:20]))}{', ...' if len(self.values) > 20 else ''}}}"
+
     def text(self, entry: float) -> str:
-        """One entry in the data's own words."""
+        """Return one entry in the data's own words."""
         if math.isnan(entry):
             return "missing"
         if self.values is not None:
@@ -183,5 +216,12 @@ class Attribute(BaseModel):
 
 
 def bin_labels(edges: list[float]) -> tuple[str, ...]:
-    """Readable names of the bins between consecutive edges, e.g. ``"10 to 20"``."""
+    """Return readable names of the bins between consecutive edges, e.g. ``"10 to 20"``."""
     return tuple(f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges))
+
+
+def _equals_number(value: object, text: str) -> bool:
+    try:
+        return isinstance(value, int | float) and float(text) == value
+    except ValueError:
+        return False

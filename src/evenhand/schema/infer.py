@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import DataError, SchemaError
 from evenhand.schema.attribute import Value
-from evenhand.schema.people import _is_missing, _listed, _sort_key, plain
+from evenhand.schema.people import _is_missing, _list_values, _sort_key, plain_value
 from evenhand.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ GOOD_WORDS = frozenset({"1", "true", "yes", "y", "good", "approved", "accepted",
 """Labels that are plainly the favourable one of two."""
 
 
-def infer(
+def infer_schema(
     frame: IntoDataFrame,
     *,
     target: str,
@@ -38,7 +39,7 @@ def infer(
         target: the column of the true label.
         protected: attributes that a decision must not depend on.
         favourable: the label a person would want; guessed from words like ``yes`` or ``1`` if left out.
-        ignore: columns that are no attributes (identifiers, weights).
+        ignore: columns that are not attributes (identifiers, weights).
 
     Raises:
         DataError: a named column is missing, a column cannot be described, the target has one class.
@@ -49,89 +50,100 @@ def infer(
     table = nw.from_native(frame, eager_only=True)
     for name in (target, *protected, *ignore):
         if name not in table.columns:
-            raise DataError(f"there is no column {name!r}", mend=f"the columns are: {', '.join(table.columns)}")
-    labels = {value.strip() if isinstance(value, str) else plain(value) for value in table[target].to_list()}
+            raise DataError(f"there is no column {name!r}", hint=f"the columns are: {', '.join(table.columns)}")
+    labels = {value.strip() if isinstance(value, str) else plain_value(value) for value in table[target].to_list()}
     attributes = [
-        _attribute(table[name], name, protected=name in protected)
+        _infer_attribute(table[name], name, protected=name in protected)
         for name in table.columns
         if name != target and name not in ignore
     ]
     return Schema.parse(
-        {"target": _target(target, {value for value in labels if not _is_missing(value)}, favourable),
+        {"target": _infer_target(target, {value for value in labels if not _is_missing(value)}, favourable),
          "attributes": attributes}
     )  # fmt: skip
 
 
-def _target(name: str, labels: set[Any], favourable: Value | None) -> dict[str, Any]:
+def _infer_target(name: str, labels: set[Any], favourable: Value | None) -> dict[str, Any]:
     if len(labels) < 2:
         raise DataError(
-            f"the target column {name!r} has one class only: {_listed(labels)}",
-            mend="an audit needs people with and without the favourable label",
+            f"the target column {name!r} has one class only: {_list_values(labels)}",
+            hint="an audit needs people with and without the favourable label",
         )
     if len(labels) > 50:
         raise DataError(
             f"the target column {name!r} has {len(labels)} distinct values: it does not look like a decision",
-            mend="cut it into classes first, for example above and below a threshold",
+            hint="cut it into classes first, for example above and below a threshold",
         )
     ordered = sorted(labels, key=_sort_key)
     if favourable is None:
-        good = [value for value in ordered if _plainly_good(value)]
+        good = [value for value in ordered if _looks_favourable(value)]
         if len(good) != 1 or len(ordered) != 2:
             raise SchemaError(
-                f"which label of {name!r} is favourable? It cannot be told from {_listed(ordered)}",
-                mend="say it: --favourable VALUE",
+                f"which label of {name!r} is favourable? It cannot be told from {_list_values(ordered)}",
+                hint="say it: --favourable VALUE, in Python favourable=...",
             )
         favourable = good[0]
     matches = [value for value in ordered if str(value) == str(favourable)]
     if not matches:
         raise SchemaError(
             f"the favourable label {favourable!r} does not occur in {name!r}",
-            mend=f"the labels are: {_listed(ordered)}",
+            hint=f"the labels are: {_list_values(ordered)}",
         )
     rest = [value for value in ordered if value != matches[0]]
     return {"name": name, "favourable": matches[0], "values": [*rest, matches[0]]}
 
 
-def _plainly_good(value: Any) -> bool:
+def _looks_favourable(value: Any) -> bool:
     word = str(value).strip().lower()
     return word in GOOD_WORDS or word == "1.0" or word.startswith(">")
 
 
-def _attribute(series: Any, name: str, *, protected: bool) -> dict[str, Any]:
-    column = [plain(value) for value in series.to_list()]
+def _infer_attribute(series: Any, name: str, *, protected: bool) -> dict[str, Any]:
+    column = [plain_value(value) for value in series.to_list()]
     present = [value for value in column if not _is_missing(value)]
     if not present:
-        raise DataError(f"column {name!r} is empty", mend="leave it out")
+        raise DataError(f"column {name!r} is empty", hint="leave it out")
     entry: dict[str, Any] = {"name": name, "protected": protected}
     if len(present) < len(column):
         entry["missing"] = "drop" if protected else "keep"
     order = _ordered_categories(series)
     if order is not None:
-        return entry | {"kind": "ordinal", "values": [plain(value) for value in order]}
-    distinct = set(present)
+        return entry | {"kind": "ordinal", "values": [plain_value(value) for value in order]}
+    distinct = _distinct_values(name, present)
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in distinct):
         low, high = float(min(distinct)), float(max(distinct))
         whole = all(float(value).is_integer() for value in distinct)
         return entry | {"kind": "integer" if whole else "real", "lower": low, "upper": high}
-    if not all(isinstance(value, str | bool | int | float) for value in distinct):
-        odd = next(value for value in distinct if not isinstance(value, str | bool | int | float))
-        raise DataError(
-            f"column {name!r} holds {type(odd).__name__} values, which no attribute can",
-            mend="turn it into numbers or words, or leave it out",
-        )
     if len(distinct) > MAX_CATEGORIES or (len(distinct) > 50 and len(distinct) > len(present) / 2):
         raise DataError(
             f"column {name!r} has {len(distinct):,} different values in {len(present):,} rows: "
             "it looks like an identifier or free text",
-            mend="leave it out (--ignore), or describe it in a schema",
+            hint="leave the column out (--ignore), or describe it in a schema",
         )
     if {type(value) for value in distinct} == {str}:
         distinct = {value.strip() for value in distinct}
     return entry | {"kind": "categorical", "values": sorted(distinct, key=_sort_key)}
 
 
+def _distinct_values(name: str, present: list[Any]) -> set[Any]:
+    odd = next((value for value in present if not isinstance(value, str | bool | int | float)), None)
+    if odd is not None:
+        raise DataError(
+            f"column {name!r} holds {type(odd).__name__} values, which no attribute can",
+            hint="turn it into numbers or words, or leave it out",
+        )
+    distinct = set(present)
+    endless = next((value for value in distinct if isinstance(value, float) and math.isinf(value)), None)
+    if endless is not None:
+        raise DataError(
+            f"expected finite numbers in column {name!r}, got {endless}",
+            hint="replace it by a number, or by a missing value",
+        )
+    return distinct
+
+
 def _ordered_categories(series: Any) -> list[Any] | None:
-    """The values of an ordered categorical (pandas) or Enum (polars) column, in order."""
+    """Return the values of an ordered categorical (pandas) or Enum (polars) column, in order."""
     import narwhals as nw
 
     return list(series.dtype.categories) if isinstance(series.dtype, nw.Enum) else None

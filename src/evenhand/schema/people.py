@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from evenhand.errors import DataError
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
+from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,9 @@ class People:
     """
 
     schema: Schema
-    individuals: NDArray[np.float64]
-    labels: NDArray[np.int64] | None
-    rows: NDArray[np.int64]
+    individuals: Floats
+    labels: Integers | None
+    rows: Integers
     dropped: int
     frame: Any
 
@@ -41,15 +44,15 @@ class People:
         return len(self.individuals)
 
     @property
-    def favourable(self) -> NDArray[np.bool_]:
+    def favourable(self) -> Booleans:
         """Who truly has the favourable label, shape (n,). Only where there are labels."""
         values = self.schema.target.values
         if self.labels is None or values is None:
             raise DataError(f"the data has no column {self.schema.target.name!r} with the true label")
         return np.asarray(self.labels == values.index(self.schema.target.favourable))
 
-    def at(self, rows: NDArray[np.int64]) -> People:
-        """Some of the people, by their positions among these, in that order."""
+    def at(self, rows: Integers) -> People:
+        """Return some of the people, by their positions among these, in that order."""
         return replace(
             self,
             individuals=self.individuals[rows],
@@ -58,13 +61,13 @@ class People:
         )
 
 
-def encode(schema: Schema, frame: IntoDataFrame, *, where: str = "data") -> People:
+def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data") -> People:
     """Read individuals from any data frame that narwhals knows (pandas, polars, pyarrow, ...).
 
     Args:
         schema: what the columns mean. A target without ``values`` gets them from the data.
         frame: one row per person; columns that the schema does not name are ignored.
-        where: how to call the data in messages.
+        location: how to call the data in messages.
 
     Raises:
         DataError: a column is missing, a value is outside its domain, or missing where it must not be;
@@ -77,13 +80,13 @@ def encode(schema: Schema, frame: IntoDataFrame, *, where: str = "data") -> Peop
     if absent:
         raise DataError(
             f"column {absent[0]!r} is missing",
-            where=where,
-            mend=f"the columns are: {', '.join(table.columns)}",
+            location=location,
+            hint=f"the columns are: {', '.join(table.columns)}",
         )
     if len(table) == 0:
-        raise DataError("there are no rows", where=where)
-    columns = [[plain(value) for value in table[name].to_list()] for name in schema.names]
-    gone = [_missing(column, schema.missing_markers) for column in columns]
+        raise DataError("there are no rows", location=location)
+    columns = [_plain_values(table[name].to_list()) for name in schema.names]
+    gone = [_missing_mask(column, schema.missing_markers) for column in columns]
     keep = np.ones(len(table), dtype=bool)
     for attribute, missing in zip(schema.attributes, gone, strict=True):
         if attribute.missing == "drop":
@@ -94,20 +97,20 @@ def encode(schema: Schema, frame: IntoDataFrame, *, where: str = "data") -> Peop
             raise DataError(
                 f"column {attribute.name!r}, row {int(np.argmax(lacking)) + 1}: the value is missing "
                 f"({int(lacking.sum())} of {len(table)} rows)",
-                where=where,
-                mend="fill it in, or say `missing: drop` or `missing: keep` for it in the schema",
+                location=location,
+                hint="fill it in, or say `missing: drop` or `missing: keep` for it in the schema",
             )
     entries = [
         # A row that is dropped for one value may hold anything in the others.
-        _entries(attribute, column, missing | ~keep, where)
+        _encode_attribute(attribute, column, missing | ~keep, location)
         for attribute, column, missing in zip(schema.attributes, columns, gone, strict=True)
     ]
     labels = None
     if schema.target.name in table.columns:
-        schema, labels = _labels(schema, table[schema.target.name].to_list(), keep, where)
+        schema, labels = _encode_labels(schema, table[schema.target.name].to_list(), keep, location)
     rows = np.flatnonzero(keep)
     if len(rows) == 0:
-        raise DataError("no row is left after dropping those with missing values", where=where)
+        raise DataError("no row is left after dropping those with missing values", location=location)
     return People(
         schema=schema,
         individuals=np.stack(entries, axis=1)[rows],
@@ -118,15 +121,17 @@ def encode(schema: Schema, frame: IntoDataFrame, *, where: str = "data") -> Peop
     )
 
 
-def decode(schema: Schema, individuals: NDArray[np.float64], *, like: Any = None) -> Any:
-    """Individuals as a data frame in the data's own words: pandas, or the type and column types of ``like``.
+def decode(schema: Schema, individuals: Floats, *, like: Any = None) -> Any:
+    """Return individuals as a data frame in the data's own words: pandas, or the type and column types of ``like``.
 
     A bin of an ordinal attribute with ``edges`` becomes its midpoint, since a model that reads frames
     was trained on the numbers themselves.
     """
     import narwhals as nw
 
-    columns = {attribute.name: _values(attribute, individuals[:, i]) for i, attribute in enumerate(schema.attributes)}
+    columns = {
+        attribute.name: _decode_attribute(attribute, individuals[:, i]) for i, attribute in enumerate(schema.attributes)
+    }
     if like is None:
         import pandas as pd
 
@@ -137,7 +142,7 @@ def decode(schema: Schema, individuals: NDArray[np.float64], *, like: Any = None
 
         frame = pd.DataFrame(columns)
         wanted = {name: like[name].dtype for name in frame.columns if name in like.columns}
-        lossy = {name for name in wanted if _narrower(frame[name], wanted[name])}
+        lossy = {name for name in wanted if _cast_loses_values(frame[name], wanted[name])}
         return frame.astype({name: dtype for name, dtype in wanted.items() if name not in lossy})
     lists = {name: [None if _is_missing(value) else value for value in column] for name, column in columns.items()}
     built = nw.from_dict(lists, backend=template.implementation)
@@ -145,8 +150,8 @@ def decode(schema: Schema, individuals: NDArray[np.float64], *, like: Any = None
     return built.with_columns(*casts).to_native()
 
 
-def _narrower(column: Any, dtype: Any) -> bool:
-    """Whether casting would fail or lose a value, as with half-way midpoints or missing values as integers."""
+def _cast_loses_values(column: Any, dtype: Any) -> bool:
+    """Return whether casting would fail or lose a value, as with half-way midpoints or missing values as integers."""
     kind = getattr(dtype, "kind", "O")
     return kind in "iub" and column.dtype.kind == "f" and not bool((column == column.round()).all())
 
@@ -157,30 +162,52 @@ def _is_missing(value: Any) -> bool:
     )
 
 
-def plain(value: Any) -> Any:
-    """A NumPy scalar as the Python value it holds; anything else as it is."""
+def plain_value(value: Any) -> Any:
+    """Return a NumPy scalar as the Python value it holds; anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _missing(column: list[Any], markers: tuple[str, ...]) -> NDArray[np.bool_]:
+def _plain_values(column: list[Any]) -> list[Any]:
+    """Return a column's values as Python values; rarely one of them is none yet."""
+    foreign = any(issubclass(kind, np.generic) for kind in set(map(type, column)))
+    return [plain_value(value) for value in column] if foreign else column
+
+
+def _by_value(column: list[Any], answer: Callable[[Any], T]) -> list[T]:
+    """What ``answer`` says of every value. It is called once per distinct value where values can be looked up."""
+    kinds = set(map(type, column))
+    if bool in kinds and len(kinds) > 1:
+        return [answer(value) for value in column]  # True == 1, and one must not be answered for by the other
+    try:
+        answers = {value: answer(value) for value in set(column)}
+    except TypeError:  # some value has no hash
+        return [answer(value) for value in column]
+    return list(map(answers.__getitem__, column))
+
+
+def _missing_mask(column: list[Any], markers: tuple[str, ...]) -> Booleans:
     marked = set(markers)
     return np.array(
-        [_is_missing(value) or (isinstance(value, str) and value.strip() in marked) for value in column], dtype=bool
+        _by_value(column, lambda value: _is_missing(value) or (isinstance(value, str) and value.strip() in marked)),
+        dtype=bool,
     )
 
 
-def _entries(attribute: Attribute, column: list[Any], missing: NDArray[np.bool_], where: str) -> NDArray[np.float64]:
-    if attribute.discrete_values and attribute.edges is None:
-        entries = _codes(attribute, column, missing, where)
+def _encode_attribute(attribute: Attribute, column: list[Any], missing: Booleans, location: str) -> Floats:
+    if attribute.is_discrete and attribute.edges is None:
+        entries = _encode_values(attribute, column, missing, location)
     else:
         try:  # one conversion for the whole column; row by row only to name the value at fault
-            entries = np.array([np.nan if gone else value for value, gone in zip(column, missing, strict=True)], float)
+            known = column
+            if missing.any():
+                known = [np.nan if gone else value for value, gone in zip(column, missing, strict=True)]
+            entries = np.array(known, float)
         except (TypeError, ValueError):
             entries = np.full(len(column), np.nan)
         if not np.isfinite(entries[~missing]).all():
-            entries = _numbers(attribute, column, missing, where)
+            entries = _encode_numbers(attribute, column, missing, location)
         if attribute.edges is not None:
-            entries = _bins(attribute, attribute.edges, entries, column, missing, where)
+            entries = _encode_bins(attribute, attribute.edges, entries, column, missing, location)
     outside = ~missing & ~attribute.contains(entries)
     if outside.any():
         row = int(np.argmax(outside))
@@ -188,38 +215,41 @@ def _entries(attribute: Attribute, column: list[Any], missing: NDArray[np.bool_]
         raise DataError(
             f"column {attribute.name!r}, row {row + 1}: {column[row]!r} is not {whole}"
             f"between {attribute.first:g} and {attribute.last:g}",
-            where=where,
-            mend="correct the value, or widen lower and upper in the schema",
+            location=location,
+            hint="correct the value, or widen lower and upper in the schema",
         )
     return entries
 
 
-def _codes(attribute: Attribute, column: list[Any], missing: NDArray[np.bool_], where: str) -> NDArray[np.float64]:
+def _encode_values(attribute: Attribute, column: list[Any], missing: Booleans, location: str) -> Floats:
     values = attribute.values or ()
-    code: dict[tuple[bool, Hashable], float] = {_key(value): float(i) for i, value in enumerate(values)}
-    entries = np.full(len(column), np.nan)
-    for row, value in enumerate(column):
-        if missing[row]:
-            continue
-        found = code.get(_key(value)) if isinstance(value, Hashable) else None
+    code: dict[tuple[bool, Hashable], float] = {_value_key(value): float(i) for i, value in enumerate(values)}
+
+    def position(value: Any) -> float:
+        found = code.get(_value_key(value)) if isinstance(value, Hashable) else None
         if found is None and isinstance(value, str):
-            found = code.get(_key(value.strip()))
-        if found is None:
-            raise DataError(
-                f"column {attribute.name!r}, row {row + 1}: {value!r} is not one of its values",
-                where=where,
-                mend=f"the values are: {_listed(values)}; add it to the schema or correct the data",
-            )
-        entries[row] = found
+            found = code.get(_value_key(value.strip()))
+        return np.nan if found is None else found
+
+    entries = np.array(_by_value(column, position))
+    entries[missing] = np.nan
+    unknown = np.isnan(entries) & ~missing
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        raise DataError(
+            f"column {attribute.name!r}, row {row + 1}: {column[row]!r} is not one of its values",
+            location=location,
+            hint=f"the values are: {_list_values(values)}; add it to the schema or correct the data",
+        )
     return entries
 
 
-def _key(value: Any) -> tuple[bool, Hashable]:
+def _value_key(value: Any) -> tuple[bool, Hashable]:
     # True == 1 in Python, but a flag and a count are different values to a person.
     return isinstance(value, bool), value
 
 
-def _numbers(attribute: Attribute, column: list[Any], missing: NDArray[np.bool_], where: str) -> NDArray[np.float64]:
+def _encode_numbers(attribute: Attribute, column: list[Any], missing: Booleans, location: str) -> Floats:
     entries = np.full(len(column), np.nan)
     for row, value in enumerate(column):
         if missing[row]:
@@ -229,42 +259,45 @@ def _numbers(attribute: Attribute, column: list[Any], missing: NDArray[np.bool_]
         except (TypeError, ValueError):
             entries[row] = np.nan
         if not np.isfinite(entries[row]):
-            raise DataError(f"column {attribute.name!r}, row {row + 1}: {value!r} is not a finite number", where=where)
+            raise DataError(
+                f"column {attribute.name!r}, row {row + 1}: {value!r} is not a finite number", location=location
+            )
     return entries
 
 
-def _bins(
+def _encode_bins(
     attribute: Attribute,
     edges: tuple[float, ...],
-    numbers: NDArray[np.float64],
+    numbers: Floats,
     column: list[Any],
-    missing: NDArray[np.bool_],
-    where: str,
-) -> NDArray[np.float64]:
+    missing: Booleans,
+    location: str,
+) -> Floats:
     outside = ~missing & ((numbers < edges[0]) | (numbers > edges[-1]))
     if outside.any():
         row = int(np.argmax(outside))
         raise DataError(
             f"column {attribute.name!r}, row {row + 1}: {column[row]!r} lies outside its bins, "
             f"{edges[0]:g} to {edges[-1]:g}",
-            where=where,
-            mend="correct the value, or widen the edges in the schema",
+            location=location,
+            hint="correct the value, or widen the edges in the schema",
         )
     codes = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 2).astype(np.float64)
     codes[missing] = np.nan
     return codes
 
 
-def _labels(schema: Schema, column: list[Any], keep: NDArray[np.bool_], where: str) -> tuple[Schema, NDArray[np.int64]]:
+def _encode_labels(schema: Schema, column: list[Any], keep: Booleans, location: str) -> tuple[Schema, Integers]:
     name = schema.target.name
-    column = [value.strip() if isinstance(value, str) else plain(value) for value in column]
-    for row, value in enumerate(column):
-        if keep[row] and (_is_missing(value) or value in schema.missing_markers):
-            raise DataError(
-                f"target column {name!r}, row {row + 1}: the label is missing",
-                where=where,
-                mend="fill it in or remove the row",
-            )
+    column = _by_value(column, lambda value: value.strip() if isinstance(value, str) else plain_value(value))
+    markers = schema.missing_markers
+    lacking = np.array(_by_value(column, lambda value: bool(_is_missing(value) or value in markers))) & keep
+    if lacking.any():
+        raise DataError(
+            f"target column {name!r}, row {int(np.argmax(lacking)) + 1}: the label is missing",
+            location=location,
+            hint="fill it in or remove the row",
+        )
     present = {value for value, kept in zip(column, keep, strict=True) if kept}
     favourable = schema.target.favourable
     if schema.target.values is None:
@@ -272,14 +305,14 @@ def _labels(schema: Schema, column: list[Any], keep: NDArray[np.bool_], where: s
         if favourable not in present:
             raise DataError(
                 f"the favourable label {favourable!r} does not occur in the target column {name!r}",
-                where=where,
-                mend=f"the labels there are: {_listed(sorted(present, key=_sort_key))}",
+                location=location,
+                hint=f"the labels there are: {_list_values(sorted(present, key=_sort_key))}",
             )
         if len(ordered) < 2:
             raise DataError(
                 f"the target column {name!r} has one class only: {favourable!r}",
-                where=where,
-                mend="an audit needs people with and without the favourable label",
+                location=location,
+                hint="an audit needs people with and without the favourable label",
             )
         target = schema.target.model_copy(update={"values": tuple(ordered)})
         schema = schema.model_copy(update={"target": target})
@@ -290,14 +323,14 @@ def _labels(schema: Schema, column: list[Any], keep: NDArray[np.bool_], where: s
     if unknown:
         row = column.index(unknown[0])
         raise DataError(
-            f"target column {name!r}, row {row + 1}: {unknown[0]!r} is not one of its labels {_listed(values)}",
-            where=where,
+            f"target column {name!r}, row {row + 1}: {unknown[0]!r} is not one of its labels {_list_values(values)}",
+            location=location,
         )
     labels = np.array([code[value] if kept else -1 for value, kept in zip(column, keep, strict=True)], dtype=np.int64)
     return schema, labels
 
 
-def _values(attribute: Attribute, entries: NDArray[np.float64]) -> NDArray[Any]:
+def _decode_attribute(attribute: Attribute, entries: Floats) -> NDArray[Any]:
     missing = np.isnan(entries)
     if attribute.edges is not None:
         middles = (np.asarray(attribute.edges[:-1]) + np.asarray(attribute.edges[1:])) / 2
@@ -305,7 +338,7 @@ def _values(attribute: Attribute, entries: NDArray[np.float64]) -> NDArray[Any]:
         out[missing] = np.nan
         return out
     if attribute.values is not None:
-        out = _typed(attribute.values)[np.where(missing, 0, entries).astype(np.int64)]
+        out = _value_array(attribute.values)[np.where(missing, 0, entries).astype(np.int64)]
         if missing.any():
             out = out.astype(object)
             out[missing] = np.nan
@@ -315,7 +348,7 @@ def _values(attribute: Attribute, entries: NDArray[np.float64]) -> NDArray[Any]:
     return entries
 
 
-def _typed(values: tuple[Value, ...]) -> NDArray[Any]:
+def _value_array(values: tuple[Value, ...]) -> NDArray[Any]:
     kinds = {type(value) for value in values}
     if len(kinds) == 1 and kinds <= {int, float, bool}:
         return np.array(values)
@@ -329,6 +362,6 @@ def _sort_key(value: Any) -> tuple[str, Any]:
     return ("", value) if number else (type(value).__name__, str(value))
 
 
-def _listed(values: Any, most: int = 12) -> str:
+def _list_values(values: Any, most: int = 12) -> str:
     shown = [repr(value) for value in list(values)[:most]]
     return ", ".join(shown) + (f", ... ({len(values)} in all)" if len(values) > most else "")

@@ -1,21 +1,35 @@
-"""What an individual is: attributes in the order of a model's inputs, which are protected, what is decided."""
+"""Data schema: attributes in the order of a model's inputs, which are protected, what is decided."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError, model_validator
 
-from evenhand.errors import OptionError, SchemaError
-from evenhand.schema.attribute import Attribute, Value
+from evenhand.core import first_fault, read_configuration, yaml_loader
+from evenhand.errors import EvenhandError, OptionError, SchemaError
+from evenhand.schema.attribute import Attribute, Encoding, Value
+from evenhand.schema.constraint import Constraint, list_words, parse_constraint
+from evenhand.schema.rules import (
+    Dependency,
+    Entries,
+    Link,
+    Proposal,
+    check_dependencies,
+    check_links,
+    entries_of,
+    look_up,
+)
+from evenhand.typing import Booleans, Floats
 
 MAX_ASSIGNMENTS = 10_000
-"""More protected assignments than this per individual are refused: nobody could read the answer."""
+"""More protected assignments than this per individual are refused: the answer would be too long to read."""
 
 
 class Target(BaseModel):
@@ -34,7 +48,7 @@ class Target(BaseModel):
     values: tuple[Value, ...] | None = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> Target:
+    def _check_consistency(self) -> Target:
         if self.values is not None:
             if len(self.values) < 2:
                 raise ValueError("a target needs at least two labels: with one there is no decision to look at")
@@ -50,6 +64,9 @@ class Schema(BaseModel):
         target: what is decided.
         attributes: one ``Attribute`` per input column.
         missing_markers: strings that mean "missing" in the data, e.g. ``["?"]``.
+        rules: constraints that hold for everybody who can exist, e.g. ``relationship == Husband -> sex == Male``.
+        dependencies: attributes that others determine.
+        links: values that stand for each other when a protected attribute changes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,9 +74,12 @@ class Schema(BaseModel):
     target: Target
     attributes: tuple[Attribute, ...]
     missing_markers: tuple[StrictStr, ...] = ()
+    rules: tuple[StrictStr, ...] = ()
+    dependencies: tuple[Dependency, ...] = ()
+    links: tuple[Link, ...] = ()
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         if not self.attributes:
             raise ValueError("a schema needs at least one attribute")
         names = [attribute.name for attribute in self.attributes]
@@ -68,6 +88,8 @@ class Schema(BaseModel):
             raise ValueError(f"attribute names must differ, but these repeat: {repeated}")
         if self.target.name in names:
             raise ValueError(f"the target {self.target.name!r} cannot also be an attribute")
+        check_dependencies(self.dependencies, self.attributes)
+        check_links(self.links, self.attributes, self.constraints)
         return self
 
     @cached_property
@@ -80,11 +102,60 @@ class Schema(BaseModel):
         """Names of the protected attributes, in order."""
         return tuple(attribute.name for attribute in self.attributes if attribute.protected)
 
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Names of attributes and those of their values that are texts: what expressions may say without quotes."""
+        return list_words(self.attributes)
+
+    @cached_property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """The rules, ready to be checked."""
+        return tuple(
+            parse_constraint(text, self.attributes, location=f"rules, number {number}")
+            for number, text in enumerate(self.rules, 1)
+        )
+
+    @cached_property
+    def determined(self) -> tuple[tuple[int, int, Entries], ...]:
+        """The dependencies in entries: column that determines, column that is determined, entry -> entry."""
+        found = []
+        for dependency in self.dependencies:
+            one, other = dependency.between
+            known = entries_of(dependency.map, self[one], self[other], "dependencies")
+            found.append((self.position(one), self.position(other), known))
+        return tuple(found)
+
+    @property
+    def constrains_people(self) -> bool:
+        """Whether it says who can exist: there are rules, dependencies or links."""
+        return bool(self.rules or self.dependencies or self.links)
+
+    def without_rules(self) -> Schema:
+        """Return the same attributes without rules, dependencies and links: as published, everybody can exist."""
+        return Schema(target=self.target, attributes=self.attributes, missing_markers=self.missing_markers)
+
+    def without(self, names: Iterable[str]) -> Schema:
+        """Return the schema without some attributes, and without the rules, dependencies and links that name them.
+
+        Raises:
+            SchemaError: an unknown name, or no attribute is left.
+        """
+        gone = set(self.positions(names))
+        left = [attribute for column, attribute in enumerate(self.attributes) if column not in gone]
+        known = {attribute.name for attribute in left}
+        described = self.model_dump() | {
+            "attributes": left,
+            "rules": [one.text for one in self.constraints if gone.isdisjoint(one.columns)],
+            "dependencies": [one for one in self.dependencies if known.issuperset(one.between)],
+            "links": [one for one in self.links if known.issuperset((one.when, one.move))],
+        }
+        return Schema.parse(described)
+
     def __getitem__(self, name: str) -> Attribute:
         return self.attributes[self.position(name)]
 
     def position(self, name: str) -> int:
-        """Where an attribute stands in an individual's row.
+        """Return where an attribute stands in an individual's row.
 
         Raises:
             SchemaError: there is no such attribute; the message lists those that exist.
@@ -93,15 +164,15 @@ class Schema(BaseModel):
             return self.names.index(name)
         except ValueError:
             raise SchemaError(
-                f"there is no attribute {name!r}", mend=f"the attributes are: {', '.join(self.names)}"
+                f"there is no attribute {name!r}", hint=f"the attributes are: {', '.join(self.names)}"
             ) from None
 
     def positions(self, names: Iterable[str]) -> list[int]:
-        """Where several attributes stand."""
+        """Return where several attributes stand."""
         return [self.position(name) for name in names]
 
-    def protect(self, names: Sequence[str]) -> Schema:
-        """The same schema in which exactly these attributes are protected.
+    def with_protected(self, names: Sequence[str]) -> Schema:
+        """Return the same schema in which exactly these attributes are protected.
 
         Raises:
             SchemaError: an unknown name, or an attribute that cannot be protected.
@@ -112,8 +183,20 @@ class Schema(BaseModel):
             attribute["protected"] = attribute["name"] in names
         return Schema.parse(described)
 
+    def with_encodings(self, encodings: Mapping[str, Encoding]) -> Schema:
+        """Return the same schema with the encoding of some attributes said, by name.
+
+        Raises:
+            SchemaError: an unknown name, or an encoding that does not fit the attribute.
+        """
+        self.positions(encodings)
+        described = self.model_dump()
+        for attribute in described["attributes"]:
+            attribute["encoding"] = encodings.get(attribute["name"], attribute["encoding"])
+        return Schema.parse(described)
+
     @classmethod
-    def parse(cls, described: Any, *, where: str | None = None) -> Schema:
+    def parse(cls, described: Any, *, location: str | None = None) -> Schema:
         """Build from plain data (as in the YAML file), with errors that name the attribute.
 
         Raises:
@@ -122,7 +205,7 @@ class Schema(BaseModel):
         try:
             return cls.model_validate(described)
         except ValidationError as error:
-            raise SchemaError(_first_fault(error, described), where=where) from None
+            raise _first_error(error, described, location) from None
 
     @cached_property
     def domain_size(self) -> int | None:
@@ -135,21 +218,32 @@ class Schema(BaseModel):
         """How many inputs a network that takes plain numbers must have."""
         return sum(attribute.width for attribute in self.attributes)
 
-    def inputs(self, individuals: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Individuals (n, attributes) as plain network inputs (n, width), by each attribute's encoding."""
+    def inputs(self, individuals: Floats) -> Floats:
+        """Return individuals (n, attributes) as plain network inputs (n, width), by each attribute's encoding."""
         return np.concatenate(
             [attribute.inputs(individuals[:, i]) for i, attribute in enumerate(self.attributes)], axis=1
         )
 
-    def contains(self, individuals: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which individuals (n, attributes) lie in the domain, shape (n,)."""
+    def contains(self, individuals: Floats) -> Booleans:
+        """Return which individuals (n, attributes) lie in the domain, shape (n,)."""
         inside = [attribute.contains(individuals[:, i]) for i, attribute in enumerate(self.attributes)]
         return np.asarray(np.logical_and.reduce(inside), dtype=np.bool_)
 
-    def assignments(
-        self, names: Sequence[str] | None = None, *, among: Mapping[str, NDArray[np.float64]] | None = None
-    ) -> NDArray[np.float64]:
-        """Every joint assignment of the named (by default: the protected) attributes.
+    def obeys_rules(self, individuals: Floats) -> Booleans:
+        """Return for which individuals (n, attributes) all rules and dependencies hold, shape (n,).
+
+        A missing value breaks none.
+        """
+        good = np.ones(len(individuals), dtype=np.bool_)
+        for constraint in self.constraints:
+            good &= constraint.holds(individuals)
+        for one, other, known in self.determined:
+            missing = np.isnan(individuals[:, [one, other]]).any(axis=1)
+            good &= missing | (look_up(known, individuals[:, one]) == individuals[:, other])
+        return good
+
+    def assignments(self, names: Sequence[str] | None = None, *, among: Mapping[str, Floats] | None = None) -> Floats:
+        """Return every joint assignment of the named (by default: the protected) attributes.
 
         Args:
             names: attributes to assign values to.
@@ -163,42 +257,166 @@ class Schema(BaseModel):
         """
         names = self.protected if names is None else names
         if not names:
-            raise OptionError("no attribute is protected", mend="name at least one: --protected NAME")
+            raise OptionError("no attribute is protected", hint="name at least one: --protected NAME")
         single = [name for name in names if self[name].size == 1]
         if single:
             raise OptionError(
                 f"the protected attribute {single[0]!r} has one value only, so nothing can change with it",
-                mend="protect another attribute, or widen its domain in the schema",
+                hint="protect another attribute, or widen its domain in the schema",
             )
         among = among or {}
         count = math.prod(len(among[name]) if name in among else self[name].size or 1 for name in names)
         if count == 1:
             raise OptionError(
                 f"the conditions leave {', '.join(names)} one value only, so nothing can change with it",
-                mend="leave at least two values of what is protected",
+                hint="leave at least two values of what is protected",
             )
         if count > MAX_ASSIGNMENTS:
             raise OptionError(
                 f"{', '.join(names)} have {count:,} joint values, more than {MAX_ASSIGNMENTS:,}",
-                mend="protect fewer attributes at once, or bin a number: kind ordinal with `edges: [...]`",
+                hint="protect fewer attributes at once, or bin a number: kind ordinal with `edges: [...]`",
             )
         domains = [among[name] if name in among else self[name].domain() for name in names]
         grids = np.meshgrid(*domains, indexing="ij")
         return np.stack([grid.ravel() for grid in grids], axis=1)
 
 
-def _first_fault(error: ValidationError, described: Any) -> str:
-    fault = error.errors()[0]
-    path = list(fault["loc"])
-    place = ""
-    if path[:1] == ["attributes"] and len(path) > 1 and isinstance(path[1], int):
-        index = path[1]
+def _first_error(error: ValidationError, described: Any, location: str | None) -> SchemaError:
+    cause = error.errors()[0].get("ctx", {}).get("error")
+    if isinstance(cause, EvenhandError):
+        return SchemaError(f"{cause.location}: {cause.message}", location=location, hint=cause.hint)
+    known = {
+        "": Schema.model_fields,
+        "attributes": Attribute.model_fields,
+        "dependencies": Dependency.model_fields,
+        "links": Link.model_fields,
+    }
+    fault = first_fault(error, known)
+    path, place = (fault.location or "").split("."), ""
+    if path[0] == "attributes" and len(path) > 1:
         try:
-            name = described["attributes"][index]["name"]
+            name = described["attributes"][int(path[1])]["name"]
         except (KeyError, TypeError, IndexError):
-            name = f"number {index + 1}"
-        place = f"attribute {name!r}: "
-        path = path[2:]
-    field = ".".join(str(part) for part in path if isinstance(part, str) and part.islower())
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    return f"{place}{field + ': ' if field and field not in message else ''}{message}"
+            name = f"number {int(path[1]) + 1}"
+        place, path = f"attribute {name!r}: ", path[2:]
+    field = ".".join(part for part in path if part.isidentifier() and part.islower())
+    message = f"{place}{field + ': ' if field and field not in fault.message else ''}{fault.message}"
+    return SchemaError(message, location=location, hint=fault.hint)
+
+
+HEADER = """\
+# Data schema: one line per attribute, in the order of the model's inputs.
+# kind: categorical | ordinal (values in order, or edges of bins) | integer | real (lower and upper, both included)
+# missing: refuse (default) | drop | keep      protected: true for what a decision must not depend on
+# encoding: which numbers a model that takes numbers gets for a categorical attribute, as it was trained:
+#   code (0, 1, 2, ... in the order of values) | one-hot | [one number per value]; for other models leave it out
+"""
+
+
+def read_schema(path: str | Path) -> Schema:
+    """Read a schema file.
+
+    Only ``true`` and ``false`` are booleans (YAML 1.2), so that a category called ``no`` stays a word.
+
+    Raises:
+        SchemaError: the file is absent, is not YAML, or describes no valid schema.
+    """
+    described = read_configuration(
+        Path(path), example="schema.yaml", entries="target: and attributes:", error=SchemaError
+    )
+    return Schema.parse(described, location=str(path))
+
+
+TO_CONFIRM = """\
+# Proposed from the data, with the evidence behind each. Delete what is wrong. Lines that begin with "# " do not count:
+# take the "# " away from what you confirm.
+"""
+
+
+def schema_to_yaml(schema: Schema, proposals: Sequence[Proposal] = ()) -> str:
+    """Return the schema as YAML text; reading it back gives an equal schema.
+
+    Args:
+        schema: what to write.
+        proposals: written behind the schema's own entries, each with its evidence: as entries those that are accepted,
+            as comments those that a person must confirm.
+    """
+    import yaml
+
+    described = schema.model_dump(mode="python", exclude_defaults=True)
+    lines = [HEADER, f"target: {_flow_style(described['target'])}\n"]
+    if schema.missing_markers:
+        lines.append(f"missing_markers: {_flow_style(list(schema.missing_markers))}\n")
+    lines.append("attributes:\n")
+    lines += [f"{attribute_to_yaml(attribute)}\n" for attribute in schema.attributes]
+    lines += [TO_CONFIRM] if proposals else []
+    for key, kind in (("rules", str), ("dependencies", Dependency), ("links", Link)):
+        own = described.get(key, [])
+        proposed = [one for one in proposals if isinstance(one.entry, kind)]
+        if own or proposed:
+            confirmed = own or any(one.accepted for one in proposed)
+            lines.append(f"{key}:\n" if confirmed else f"# {key}:\n")
+            lines += [f"  - {_flow_style(entry)}\n" for entry in own]
+            lines += [_proposed_line(one) for one in proposed]
+    text = "".join(lines)
+    yaml.load(text, Loader=yaml_loader())
+    return text
+
+
+def attribute_to_yaml(attribute: Attribute) -> str:
+    """Return one line of ``attributes:`` in a schema file."""
+    entry = attribute.model_dump(mode="python", exclude_defaults=True)
+    if attribute.encoding == "value":
+        del entry["encoding"]
+    if attribute.kind == "integer":
+        entry["lower"], entry["upper"] = int(attribute.first), int(attribute.last)
+    return f"  - {_flow_style(entry)}"
+
+
+def _proposed_line(proposal: Proposal) -> str:
+    entry = proposal.entry if isinstance(proposal.entry, str) else proposal.entry.model_dump()
+    evidence = " ".join(proposal.evidence.split())  # it may hold values, and these anything
+    return f"{'' if proposal.accepted else '# '}  - {_flow_style(entry)}  # {evidence}\n"
+
+
+def write_schema(schema: Schema, path: str | Path) -> None:
+    """Write the schema where a person can edit it."""
+    Path(path).write_text(schema_to_yaml(schema), encoding="utf-8")
+
+
+def _flow_style(value: Any) -> str:
+    import yaml
+
+    dumped = yaml.dump(
+        _tuples_to_lists(value),
+        Dumper=_schema_dumper(),
+        default_flow_style=True,
+        sort_keys=False,
+        width=2**20,
+        allow_unicode=True,
+    )
+    return str(dumped).strip().removesuffix("...").strip()
+
+
+def _tuples_to_lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _tuples_to_lists(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [_tuples_to_lists(inner) for inner in value]
+    return value
+
+
+def _schema_dumper() -> Any:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        # YAML 1.1 readers take `no` for false: quote what they would misread.
+        pass
+
+    def text(dumper: Any, value: str) -> Any:
+        # Without double quotes, breaks of lines are written as they are, and those of Unicode come back as spaces.
+        quoted = '"' if re.search("[\n\x85\u2028\u2029]", value) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=quoted)
+
+    Dumper.add_representer(str, text)
+    return Dumper

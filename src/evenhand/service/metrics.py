@@ -8,6 +8,7 @@ is the same everywhere.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +16,22 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evenhand.genai.core import Enforcer
-from evenhand.service.store import Ledger
-from evenhand.service.store.reading import heads, state_of
+from evenhand.genai import Enforcer
+from evenhand.service.store.database import read_heads, read_state
+from evenhand.service.store.ledger import Ledger
 
 if TYPE_CHECKING:
-    from evenhand.service.context import Context
-    from evenhand.service.guards import Served, ServedGuard
+    from evenhand.service.generation.guards import ServedAnswer, ServedGuard
+    from evenhand.service.shields import ShieldDecider
+    from evenhand.service.store.database import Database
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST
 
-COMMITS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2, 5)
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-ANSWERS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
+COMMIT_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2, 5)
+BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+ANSWER_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
 
-OPERATIONS = frozenset({"decide", "label", "unguarded", "admit", "complete", "fail", "abandon", "record"})
+COUNTED_OPERATIONS = frozenset({"decide", "label", "unguarded", "admit", "complete", "fail", "abandon", "record"})
 
 
 class Metrics:
@@ -42,85 +44,83 @@ class Metrics:
     def __init__(self, ledger: Ledger) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        self._operations = Counter("evenhand_operations", "Operations that are in the log", ["stream", "op"],
-                                   registry=registry)  # fmt: skip
-        self._decisions = Counter("evenhand_decisions", "Decisions of shields", ["stream", "decision"],
-                                  registry=registry)  # fmt: skip
-        self._interventions = Counter("evenhand_interventions", "Decisions against the recommendation", ["stream"],
-                                      registry=registry)  # fmt: skip
-        self._items = Counter("evenhand_items", "Requests to guarded generators, by what they came to",
-                              ["stream", "status"], registry=registry)  # fmt: skip
-        self._changed = Counter("evenhand_prompts_changed", "Requests whose prompt was changed", ["stream"],
-                                registry=registry)  # fmt: skip
-        self._upstream = Histogram("evenhand_upstream_seconds", "What the generator took of a request", ["stream"],
-                                   buckets=ANSWERS, registry=registry)  # fmt: skip
-        self._guarding = Histogram("evenhand_guarding_seconds", "What all else took of it: judge, classifier, store",
-                                   ["stream"], buckets=ANSWERS, registry=registry)  # fmt: skip
-        self._commit = Histogram("evenhand_commit_seconds", "A transaction of decisions, until the disk has it",
-                                 buckets=COMMITS, registry=registry)  # fmt: skip
-        self._batch = Histogram("evenhand_commit_operations", "Operations in one transaction", buckets=BATCHES,
-                                registry=registry)  # fmt: skip
-        waiting = Gauge("evenhand_waiting_operations", "Operations that no transaction has taken up", registry=registry)
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        stream, specification = ["stream"], ["stream", "specification"]
+        self._operations = counter("evenhand_operations", "Operations that are in the log", ["stream", "op"])
+        self._decisions = counter("evenhand_decisions", "Decisions of shields", ["stream", "decision"])
+        self._interventions = counter("evenhand_interventions", "Decisions against the recommendation", stream)
+        self._items = counter("evenhand_items", "Requests to guarded generators, by what they came to",
+                              ["stream", "status"])  # fmt: skip
+        self._changed = counter("evenhand_prompts_changed", "Requests whose prompt was changed", stream)
+        self._upstream = histogram("evenhand_upstream_seconds", "What the generator took of a request", stream,
+                                   buckets=ANSWER_BUCKETS)  # fmt: skip
+        self._guarding = histogram("evenhand_guarding_seconds", "What all else took of it: judge, classifier, store",
+                                   stream, buckets=ANSWER_BUCKETS)  # fmt: skip
+        self._commit = histogram("evenhand_commit_seconds", "A transaction of decisions, until the disk has it",
+                                 buckets=COMMIT_BUCKETS)  # fmt: skip
+        self._batch = histogram("evenhand_commit_operations", "Operations in one transaction", buckets=BATCH_BUCKETS)
+        waiting = gauge("evenhand_waiting_operations", "Operations that no transaction has taken up")
         waiting.set_function(lambda: ledger.waiting)
-        self._requests = Counter("evenhand_http_requests", "Requests, by route and status",
-                                 ["method", "route", "status"], registry=registry)  # fmt: skip
-        self._entries = Gauge("evenhand_log_entries", "Number of the last entry of a log", ["stream"],
-                              registry=registry)  # fmt: skip
-        self._bias = Gauge("evenhand_bias", "Of the decisions in force so far", ["stream"], registry=registry)
-        self._allowed = Gauge("evenhand_bias_allowed", "The largest bias that is fair", ["stream"], registry=registry)
-        self._bound = Gauge("evenhand_bias_bound", "What the bias is guaranteed to be at most; NaN: nothing is",
-                            ["stream"], registry=registry)  # fmt: skip
-        self._slack = Gauge("evenhand_deadline_slack", "Items until the first value must have appeared",
-                            ["stream", "specification"], registry=registry)  # fmt: skip
-        self._missed = Gauge("evenhand_deadlines_missed", "Since the stream began", ["stream", "specification"],
-                             registry=registry)  # fmt: skip
-        self._open = Gauge("evenhand_open_admissions", "Requests whose item is not known yet, of all replicas",
-                           ["stream"], registry=registry)  # fmt: skip
-        self._passing = Gauge("evenhand_unlogged_recommendations", "Passed while the store was away, not logged yet",
-                              ["stream"], registry=registry)  # fmt: skip
+        self._requests = counter("evenhand_http_requests", "Requests, by route and status",
+                                 ["method", "route", "status"])  # fmt: skip
+        self._entries = gauge("evenhand_log_entries", "Number of the last entry of a log", stream)
+        self._bias = gauge("evenhand_bias", "Of the decisions in force so far", stream)
+        self._allowed = gauge("evenhand_bias_allowed", "The largest bias that is fair", stream)
+        self._bound = gauge("evenhand_bias_bound", "What the bias is guaranteed to be at most; NaN: nothing is", stream)
+        self._slack = gauge("evenhand_deadline_slack", "Items until the first value must have appeared", specification)
+        self._missed = gauge("evenhand_deadlines_missed", "Since the stream began", specification)
+        self._open = gauge("evenhand_open_admissions", "Requests whose item is not known yet, of all replicas", stream)
+        self._passing = gauge("evenhand_unlogged_recommendations", "Passed while the store was away, not logged yet",
+                              stream)  # fmt: skip
         # Of the guards, to say what states mean; nothing is decided by them.
         self._enforcers: dict[str, Enforcer] = {}
         self._one_at_a_time = Lock()
-        ledger.measurers.append(self._committed)
-        ledger.listeners.append(self._logged)
+        ledger.measurers.append(self._observe_commit)
+        ledger.listeners.append(self._count_log_entries)
 
-    def watch(self, guard: ServedGuard) -> None:
+    def watch_guard(self, guard: ServedGuard) -> None:
         """Count what a guarded generator answers."""
 
-        def answered(served: Served) -> None:
+        def count_answer(served: ServedAnswer) -> None:
             self._items.labels(guard.name, served.answer.status).inc()
             self._changed.labels(guard.name).inc(served.answer.changed)
             self._upstream.labels(guard.name).observe(served.upstream_seconds)
             self._guarding.labels(guard.name).observe(max(0.0, served.seconds - served.upstream_seconds))
 
-        guard.observers.append(answered)
-        about = guard.workbench.configuration
+        guard.observers.append(count_answer)
+        about = guard.pipeline.configuration
         self._enforcers[guard.name] = Enforcer(about, mode=about.guard.mode)
 
-    def text(self, context: Context) -> bytes:
-        """All of it, with where the streams stand now; it reads the store.
+    def text(self, database: Database, deciders: Mapping[str, ShieldDecider], allowed: Mapping[str, float]) -> bytes:
+        """Return every metric in the text format of Prometheus, with the state that the store has of every stream.
+
+        Args:
+            database: is read once.
+            deciders: by shield.
+            allowed: the largest bias that is fair, by shield.
 
         Raises:
             StoreError: the store failed.
         """
-        with context.database.reading() as connection:
-            last = heads(connection)
-            states = {name: state_of(connection, name) for name in (*context.shields, *context.guards)}
+        with database.reading() as connection:
+            last = read_heads(connection)
+            states = {name: read_state(connection, name) for name in (*allowed, *self._enforcers)}
         with self._one_at_a_time:
             for name, state in states.items():
                 if state is not None:
                     self._entries.labels(name).set(last[name][0])
-                    self._stands(name, state)
-            for name, decider in context.deciders.items():
-                self._passing.labels(name).set(decider.remembered)
-                self._allowed.labels(name).set(float(context.shields[name].plan.property.kappa))
+                    self._describe_stream(name, state)
+            for name, decider in deciders.items():
+                self._passing.labels(name).set(decider.unlogged_count)
+                self._allowed.labels(name).set(allowed[name])
             return generate_latest(self.registry)
 
-    def answered(self, method: str, route: str, status: int) -> None:
-        """A request was answered."""
+    def count_response(self, method: str, route: str, status: int) -> None:
+        """Count an answered request."""
         self._requests.labels(method, route, str(status)).inc()
 
-    def _stands(self, name: str, state: Mapping[str, Any]) -> None:
+    def _describe_stream(self, name: str, state: Mapping[str, Any]) -> None:
         if "certificate" in state:
             certificate = state["certificate"]
             self._bias.labels(name).set(certificate["bias"])
@@ -129,45 +129,47 @@ class Metrics:
         self._open.labels(name).set(len(state["open"]))
         enforcer = self._enforcers[name]
         enforcer.restore(state["rows"])
-        for specification, left in enforcer.remaining().items():
+        for specification, left in enforcer.items_until_due().items():
             self._slack.labels(name, specification).set(min(left.values()))
             self._missed.labels(name, specification).set(enforcer.counts[specification]["missed"])
 
-    def _committed(self, operations: int, seconds: float) -> None:
+    def _observe_commit(self, operations: int, seconds: float) -> None:
         self._batch.observe(operations)
         self._commit.observe(seconds)
 
-    def _logged(self, stream: str, entries: Sequence[Mapping[str, Any]]) -> None:
+    def _count_log_entries(self, stream: str, entries: Sequence[Mapping[str, Any]]) -> None:
         for entry in entries:
             body = entry["body"]
             op = body["input"].get("op") if "input" in body else "checkpoint"
-            self._operations.labels(stream, op if op in OPERATIONS else "other").inc()
+            self._operations.labels(stream, op if op in COUNTED_OPERATIONS else "other").inc()
             if op == "decide":
                 self._decisions.labels(stream, str(body["output"]["decision"])).inc()
                 self._interventions.labels(stream).inc(body["output"]["intervened"])
 
 
-class Measured:
+class MetricsMiddleware:
     """Counts the requests and what was answered, by route: paths with names in them are those of their patterns."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
+        """Handle one ASGI connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
-        async def watched(message: Message) -> None:
+        async def count_and_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 route = getattr(scope.get("route"), "path", "none")
                 metrics: Metrics = scope["app"].state.context.metrics
-                metrics.answered(scope["method"] if scope["method"] in METHODS else "other", route, message["status"])
+                metrics.count_response(
+                    scope["method"] if scope["method"] in COUNTED_METHODS else "other", route, message["status"]
+                )
             await send(message)
 
-        await self._app(scope, receive, watched)
+        await self._app(scope, receive, count_and_send)
 
 
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+COUNTED_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """Whatever else somebody sends must not become a label."""

@@ -17,11 +17,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
+from evenhand.core import check_configuration, first_fault, read_configuration, unknown_entry
 from evenhand.errors import OptionError
-from evenhand.genai.reading import fault_of
-from evenhand.schema.configuration import read_configuration
 
-Down: TypeAlias = Literal["refuse", "pass"]
+WhenDown: TypeAlias = Literal["refuse", "pass"]
 """What a route does when it cannot guard: refuse, or pass and say so."""
 
 
@@ -29,20 +28,20 @@ SQLITE = "sqlite:///"
 POSTGRES = "postgresql+psycopg://"
 
 
-def _name(given: object) -> object:
+def _check_name(given: object) -> object:
     if isinstance(given, str) and not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", given):
         raise ValueError(f"{given!r} cannot be part of an address")
     return given
 
 
-def _file_or_table(given: object) -> object:
+def _check_file_or_table(given: object) -> object:
     if not isinstance(given, str | Mapping):
         raise ValueError(f"{given!r} is neither a file nor a table")
     return given
 
 
-def _database(given: object) -> object:
-    """A store that lasts; PostgreSQL is reached by psycopg, which need not be said."""
+def _check_database(given: object) -> object:
+    """Return a store that lasts; PostgreSQL is reached by psycopg, which need not be said."""
     if not isinstance(given, str):
         return given
     if given.startswith(("postgresql://", "postgres://")):
@@ -50,14 +49,14 @@ def _database(given: object) -> object:
     if given.startswith("sqlite:") and (not given.startswith(SQLITE) or given.removeprefix(SQLITE) in ("", ":memory:")):
         raise ValueError("a store in memory would forget what was decided")
     if not given.startswith((SQLITE, POSTGRES)):
-        raise ValueError("this is no address of a store that can be used")
+        raise ValueError("this is not an address of a store that can be used")
     return given
 
 
-Name: TypeAlias = Annotated[str, BeforeValidator(_name)]
+Name: TypeAlias = Annotated[str, BeforeValidator(_check_name)]
 """Of a shield or a generator: letters, digits, ``.``, ``_`` and ``-``."""
 
-MENDS = {
+HINTS = {
     "host": 'write an address of this machine, such as host = "127.0.0.1", or "0.0.0.0" for all of them',
     "port": "write a number from 0 to 65535; 0 takes any that is free",
     "database": 'write database = "sqlite:///evenhand.db" or "postgresql://user@host/name"',
@@ -72,14 +71,14 @@ MENDS = {
     "shields": 'write [[shields]], then name = "loans" and policy = "loans.shield"',
     "guards": 'write [[guards]], then name = "studio" and config = "genai.yaml"',
 }
-"""How to mend an entry, by its name."""
+"""The hint for an entry, by its name."""
 
 
-class _Part(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class ServiceEntry(_Part):
+class ServerConfig(_StrictModel):
     """Where it listens, and where it keeps its state.
 
     Attributes:
@@ -91,15 +90,15 @@ class ServiceEntry(_Part):
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, strict=True)] = 8000
-    database: Annotated[str, BeforeValidator(_database)] = "sqlite:///evenhand.db"
+    database: Annotated[str, BeforeValidator(_check_database)] = "sqlite:///evenhand.db"
     keys: StrictBool = True
     log_requests: StrictBool = False
 
     @model_validator(mode="after")
-    def _closed(self) -> ServiceEntry:
+    def _check_open_address(self) -> ServerConfig:
         if not self.keys and not is_loopback(self.host):
             raise ValueError(
-                f"whoever reaches {self.host} could do everything: a service without keys listens to its own machine"
+                f"anyone who reaches {self.host} could do everything: a service without keys listens to its own machine"
                 ' alone; set keys = true, or host = "127.0.0.1"'
             )
         return self
@@ -110,7 +109,7 @@ class ServiceEntry(_Part):
         return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", self.database)
 
 
-class Limits(_Part):
+class LimitsConfig(_StrictModel):
     """What one caller may ask for.
 
     Attributes:
@@ -130,14 +129,14 @@ class Limits(_Part):
     upstream_seconds: Annotated[float, Field(gt=0)] = 120.0
 
 
-class Retention(_Part):
-    """How long what is no part of the state is kept, in days; None: for ever."""
+class RetentionConfig(_StrictModel):
+    """How long what is not a part of the state is kept, in days; None: for ever."""
 
     log_days: Annotated[float, Field(gt=0)] | None = None
     picture_days: Annotated[float, Field(gt=0)] | None = 30.0
 
 
-class ShieldEntry(_Part):
+class ServedShieldConfig(_StrictModel):
     """A shield: a policy file, or the plan of one that is made at the start.
 
     Attributes:
@@ -152,10 +151,10 @@ class ShieldEntry(_Part):
     policy: str | None = None
     plan: dict[str, Any] | None = None
     advisory: StrictBool = False
-    when_down: Down = "refuse"
+    when_down: WhenDown = "refuse"
 
 
-class GuardEntry(_Part):
+class ServedGuardConfig(_StrictModel):
     """A guarded generator.
 
     Attributes:
@@ -173,7 +172,7 @@ class GuardEntry(_Part):
     """
 
     name: Name
-    config: Annotated[str | dict[str, Any], BeforeValidator(_file_or_table)]
+    config: Annotated[str | dict[str, Any], BeforeValidator(_check_file_or_table)]
     models: tuple[str, ...] = ()
     pass_on: tuple[str, ...] = ()
     trust: StrictBool = False
@@ -182,10 +181,10 @@ class GuardEntry(_Part):
     guardrail_seconds: Annotated[float, Field(gt=0)] = 300.0
     log_prompts: StrictBool = False
     keep_pictures: StrictBool = True
-    when_down: Down = "refuse"
+    when_down: WhenDown = "refuse"
 
 
-class Settings(_Part):
+class ServiceConfig(_StrictModel):
     """The whole file.
 
     Attributes:
@@ -193,30 +192,30 @@ class Settings(_Part):
         folder: that relative paths in it start from.
     """
 
-    service: ServiceEntry = ServiceEntry()
-    limits: Limits = Limits()
-    retention: Retention = Retention()
-    shields: tuple[ShieldEntry, ...] = ()
-    guards: tuple[GuardEntry, ...] = ()
+    service: ServerConfig = ServerConfig()
+    limits: LimitsConfig = LimitsConfig()
+    retention: RetentionConfig = RetentionConfig()
+    shields: tuple[ServedShieldConfig, ...] = ()
+    guards: tuple[ServedGuardConfig, ...] = ()
     folder: Path = Path()
 
-    def listening(self, host: str | None, port: int | None) -> Settings:
-        """The same, at another address; None: at the one that is here.
+    def with_address(self, host: str | None, port: int | None) -> ServiceConfig:
+        """Return the same, at another address; None: at the one that is here.
 
         Raises:
             OptionError: everybody could reach a service there that wants no keys.
         """
         given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
         try:
-            service = ServiceEntry.model_validate({**self.service.model_dump(), **given})
+            service = ServerConfig.model_validate({**self.service.model_dump(), **given})
         except ValidationError as error:
-            fault = fault_of(error, {}, ENTRIES)
-            raise OptionError(fault.what, where="--host") from None
+            fault = first_fault(error, KNOWN_ENTRIES)
+            raise OptionError(fault.message, location="--host") from None
         return self.model_copy(update={"service": service})
 
     @classmethod
-    def read(cls, source: Mapping[str, Any] | str | Path) -> Settings:
-        """The settings that a TOML file or a mapping describes.
+    def read(cls, source: Mapping[str, Any] | str | Path) -> ServiceConfig:
+        """Return the settings that a TOML file or a mapping describes.
 
         Raises:
             OptionError: the file cannot be read, or an entry is missing, unknown or makes no sense.
@@ -227,44 +226,40 @@ class Settings(_Part):
             path = Path(source)
             described = read_configuration(path, example="evenhand.toml", entries="[service], [[shields]], [[guards]]")
             folder, place = path.absolute().parent, str(path)
-        try:
+
+        def make() -> ServiceConfig:
             if "folder" in described:
-                raise OptionError("there is no entry 'folder' here", mend=f"known: {', '.join(ENTRIES[''])}")
+                raise unknown_entry("folder", KNOWN_ENTRIES[""], None)
             found = cls.model_validate({**described, "folder": folder})
-            _check(found)
-        except ValidationError as error:
-            fault = fault_of(error, described, ENTRIES, MENDS)
-        except OptionError as error:
-            fault = error
-        else:
-            database = _placed(found.service.database, folder)
-            return found.model_copy(update={"service": found.service.model_copy(update={"database": database})})
-        raise OptionError(
-            fault.what, where=", ".join(filter(None, (place, fault.where))) or None, mend=fault.mend
-        ) from None
+            _check_consistency(found)
+            return found
+
+        found = check_configuration(make, location=place, entries=KNOWN_ENTRIES, hints=HINTS)
+        database = _resolve_database(found.service.database, folder)
+        return found.model_copy(update={"service": found.service.model_copy(update={"database": database})})
 
 
-ENTRIES: Mapping[str, list[str]] = {
-    "": [name for name in Settings.model_fields if name != "folder"],
-    "service": list(ServiceEntry.model_fields),
-    "limits": list(Limits.model_fields),
-    "retention": list(Retention.model_fields),
-    "shields": list(ShieldEntry.model_fields),
-    "guards": list(GuardEntry.model_fields),
+KNOWN_ENTRIES: Mapping[str, list[str]] = {
+    "": [name for name in ServiceConfig.model_fields if name != "folder"],
+    "service": list(ServerConfig.model_fields),
+    "limits": list(LimitsConfig.model_fields),
+    "retention": list(RetentionConfig.model_fields),
+    "shields": list(ServedShieldConfig.model_fields),
+    "guards": list(ServedGuardConfig.model_fields),
 }
 """What can be written at every place."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only the machine itself can reach what listens there."""
+    """Return whether only the machine itself can reach what listens there."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def _check(found: Settings) -> None:
-    """Raises an OptionError if parts that are right alone do not fit together."""
+def _check_consistency(found: ServiceConfig) -> None:
+    """Check that parts that are right alone fit together."""
     seen: dict[str, str] = {}
     places = [(f"shields.{position}", entry.name) for position, entry in enumerate(found.shields)]
     places += [(f"guards.{position}", entry.name) for position, entry in enumerate(found.guards)]
@@ -272,8 +267,8 @@ def _check(found: Settings) -> None:
         if name in seen:
             raise OptionError(
                 f"{seen[name]} has the name {name!r} already",
-                where=f"{place}.name",
-                mend="give every shield and generator a name of its own",
+                location=f"{place}.name",
+                hint="give every shield and generator a name of its own",
             )
         seen[name] = place
     models: dict[str, str] = {}
@@ -282,19 +277,59 @@ def _check(found: Settings) -> None:
             if model in models:
                 raise OptionError(
                     f"{models[model]!r} answers to the model {model!r} already",
-                    where=f"{seen[guard.name]}.models",
-                    mend="name every model once",
+                    location=f"{seen[guard.name]}.models",
+                    hint="name every model once",
                 )
             models[model] = guard.name
     for shield in found.shields:
         if (shield.policy is None) == (shield.plan is None):
             said = "has neither a policy nor a plan" if shield.policy is None else "has a policy and a plan"
-            raise OptionError(f"{shield.name!r} {said}", where=seen[shield.name], mend=MENDS["policy"])
+            raise OptionError(f"{shield.name!r} {said}", location=seen[shield.name], hint=HINTS["policy"])
 
 
-def _placed(database: str, folder: Path) -> str:
-    """The address of a store, with a relative file in the folder."""
+def _resolve_database(database: str, folder: Path) -> str:
+    """Return the address of a store, with a relative file in the folder."""
     if not database.startswith(SQLITE):
         return database
     file, mark, options = database.removeprefix(SQLITE).partition("?")
     return f"{SQLITE}{folder / file}{mark}{options}"
+
+
+# What the service serves when it is told nothing: a shield for loans, and a guard around the built-in studio.
+
+
+SHIELD: dict[str, Any] = {
+    "property": "demographic_parity",
+    "kappa": "0.1",
+    "horizon": 100,
+    "kind": "dynamic",
+    "groups": {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}},
+}
+"""Goes on for ever, and is never in need of a label."""
+
+GUARD: dict[str, Any] = {
+    "conditions": [{"name": "leader", "keywords": ["leader", "manager", "chief executive"]}],
+    "specifications": [
+        {"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": [12, 4, 8]},
+        {"condition": "leader", "group": "gender", "values": ["woman", "man"], "repeated": 5},
+    ],
+    "generator": {
+        "kind": "studio",
+        "bias": {"age": {"child": 0.05, "adult": 0.9, "elderly": 0.05}, "gender": {"woman": 0.1, "man": 0.9}},
+        "obeys": 0.95,
+        "unrecognised": 0.02,
+    },
+    "classifier": {"kind": "studio"},
+}
+"""A generator that left alone draws men who are adult, and needs no network."""
+
+
+def demo_config() -> ServiceConfig:
+    """Return the settings for a first look: a file beside it, no keys, reachable from this machine only."""
+    return ServiceConfig.read(
+        {
+            "service": {"database": "sqlite:///evenhand.db", "keys": False},
+            "shields": [{"name": "loans", "plan": SHIELD}],
+            "guards": [{"name": "studio", "config": GUARD, "log_prompts": True}],
+        }
+    )

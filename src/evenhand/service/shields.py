@@ -1,20 +1,30 @@
-"""Shields, as the service runs them."""
+"""Shields as the service runs them, also while the store cannot be used."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import DataError, EvenhandError, OptionError
-from evenhand.service.machines import ShieldMachine
-from evenhand.service.settings import Down, ShieldEntry
-from evenhand.shield import Plan, Shield, synthesize
-from evenhand.shield.config import read_with_ranges
-from evenhand.shield.file import load
-from evenhand.shield.periodic import Periodic
-from evenhand.shield.plan import PERIODIC
-from evenhand.shield.policy import Policy
+from evenhand.errors import DataError, DecisionError, EvenhandError, OptionError, StoreError
+from evenhand.service.settings import ServedShieldConfig, WhenDown
+from evenhand.service.state_machines import ShieldMachine, unguarded_output
+from evenhand.service.store.ledger import Ledger, OperationResult
+from evenhand.shields import (
+    PERIODIC_KINDS,
+    PeriodicShield,
+    Shield,
+    ShieldPlan,
+    ShieldPolicy,
+    load_policy,
+    read_plan_with_ranges,
+    synthesize,
+)
 
 
 @dataclass(frozen=True)
@@ -30,10 +40,10 @@ class ServedShield:
     """
 
     name: str
-    plan: Plan
+    plan: ShieldPlan
     digest: str
     advisory: bool = False
-    when_down: Down = "refuse"
+    when_down: WhenDown = "refuse"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -54,8 +64,8 @@ class ServedShield:
         }
 
 
-def shield_of(entry: ShieldEntry, folder: Path) -> tuple[ServedShield, ShieldMachine]:
-    """A shield of the settings, and its stream at the beginning.
+def build_shield(entry: ServedShieldConfig, folder: Path) -> tuple[ServedShield, ShieldMachine]:
+    """Return a shield of the settings, and its stream at the beginning.
 
     Args:
         entry: of the settings.
@@ -65,29 +75,209 @@ def shield_of(entry: ShieldEntry, folder: Path) -> tuple[ServedShield, ShieldMac
         EvenhandError: the policy cannot be loaded or made.
     """
     try:
-        policy = _from_plan(entry.plan) if entry.policy is None else load(folder / entry.policy)
+        policy = _synthesize_from_plan(entry.plan) if entry.policy is None else load_policy(folder / entry.policy)
         # A shield that goes on makes its first period itself.
-        periodic = policy.plan.kind in PERIODIC and len(policy.plan.inputs.groups) == 2
-        shield = Shield(Periodic(policy.plan) if periodic else policy, advisory=entry.advisory)
+        periodic = policy.plan.kind in PERIODIC_KINDS and len(policy.plan.inputs.groups) == 2
+        shield = Shield(PeriodicShield(policy.plan) if periodic else policy, advisory=entry.advisory)
     except DataError:
         # It names the file already.
         raise
     except EvenhandError as error:
         place = f"the plan of the shield {entry.name!r}"
-        error.where = f"{place}, {error.where}" if error.where else place
+        error.location = f"{place}, {error.location}" if error.location else place
         raise
     about = ServedShield(entry.name, policy.plan, shield.digest, entry.advisory, entry.when_down)
     return about, ShieldMachine(shield, entry.model_dump(mode="json"))
 
 
-def _from_plan(described: dict[str, Any] | None) -> Policy | Periodic:
-    plan, ranges = read_with_ranges(described or {})
+def _synthesize_from_plan(described: dict[str, Any] | None) -> ShieldPolicy | PeriodicShield:
+    plan, ranges = read_plan_with_ranges(described or {})
     if ranges is not None:
         raise OptionError(
             "shares are known within ranges only",
-            where="groups",
-            mend="write numbers; or make a policy file with `evenhand shield synthesize`, and name it: policy = ...",
+            location="groups",
+            hint="write numbers; or make a policy file with `evenhand shield synthesize`, and name it: policy = ...",
         )
-    if plan.kind in PERIODIC and len(plan.inputs.groups) == 2:
-        return Periodic(plan)
+    if plan.kind in PERIODIC_KINDS and len(plan.inputs.groups) == 2:
+        return PeriodicShield(plan)
     return synthesize(plan)
+
+
+# Decisions of a shield, also while the store cannot be used: then as the settings say, and never without saying so.
+
+
+logger = logging.getLogger("evenhand.service")
+
+PATIENCE_SECONDS = 2.0
+"""Seconds that a decision is waited for, where a recommendation may be passed on instead."""
+
+PAUSE_SECONDS = 0.5
+"""Seconds between two attempts to tell the store what was passed on."""
+
+MAX_WAITING = 10_000
+"""Recommendations passed on that are remembered; of further ones only their number is. So many answers of the shield
+are remembered too: who asks for one again is not told something else."""
+
+BATCH_SIZE = 500
+"""Of them, so many are told at once."""
+
+
+@dataclass(frozen=True)
+class DecisionReply:
+    """What a caller is told.
+
+    Attributes:
+        answer: of the shield; or, unguarded, the recommendation.
+        number: of the entry in the log; None: there is none yet.
+        repeated: whether this was asked before; the answer is the one given then.
+        guarded: whether the shield decided.
+    """
+
+    answer: Mapping[str, Any]
+    number: int | None
+    repeated: bool
+    guarded: bool
+
+
+class ShieldDecider:
+    """Asks a shield in the store; where the settings say so, lets recommendations pass while the store is away.
+
+    What passed is remembered, as far as there is room, and logged in its order when the store is back; until then
+    everything passes, so that the log has it in the order in which it was answered. It belongs to one event loop.
+
+    Args:
+        ledger: the store.
+        stream: the shield's name.
+        groups: that there are.
+        when_down: ``refuse`` or ``pass``.
+
+    Attributes:
+        passed: recommendations that passed since the start.
+        lost: of these, those that there was no room to remember.
+    """
+
+    def __init__(self, ledger: Ledger, stream: str, groups: tuple[str, ...], when_down: WhenDown) -> None:
+        self._ledger, self._stream, self._groups, self._when_down = ledger, stream, groups, when_down
+        self._left: deque[dict[str, Any]] = deque()
+        self._told: dict[str, dict[str, Any]] = {}
+        self._recent: OrderedDict[str, tuple[dict[str, Any], DecisionReply]] = OrderedDict()
+        self._missing = 0
+        self._telling: asyncio.Task[None] | None = None
+        self.passed = 0
+        self.lost = 0
+
+    @property
+    def unlogged_count(self) -> int:
+        """What passed, and is not in the log yet."""
+        return len(self._left)
+
+    async def decide(self, operation: dict[str, Any]) -> DecisionReply:
+        """Return what is to be done about one individual.
+
+        Args:
+            operation: ``{"op": "decide", "id", "group", "recommendation", "cost"?}``.
+
+        Raises:
+            DecisionError: it makes no sense, or the id was used for another one.
+            StoreError: the store failed, and nothing may pass.
+        """
+        if self._when_down == "refuse":
+            return _guarded_reply(await asyncio.wrap_future(self._submit_operation(operation)))
+        if self._left or self._missing:
+            return self._let_pass(operation)
+        try:
+            made = _guarded_reply(
+                await asyncio.wait_for(asyncio.wrap_future(self._submit_operation(operation)), PATIENCE_SECONDS)
+            )
+        except (StoreError, TimeoutError):
+            return self._let_pass(operation)
+        if operation["id"] in self._told:
+            # Somebody asked the same at the same time, and was told that it passed.
+            return self._let_pass(operation)
+        self._recent[operation["id"]] = (operation, made)
+        if len(self._recent) > MAX_WAITING:
+            self._recent.popitem(last=False)
+        return made
+
+    def close(self) -> None:
+        """Tell the store what is left, if it takes it; else how much is lost."""
+        if self._telling is not None:
+            self._telling.cancel()
+        try:
+            for told in [self._log_passed(one) for one in self._left]:
+                told.result()
+                self._left.popleft()
+            if self._missing:
+                self._count().result()
+                self._missing = 0
+        except StoreError:
+            about = {"stream": self._stream, "recommendations": len(self._left) + self._missing}
+            logger.error("passed on, and never logged: the store does not answer", extra={"about": about})
+
+    def _submit_operation(self, operation: dict[str, Any]) -> Future[OperationResult]:
+        return self._ledger.submit(self._stream, operation, id=operation["id"])
+
+    def _let_pass(self, operation: dict[str, Any]) -> DecisionReply:
+        if operation["group"] not in self._groups:
+            raise DecisionError(
+                f"unknown group {operation['group']!r}", code="group", hint=f"one of {', '.join(self._groups)}"
+            )
+        known, made = self._recent.get(operation["id"], (None, None))
+        before = self._told.get(operation["id"], known)
+        if before is not None and before != operation:
+            raise DecisionError(
+                f"the id {operation['id']!r} was used for another request",
+                code="repeated",
+                hint="give every request its own id",
+            )
+        if made is not None:
+            return replace(made, repeated=True)
+        # A repeated request passes again but is counted and logged once; beyond a bound it is only counted.
+        if before is None:
+            self.passed += 1
+            if len(self._left) < MAX_WAITING:
+                self._told[operation["id"]] = operation
+                self._left.append(operation)
+            else:
+                self.lost += 1
+                self._missing += 1
+        if self._telling is None or self._telling.done():
+            logger.error("the store does not answer: recommendations pass", extra={"about": {"stream": self._stream}})
+            self._telling = asyncio.get_running_loop().create_task(self._tell())
+        return DecisionReply(unguarded_output(operation), None, before is not None, guarded=False)
+
+    async def _tell(self) -> None:
+        """Have all that passed logged."""
+        while self._left or self._missing:
+            await asyncio.sleep(PAUSE_SECONDS)
+            try:
+                under_way = [asyncio.wrap_future(self._log_passed(one)) for one in list(self._left)[:BATCH_SIZE]]
+            except StoreError:
+                return  # The service is stopping.
+            for told in await asyncio.gather(*under_way, return_exceptions=True):
+                if isinstance(told, StoreError) or not isinstance(told, OperationResult | Exception):
+                    break
+                del self._told[self._left.popleft()["id"]]
+                if isinstance(told, Exception):
+                    # It must not keep all that come after it from being logged.
+                    self.lost += 1
+                    self._missing += 1
+                    logger.error("a recommendation that passed cannot be logged", exc_info=told)
+            if self._missing and not self._left:
+                missing = self._missing
+                counted = await asyncio.gather(asyncio.wrap_future(self._count()), return_exceptions=True)
+                if not isinstance(counted[0], BaseException):
+                    self._missing -= missing
+        logger.warning("the store answers: the shield decides again", extra={"about": {"stream": self._stream}})
+
+    def _log_passed(self, operation: dict[str, Any]) -> Future[OperationResult]:
+        late = {**operation, "op": "unguarded"}
+        return self._ledger.submit(self._stream, late, id=operation["id"], answered=operation)
+
+    def _count(self) -> Future[OperationResult]:
+        return self._ledger.submit(self._stream, {"op": "unguarded", "missing": self._missing})
+
+
+def _guarded_reply(done: OperationResult) -> DecisionReply:
+    # An answer may be repeated that was given while the store was away.
+    return DecisionReply(done.answer, done.number, done.repeated, guarded=done.answer.get("guarded", True))

@@ -2,61 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from evenhand.errors import OptionError
+from evenhand.typing import Floats
 
-Floats: TypeAlias = NDArray[np.float64]
 Interval: TypeAlias = tuple[Floats, Floats]
 """Lower and upper ends, in the shape that the arguments broadcast to; NumPy scalars where all of them are numbers."""
 
 
-def tail(confidence: float) -> float:
-    """The probability left to each side by a two-sided interval: ``(1 - confidence) / 2``.
+def tail_probability(confidence: float) -> float:
+    """Return the probability left to each side by a two-sided interval: ``(1 - confidence) / 2``.
 
     Raises:
         OptionError: the confidence does not lie strictly between 0 and 1.
     """
     if not 0 < confidence < 1:
-        raise OptionError(f"confidence must lie between 0 and 1, not {confidence:g}", mend="say 0.95, for example")
+        raise OptionError(f"confidence must lie between 0 and 1, not {confidence:g}", hint="say 0.95, for example")
     return (1 - confidence) / 2
 
 
 def normal_quantile(confidence: float) -> float:
-    """z with P(\\|Z\\| <= z) = confidence for a standard normal Z."""
+    """Return z with P(\\|Z\\| <= z) = confidence for a standard normal Z."""
     from scipy.special import ndtri
 
-    return -float(ndtri(tail(confidence)))
+    return -float(ndtri(tail_probability(confidence)))
 
 
-def normal_share(z: ArrayLike) -> Floats:
-    """P(Z <= z) for a standard normal Z."""
+def normal_cdf(z: ArrayLike) -> Floats:
+    """Return P(Z <= z) for a standard normal Z."""
     from scipy.special import ndtr
 
     return np.asarray(ndtr(z), dtype=np.float64)
+
+
+def poisson_cdf(k: ArrayLike, mean: ArrayLike) -> Floats:
+    """Return P(N <= k) for Poisson N of some mean (>= 0), arrays that broadcast."""
+    from scipy.special import pdtr
+
+    return np.asarray(pdtr(k, mean), dtype=np.float64)
 
 
 def student_quantile(confidence: float, freedom: ArrayLike) -> Floats:
     """t with P(\\|T\\| <= t) = confidence for Student's T with so many degrees of freedom (> 0, may be fractional)."""
     from scipy.special import stdtrit
 
-    return np.asarray(-stdtrit(freedom, tail(confidence)), dtype=np.float64)
+    return np.asarray(-stdtrit(freedom, tail_probability(confidence)), dtype=np.float64)
 
 
 def bonferroni(confidence: float, statements: int) -> float:
-    """The level for each of several statements so that all hold together with ``confidence``.
+    """Return the level for each of several statements so that all hold together with ``confidence``.
 
     Whatever their dependence: the probabilities of missing add up to at most ``1 - confidence`` (Bonferroni 1936;
     Dunn, "Multiple comparisons among means", JASA 1961).
     """
-    return 1 - 2 * tail(confidence) / statements
+    return 1 - 2 * tail_probability(confidence) / statements
 
 
-def counts(k: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
-    """Successes and trials as float arrays of one shape.
+def as_counts(k: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
+    """Return successes and trials as float arrays of one shape.
 
     Raises:
         OptionError: some k is not between 0 and its n.
@@ -65,11 +73,21 @@ def counts(k: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
     wrong = ~((successes >= 0) & (successes <= trials) & np.isfinite(trials))
     if wrong.any():
         raise OptionError(
-            f"{successes[wrong].flat[0]:g} of {trials[wrong].flat[0]:g} is no count: 0 <= k <= n is needed"
+            f"{successes[wrong].flat[0]:g} of {trials[wrong].flat[0]:g} is not a count: 0 <= k <= n is needed"
         )
     return successes, trials
 
 
-def ends(low: Floats, high: Floats) -> Interval:
-    """The interval's two ends, arrays without dimensions as plain NumPy scalars."""
+def as_interval(low: Floats, high: Floats) -> Interval:
+    """Return the interval's two ends, arrays without dimensions as plain NumPy scalars."""
     return low[()], high[()]
+
+
+def bisect_edge(inside: Callable[[float], bool], start: float, end: float, halvings: int) -> float:
+    """Return where ``inside`` ends between a start where it holds and an end; the end if it holds all the way."""
+    if inside(end):
+        return end
+    for _ in range(halvings):
+        middle = (start + end) / 2
+        start, end = (middle, end) if inside(middle) else (start, middle)
+    return end

@@ -7,25 +7,22 @@ intervals overlap.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from evenhand.errors import OptionError
 from evenhand.stats.auc import share_below
-from evenhand.stats.level import Floats, Interval, ends, normal_quantile
-
-Ints: TypeAlias = NDArray[np.int64]
+from evenhand.stats.level import Interval, as_interval, bisect_edge, normal_quantile
+from evenhand.typing import Booleans, Floats, Integers
 
 HALVINGS = 60
 """Of an interval of length at most 2: the ends are as exact as floats are."""
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """The exact two-sided p of "as many change one way as the other".
+    """Return the exact two-sided p of "as many change one way as the other".
 
     Under it the number of those who change one way is binomial with a half among all who change (McNemar, "Note on the
     sampling error of the difference between correlated proportions or percentages", Psychometrika 1947; exact: the
@@ -36,16 +33,16 @@ def mcnemar(gained: int, lost: int) -> float:
     """
     from scipy.special import bdtr
 
-    changed = _count(gained) + _count(lost)
+    changed = _check_count(gained) + _check_count(lost)
     return min(1.0, 2 * float(bdtr(min(gained, lost), changed, 0.5))) if changed else 1.0
 
 
 def paired_difference(gained: int, lost: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Interval for the change of a share, ``(gained - lost) / n``, from before and after on the same n people.
+    """Bound the change of a share, ``(gained - lost) / n``, from before and after on the same n people.
 
     The score interval of Tango ("Equivalence test and confidence interval for the difference in proportions for the
     paired-sample design", Statistics in Medicine 1998): all d with ``|gained - lost - n d| <= z sqrt(n (2 q + d (1 -
-    d)))``, q the likeliest share of those lost if the change is d. It keeps a width where nobody changed. At the high
+    d)))``, q the likeliest share of those lost if the change is d. It keeps a width if no one changed. At the high
     levels of many comparisons few changes make it too narrow; so it is made to reach 0 wherever McNemar's exact test
     does not reject at this level, and it excludes 0 only if that test does.
 
@@ -57,8 +54,8 @@ def paired_difference(gained: int, lost: int, n: int, confidence: float = 0.95) 
         OptionError: the counts are none, or the confidence lies outside (0, 1).
     """
     z = normal_quantile(confidence)
-    if not 0 <= _count(gained) + _count(lost) <= n:
-        raise OptionError(f"{gained} gained and {lost} lost of {n} is no count")
+    if not 0 <= _check_count(gained) + _check_count(lost) <= n:
+        raise OptionError(f"{gained} gained and {lost} lost of {n} is not a count")
     if n == 0:
         return -1.0, 1.0
 
@@ -69,7 +66,7 @@ def paired_difference(gained: int, lost: int, n: int, confidence: float = 0.95) 
         return abs(gained - lost - n * d) <= z * math.sqrt(max(n * (2 * likeliest + d * (1 - d)), 0.0))
 
     change = (gained - lost) / n
-    low, high = _edge(inside, change, -1.0), _edge(inside, change, 1.0)
+    low, high = bisect_edge(inside, change, -1.0, HALVINGS), bisect_edge(inside, change, 1.0, HALVINGS)
     if mcnemar(gained, lost) > 1 - confidence:
         low, high = min(low, 0.0), max(high, 0.0)
     return low, high
@@ -83,10 +80,10 @@ class PairedCells:
         counts: how many said what, shape (cells, 2, 2): the first answer, then the second; 1 is yes.
     """
 
-    counts: NDArray[np.int64]
+    counts: Integers
 
     @classmethod
-    def count(cls, cell: NDArray[np.int64], before: NDArray[np.bool_], after: NDArray[np.bool_],
+    def count(cls, cell: Integers, before: Booleans, after: Booleans,
               cells: int) -> PairedCells:  # fmt: skip
         """Count people by cell (n,), first and second answer (n,); those in a negative cell are left out."""
         here = cell >= 0
@@ -94,21 +91,21 @@ class PairedCells:
         return cls(np.bincount(code, minlength=4 * cells).reshape(cells, 2, 2).astype(np.int64))
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Integers:
         """People of each cell, shape (cells,)."""
         return np.asarray(self.counts.sum(axis=(1, 2)))
 
     def shares(self) -> tuple[Floats, Floats]:
-        """The share of yes in each cell, before and after; a half where nobody is, each of shape (cells,)."""
-        return _shares(self.counts.astype(np.float64))
+        """Return the share of yes in each cell, before and after; 0.5 in an empty cell, each of shape (cells,)."""
+        return _cell_shares(self.counts.astype(np.float64))
 
-    def padded(self, z: float) -> Floats:
-        """The counts with ``z^2 / 8`` people more in each place."""
+    def add_pseudocounts(self, z: float) -> Floats:
+        """Return the counts with ``z^2 / 8`` people more in each place."""
         return np.asarray(self.counts + z**2 / 8)
 
 
-def contrast(cells: PairedCells, before: ArrayLike, after: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Intervals for weighted sums of cells' shares, ``sum(after p_after) - sum(before p_before)``.
+def paired_contrast(cells: PairedCells, before: ArrayLike, after: ArrayLike, confidence: float = 0.95) -> Interval:
+    """Return the intervals for weighted sums of cells' shares, ``sum(after p_after) - sum(before p_before)``.
 
     Cells are independent, the two answers within one are not. Wald's interval after ``z^2 / 8`` people were added to
     each of the four places of every cell: for one cell at 95 % that of Agresti & Min ("Simple improved confidence
@@ -118,7 +115,7 @@ def contrast(cells: PairedCells, before: ArrayLike, after: ArrayLike, confidence
     weights. Where that would not contain the observed value it is widened to do so.
 
     Args:
-        cells: the counts. An empty cell says nothing: it counts as z^2 / 2 people, half of whom said yes.
+        cells: the counts. An empty cell says nothing: it counts as z^2 / 2 people, half of them with yes.
         before, after: weights, shape (..., cells).
 
     Returns:
@@ -128,16 +125,16 @@ def contrast(cells: PairedCells, before: ArrayLike, after: ArrayLike, confidence
     z = normal_quantile(confidence)
     first, second = cells.shares()
     observed = (w * second - v * first).sum(axis=-1)
-    padded = cells.padded(z)
-    first, second = _shares(padded)
-    centre, reach = (w * second - v * first).sum(axis=-1), z * _deviation(padded, v, w)
-    return ends(np.minimum(centre - reach, observed), np.maximum(centre + reach, observed))
+    padded = cells.add_pseudocounts(z)
+    first, second = _cell_shares(padded)
+    centre, reach = (w * second - v * first).sum(axis=-1), z * _standard_error(padded, v, w)
+    return as_interval(np.minimum(centre - reach, observed), np.maximum(centre + reach, observed))
 
 
 def change_of_largest(
     cells: PairedCells, pairs: ArrayLike, widest: tuple[int, int], confidence: float = 0.95
 ) -> tuple[float, float]:
-    """Interval for the change of the largest difference: ``max (p_i - p_j)`` after, minus the same before.
+    """Return the interval for the change of the largest difference: ``max (p_i - p_j)`` after, minus the same before.
 
     The maximum goes over given pairs of cells, in both orders, so it is the largest absolute difference; which pair is
     truly furthest apart is not known, and may change. For any two pairs k and l fixed beforehand
@@ -158,17 +155,17 @@ def change_of_largest(
             looking at these people.
     """
     both = _both_orders(pairs)
-    differences = _differences(both, len(cells.counts))
+    differences = _difference_weights(both, len(cells.counts))
     before, after = widest
-    _, high = contrast(cells, differences[before], differences, confidence)
-    low, _ = contrast(cells, differences, differences[after], confidence)
+    _, high = paired_contrast(cells, differences[before], differences, confidence)
+    low, _ = paired_contrast(cells, differences, differences[after], confidence)
     return max(-1.0, float(np.min(low))), min(1.0, float(np.max(high)))
 
 
 def change_of_smallest_ratio(
     cells: PairedCells, pairs: ArrayLike, widest: tuple[int, int], confidence: float = 0.95
 ) -> tuple[float, float]:
-    """Interval for the change of the smallest ratio: ``min (p_i / p_j)`` after, minus the same before.
+    """Return the interval for the change of the smallest ratio: ``min (p_i / p_j)`` after, minus the same before.
 
     Bounded over all pairs as in ``change_of_largest``. A difference of two ratios has the ends of Zou & Donner
     ("Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 2008): each
@@ -181,10 +178,10 @@ def change_of_smallest_ratio(
     """
     both = _both_orders(pairs)
     z = normal_quantile(confidence)
-    padded = cells.padded(z)
+    padded = cells.add_pseudocounts(z)
     n = padded.sum(axis=(1, 2))
-    first, second = _shares(padded)
-    logs = _differences(both, len(n))
+    first, second = _cell_shares(padded)
+    logs = _difference_weights(both, len(n))
     ratios = [p[both[:, 0]] / p[both[:, 1]] for p in (first, second)]
     errors = [np.sqrt(logs**2 @ ((1 - p) / (n * p))) for p in (first, second)]
     shared = (padded[:, 1, 1] / n - first * second) / (n * first * second)
@@ -192,7 +189,7 @@ def change_of_smallest_ratio(
     below = [ratio * -np.expm1(-z * error) for ratio, error in zip(ratios, errors, strict=True)]
     above = [ratio * np.expm1(z * error) for ratio, error in zip(ratios, errors, strict=True)]
 
-    def reach(one: Floats, other: Floats, before: Ints, after: Ints) -> Floats:
+    def reach(one: Floats, other: Floats, before: Integers, after: Integers) -> Floats:
         both_vary = (logs[before] * logs[after] * shared).sum(axis=-1) / (errors[0][before] * errors[1][after])
         return np.asarray(np.sqrt(np.maximum(one**2 + other**2 - 2 * both_vary * one * other, 0.0)))
 
@@ -222,8 +219,8 @@ class AucChange:
     p: float
 
 
-def auc_difference(before: Floats, after: Floats, positive: NDArray[np.bool_], confidence: float = 0.95) -> AucChange:
-    """The change of the probability that a positive is scored above a negative, of two scores of the same people.
+def auc_difference(before: Floats, after: Floats, positive: Booleans, confidence: float = 0.95) -> AucChange:
+    """Estimate the change of the area under the ROC curve between two scores of the same people.
 
     DeLong, DeLong & Clarke-Pearson ("Comparing the areas under two or more correlated receiver operating characteristic
     curves", Biometrics 1988): normal, with the covariance of both areas estimated from each person's share of wins.
@@ -258,13 +255,13 @@ def auc_difference(before: Floats, after: Floats, positive: NDArray[np.bool_], c
     return AucChange(value, max(-1.0, value - z * error), min(1.0, value + z * error), p)
 
 
-def _both_orders(pairs: ArrayLike) -> NDArray[np.int64]:
+def _both_orders(pairs: ArrayLike) -> Integers:
     given = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
     return np.concatenate([given, given[:, ::-1]])
 
 
-def _differences(pairs: NDArray[np.int64], cells: int) -> Floats:
-    """Weights of each pair's difference, shape (pairs, cells)."""
+def _difference_weights(pairs: Integers, cells: int) -> Floats:
+    """Return the weights of each pair's difference, shape (pairs, cells)."""
     weights = np.zeros((len(pairs), cells))
     rows = np.arange(len(pairs))
     weights[rows, pairs[:, 0]] = 1
@@ -272,21 +269,21 @@ def _differences(pairs: NDArray[np.int64], cells: int) -> Floats:
     return weights
 
 
-def _smallest_ratio(p: Floats, pairs: NDArray[np.int64]) -> float:
+def _smallest_ratio(p: Floats, pairs: Integers) -> float:
     used = p[np.unique(pairs)]
     return float(used.min() / used.max()) if used.max() > 0 else 1.0
 
 
-def _deviation(padded: Floats, before: Floats, after: Floats) -> Floats:
-    """Standard error of ``sum(after p_after) - sum(before p_before)`` over independent cells, shape (...)."""
+def _standard_error(padded: Floats, before: Floats, after: Floats) -> Floats:
+    """Return standard error of ``sum(after p_after) - sum(before p_before)`` over independent cells, shape (...)."""
     n = padded.sum(axis=(1, 2))
-    first, second = _shares(padded)
+    first, second = _cell_shares(padded)
     covariance = padded[:, 1, 1] / n - first * second
     spread = after**2 * second * (1 - second) + before**2 * first * (1 - first) - 2 * before * after * covariance
     return np.asarray(np.sqrt(np.maximum((spread / n).sum(axis=-1), 0.0)))
 
 
-def _shares(counts: Floats) -> tuple[Floats, Floats]:
+def _cell_shares(counts: Floats) -> tuple[Floats, Floats]:
     n = counts.sum(axis=(1, 2))
     before, after = counts[:, 1, :].sum(axis=1), counts[:, :, 1].sum(axis=1)
     half = np.full(len(n), 0.5)
@@ -296,17 +293,7 @@ def _shares(counts: Floats) -> tuple[Floats, Floats]:
     )
 
 
-def _edge(inside: Callable[[float], bool], start: float, end: float) -> float:
-    """Where ``inside`` ends between a start where it holds and an end; the end itself if it holds all the way."""
-    if inside(end):
-        return end
-    for _ in range(HALVINGS):
-        middle = (start + end) / 2
-        start, end = (middle, end) if inside(middle) else (start, middle)
-    return end
-
-
-def _count(number: int) -> int:
+def _check_count(number: int) -> int:
     if number < 0:
-        raise OptionError(f"{number} people are no count")
+        raise OptionError(f"{number} people are not a count")
     return int(number)

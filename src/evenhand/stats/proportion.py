@@ -1,15 +1,21 @@
-"""Intervals for one proportion: k successes among n independent trials."""
+"""Intervals for a proportion, and for the difference and the ratio of two independent proportions."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand.stats.level import Floats, Interval, counts, ends, normal_quantile, tail
+from evenhand.errors import OptionError
+from evenhand.stats.level import Interval, as_counts, as_interval, bonferroni, normal_quantile, tail_probability
+from evenhand.stats.mean import adjusted_mean_interval
+from evenhand.stats.quantity import Estimated, Observed, Unknown
+from evenhand.typing import Floats
 
 
 def clopper_pearson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
-    """The exact interval: it covers the true proportion with at least ``confidence``, for every n and proportion.
+    """Compute the exact interval: it covers every true proportion with at least ``confidence``, for every n.
 
     Its ends are the proportions at which k or more, and k or fewer, successes have probability
     ``(1 - confidence) / 2``: beta quantiles (Clopper & Pearson, "The use of confidence or fiducial limits
@@ -23,15 +29,15 @@ def clopper_pearson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Int
     """
     from scipy.special import betainccinv, betaincinv
 
-    k, n = counts(k, n)
-    side = tail(confidence)
+    k, n = as_counts(k, n)
+    side = tail_probability(confidence)
     low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, side), 0.0)
     high = np.where(k < n, betainccinv(k + 1, np.maximum(n - k, 1), side), 1.0)
-    return ends(low, high)
+    return as_interval(low, high)
 
 
 def wilson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, z: float | None = None) -> Interval:
-    """The score interval: all p with ``|k/n - p| <= z sqrt(p (1 - p) / n)``.
+    """Return the score interval: all p with ``|k/n - p| <= z sqrt(p (1 - p) / n)``.
 
     Its coverage is ``confidence`` on average over p, below it for some (Wilson, "Probable inference, the law of
     succession, and statistical inference", JASA 1927). Assumes independent trials of equal probability.
@@ -43,7 +49,7 @@ def wilson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, z: float | N
     Raises:
         OptionError: not 0 <= k <= n, or confidence outside (0, 1).
     """
-    k, n = counts(k, n)
+    k, n = as_counts(k, n)
     z = normal_quantile(confidence) if z is None else z
     share = k / np.maximum(n, 1)
     centre = (k + z**2 / 2) / (n + z**2)
@@ -51,17 +57,260 @@ def wilson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, z: float | N
     # At the ends of the scale the limits are exactly 0 and 1, which rounding would miss.
     low = np.where(k > 0, np.clip(centre - reach, 0.0, share), 0.0)
     high = np.where(k < n, np.clip(centre + reach, share, 1.0), 1.0)
-    return ends(low, high)
+    return as_interval(low, high)
 
 
-def none_seen_upper(n: ArrayLike, confidence: float = 0.95) -> Floats:
-    """The one-sided upper bound on a proportion of which n independent trials showed no case.
+def zero_count_upper(n: ArrayLike, confidence: float = 0.95) -> Floats:
+    """Return the one-sided upper bound on a proportion of which n independent trials showed no case.
 
     ``1 - (1 - confidence)^(1/n)``, close to 3/n at 95 %: the rule of three (Hanley & Lippman-Hand, "If nothing goes
     wrong, is everything all right?", JAMA 1983). It is exact: the two-sided Clopper-Pearson end at k = 0 leaves only
     half as much to this side. Where n is 0 nothing is known: 1.
     """
-    _, n = counts(0, n)
+    _, n = as_counts(0, n)
     with np.errstate(divide="ignore"):
-        bound: Floats = -np.expm1(np.log(2 * tail(confidence)) / n)
+        bound: Floats = -np.expm1(np.log(2 * tail_probability(confidence)) / n)
     return bound[()]
+
+
+# Counts as numbers that say what they are: observed on given people, or estimated from a random sample.
+
+EXACT = "Clopper-Pearson (exact)"
+
+
+def observed_rate(
+    k: int, n: int, confidence: float = 0.95, *, if_empty: str = "there are no people to count"
+) -> Observed | Unknown:
+    """Return the share k of n of the people at hand, with the exact interval for people like these.
+
+    Args:
+        if_empty: the reason to give when n is 0.
+    """
+    return observed_rates([k], [n], confidence, if_empty=if_empty)[0]
+
+
+def observed_rates(
+    k: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, if_empty: str = "there are no people to count"
+) -> list[Observed | Unknown]:
+    """Compute ``observed_rate`` of many groups at once: k and n of shape (groups,)."""
+    low, high = clopper_pearson(k, n, confidence)
+    columns = np.asarray(k).tolist(), np.asarray(n).tolist(), low.tolist(), high.tolist()
+    return [
+        Unknown(reason=if_empty)
+        if trials == 0
+        else Observed(
+            value=successes / trials, n=int(trials), low=below, high=above, confidence=confidence, method=EXACT
+        )
+        for successes, trials, below, above in zip(*columns, strict=True)
+    ]
+
+
+def estimated_rate(
+    k: int, n: int, population: str, confidence: float = 0.95, *, if_empty: str = "no one was sampled"
+) -> Estimated | Unknown:
+    """Return the share of a population, from k of n individuals drawn from it independently, with the exact interval.
+
+    Args:
+        population: what was sampled, in words.
+        if_empty: the reason to give when n is 0.
+    """
+    low, high = clopper_pearson(k, n, confidence)
+    if n == 0:
+        return Unknown(reason=if_empty)
+    return Estimated(
+        value=k / n,
+        low=float(low),
+        high=float(high),
+        confidence=confidence,
+        n=n,
+        population=population,
+        method=EXACT,
+    )
+
+
+def newcombe(
+    k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confidence: float = 0.95, *, z: float | None = None
+) -> Interval:
+    """Return the hybrid score interval for ``k1/n1 - k2/n2``: Wilson's limits of each, squared and added.
+
+    Method 10 of Newcombe, "Interval estimation for the difference between independent proportions: comparison of eleven
+    methods", Statistics in Medicine 1998. Its coverage is close to ``confidence`` on average; unlike Wald's textbook
+    interval it keeps a width at 0 of n and never leaves [-1, 1]. Assumes two independent binomial counts.
+
+    Args:
+        k1, n1, k2, n2: successes and trials, arrays that broadcast. Where an n is 0 nothing is claimed: (-1, 1).
+        z: standard deviations to each side, such as a ``critical_value``, in place of ``confidence``.
+
+    Raises:
+        OptionError: not 0 <= k <= n, or confidence outside (0, 1).
+    """
+    p1, p2 = proportion_or_half(k1, n1), proportion_or_half(k2, n2)
+    low, high = square_and_add(p1, wilson(k1, n1, confidence, z=z), p2, wilson(k2, n2, confidence, z=z))
+    known = (np.asarray(n1) > 0) & (np.asarray(n2) > 0)
+    return as_interval(np.where(known, low, -1.0), np.where(known, high, 1.0))
+
+
+def ratio_interval(k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confidence: float = 0.95) -> Interval:
+    """Return the interval for the ratio of two proportions, ``(k1/n1) / (k2/n2)``, from Wilson's limits of each.
+
+    Donner & Zou's closed form (see ``ratio_of_limits``). Summed exactly over the binomial it covers at least as well as
+    Koopman's score interval (Biometrics 1984) and far better than the logarithmic ones, and it needs no iteration.
+    Assumes two independent binomial counts.
+
+    Args:
+        k1, n1, k2, n2: successes and trials, arrays that broadcast. The upper end is infinite where k2 is 0; where
+            both counts or an n are 0 every ratio is possible: (0, inf).
+
+    Raises:
+        OptionError: not 0 <= k <= n, or confidence outside (0, 1).
+    """
+    p1, p2 = proportion_or_half(k1, n1), proportion_or_half(k2, n2)
+    low, high = ratio_of_limits(p1, wilson(k1, n1, confidence), p2, wilson(k2, n2, confidence))
+    known = (np.asarray(n1) > 0) & (np.asarray(n2) > 0)
+    return as_interval(np.where(known, low, 0.0), np.where(known, high, np.inf))
+
+
+def proportion_or_half(k: ArrayLike, n: ArrayLike) -> Floats:
+    """``k / n``; 1/2 where n is 0, in the middle of its limits (0, 1)."""
+    k, n = as_counts(k, n)
+    return np.divide(k, n, out=np.full_like(n, 0.5), where=n > 0)
+
+
+def square_and_add(p1: Floats, limits1: Interval, p2: Floats, limits2: Interval) -> Interval:
+    """Return the interval for ``p1 - p2`` of two independent estimates from the limits (l, u) of each.
+
+    ``p1 - p2 - sqrt((p1 - l1)^2 + (u2 - p2)^2)`` and ``p1 - p2 + sqrt((u1 - p1)^2 + (p2 - l2)^2)``: the limits carry
+    the variance near the ends of the interval (Newcombe 1998; in general Zou & Donner, "Construction of confidence
+    limits about effect measures: a general approach", Statistics in Medicine 2008).
+    """
+    (low1, high1), (low2, high2) = limits1, limits2
+    return p1 - p2 - np.hypot(p1 - low1, high2 - p2), p1 - p2 + np.hypot(high1 - p1, p2 - low2)
+
+
+def ratio_of_limits(p1: Floats, limits1: Interval, p2: Floats, limits2: Interval) -> Interval:
+    """Return the interval for ``p1 / p2`` of two independent non-negative estimates from the limits (l, u) of each.
+
+    A ratio t is kept when 0 lies in the square-and-add interval of ``p1 - t p2`` (Fieller's idea); solved for t:
+    ``(p1 p2 -+ sqrt((p1 p2)^2 - a b (2 p1 - a) (2 p2 - b))) / (b (2 p2 - b))`` with (a, b) = (l1, u2) for the lower and
+    (u1, l2) for the upper end (Donner & Zou, "Closed-form confidence intervals for functions of the normal mean and
+    standard deviation", Statistical Methods in Medical Research 2012). The upper end is infinite where l2 is 0.
+    """
+    p1, low1, high1, p2, low2, high2 = np.broadcast_arrays(p1, *limits1, p2, *limits2)
+    # a (2 p - a) for each limit; the lower end is multiplied out so that it stays finite at p2 = 0.
+    below1, above2 = low1 * (2 * p1 - low1), high2 * (2 * p2 - high2)
+    above1, below2 = high1 * (2 * p1 - high1), low2 * (2 * p2 - low2)
+    bottom = p1 * p2 + np.sqrt(np.maximum((p1 * p2) ** 2 - below1 * above2, 0.0))
+    top = p1 * p2 + np.sqrt(np.maximum((p1 * p2) ** 2 - above1 * below2, 0.0))
+    low = np.divide(below1, bottom, out=np.zeros(p1.shape), where=low1 > 0)
+    high = np.divide(top, below2, out=np.full(p1.shape, np.inf), where=low2 > 0)
+    return low, high
+
+
+# Intervals for the widest gap among several groups.
+#
+# The observed best and worst of many groups are further apart than they truly are, and the truly best and worst may be
+# others. So the interval is not that of the pair picked: every pair gets an interval at the Bonferroni level, all of
+# them hold together with ``confidence``, and then the largest true distance lies between the largest of their lower
+# ends and the largest of their upper ends (the smallest true ratio likewise). With two groups it is the plain interval.
+#
+# At the high levels that many pairs call for, Wilson's limits are too narrow for rare events (one case among thirty is
+# not as unlikely as they take it to be), and so they are for small groups at any level; from three groups on, and where
+# a group is small, the pairs are therefore built from exact limits.
+
+ENOUGH = 30
+"""Trials from which on Wilson's limits cover well enough at the levels in use."""
+
+
+def count_pairs(groups: int) -> int:
+    """Return how many pairs so many groups make.
+
+    Raises:
+        OptionError: fewer than two groups, between which there is no gap.
+    """
+    if groups < 2:
+        raise OptionError(f"a gap needs at least two groups, not {groups}")
+    return groups * (groups - 1) // 2
+
+
+def largest_difference_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the interval for ``max(p) - min(p)`` over two or more independent groups.
+
+    Two groups of at least ``ENOUGH``: Newcombe's hybrid score interval. More groups, or smaller ones: Clopper-Pearson
+    limits, squared and added for every pair.
+
+    Args:
+        k, n: successes and trials of each group, shape (groups,).
+    """
+    p, (low, high) = proportion_or_half(k, n), _bonferroni_limits(k, n, confidence)
+    return _largest_difference(
+        square_and_add(p[i], (low[i], high[i]), p[i + 1 :], (low[i + 1 :], high[i + 1 :])) for i in range(len(p) - 1)
+    )
+
+
+def smallest_ratio_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the interval for ``min(p) / max(p)`` over two or more independent groups.
+
+    Two groups of at least ``ENOUGH``: Donner & Zou's ratio of Wilson limits. More groups, or smaller ones: the same of
+    Clopper-Pearson limits, for every pair.
+
+    Args:
+        k, n: successes and trials of each group, shape (groups,).
+    """
+    p, (low, high) = proportion_or_half(k, n), _bonferroni_limits(k, n, confidence)
+    smallest = largest = 1.0
+    for i in range(len(p) - 1):
+        below, above = ratio_of_limits(p[i], (low[i], high[i]), p[i + 1 :], (low[i + 1 :], high[i + 1 :]))
+        with np.errstate(divide="ignore"):
+            # A ratio in [below, above] is, the smaller over the larger, min(ratio, 1 / ratio).
+            smallest = min(smallest, float(np.minimum(below, 1 / above).min()))
+            largest = min(largest, float(np.minimum(above, 1 / below).min()))
+    return smallest, largest
+
+
+def largest_difference_of_means(
+    mean: ArrayLike,
+    variance: ArrayLike,
+    n: ArrayLike,
+    confidence: float = 0.95,
+    *,
+    lower: float = 0.0,
+    upper: float = 1.0,
+) -> tuple[float, float]:
+    """Return the interval for ``max(mean) - min(mean)`` over two or more independent groups.
+
+    ``adjusted_mean_interval`` of each group, squared and added for every pair: it covers where events are rare and
+    groups small, which Welch's interval does not.
+
+    Args:
+        mean, variance, n: sample means, variances (divisor n - 1) and sizes of each group, shape (groups,).
+        lower, upper: the range of a single value.
+    """
+    means = np.asarray(mean, dtype=np.float64)
+    level = bonferroni(confidence, count_pairs(len(means)))
+    low, high = adjusted_mean_interval(means, variance, n, level, lower=lower, upper=upper)
+    # Groups without spread at an end of the range: their mean is that end, up to rounding.
+    means = np.clip(means, low, high)
+    return _largest_difference(
+        square_and_add(means[i], (low[i], high[i]), means[i + 1 :], (low[i + 1 :], high[i + 1 :]))
+        for i in range(len(means) - 1)
+    )
+
+
+def has_score_limits(n: ArrayLike) -> bool:
+    """Return whether the widest gap of groups of these sizes is taken from Wilson's limits, not from exact ones."""
+    sizes = np.asarray(n)
+    return sizes.size == 2 and bool(sizes.min() >= ENOUGH)
+
+
+def _bonferroni_limits(k: ArrayLike, n: ArrayLike, confidence: float) -> Interval:
+    level = bonferroni(confidence, count_pairs(np.asarray(k).size))
+    return wilson(k, n, level) if has_score_limits(n) else clopper_pearson(k, n, level)
+
+
+def _largest_difference(intervals: Iterator[Interval]) -> tuple[float, float]:
+    """Return ends for the largest absolute difference, from the intervals of each group against all later ones."""
+    nearest = furthest = 0.0
+    for low, high in intervals:
+        nearest = max(nearest, float(low.max()), float((-high).max()))
+        furthest = max(furthest, float(high.max()), float((-low).max()))
+    return nearest, furthest

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from evenhand.core import ReportedNumber
+from evenhand.text import decimal_digits, format_count, format_digits, format_level, percent_digits
 
 
 class Proved(BaseModel):
@@ -72,26 +76,118 @@ class Unknown(BaseModel):
 Quantity: TypeAlias = Annotated[Proved | Observed | Estimated | Unknown, Field(discriminator="kind")]
 
 
-def number(quantity: Proved | Observed | Estimated | Unknown) -> float | None:
-    """The value itself, None if unknown: for thresholds and plots, after its kind was said."""
+def quantity_value(quantity: Proved | Observed | Estimated | Unknown) -> float | None:
+    """Return the value itself, None if unknown: for thresholds and plots, after its kind was said."""
     return None if isinstance(quantity, Unknown) else quantity.value
 
 
-def text(quantity: Proved | Observed | Estimated | Unknown, *, percent: bool = True) -> str:
-    """One phrase with the number, its kind, its interval and its sample size."""
+def format_quantity(quantity: Proved | Observed | Estimated | Unknown, *, percent: bool = True) -> str:
+    """Return one phrase with the number, its kind, its interval and its sample size."""
     if isinstance(quantity, Unknown):
         return f"unknown ({quantity.reason})"
-    shown = _shown(quantity.value, percent)
+    shown = _format_value(quantity.value, percent)
     if isinstance(quantity, Proved):
         return f"{shown} (proved)"
-    interval = f"{quantity.confidence:.0%} interval {_shown(quantity.low, percent)} to {_shown(quantity.high, percent)}"
+    low, high = _format_value(quantity.low, percent), _format_value(quantity.high, percent)
+    interval = f"{quantity.confidence:.0%} interval {low} to {high}"
     people = "people" if isinstance(quantity, Observed) else "sampled individuals"
     return f"{shown} ({quantity.kind} on {quantity.n:,} {people}, {interval})"
 
 
-def _shown(value: float, percent: bool) -> str:
+def _format_value(value: float, percent: bool) -> str:
     if not percent:
         return f"{value:.3f}"
     scaled = 100 * value
     digits = 0 if scaled in (0.0, 100.0) else 1 if abs(scaled) >= 1 else 2
     return f"{scaled:.{digits}f} %"
+
+
+Known: TypeAlias = Proved | Observed | Estimated
+"""A quantity that is a number."""
+
+DECIMAL = frozenset(
+    {
+        "accuracy_difference",
+        "auc",
+        "calibration_difference",
+        "calibration_gap",
+        "demographic_parity_difference",
+        "demographic_parity_ratio",
+        "equal_opportunity_difference",
+        "equalized_odds_difference",
+        "mean_score",
+    }
+)
+"""Numbers written as decimals; all others are shares of people, written in percent."""
+
+
+def format_value(quantity: Known, name: str) -> str:
+    """Return the number, with as many digits as its interval supports, never so few that it looks like 0."""
+    return _format_number(quantity.value, quantity, name) + ("" if name in DECIMAL else " %")
+
+
+def format_ends(quantity: Known, name: str) -> str:
+    """Return the ends of its interval, with as many digits: ``0.17 to 0.21``; nothing for a number without one."""
+    if isinstance(quantity, Proved):
+        return ""
+    low, high = (_format_number(end, quantity, name) for end in (quantity.low, quantity.high))
+    return f"{low} to {high}{'' if name in DECIMAL else ' %'}"
+
+
+def format_interval(quantity: Known, name: str) -> str:
+    """Return ``95 % interval 0.17 to 0.21``; nothing for a number without one."""
+    if isinstance(quantity, Proved):
+        return ""
+    return f"{format_level(quantity.confidence)} interval {format_ends(quantity, name)}"
+
+
+def _format_number(number: float, quantity: Known, name: str) -> str:
+    """Return one number of a quantity, without its unit; with more digits if it would look like 0."""
+    if name in DECIMAL:
+        own, reason = decimal_digits(quantity.value), _width_digits(quantity, 1)
+        digits = max(2, own if reason is None else max(reason, min(own, reason + 1)))
+        return format_digits(number, max(digits, decimal_digits(number)) if round(number, digits) == 0 else digits)
+    digits = max(1, percent_digits(quantity.value), _width_digits(quantity, 100) or 0)
+    if round(100 * number, digits) == 0:
+        digits = max(digits, percent_digits(number))
+    return f"{100 * number:.0f}" if number in (0, 1) else f"{100 * number:.{digits}f}"
+
+
+def _width_digits(quantity: Known, scale: float) -> int | None:
+    """Return digits after the point that the width of its interval gives reason for; None without one."""
+    half = 0.0 if isinstance(quantity, Proved) else scale * (quantity.high - quantity.low) / 2
+    return min(8, math.ceil(-math.log10(half))) if 0 < half < math.inf else None
+
+
+def format_basis(quantity: Known) -> str:
+    """Return what the number rests on, to be read after its kind: ``on 9,769 people``."""
+    if isinstance(quantity, Proved):
+        return quantity.how
+    if isinstance(quantity, Observed):
+        return f"on {format_count(quantity.n, 'person', 'people')}"
+    return f"from {format_count(quantity.n, 'sampled individual', 'sampled individuals')}"
+
+
+def show_quantity(quantity: Quantity, name: str, *, basis: str | None = None) -> ReportedNumber:
+    """Return a quantity as a number of a document.
+
+    Args:
+        quantity: what is known.
+        name: what it measures: decimals for gaps, ratios and scores, percent for all else.
+        basis: what it was counted on, in words; by default as the quantity says.
+    """
+    if isinstance(quantity, Unknown):
+        return ReportedNumber("-", kind="unknown", basis=quantity.reason)
+    text, said = format_value(quantity, name), format_basis(quantity) if basis is None else basis
+    if isinstance(quantity, Proved):
+        return ReportedNumber(text, quantity.value, kind="proved", basis=said)
+    return ReportedNumber(
+        text,
+        quantity.value,
+        kind=quantity.kind,
+        low=quantity.low,
+        high=quantity.high,
+        ends=format_ends(quantity, name),
+        confidence=quantity.confidence,
+        basis=said,
+    )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from evenhand.stats.level import Floats, Interval, counts, ends, normal_quantile
+from evenhand.errors import OptionError
+from evenhand.stats.level import Interval, as_counts, as_interval, bonferroni, normal_quantile, tail_probability
+from evenhand.stats.proportion import clopper_pearson
+from evenhand.typing import Booleans, Floats
 
-Bools: TypeAlias = NDArray[np.bool_]
 HALVINGS = 45
 """Of an interval of length at most 2: the ends are within 1e-13."""
 
@@ -24,7 +26,7 @@ def miettinen_nurminen(
     *,
     z: float | Floats | None = None,
 ) -> Interval:
-    """The score interval for ``k1/n1 - k2/n2``: all differences that a score test does not reject.
+    """Return the score interval for ``k1/n1 - k2/n2``: all differences that a score test does not reject.
 
     All d with ``|k1/n1 - k2/n2 - d| <= z sqrt(V(d))``, V the variance at the likeliest proportions that differ by d,
     times N/(N - 1) (Miettinen & Nurminen, "Comparative analysis of two rates", Statistics in Medicine 1985). At d = 0
@@ -39,7 +41,7 @@ def miettinen_nurminen(
     Raises:
         OptionError: not 0 <= k <= n, or confidence outside (0, 1).
     """
-    k1, n1, k2, n2 = np.broadcast_arrays(*counts(k1, n1), *counts(k2, n2))
+    k1, n1, k2, n2 = np.broadcast_arrays(*as_counts(k1, n1), *as_counts(k2, n2))
     return stratified_difference(k1[..., None], n1[..., None], k2[..., None], n2[..., None], confidence, z=z)
 
 
@@ -52,7 +54,7 @@ def stratified_difference(
     *,
     z: float | Floats | None = None,
 ) -> Interval:
-    """The score interval for the difference that remains within strata (``common_difference``).
+    """Return the score interval for the difference that remains within strata (``common_difference``).
 
     As ``miettinen_nurminen``, whose section on stratified comparisons it follows, the strata weighted by
     ``n1 n2 / (n1 + n2)`` as Mantel and Haenszel do: at no difference it is ``stratified_gap``.
@@ -63,13 +65,13 @@ def stratified_difference(
         z: standard deviations to each side in place of ``confidence``; one for all, or one for each interval.
     """
     reach = normal_quantile(confidence) if z is None else z
-    (k1, n1), (k2, n2) = counts(k1, n1), counts(k2, n2)
+    (k1, n1), (k2, n2) = as_counts(k1, n1), as_counts(k2, n2)
     k1, n1, k2, n2 = np.broadcast_arrays(k1, n1, k2, n2)
-    weight, gaps = _weights(n1, n2), _share(k1, n1) - _share(k2, n2)
+    weight, gaps = _stratum_weights(n1, n2), _proportion_or_half(k1, n1) - _proportion_or_half(k2, n2)
 
-    def inside(difference: Floats) -> Bools:
+    def inside(difference: Floats) -> Booleans:
         d = difference[..., None]
-        p2 = _likeliest(k1, n1, k2, n2, d)
+        p2 = _constrained_estimate(k1, n1, k2, n2, d)
         p1 = p2 + d
         # weight^2 (p1 q1 / n1 + p2 q2 / n2) N / (N - 1), without dividing by an empty side.
         total = n1 + n2
@@ -78,13 +80,13 @@ def stratified_difference(
         return np.asarray(np.abs((weight * (gaps - d)).sum(axis=-1)) <= reach * deviation)
 
     centre = common_difference(k1, n1, k2, n2)
-    low, high = _edge(inside, centre, -1.0), _edge(inside, centre, 1.0)
+    low, high = _bisect_edge(inside, centre, -1.0), _bisect_edge(inside, centre, 1.0)
     known = weight.sum(axis=-1) > 0
-    return ends(np.where(known, low, -1.0), np.where(known, high, 1.0))
+    return as_interval(np.where(known, low, -1.0), np.where(known, high, 1.0))
 
 
 def common_difference(k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike) -> Floats:
-    """The difference of two proportions within strata, averaged with weights ``n1 n2 / (n1 + n2)``.
+    """Return the difference of two proportions within strata, averaged with weights ``n1 n2 / (n1 + n2)``.
 
     Mantel & Haenszel's estimate of a risk difference (Greenland & Robins, "Estimation of a common effect parameter from
     sparse follow-up data", Biometrics 1985). 0 where no stratum has people on both sides.
@@ -92,23 +94,23 @@ def common_difference(k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike
     Args:
         k1, n1, k2, n2: arrays that broadcast, strata along the last axis, which is summed over.
     """
-    (k1, n1), (k2, n2) = counts(k1, n1), counts(k2, n2)
-    weight = _weights(n1, n2)
+    (k1, n1), (k2, n2) = as_counts(k1, n1), as_counts(k2, n2)
+    weight = _stratum_weights(n1, n2)
     total = weight.sum(axis=-1)
-    excess = (weight * (_share(k1, n1) - _share(k2, n2))).sum(axis=-1)
+    excess = (weight * (_proportion_or_half(k1, n1) - _proportion_or_half(k2, n2))).sum(axis=-1)
     return np.asarray(np.divide(excess, total, out=np.zeros_like(total), where=total > 0))
 
 
-def _weights(n1: Floats, n2: Floats) -> Floats:
+def _stratum_weights(n1: Floats, n2: Floats) -> Floats:
     return np.asarray(n1 * n2 / np.maximum(n1 + n2, 1))
 
 
-def _share(k: Floats, n: Floats) -> Floats:
+def _proportion_or_half(k: Floats, n: Floats) -> Floats:
     return np.asarray(k / np.maximum(n, 1))
 
 
-def _likeliest(k1: Floats, n1: Floats, k2: Floats, n2: Floats, d: Floats) -> Floats:
-    """The likeliest p2 if p1 = p2 + d: the middle root of the likelihood's cubic, in trigonometric form."""
+def _constrained_estimate(k1: Floats, n1: Floats, k2: Floats, n2: Floats, d: Floats) -> Floats:
+    """Return the likeliest p2 if p1 = p2 + d: the middle root of the likelihood's cubic, in trigonometric form."""
     total, both = np.maximum(n1 + n2, 1), k1 + k2
     square = ((n1 + 2 * n2) * d - total - both) / (3 * total)
     linear = ((n2 * d - total - 2 * k2) * d + both) / (3 * total)
@@ -120,7 +122,7 @@ def _likeliest(k1: Floats, n1: Floats, k2: Floats, n2: Floats, d: Floats) -> Flo
     return np.asarray(np.clip(root, np.maximum(0.0, -d), np.minimum(1.0, 1 - d)))
 
 
-def _edge(inside: Callable[[Floats], Bools], start: Floats, limit: float) -> Floats:
+def _bisect_edge(inside: Callable[[Floats], Booleans], start: Floats, limit: float) -> Floats:
     """Where ``inside`` ends between a start where it holds and a limit; the limit itself if it holds all the way."""
     reached, beyond = np.array(start), np.full(np.shape(start), limit)
     for _ in range(HALVINGS):
@@ -128,3 +130,87 @@ def _edge(inside: Callable[[Floats], Bools], start: Floats, limit: float) -> Flo
         holds = inside(middle)
         reached, beyond = np.where(holds, middle, reached), np.where(holds, beyond, middle)
     return beyond
+
+
+# Tails of a sum that is not yet normal: few people, or an outcome that hardly anybody has.
+
+FAR = 3.5
+"""Standard deviations at which the tails are made alike: about where the largest of some thousand gaps lies."""
+
+
+def group_skewness(n: ArrayLike, people: ArrayLike, skewness: ArrayLike) -> Floats:
+    """Compute the skewness of the sum of a group's values when all are dealt out at random among the people.
+
+    ``g (N - 2n) sqrt(N - 1) / ((N - 2) sqrt(n (N - n)))`` where g is the skewness of the values (third central moment
+    over the cubed standard deviation, both with divisor N); for 0/1 values that of the hypergeometric distribution.
+    0 where chance leaves no room.
+
+    Args:
+        n, people, skewness: size of the group, of everybody, and g; arrays that broadcast.
+    """
+    n, people, skewness = np.broadcast_arrays(*(np.asarray(array, dtype=np.float64) for array in (n, people, skewness)))
+    room = (people > 2) & (n > 0) & (n < people)
+    bottom = (people - 2) * np.sqrt(np.maximum(n * (people - n), 0.0))
+    top = skewness * (people - 2 * n) * np.sqrt(np.maximum(people - 1, 0.0))
+    return np.asarray(np.divide(top, bottom, out=np.zeros(n.shape), where=room))
+
+
+def tail_scales(skewness: ArrayLike) -> tuple[Floats, Floats]:
+    """Return the factors of a standardised sum above and below its mean that make both tails normal.
+
+    A skewed sum lies ``FAR + s`` deviations above its mean as rarely as a normal one lies ``FAR`` above, with
+    ``s = g (FAR^2 - 1) / 6`` to first order (Cornish & Fisher, "Moments and cumulants in the specification of
+    distributions", Revue de l'Institut International de Statistique 1938), and ``FAR - s`` below. So without this,
+    the largest of many standardised gaps is that of some small group in which three people had the rare outcome where
+    0.3 were expected, and hides the gaps of all others.
+
+    Returns:
+        (above, below), the shape of ``skewness``; 1 where there is none. The widening is cut off where s nears FAR.
+    """
+    shift = np.asarray(skewness, dtype=np.float64) * (FAR**2 - 1) / 6
+    return np.asarray(FAR / np.maximum(FAR + shift, 1.0)), np.asarray(FAR / np.maximum(FAR - shift, 1.0))
+
+
+# A total over strata, some proved and some sampled.
+
+
+class StratifiedTotal(NamedTuple):
+    """A mass with its two-sided interval; ``n`` is the size of all samples together."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+def stratified_total(
+    proved_low: float, strata: Iterable[tuple[float, int, int]], confidence: float = 0.95
+) -> StratifiedTotal:
+    """Return the mass of a property: what is proved to have it, plus what samples say about the strata left open.
+
+    ``proved_low + sum(mass * rate)`` where each stratum's rate lies in its Clopper-Pearson interval at level
+    ``1 - (1 - confidence) / m``; with m sampled strata all of them hold together with at least ``confidence`` (union
+    bound), and so does the sum of the ends. Exact for every sample size, conservative for many strata. Assumes
+    independent draws from the population within each stratum, and strata fixed before they were sampled.
+
+    Args:
+        proved_low: mass known to have the property without sampling.
+        strata: (mass, k, n) each: k of n individuals drawn from a stratum of that mass have the property. One that was
+            not sampled (n = 0) adds anything between nothing and its mass to the interval, and half to the value.
+
+    Raises:
+        OptionError: a negative mass, not 0 <= k <= n, or confidence outside (0, 1).
+    """
+    tail_probability(confidence)
+    open_strata = [(mass, k, n) for mass, k, n in strata if mass != 0]
+    if proved_low < 0 or any(mass < 0 for mass, _, _ in open_strata):
+        raise OptionError("a mass cannot be negative")
+    sampled = sum(n > 0 for _, _, n in open_strata)
+    level = bonferroni(confidence, max(sampled, 1))
+    value = low = high = proved_low
+    for mass, k, n in open_strata:
+        below, above = clopper_pearson(k, n, level)
+        value += mass * (k / n if n else 0.5)
+        low += mass * float(below)
+        high += mass * float(above)
+    return StratifiedTotal(value=value, low=low, high=high, n=sum(n for _, _, n in open_strata))

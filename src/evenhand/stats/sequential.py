@@ -1,32 +1,30 @@
 """Statistics that may be looked at after every single observation, for models whose answers cost money.
 
-Ordinary intervals and tests hold at a sample size fixed beforehand; whoever looks again and again until a difference
-shows will find one. Here a gambler starts with 1 and bets on each next observation at odds that are fair, or worse, if
-the hypothesis is true. Then by Ville's inequality ("Étude critique de la notion de collectif", 1939) the wealth ever
-reaches 1/a with probability a at most, so that its value is evidence at any time, whatever the reason to stop (Shafer,
-"Testing by betting", JRSS A 2021). The values not rejected so far form a confidence sequence: all its intervals hold
-together (Waudby-Smith & Ramdas, "Estimating means of bounded random variables by betting", JRSS B 2024).
+Ordinary intervals and tests hold at a sample size fixed beforehand; an analyst who looks again and again until a
+difference shows will find one. Here a gambler starts with 1 and bets on each next observation at odds that are fair, or
+worse, if the hypothesis is true. Then by Ville's inequality ("Étude critique de la notion de collectif", 1939) the
+wealth ever reaches 1/a with probability a at most, so that its value is evidence at any time, whatever the reason to
+stop (Shafer, "Testing by betting", JRSS A 2021). The values not rejected so far form a confidence sequence: all its
+intervals hold together (Waudby-Smith & Ramdas, "Estimating means of bounded random variables by betting", JRSS B 2024).
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.errors import OptionError
-from evenhand.stats.level import tail
+from evenhand.stats.level import bisect_edge, tail_probability
 
 STAKES = 2.0 ** (-np.arange(0.0, 12.5, 0.5))
 """Shares of the largest possible bet, from everything down to 1/4096, among which the wealth is divided."""
-PARTS = (1 / np.arange(1, len(STAKES) + 1)) / (1 / np.arange(1, len(STAKES) + 1)).sum()
+STAKE_WEIGHTS = (1 / np.arange(1, len(STAKES) + 1)) / (1 / np.arange(1, len(STAKES) + 1)).sum()
 """The part of the wealth at each: more at the high stakes, which decide early; the low find small differences."""
 HALVINGS = 50
 
 
 def sequential_rate(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Interval for a rate after n observations, valid at every n at once.
+    """Return the interval for a rate after n observations, valid at every n at once.
 
     All p under which the data are more than ``1 - confidence`` times as likely as on average over rates drawn from
     Jeffreys' Beta(1/2, 1/2): the likelihood ratio is a fair bet against p (Robbins, "Statistical methods related to the
@@ -35,19 +33,19 @@ def sequential_rate(k: int, n: int, confidence: float = 0.95) -> tuple[float, fl
     from scipy.special import betaln, xlog1py, xlogy
 
     if not 0 <= k <= n:
-        raise OptionError(f"{k} of {n} is no count: 0 <= k <= n is needed")
+        raise OptionError(f"{k} of {n} is not a count: 0 <= k <= n is needed")
     mixture = float(betaln(k + 0.5, n - k + 0.5) - betaln(0.5, 0.5))
-    threshold = -float(np.log(2 * tail(confidence)))
+    threshold = -float(np.log(2 * tail_probability(confidence)))
 
     def inside(p: float) -> bool:
         return mixture - float(xlogy(k, p) + xlog1py(n - k, -p)) < threshold
 
     share = k / n if n else 0.5
-    return _edge(inside, share, 0.0), _edge(inside, share, 1.0)
+    return bisect_edge(inside, share, 0.0, HALVINGS), bisect_edge(inside, share, 1.0, HALVINGS)
 
 
-def rate_evidence(k: int, n: int, rate: float) -> tuple[float, float]:
-    """The wealth of two gamblers after n observations: of one who bet on more than this rate, and of one on less.
+def betting_martingales(k: int, n: int, rate: float) -> tuple[float, float]:
+    """Compute betting martingales against the two one-sided hypotheses on the rate (Waudby-Smith and Ramdas 2024).
 
     Each starts with 1. If the rate is at most this one, the first ever reaches 1/a with probability a at most; if it is
     at least this one, the second. Their bets are those of ``SequentialDifference``: the first wins most where every
@@ -62,7 +60,7 @@ def rate_evidence(k: int, n: int, rate: float) -> tuple[float, float]:
         OptionError: not 0 <= k <= n, or the rate is none.
     """
     if not 0 <= k <= n:
-        raise OptionError(f"{k} of {n} is no count: 0 <= k <= n is needed")
+        raise OptionError(f"{k} of {n} is not a count: 0 <= k <= n is needed")
     if not 0 < rate < 1:
         raise OptionError(f"a rate must lie between 0 and 1, not {rate:g}")
     with np.errstate(over="ignore"):  # beyond any doubt is infinite
@@ -70,8 +68,8 @@ def rate_evidence(k: int, n: int, rate: float) -> tuple[float, float]:
         return float(np.exp(above)), float(np.exp(below))
 
 
-def rate_bounds(k: int, n: int, above: float, below: float) -> tuple[float, float]:
-    """The rates that ``rate_evidence`` does not reject: from where betting on more, to where betting on less paid less.
+def betting_bounds(k: int, n: int, above: float, below: float) -> tuple[float, float]:
+    """Bound the rate by what the betting martingales do not reject (Waudby-Smith and Ramdas 2024).
 
     Args:
         k, n: successes and observations.
@@ -83,8 +81,8 @@ def rate_bounds(k: int, n: int, above: float, below: float) -> tuple[float, floa
         upper below it with 1/below.
     """
     share = k / n if n else 0.5
-    low = _edge(lambda p: _log_wealth(k, 0, n - k, p) < np.log(above), share, 0.0)
-    high = _edge(lambda p: _log_wealth(n - k, 0, k, 1 - p) < np.log(below), share, 1.0)
+    low = bisect_edge(lambda p: _log_wealth(k, 0, n - k, p) < np.log(above), share, 0.0, HALVINGS)
+    high = bisect_edge(lambda p: _log_wealth(n - k, 0, k, 1 - p) < np.log(below), share, 1.0, HALVINGS)
     return low, high
 
 
@@ -131,15 +129,15 @@ class SequentialDifference:
         return 1 / max(self.most_evidence, 1.0)
 
     def evidence(self, difference: float = 0.0) -> float:
-        """The wealth of whoever bet against this difference: 20 or more rejects it at 5 %, at any time."""
+        """Return the wealth of a bet against this difference: 20 or more rejects it at 5 %, at any time."""
         with np.errstate(over="ignore"):  # beyond any doubt is infinite
             return float(np.exp(max(self._above(difference), self._below(difference))) / 2)
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """All differences that the evidence does not reject: the interval now; those at all times hold together."""
-        threshold = -float(np.log(tail(confidence)))
-        low = _edge(lambda d: self._above(d) < threshold, self.difference, -1.0)
-        high = _edge(lambda d: self._below(d) < threshold, self.difference, 1.0)
+        """Return all differences that the evidence does not reject; the intervals at all times hold together."""
+        threshold = -float(np.log(tail_probability(confidence)))
+        low = bisect_edge(lambda d: self._above(d) < threshold, self.difference, -1.0, HALVINGS)
+        high = bisect_edge(lambda d: self._below(d) < threshold, self.difference, 1.0, HALVINGS)
         return low, high
 
     def _above(self, difference: float) -> float:
@@ -157,14 +155,4 @@ def _log_wealth(ones: int, halves: int, zeros: int, mean: float) -> float:
         return float("inf") if ones + halves else 0.0
     factors = (1 + STAKES * (x / mean - 1) for x in (1.0, 0.5, 0.0))
     gains = sum(xlogy(n, factor) for n, factor in zip((ones, halves, zeros), factors, strict=True))
-    return float(logsumexp(gains, b=PARTS))
-
-
-def _edge(inside: Callable[[float], bool], start: float, end: float) -> float:
-    """Where ``inside`` ends between a start where it holds and an end; the end itself if it holds all the way."""
-    if inside(end):
-        return end
-    for _ in range(HALVINGS):
-        middle = (start + end) / 2
-        start, end = (middle, end) if inside(middle) else (start, middle)
-    return end
+    return float(logsumexp(gains, b=STAKE_WEIGHTS))

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.individual.search import Space
-from evenhand.models import AdditiveNetwork, Scorer, load
-from evenhand.models.additive import from_dense
+from evenhand.individual import ProfileSpace
+from evenhand.models import AdditiveNetwork, Scorer, load_model, network_from_dense
 from evenhand.schema import People, Schema, Value
 
 SCHEMA = Schema.parse(
@@ -17,7 +16,7 @@ SCHEMA = Schema.parse(
         "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
         "attributes": [
             {"name": "grade", "kind": "integer", "lower": 0, "upper": 5},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "encoding": "code", "protected": True},
             {"name": "job", "kind": "categorical", "values": ["cook", "clerk", "driver"], "encoding": "one-hot"},
             {"name": "years", "kind": "integer", "lower": 0, "upper": 6},
             {"name": "level", "kind": "ordinal", "values": ["low", "mid", "high"]},
@@ -40,11 +39,11 @@ def network(seed: int, schema: Schema = SCHEMA, outputs: int = 1) -> AdditiveNet
         (rng.normal(size=(before, after)) / np.sqrt(before), rng.normal(size=after) * 0.3)
         for before, after in itertools.pairwise(sizes)
     ]
-    made = from_dense(schema, layers, classes=schema.target.values if outputs > 1 else None)
+    made = network_from_dense(schema, layers, classes=schema.target.values if outputs > 1 else None)
     # The last bias is set so that about half of the domain is on each side.
     if outputs == 1:
-        layers[-1][1][0] -= np.median(made.logits(Space(schema).rows(DOMAIN)))
-        made = from_dense(schema, layers)
+        layers[-1][1][0] -= np.median(made.logits(ProfileSpace(schema).rows(DOMAIN)))
+        made = network_from_dense(schema, layers)
     return made
 
 
@@ -52,11 +51,11 @@ def tree(seed: int, schema: Schema = SCHEMA) -> Scorer:
     from sklearn.tree import DecisionTreeClassifier
 
     rng = np.random.default_rng(seed)
-    everybody = Space(schema).rows(DOMAIN)
+    everybody = ProfileSpace(schema).rows(DOMAIN)
     scores = everybody @ rng.normal(size=everybody.shape[1]) + rng.normal(size=len(everybody))
     labels = np.where(scores > np.median(scores), "yes", "no")
     fitted = DecisionTreeClassifier(max_depth=6, random_state=seed).fit(schema.inputs(everybody), labels)
-    return load(fitted, schema)
+    return load_model(fitted, schema)
 
 
 @dataclass
@@ -101,7 +100,7 @@ class BlackBox(LabelOnly):
         return self.inner.scores(individuals)
 
 
-def flipping(model: Scorer, space: Space) -> set[tuple[float, ...]]:
+def flipping(model: Scorer, space: ProfileSpace) -> set[tuple[float, ...]]:
     """All profiles of the domain that discriminate, by asking about everybody."""
     labels = model.predict(space.rows(DOMAIN)).reshape(len(DOMAIN), -1)
     return {tuple(profile) for profile, row in zip(DOMAIN.tolist(), labels.tolist(), strict=True) if len(set(row)) > 1}

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import time
 
 import numpy as np
 import pytest
@@ -10,20 +9,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people
 
+from evenhand.core import WorkClock
 from evenhand.errors import DataError
-from evenhand.individual.search import Space
-from evenhand.individual.search.findings import Findings
-from evenhand.individual.search.network import Inside, labels_of, probabilities
-from evenhand.individual.search.oracle import Oracle, Spent
-from evenhand.individual.search.remember import Remembered
-from evenhand.models import AdditiveNetwork, load
-from evenhand.models.additive import Affine, Line, Steps, Table, from_dense
+from evenhand.individual import ProfileSpace
+from evenhand.individual.search.findings import FindingCollector
+from evenhand.individual.search.gradients import ProfileNetwork, class_probabilities, labels_from_logits
+from evenhand.individual.search.oracle import BudgetExhausted, CachedScorer, Oracle
+from evenhand.models import (
+    AdditiveNetwork,
+    AffineLayer,
+    LineTerm,
+    QuestionLedger,
+    StepTerm,
+    TableTerm,
+    load_model,
+    network_from_dense,
+)
 from evenhand.schema import Schema
+from support import scaled
 
 
-def oracle(model, space=None, **more) -> Oracle:
-    space = space or Space(SCHEMA)
-    return Oracle(model, space, Findings(space, len(model.classes)), **more)
+def oracle(model, space=None, budget=None, **more) -> Oracle:
+    space = space or ProfileSpace(SCHEMA)
+    more["ledger"] = QuestionLedger(budget)
+    return Oracle(model, space, FindingCollector(space, len(model.classes)), **more)
 
 
 @pytest.mark.parametrize("kind", [lambda model: model, BlackBox, LabelOnly])
@@ -49,7 +58,6 @@ def test_nobody_is_asked_about_twice(batches):
         assert (answers.labels == network(1).predict(asked.space.rows(DOMAIN[batch])).reshape(-1, 2)).all()
     different = len({which for batch in batches for which in batch})
     assert asked.queries == model.asked == 2 * different
-    assert asked.hits == sum(map(len, batches)) - different
 
 
 @given(st.integers(0, 100), st.integers(1, 60))
@@ -61,20 +69,20 @@ def test_a_budget_is_never_exceeded_and_what_it_pays_for_is_found(budget, size):
         for at in range(0, len(DOMAIN), size):
             asked.ask(DOMAIN[at : at + size])
 
-    with pytest.raises(Spent):
+    with pytest.raises(BudgetExhausted):
         ask_everybody()
     paid = DOMAIN[: budget // 2]
     assert model.asked == asked.queries == 2 * len(paid)
-    assert {tuple(row) for row in asked.findings.found().unprotected.tolist()} == flipping(network(1), asked.space) & {
-        tuple(row) for row in paid.tolist()
-    }
+    assert {tuple(row) for row in asked.findings.reportable().unprotected.tolist()} == flipping(
+        network(1), asked.space
+    ) & {tuple(row) for row in paid.tolist()}
 
 
 def test_what_could_not_be_paid_is_asked_later():
     asked = oracle(LabelOnly(network(1)), budget=5)
-    with pytest.raises(Spent):
+    with pytest.raises(BudgetExhausted):
         asked.ask(DOMAIN[:4])
-    asked.budget = None
+    asked.ledger.budget = None
     assert (asked.ask(DOMAIN[:4]).labels == network(1).predict(asked.space.rows(DOMAIN[:4])).reshape(-1, 2)).all()
 
 
@@ -84,13 +92,13 @@ def test_models_are_asked_in_large_batches():
     rng = np.random.default_rng(0)
     asked.ask(DOMAIN[rng.integers(0, len(DOMAIN), size=50_000)])
     assert model.calls == 1
-    with pytest.raises(Spent):
-        oracle(model, deadline=time.perf_counter() - 1).ask(DOMAIN)
+    with pytest.raises(BudgetExhausted):
+        oracle(model, limit=WorkClock().limit(-1.0)).ask(DOMAIN)
     assert model.calls == 1
 
 
 def test_a_cache_that_is_full_changes_no_answer(monkeypatch):
-    monkeypatch.setattr("evenhand.individual.search.oracle.KEPT", 0)
+    monkeypatch.setattr("evenhand.individual.search.oracle.MEMORY_LIMIT", 0)
     model = LabelOnly(network(1))
     asked = oracle(model)
     everybody = np.concatenate([DOMAIN] * 4)
@@ -113,17 +121,17 @@ SMOOTH = Schema.parse(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=scaled(25))
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 3]))
 def test_gradients_agree_with_differences(seed, outputs):
     rng = np.random.default_rng(seed)
     sizes = [SMOOTH.width, 6, 4, outputs]
     layers = [(rng.normal(size=(a, b)), rng.normal(size=b)) for a, b in itertools.pairwise(sizes)]
     classes = (0, 1) if outputs < 3 else (0, 1, 2)
-    inside = Inside(from_dense(SMOOTH, layers, classes=classes), Space(SMOOTH))
+    inside = ProfileNetwork(network_from_dense(SMOOTH, layers, classes=classes), ProfileSpace(SMOOTH))
     rows = np.column_stack([rng.uniform(-1.9, 1.9, 20), rng.uniform(0.1, 3.9, 20), rng.integers(1, 9, 20)])
     which = rng.integers(0, 2, 20)
-    before = probabilities(inside.logits_at(rows, which))
+    before = class_probabilities(inside.logits_at(rows, which))
     predicted = before.argmax(axis=1)
     n = np.arange(20)
     for loss in (False, True):
@@ -131,8 +139,8 @@ def test_gradients_agree_with_differences(seed, outputs):
         for column in range(3):
             h = 1e-6
             step = np.eye(3)[column] * h
-            up = probabilities(inside.logits_at(rows + step, which))[n, predicted]
-            down = probabilities(inside.logits_at(rows - step, which))[n, predicted]
+            up = class_probabilities(inside.logits_at(rows + step, which))[n, predicted]
+            down = class_probabilities(inside.logits_at(rows - step, which))[n, predicted]
             difference = (-np.log(up) + np.log(down) if loss else up - down) / (2 * h)
             kink = np.abs(up + down - 2 * before[n, predicted]) > 1e-9  # a ReLU opens just here
             assert gradient[~kink, column] == pytest.approx(difference[~kink], rel=1e-3, abs=1e-5)
@@ -151,15 +159,17 @@ def test_gradients_along_tables_and_bins_are_differences_of_moves():
         }
     )
     parts = (
-        Table(np.array([[0.0], [3.0], [4.0], [0.0]]), 0.0),
-        Line(np.array([0.25]), np.array([0.0])),
-        Steps(np.array([50.0]), np.array([[0.0], [1.0]])),
-        Table(np.array([[0.0], [0.0]]), 0.0),
+        TableTerm(np.array([[0.0], [3.0], [4.0], [0.0]]), 0.0),
+        LineTerm(np.array([0.25]), np.array([0.0])),
+        StepTerm(np.array([50.0]), np.array([[0.0], [1.0]])),
+        TableTerm(np.array([[0.0], [0.0]]), 0.0),
     )
-    model = AdditiveNetwork(schema, parts, np.array([1.0]), (Affine(np.array([[2.0]]), np.array([0.0])),), (0, 1), 1)
-    inside = Inside(model, Space(schema))
+    model = AdditiveNetwork(
+        schema, parts, np.array([1.0]), (AffineLayer(np.array([[2.0]]), np.array([0.0])),), (0, 1), 1
+    )
+    inside = ProfileNetwork(model, ProfileSpace(schema))
     rows = np.array([[0.0, 10, 49.5], [1.0, 12, 50.5], [3.0, 14, 20.0]])
-    scores = probabilities(inside.logits_at(rows, np.zeros(3, dtype=np.int64)))
+    scores = class_probabilities(inside.logits_at(rows, np.zeros(3, dtype=np.int64)))
     slope = inside.gradient(rows, np.zeros(3, dtype=np.int64), loss=False) / (scores[:, :1] * scores[:, 1:])
     # Twice: of a, b, d by one or two positions; a quarter; half the jump over the bin's edge within +- 1.
     assert slope == pytest.approx(np.array([[6.0, 0.5, 1.0], [4.0, 0.5, 1.0], [-8.0, 0.5, 0.0]]))
@@ -169,26 +179,26 @@ def test_gradients_along_tables_and_bins_are_differences_of_moves():
 def test_the_inside_answers_as_the_network():
     for outputs in (1, 2):
         model = network(4, outputs=outputs)
-        space = Space(SCHEMA)
-        logits = Inside(model, space).logits(DOMAIN)
+        space = ProfileSpace(SCHEMA)
+        logits = ProfileNetwork(model, space).logits(DOMAIN)
         assert logits.reshape(-1, outputs) == pytest.approx(model.logits(space.rows(DOMAIN)), abs=1e-12)
-        assert (labels_of(logits).ravel() == model.predict(space.rows(DOMAIN))).all()
+        assert (labels_from_logits(logits).ravel() == model.predict(space.rows(DOMAIN))).all()
 
 
 def test_autograd_agrees_with_back_propagation():
     torch = pytest.importorskip("torch", reason="needs the extra torch")
-    from evenhand.individual.search.gradients import TorchGradients, gradients_of
+    from evenhand.individual.search.gradients import TorchGradients, find_gradients
 
     torch.manual_seed(0)
     linear = [torch.nn.Linear(SCHEMA.width, 8), torch.nn.Linear(8, 1)]
-    additive = load(torch.nn.Sequential(linear[0], torch.nn.ReLU(), linear[1]).double(), SCHEMA)
+    additive = load_model(torch.nn.Sequential(linear[0], torch.nn.ReLU(), linear[1]).double(), SCHEMA)
     dropping = torch.nn.Sequential(linear[0], torch.nn.Tanh(), torch.nn.Dropout(0.9), linear[1]).double()
-    smooth = load(dropping, SCHEMA)
-    space = Space(SCHEMA)
+    smooth = load_model(dropping, SCHEMA)
+    space = ProfileSpace(SCHEMA)
     which = np.arange(len(DOMAIN)) % 2
-    by_hand, by_torch = gradients_of(additive, space, None), TorchGradients(additive, space)
-    assert isinstance(by_hand, Inside)
-    assert isinstance(gradients_of(smooth, space, None), TorchGradients)
+    by_hand, by_torch = find_gradients(additive, space, None), TorchGradients(additive, space)
+    assert isinstance(by_hand, ProfileNetwork)
+    assert isinstance(find_gradients(smooth, space, None), TorchGradients)
     for loss in (False, True):
         expected = by_hand.gradient(DOMAIN, which, loss=loss)
         assert by_torch.gradient(DOMAIN, which, loss=loss) == pytest.approx(expected, abs=1e-6)
@@ -205,21 +215,21 @@ def test_autograd_agrees_with_back_propagation():
     n, predicted = np.arange(len(DOMAIN)), here.argmax(axis=1)
     assert gradient[:, 0] == pytest.approx((above - below)[n, predicted] / (2 * h), abs=1e-6)
     program = torch.export.export(smooth.source.eval(), (torch.zeros(5, SCHEMA.width, dtype=torch.float64),))
-    of_program = TorchGradients(load(program, SCHEMA), space)
+    of_program = TorchGradients(load_model(program, SCHEMA), space)
     assert of_program.gradient(DOMAIN[:7], which[:7], loss=False) == pytest.approx(gradient[:7], abs=1e-9)
 
 
 def test_answers_survive_a_kill(tmp_path):
     path = tmp_path / "answers.jsonl"
     model = BlackBox(network(1))
-    rows = Space(SCHEMA).rows(DOMAIN[:100])
-    first = Remembered(model, path)
+    rows = ProfileSpace(SCHEMA).rows(DOMAIN[:100])
+    first = CachedScorer(model, path)
     expected = first.scores(rows[:60]), first.predict(rows[:60])
     first.close()
     # Killed while it wrote a second batch: the line is cut short.
     with path.open("ab") as file:
         file.write(b'{"asked": "AAAA')
-    again = Remembered(model, path)
+    again = CachedScorer(model, path)
     before = model.asked
     assert (again.scores(rows[:60]) == expected[0]).all()
     assert (again.predict(rows[:60]) == expected[1]).all()
@@ -229,7 +239,7 @@ def test_answers_survive_a_kill(tmp_path):
     assert model.asked == before + 140
     again.close()
     assert len(path.read_bytes().splitlines()) == 3
-    third = Remembered(model, path)
+    third = CachedScorer(model, path)
     third.predict(rows)
     assert model.asked == before + 140
     third.close()
@@ -237,33 +247,33 @@ def test_answers_survive_a_kill(tmp_path):
 
 def test_a_file_of_other_answers_is_refused(tmp_path):
     path = tmp_path / "answers.jsonl"
-    Remembered(BlackBox(network(1)), path).close()
+    CachedScorer(BlackBox(network(1)), path).close()
     with pytest.raises(DataError, match="these answers are of 'box'"):
-        Remembered(BlackBox(network(1), name="another"), path)
+        CachedScorer(BlackBox(network(1), name="another"), path)
     with pytest.raises(DataError, match="these answers are of 'box'"):
-        Remembered(BlackBox(from_dense(SMOOTH, [(np.zeros((4, 1)), np.zeros(1))], classes=(0, 1))), path)
+        CachedScorer(BlackBox(network_from_dense(SMOOTH, [(np.zeros((4, 1)), np.zeros(1))], classes=(0, 1))), path)
     content = path.read_bytes()
     for damaged in (b"x,y\n1,2\n", b"no newline", content + b'{"asked": 3}\n', content + b"[]\n"):
         path.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"no file of answers|line 2 is damaged"):
-            Remembered(BlackBox(network(1)), path)
+        with pytest.raises(DataError, match=r"not a file of answers|line 2 is damaged"):
+            CachedScorer(BlackBox(network(1)), path)
         assert path.read_bytes() == damaged
     with pytest.raises(DataError, match="cannot be used"):
-        Remembered(BlackBox(network(1)), tmp_path / "nowhere" / "file")
+        CachedScorer(BlackBox(network(1)), tmp_path / "nowhere" / "file")
     assert json.loads(content)["model"] == "box"
 
 
 def test_findings_are_counted_once():
-    space = Space(people(30, 0))
-    findings = Findings(space, 2)
+    space = ProfileSpace(people(30, 0))
+    findings = FindingCollector(space, 2)
     rows = space.people[:3]
     labels = np.array([[0, 1], [1, 1], [1, 0]])
     scores = np.zeros((3, 2, 2))
     assert findings.add(rows, labels, scores).tolist() == [True, False, True]
     findings.add(rows[::-1], labels[::-1], scores)
-    findings.start_from(rows[:1])
+    findings.record_seeds(rows[:1])
     outside = np.array([[9.0, 0, 0, 0]])
     findings.add(outside, labels[:1], scores[:1])
-    found = findings.found()
+    found = findings.reportable()
     assert found.unprotected.tolist() == rows[[0, 2]].tolist()
     assert found.given.tolist() == [True, False]

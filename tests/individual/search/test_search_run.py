@@ -7,10 +7,9 @@ import pytest
 from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people
 
 from evenhand.errors import DataError, OptionError
-from evenhand.individual import search
-from evenhand.individual.search import SearchResult, Space
-from evenhand.models import predict
-from evenhand.models.additive import from_dense
+from evenhand.individual import ProfileSpace, SearchResult, search
+from evenhand.individual.flips import WhiteBoxScorer
+from evenhand.models import network_from_dense, predict_labels
 from evenhand.schema import Schema
 
 
@@ -20,8 +19,8 @@ def found(result: SearchResult) -> set[tuple[float, ...]]:
 
 def test_the_rate_comes_first_and_covers_the_truth():
     model, data = network(3), people(60, 1)
-    result = search.run(model, data, method="random", seeds=5, local=5)
-    truth = len(flipping(model, Space(data))) / len(DOMAIN)
+    result = search.search(model, data, method="random", seeds=5, local=5)
+    truth = len(flipping(model, ProfileSpace(data))) / len(DOMAIN)
     names = [rate.population for rate in result.rates]
     assert names == [
         "independent attributes, each as in the data", "the people in the data", "everyone in the domain, uniformly"
@@ -29,23 +28,26 @@ def test_the_rate_comes_first_and_covers_the_truth():
     assert result.rate == result.rates[0]
     assert result.rates[2].low <= truth <= result.rates[2].high
     assert [rate.n for rate in result.rates] == [4096] * 3
-    labels = predict(model, Space(data).rows(Space(data).split(data.individuals)[0])).reshape(-1, 2)
+    labels = predict_labels(model, ProfileSpace(data).rows(ProfileSpace(data).split(data.individuals)[0])).reshape(
+        -1, 2
+    )
     among = (labels[:, 0] != labels[:, 1]).mean()
     assert result.rates[1].low <= among <= result.rates[1].high
-    assert 0 < result.queries <= 2 * 5 * 5
+    alone = search.search(model, data, method="random", seeds=5, local=5, samples=0)
+    assert 0 < result.queries - alone.queries <= 2 * len(DOMAIN)  # the rates, each profile of the domain once
 
 
 def test_rates_take_no_more_than_a_tenth_of_a_budget():
     model = LabelOnly(network(3))
-    result = search.run(model, people(60, 1), method="random", budget=600)
+    result = search.search(model, people(60, 1), method="random", budget=600)
     assert [rate.n for rate in result.rates] == [10, 10, 10]
     assert result.queries <= 600
-    assert search.run(model, people(60, 1), method="random", budget=5).rates == ()
+    assert search.search(model, people(60, 1), method="random", budget=5).rates == ()
 
 
 def test_none_found_gives_an_upper_bound():
-    model = from_dense(SCHEMA, [(np.zeros((SCHEMA.width, 1)), np.array([1.0]))])
-    result = search.run(model, SCHEMA, method="random", seeds=10, local=10)
+    model = network_from_dense(SCHEMA, [(np.zeros((SCHEMA.width, 1)), np.array([1.0]))])
+    result = search.search(model, SCHEMA, method="random", seeds=10, local=10)
     assert (result.profiles, result.valid, result.examples) == (0, None, ())
     assert result.rate.estimate == 0
     # Clopper-Pearson for 0 of 4096, two-sided 95 %: 1 - 0.025 ** (1 / 4096).
@@ -55,7 +57,7 @@ def test_none_found_gives_an_upper_bound():
 
 
 def test_the_result_travels_as_json():
-    result = search.run(network(3), people(60, 1), method="maft", seeds=20, local=20, seed=4)
+    result = search.search(network(3), people(60, 1), method="maft", seeds=20, local=20, seed=4)
     again = SearchResult.from_json(result.to_json())
     assert again == result
     told = json.loads(result.to_json())
@@ -81,7 +83,7 @@ def test_the_result_travels_as_json():
 
 def test_tables_are_in_the_data_s_own_words():
     model = network(3)
-    result = search.run(model, people(60, 1), method="neighbours")
+    result = search.search(model, people(60, 1), method="neighbours")
     frame = result.to_frame()
     assert set(frame["job"]) <= {"cook", "clerk", "driver"}
     assert set(frame["level"]) <= {"low", "mid", "high"}
@@ -111,9 +113,9 @@ class Interrupted(BlackBox):
 
 
 def test_an_interrupt_keeps_what_was_found():
-    whole = search.run(BlackBox(network(3)), people(60, 1), method="maft", seeds=30, local=30, samples=0)
+    whole = search.search(BlackBox(network(3)), people(60, 1), method="maft", seeds=30, local=30, samples=0)
     model = Interrupted(network(3))
-    part = search.run(model, people(60, 1), method="maft", seeds=30, local=30, samples=0)
+    part = search.search(model, people(60, 1), method="maft", seeds=30, local=30, samples=0)
     assert part.interrupted
     assert part.stopped_by == "interrupt"
     assert 0 < part.profiles < whole.profiles
@@ -124,15 +126,15 @@ def test_an_interrupt_keeps_what_was_found():
 def test_an_interrupted_search_goes_on_without_asking_twice(tmp_path):
     path = tmp_path / "answers"
     settings = {"method": "maft", "seeds": 30, "local": 30, "samples": 50, "resume": path, "budget": 4000}
-    whole = search.run(BlackBox(network(3)), people(60, 1), **settings | {"resume": None})
+    whole = search.search(BlackBox(network(3)), people(60, 1), **settings | {"resume": None})
     model = Interrupted(network(3), name="box")
-    part = search.run(model, people(60, 1), **settings)
+    part = search.search(model, people(60, 1), **settings)
     assert part.interrupted
     asked_before = len({row.tobytes() for row in _answered(path)})
     fresh = BlackBox(network(3))
-    result = search.run(fresh, people(60, 1), **settings)
+    result = search.search(fresh, people(60, 1), **settings)
     assert found(result) == found(whole)
-    assert result.queries == whole.queries
+    assert result.queries == fresh.asked < whole.queries
     assert result.remembered >= asked_before
     rows = [row.tobytes() for row in _answered(path)]
     assert len(rows) == len(set(rows)) == asked_before + fresh.asked
@@ -147,18 +149,18 @@ def _answered(path):
 
 
 def test_gradients_work_behind_a_file_of_answers(tmp_path):
-    plain = search.run(network(3), people(60, 1), method="eidig", seeds=20, local=20)
-    kept = search.run(network(3), people(60, 1), method="eidig", seeds=20, local=20, resume=tmp_path / "answers")
+    plain = search.search(network(3), people(60, 1), method="eidig", seeds=20, local=20)
+    kept = search.search(network(3), people(60, 1), method="eidig", seeds=20, local=20, resume=tmp_path / "answers")
     assert found(kept) == found(plain) != set()
     with pytest.raises(DataError, match="these answers are of"):
-        search.run(LabelOnly(network(3)), people(60, 1), method="maft", resume=tmp_path / "answers")
+        search.search(LabelOnly(network(3)), people(60, 1), method="maft", resume=tmp_path / "answers")
 
 
 def test_limits_stop_a_search():
-    ended = search.run(network(3), people(60, 1), method="random", time_limit=1e-9, samples=0)
+    ended = search.search(network(3), people(60, 1), method="random", time_limit=1e-9, samples=0)
     assert (ended.stopped_by, ended.profiles) == ("time", 0)
     for name in ("maft", "themis"):
-        spent = search.run(network(3), people(60, 1), method=name, budget=20_000, samples=0, anything_goes=True)
+        spent = search.search(network(3), people(60, 1), method=name, budget=20_000, samples=0, allow_infeasible=True)
         # The domain is small: either the budget is spent, or nothing new is left to be asked.
         assert spent.stopped_by in ("budget", "plan")
         assert spent.queries <= 20_000
@@ -166,7 +168,9 @@ def test_limits_stop_a_search():
 
 def test_progress_rises_to_one():
     told: list[float] = []
-    search.run(network(3), people(60, 1), method="maft", budget=2000, progress=lambda what, share: told.append(share))
+    search.search(
+        network(3), people(60, 1), method="maft", budget=2000, progress=lambda what, share: told.append(share)
+    )
     assert told == sorted(told)
     assert told[-1] == 1.0
 
@@ -191,13 +195,13 @@ def joint_model():
     layers = [(first, np.array([0, -2.0, 0, 0])), (np.zeros((4, 3)), np.array([4.5, 0.0, -8.0]))]
     layers[1][0][0] = [0, 1, 2]
     layers[1][0][1] = [0, 0, 3]
-    return from_dense(JOINT, layers, classes=("no", "perhaps", "yes"), favourable=2)
+    return network_from_dense(JOINT, layers, classes=("no", "perhaps", "yes"), favourable=2)
 
 
 def test_intersections_and_several_labels():
     model = joint_model()
-    alone = search.run(model, JOINT, protected=["sex"], method="random", seeds=10, local=30)
-    both = search.run(model, JOINT, method="random", seeds=10, local=30)
+    alone = search.search(model, JOINT, protected=["sex"], method="random", seeds=10, local=30)
+    both = search.search(model, JOINT, method="random", seeds=10, local=30)
     assert both.protected == ("sex", "origin")
     # m and c get yes where 2 g - 5 > max(4.5, g), from 6 on; the others where 2 g - 8 > g, at 9 alone.
     assert found(both) == {(6,), (7,), (8,)}
@@ -214,15 +218,15 @@ def test_intersections_and_several_labels():
     [
         ({"method": "magic"}, "there is no method 'magic'"),
         ({"seeds": 0}, "at least one seed"),
-        ({"budget": 0}, "at least one query"),
-        ({"time_limit": 0}, "must be positive"),
+        ({"budget": 0}, "budget: expected a whole number of at least 1, got 0"),
+        ({"time_limit": 0}, "time_limit: expected a number above 0"),
         ({"confidence": 1.0}, "between 0 and 1"),
-        ({"h": 0.0, "method": "maft"}, "h must be positive"),
-        ({"local": -1}, "must be"),
-        ({"constraints": ["grade > 7"]}, "nobody was found who satisfies the constraints"),
-        ({"seeds": np.zeros((3, 2))}, "are no individuals"),
+        ({"h": 0.0, "method": "maft"}, "h: expected a number above 0"),
+        ({"local": -1}, "local: expected a whole number of at least 0"),
+        ({"constraints": ["grade > 7"]}, "found no individual that satisfies the constraints"),
+        ({"seeds": np.zeros((3, 2))}, "are not individuals"),
         ({"seeds": np.full((3, 5), 9.0)}, "seed 1 lies outside the domain"),
-        ({"method": "neighbours"}, "without data nobody has neighbours"),
+        ({"method": "neighbours"}, "neighbours are people in the data, and there is no data"),
         ({"protected": ["height"]}, "there is no attribute 'height'"),
     ],
 )
@@ -233,4 +237,64 @@ def test_bad_options_are_refused(more, message):
         if "height" not in message
         else pytest.raises(ValueError, match=message)
     ):
-        search.run(network(3), source, **({"method": "random", "samples": 0} | more))
+        search.search(network(3), source, **({"method": "random", "samples": 0} | more))
+
+
+class Confirming(BlackBox):
+    """A model that notes whom it gave scores of."""
+
+    scored = 0
+
+    def scores(self, individuals):
+        self.scored += len(individuals)
+        return super().scores(individuals)
+
+
+def said(result: SearchResult) -> dict[str, object]:
+    return result.model_dump(exclude={"seconds", "asked"})
+
+
+def test_a_white_box_finds_the_same_with_the_models_own_scores():
+    inside = network(3)
+    alone = search.search(Confirming(inside), people(60, 1), seeds=20, local=20, seed=2)
+    model = Confirming(inside)
+    together = search.search(model, people(60, 1), seeds=20, local=20, seed=2, white_box=inside)
+    assert (alone.asked, together.asked) == ("model", "white box")
+    assert said(together) == said(alone)
+    assert np.array_equal(together.table.found.scores, alone.table.found.scores)
+    assert model.scored < together.queries
+    assert "it confirmed each profile itself" in together.summary()
+
+
+@pytest.mark.parametrize("white_box", [network(4), None])
+def test_a_white_box_with_other_scores_is_not_asked(white_box):
+    alone = search.search(BlackBox(network(3)), people(60, 1), seeds=20, local=20, samples=0)
+    together = search.search(BlackBox(network(3)), people(60, 1), seeds=20, local=20, samples=0, white_box=white_box)
+    assert together.asked == "model"
+    assert said(together) == said(alone)
+
+
+def test_labels_alone_are_asked_of_the_model():
+    model = LabelOnly(network(3))
+    result = search.search(model, people(60, 1), seeds=20, local=20, samples=0, white_box=model.inner)
+    assert result.asked == "model"
+    assert model.asked >= result.queries
+
+
+def test_close_decisions_are_the_models():
+    class Contrary(BlackBox):
+        def predict(self, individuals):
+            return 1 - super().predict(individuals)
+
+        def scores(self, individuals):
+            return super().scores(individuals)[:, ::-1]
+
+    inside, space = network(3), ProfileSpace(SCHEMA)
+    rows = space.rows(DOMAIN)
+    apart = np.abs(inside.scores(rows) @ [1, -1])
+    front = WhiteBoxScorer(Contrary(inside), inside, close=float(np.median(apart)))
+    close = apart < front.close
+    assert 0 < close.sum() < len(rows)
+    assert np.array_equal(front.predict(rows), np.where(close, 1 - inside.predict(rows), inside.predict(rows)))
+    scores = inside.scores(rows)
+    assert np.array_equal(front.scores(rows), np.where(close[:, None], scores[:, ::-1], scores))

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.individual.search import Space
-from evenhand.individual.search.occurrence import Pairs
+from evenhand.individual import ProfileSpace
+from evenhand.individual.search.plausibility import ValuePairs
 from evenhand.schema import Attribute, People, Schema
+from support import scaled
 
 SCHEMA = Schema.parse(
     {
@@ -42,10 +43,10 @@ def valid_by_definition(profile: np.ndarray, data: np.ndarray) -> bool:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(rows)
 def test_valid_is_that_every_pair_of_values_occurs(data):
-    space = Space(people(data))
+    space = ProfileSpace(people(data))
     expected = [valid_by_definition(profile, data) for profile in DOMAIN]
     assert space.valid(DOMAIN).tolist() == expected
     # Many at a time are looked at in another way.
@@ -55,7 +56,7 @@ def test_valid_is_that_every_pair_of_values_occurs(data):
 
 def test_valid_by_hand():
     # cook at grade 2 and mid level, clerk at grade 3 and mid level: nobody was a cook at grade 3.
-    space = Space(people(np.array([[2, 0, 1], [3, 1, 1]], dtype=float)))
+    space = ProfileSpace(people(np.array([[2, 0, 1], [3, 1, 1]], dtype=float)))
     asked = np.array([[2, 0, 1], [3, 1, 1], [3, 0, 1], [2, 0, 0], [4, 0, 1]], dtype=float)
     assert space.valid(asked).tolist() == [True, True, False, False, False]
 
@@ -65,10 +66,10 @@ def test_numbers_with_many_values_are_binned_at_quantiles():
     small = Attribute(name="children", kind="integer", lower=0, upper=3)
     income = np.linspace(0, 100, 160)
     data = np.stack([income, (income > 50).astype(float)], axis=1)
-    pairs = Pairs.of((wide, small), data)
+    pairs = ValuePairs.of((wide, small), data)
     asked = np.array([[3.21, 0.0], [3.21, 1.0], [97.0, 1.0], [999.0, 1.0], [3.21, 2.0]])
     # 3.21 stands for the lowest sixteenth, where nobody has a child; 999 for the highest.
-    assert pairs.occur(asked).tolist() == [True, False, True, True, False]
+    assert pairs.all_pairs_occur(asked).tolist() == [True, False, True, True, False]
 
 
 def test_more_than_64_values_use_several_words():
@@ -76,46 +77,46 @@ def test_more_than_64_values_use_several_words():
     other = Attribute(name="job", kind="categorical", values=tuple(f"j{i}" for i in range(90)))
     rng = np.random.default_rng(0)
     data = np.stack([rng.integers(0, 100, 300), rng.integers(0, 90, 300)], axis=1).astype(float)
-    pairs = Pairs.of((attribute, other), data)
+    pairs = ValuePairs.of((attribute, other), data)
     known = {tuple(row) for row in data.tolist()}
     asked = np.array(list(itertools.product(range(100), range(90))), dtype=float)
-    assert pairs.occur(asked).tolist() == [tuple(row) in known for row in asked.tolist()]
-    assert pairs.occur(asked[:1000]).tolist() == [tuple(row) in known for row in asked[:1000].tolist()]
+    assert pairs.all_pairs_occur(asked).tolist() == [tuple(row) in known for row in asked.tolist()]
+    assert pairs.all_pairs_occur(asked[:1000]).tolist() == [tuple(row) in known for row in asked[:1000].tolist()]
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(rows, st.integers(0, 2**32 - 1), st.booleans())
 def test_moves_and_samples_stay_where_people_could_be(data, seed, constrained):
     rng = np.random.default_rng(seed)
-    space = Space(people(data), constraints=["grade >= 3 or job == cook"] if constrained else [])
-    start = space.people[space.legal(space.people)]
+    space = ProfileSpace(people(data), constraints=["grade >= 3 or job == cook"] if constrained else [])
+    start = space.people[space.is_legal(space.people)]
     directions = rng.integers(-1, 2, size=start.shape).astype(float)
-    moved = space.moved(start, directions, rng)
-    assert space.admissible(moved).all()
+    moved = space.move(start, directions, rng)
+    assert space.is_admissible(moved).all()
     towards = np.sign(moved - start)
     assert ((towards == 0) | (towards == directions)).all()
     assert (np.abs(moved - start) <= 1).all()
-    for sample in (space.uniform(20, rng), space.marginal(20, rng), space.around(20, rng, changes=2)):
-        assert space.admissible(sample).all()
+    for sample in (space.uniform(20, rng), space.draw_near(20, rng, changes=2)):
+        assert space.is_admissible(sample).all()
         assert len(sample) <= 20
 
 
 def test_a_move_goes_as_far_as_it_may():
     # From (2, cook, low) towards (3, clerk, mid): a clerk at grade 3 is known, and so is every level but mid.
     data = np.array([[2, 0, 0], [3, 1, 0], [3, 0, 0], [2, 1, 2]], dtype=float)
-    space = Space(people(data))
-    moved = space.moved(data[:1], np.ones((1, 3)), np.random.default_rng(0))
+    space = ProfileSpace(people(data))
+    moved = space.move(data[:1], np.ones((1, 3)), np.random.default_rng(0))
     assert moved.tolist() == [[3, 1, 0]]
-    free = Space(people(data), anything_goes=True)
-    assert free.moved(data[:1], np.ones((1, 3)), np.random.default_rng(0)).tolist() == [[3, 1, 1]]
+    free = ProfileSpace(people(data), allow_infeasible=True)
+    assert free.move(data[:1], np.ones((1, 3)), np.random.default_rng(0)).tolist() == [[3, 1, 1]]
     # and never over the domain's edge
-    assert free.moved(np.array([[5.0, 2, 2]]), np.ones((1, 3)), np.random.default_rng(0)).tolist() == [[5, 2, 2]]
+    assert free.move(np.array([[5.0, 2, 2]]), np.ones((1, 3)), np.random.default_rng(0)).tolist() == [[5, 2, 2]]
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(rows)
 def test_neighbours_are_all_valid_profiles_with_one_other_value(data):
-    space = Space(people(data))
+    space = ProfileSpace(people(data))
     expected = {
         tuple(profile)
         for profile in DOMAIN.tolist()
@@ -131,7 +132,7 @@ def test_neighbours_of_long_numbers_are_one_step_away():
     schema = SCHEMA.model_copy(
         update={"attributes": (Attribute(name="income", kind="integer", lower=0, upper=1000), *SCHEMA.attributes[1:2])}
     )
-    space = Space(schema)
+    space = ProfileSpace(schema)
     assert space.step.tolist() == [10]
     assert sorted(space.neighbours(np.array([[500.0], [1000.0]])).ravel().tolist()) == [490, 510, 990]
 
@@ -144,18 +145,17 @@ def test_where_hardly_anybody_is_possible_a_walk_from_people_in_the_data_samples
     schema = Schema.parse({"target": {"name": "t", "favourable": 1}, "attributes": [sex, *attributes]})
     rows = np.concatenate([np.zeros((1, 15)), np.eye(15)])
     data = People(schema, np.insert(rows, 0, 0.0, axis=1), None, np.arange(16), 0, None)
-    space = Space(data, constraints=[" + ".join(names) + " <= 1"])
+    space = ProfileSpace(data, constraints=[" + ".join(names) + " <= 1"])
     sample = space.uniform(4800, np.random.default_rng(0))
     assert len(sample) == 4800
-    assert space.admissible(sample).all()
+    assert space.is_admissible(sample).all()
     counts = np.unique(sample, axis=0, return_counts=True)[1]
     assert len(counts) == 16
     assert counts == pytest.approx(np.full(16, 300), abs=90)  # uniform: 300 each, five standard deviations
-    assert len(space.marginal(10, np.random.default_rng(0))) == 10
 
 
 def test_rows_and_split_are_inverse():
-    space = Space(people(DOMAIN))
+    space = ProfileSpace(people(DOMAIN))
     individuals = space.rows(DOMAIN)
     assert individuals.shape == (72, 4)
     assert individuals[:2].tolist() == [[2, 0, 0, 0], [2, 1, 0, 0]]
@@ -166,11 +166,11 @@ def test_rows_and_split_are_inverse():
 
 
 def test_keys_differ_exactly_for_different_profiles():
-    assert len(set(Space(SCHEMA).keys(DOMAIN).tolist())) == len(DOMAIN)
+    assert len(set(ProfileSpace(SCHEMA).keys(DOMAIN).tolist())) == len(DOMAIN)
     attributes = [{"name": f"a{i}", "kind": "integer", "lower": 0, "upper": 1} for i in range(100)]
     reals = [{"name": "r", "kind": "real", "lower": -1, "upper": 1}]
     described = {"target": {"name": "t", "favourable": 1}, "attributes": [*attributes, *reals]}
-    space = Space(Schema.parse(described), ["a0"])
+    space = ProfileSpace(Schema.parse(described), ["a0"])
     rng = np.random.default_rng(0)
     profiles = np.column_stack([rng.integers(0, 2, size=(20_000, 99)), rng.random(20_000)])
     keys = space.keys(np.concatenate([profiles, profiles]))
@@ -185,27 +185,27 @@ def test_one_hot_groups_move_as_a_whole():
         *described["attributes"],
         *({"name": name, "kind": "integer", "lower": 0, "upper": 1} for name in ("rents", "owns", "free")),
     ]
-    space = Space(Schema.parse(described), constraints=["one_hot(rents, owns, free)"])
+    space = ProfileSpace(Schema.parse(described), constraints=["one_hot(rents, owns, free)"])
     rng = np.random.default_rng(0)
     rows = space.uniform(200, rng)
     assert len(rows) == 200
     assert (rows[:, 3:].sum(axis=1) == 1).all()
-    moved = space.moved(rows, rng.integers(-1, 2, size=rows.shape).astype(float), rng)
+    moved = space.move(rows, rng.integers(-1, 2, size=rows.shape).astype(float), rng)
     assert (moved[:, 3:].sum(axis=1) == 1).all()
     start = np.array([[2.0, 0, 0, 1, 0, 0]])
     pushed = {"towards owns": ([0, 1, 0], [0, 1, 0]), "away": ([-1, 0, 0], [0, 1, 0]), "stay": ([1, 0, -1], [1, 0, 0])}
     for push, outcome in pushed.values():
         directions = np.array([[0.0, 0, 0, *push]])
-        assert space.moved(start, directions, rng)[0, 3:].tolist() == outcome
+        assert space.move(start, directions, rng)[0, 3:].tolist() == outcome
     found = {tuple(row[3:]) for row in space.neighbours(start).tolist()}
     assert found == {(1, 0, 0), (0, 1, 0), (0, 0, 1)}
 
 
 def test_seeds_take_turns_between_clusters():
     far = np.repeat(np.array([[2, 0, 0], [5, 2, 2]], dtype=float), [90, 10], axis=0)
-    seeds = Space(people(far)).seeds(8, np.random.default_rng(1))
+    seeds = ProfileSpace(people(far)).seeds(8, np.random.default_rng(1))
     assert sorted(np.bincount(seeds[:, 0].astype(int), minlength=6)[[2, 5]].tolist()) == [4, 4]
-    assert len(Space(SCHEMA).seeds(7, np.random.default_rng(1))) == 7
+    assert len(ProfileSpace(SCHEMA).seeds(7, np.random.default_rng(1))) == 7
 
 
 def test_people_with_missing_values_are_no_seeds():
@@ -213,17 +213,17 @@ def test_people_with_missing_values_are_no_seeds():
     described["attributes"][0]["missing"] = "keep"
     schema = Schema.parse(described)
     data = people(np.array([[np.nan, 0, 0], [3, 1, 1]]), schema)
-    space = Space(data)
+    space = ProfileSpace(data)
     assert space.people.tolist() == [[3, 1, 1]]
     assert (space.seeds(5, np.random.default_rng(0)) == [3, 1, 1, 1]).all()
     with pytest.raises(OptionError, match="everybody in the data lacks some value"):
-        Space(people(np.array([[np.nan, 0, 0]]), schema))
+        ProfileSpace(people(np.array([[np.nan, 0, 0]]), schema))
 
 
 def test_faults_are_named():
     with pytest.raises(OptionError, match="named twice"):
-        Space(SCHEMA, ["sex", "sex"])
+        ProfileSpace(SCHEMA, ["sex", "sex"])
     with pytest.raises(OptionError, match="every attribute is protected"):
-        Space(SCHEMA, list(SCHEMA.names))
+        ProfileSpace(SCHEMA, list(SCHEMA.names))
     with pytest.raises(OptionError, match="no data to look around in"):
-        Space(SCHEMA).around(3, np.random.default_rng(0))
+        ProfileSpace(SCHEMA).draw_near(3, np.random.default_rng(0))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from evenhand.core import first_fault, read_configuration
 from evenhand.errors import DataError, OptionError
 
-OWN = Path(__file__).parent
+BUNDLED_LISTS = Path(__file__).parent
 
 COLLECTIONS = ("published",)
 """Files of the package that hold several lists."""
 
 
-class Row(BaseModel):
+class TermRow(BaseModel):
     """Words that stand for each other, one per group; None where a group has no such word.
 
     Attributes:
@@ -36,13 +38,13 @@ class Row(BaseModel):
         return {"words": given} if isinstance(given, list | tuple) else given
 
     @model_validator(mode="after")
-    def _consistent(self) -> Row:
+    def _check_consistency(self) -> TermRow:
         if any(word is not None and not word.strip() for word in self.words):
             raise ValueError("a word is empty; write null where a group has none")
         return self
 
 
-class Category(BaseModel):
+class IdentityCategory(BaseModel):
     """A kind of identity, such as religion, with its groups and their words.
 
     Attributes:
@@ -56,7 +58,7 @@ class Category(BaseModel):
 
     name: str
     groups: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TermRow, ...]
     replacement_only: tuple[str, ...] = ()
 
     @model_validator(mode="before")
@@ -68,7 +70,7 @@ class Category(BaseModel):
         return given
 
     @model_validator(mode="after")
-    def _consistent(self) -> Category:
+    def _check_consistency(self) -> IdentityCategory:
         if len(self.groups) < 2 or len(set(self.groups)) < len(self.groups):
             raise ValueError("there must be at least two groups, with different names")
         if not self.rows:
@@ -87,52 +89,78 @@ class Category(BaseModel):
                     )
         return self
 
-    def by_term(self) -> Category:
-        """The same list with every term that is looked for as a group of its own."""
+    def by_term(self) -> IdentityCategory:
+        """Return the same list with every term that is looked for as a group of its own."""
         words = (word for row in self.rows for word in row.words if word is not None)
         once = {word.casefold(): word for word in words if word not in self.replacement_only}
-        return Category(name=self.name, groups=tuple(once.values()), rows=(Row(words=tuple(once.values())),))
+        return IdentityCategory(
+            name=self.name, groups=tuple(once.values()), rows=(TermRow(words=tuple(once.values())),)
+        )
 
 
-def categories() -> tuple[str, ...]:
-    """Names of the lists that come with the package."""
-    return tuple(sorted(path.stem for path in OWN.glob("*.yaml") if path.stem not in COLLECTIONS))
+def category_names() -> tuple[str, ...]:
+    """Return the names of the lists that come with the package."""
+    return tuple(sorted(path.stem for path in BUNDLED_LISTS.glob("*.yaml") if path.stem not in COLLECTIONS))
 
 
-def collections() -> tuple[str, ...]:
-    """Names of collections of several lists that come with the package: ``published``."""
+def collection_names() -> tuple[str, ...]:
+    """Return the names of collections of several lists that come with the package: ``published``."""
     return COLLECTIONS
 
 
 @cache
-def category(name: str) -> Category:
-    """A list that comes with the package.
+def bundled_category(name: str) -> IdentityCategory:
+    """Return a list that comes with the package.
 
     Raises:
         OptionError: there is none of that name.
     """
-    if name not in categories():
+    if name not in category_names():
         raise OptionError(
             f"there is no list of identity terms called {name!r}",
-            mend=f"there are: {', '.join(categories())}; or bring your own in a file",
+            hint=f"there are: {', '.join(category_names())}; or bring your own in a file",
         )
-    return read_category(OWN / f"{name}.yaml")
+    return read_category(BUNDLED_LISTS / f"{name}.yaml")
 
 
 @cache
-def named(name: str) -> tuple[Category, ...]:
-    """The lists that a name stands for: one list, or those of a collection such as ``published``.
+def categories_named(name: str) -> tuple[IdentityCategory, ...]:
+    """Return the lists that a name stands for: one list, or those of a collection such as ``published``.
 
     Raises:
         OptionError: there is nothing of that name.
     """
     if name in COLLECTIONS:
-        return read_categories(OWN / f"{name}.yaml")
-    return (category(name),)
+        return read_categories(BUNDLED_LISTS / f"{name}.yaml")
+    return (bundled_category(name),)
 
 
-def read_category(path: str | Path) -> Category:
-    """A list in a YAML file: ``groups: [a, b]``, ``rows: [[word, word], ...]``, ``replacement_only: [...]``.
+def resolve_categories(
+    protected: Sequence[str | IdentityCategory] | None, *, by_term: bool = False
+) -> tuple[IdentityCategory, ...]:
+    """Return the categories that names and lists stand for; all single lists of the package if left out.
+
+    Args:
+        protected: names as ``categories_named`` takes them, or lists.
+        by_term: make every term a group of its own.
+
+    Raises:
+        OptionError: a name that there is not, or two categories of one name.
+    """
+    found = [
+        one
+        for name in protected or category_names()
+        for one in (categories_named(name) if isinstance(name, str) else (name,))
+    ]
+    names = [one.name for one in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise OptionError(f"there are two lists called {name!r}", hint="give one of them another name")
+    return tuple(one.by_term() if by_term else one for one in found)
+
+
+def read_category(path: str | Path) -> IdentityCategory:
+    """Return a list in a YAML file: ``groups: [a, b]``, ``rows: [[word, word], ...]``, ``replacement_only: [...]``.
 
     Where every term is a group of its own, ``terms: [a, b, c]`` is enough. The category is called like the file, or as
     its ``name`` says.
@@ -141,45 +169,38 @@ def read_category(path: str | Path) -> Category:
         DataError: the file cannot be read, or is no such list.
     """
     path = Path(path)
-    described = _described(path)
-    if not isinstance(described, dict):
-        raise DataError("a list of terms holds `groups` and `rows`", where=str(path))
-    return _category({"name": path.stem} | described, str(path))
+    described = _read_term_file(path)
+    return _parse_category({"name": path.stem, **described}, str(path))
 
 
-def read_categories(path: str | Path) -> tuple[Category, ...]:
-    """The list in a YAML file (see ``read_category``), or several under their names: ``religion: [a, b, c]``.
+def read_categories(path: str | Path) -> tuple[IdentityCategory, ...]:
+    """Return the list in a YAML file (see ``read_category``), or several under their names: ``religion: [a, b, c]``.
 
     Raises:
         DataError: the file cannot be read, or holds no such lists.
     """
     path = Path(path)
-    described = _described(path)
-    if not isinstance(described, dict) or {"groups", "rows", "terms"} & described.keys():
+    described = _read_term_file(path)
+    if {"groups", "rows", "terms"} & described.keys():
         return (read_category(path),)
     if not described:
-        raise DataError("there is no list in it", where=str(path))
+        raise DataError("there is no list in it", location=str(path))
+    for name, one in described.items():
+        if not isinstance(one, dict | list):
+            raise DataError(f"expected a list of terms, or groups: and rows:, got {one!r}", location=f"{path}, {name}")
     return tuple(
-        _category({"name": str(name)} | (one if isinstance(one, dict) else {"terms": one}), f"{path}, {name}")
+        _parse_category({"name": str(name)} | (one if isinstance(one, dict) else {"terms": one}), f"{path}, {name}")
         for name, one in described.items()
     )
 
 
-def _described(path: Path) -> Any:
-    import yaml
+def _read_term_file(path: Path) -> Mapping[str, Any]:
+    return read_configuration(path, example="teams.yaml", entries="groups: and rows:, or terms:", error=DataError)
 
+
+def _parse_category(described: dict[str, Any], location: str) -> IdentityCategory:
     try:
-        return yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise DataError(f"the list of terms cannot be read: {reason}", where=str(path)) from None
-
-
-def _category(described: dict[str, Any], where: str) -> Category:
-    try:
-        return Category.model_validate(described)
+        return IdentityCategory.model_validate(described)
     except ValidationError as error:
-        fault = error.errors()[0]
-        place = ".".join(str(part) for part in fault["loc"])
-        message = str(fault["msg"]).removeprefix("Value error, ")
-        raise DataError(f"{place + ': ' if place else ''}{message}", where=where) from None
+        fault = first_fault(error, {"": IdentityCategory.model_fields})
+        raise DataError(fault.message, location=", ".join(filter(None, (location, fault.location)))) from None

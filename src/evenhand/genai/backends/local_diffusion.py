@@ -16,9 +16,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand.errors import MissingExtraError, ModelError, OptionError, TrustError
-from evenhand.genai import png
-from evenhand.genai.backends.item import Item
-from evenhand.models.questions import first_line
+from evenhand.genai.backends import pictures
+from evenhand.genai.backends.generator import Item
+from evenhand.models import summarize_error
 
 Precision: TypeAlias = Literal["float32", "float16", "bfloat16"]
 
@@ -26,9 +26,11 @@ _PRECISIONS: tuple[Precision, ...] = ("float32", "float16", "bfloat16")
 
 _LIBRARIES = frozenset({"diffusers", "transformers"})
 
-_RUNS_CODE = (".bin", ".ckpt", ".pt", ".pth", ".pkl")
+_PICKLED_SUFFIXES = (".bin", ".ckpt", ".pt", ".pth", ".pkl")
 
-_OURS = frozenset({"prompt", "generator", "num_inference_steps", "output_type", "num_images_per_prompt", "return_dict"})
+_RESERVED_OPTIONS = frozenset(
+    {"prompt", "generator", "num_inference_steps", "output_type", "num_images_per_prompt", "return_dict"}
+)
 """Arguments of a pipeline that options do not decide about."""
 
 
@@ -68,19 +70,19 @@ class LocalDiffusion:
         trust: bool = False,
     ) -> None:
         if steps < 1:
-            raise OptionError(f"{steps} steps make no picture", where="steps", mend="Give a number from 1.")
+            raise OptionError(f"{steps} steps make no picture", location="steps", hint="Give a number from 1.")
         if precision not in _PRECISIONS:
-            raise OptionError(f"there is no precision {precision!r}", mend=f"one of: {', '.join(_PRECISIONS)}")
+            raise OptionError(f"there is no precision {precision!r}", hint=f"one of: {', '.join(_PRECISIONS)}")
         folder = Path(model)
         if folder.is_dir():
             if not trust:
                 _refuse_code(folder)
         elif not download:
-            raise ModelError("there is no such folder", where=str(model),
-                             mend="Nothing is downloaded by itself: save a pipeline there with save_pretrained.",
+            raise ModelError("there is no such folder", location=str(model),
+                             hint="Nothing is downloaded by itself: save a pipeline there with save_pretrained.",
                              )  # fmt: skip
         self.name = folder.name
-        self._pipeline = _load(model, device, precision, download=download, trust=trust)
+        self._pipeline = _load_pipeline(model, device, precision, download=download, trust=trust)
         self._steps, self._seed = steps, seed
         self._options = dict(options or {})
         self._check_options()
@@ -91,12 +93,12 @@ class LocalDiffusion:
         arguments = inspect.signature(self._pipeline.__call__).parameters
         known = {name for name, one in arguments.items() if one.kind is not inspect.Parameter.VAR_KEYWORD}
         if not {"prompt", "generator", "num_inference_steps", "output_type"} <= known:
-            raise ModelError(f"a {type(self._pipeline).__name__} makes no pictures for prompts", where=self.name)
+            raise ModelError(f"a {type(self._pipeline).__name__} makes no pictures for prompts", location=self.name)
         for option in self._options:
-            if option in _OURS or option not in known:
-                choice = ", ".join(sorted(known - _OURS))
+            if option in _RESERVED_OPTIONS or option not in known:
+                choice = ", ".join(sorted(known - _RESERVED_OPTIONS))
                 raise OptionError(
-                    f"the pipeline takes no option {option!r}", where="options", mend=f"it takes {choice}"
+                    f"the pipeline takes no option {option!r}", location="options", hint=f"it takes {choice}"
                 )
 
     def resume(self, made: int) -> None:
@@ -105,7 +107,7 @@ class LocalDiffusion:
             self._made, self._failed = made, 0
 
     def generate(self, prompt: str) -> Item:
-        """The next picture, as PNG.
+        """Return the next picture, as PNG.
 
         Raises:
             ModelError: the pipeline failed, or its own safety checker withheld the picture.
@@ -116,9 +118,9 @@ class LocalDiffusion:
             self._failed += 1
             pixels = self._draw(prompt, noise)
             self._made, self._failed = self._made + 1, 0
-        return Item("image", png.write(pixels), "image/png")
+        return Item("image", pictures.write_png(pixels), "image/png")
 
-    def _draw(self, prompt: str, noise: list[int]) -> png.Pixels:
+    def _draw(self, prompt: str, noise: list[int]) -> pictures.Pixels:
         import torch
 
         # A number of its own for each picture, which says nothing about the next one's.
@@ -130,71 +132,71 @@ class LocalDiffusion:
                 num_inference_steps=self._steps, output_type="np", **self._options,
             )  # fmt: skip
         except Exception as error:
-            raise ModelError(f"the pipeline failed: {first_line(error)}", where=self.name) from error
+            raise ModelError(f"the pipeline failed: {summarize_error(error)}", location=self.name) from error
         if any(getattr(made, "nsfw_content_detected", None) or ()):
-            raise ModelError("the model's own safety checker withheld the picture", where=self.name)
+            raise ModelError("the model's own safety checker withheld the picture", location=self.name)
         pixels = np.asarray(made.images[0], dtype=np.float64)
         if pixels.ndim != 3 or pixels.shape[2] != 3 or not np.isfinite(pixels).all():
             raise ModelError(f"the pipeline made no picture but numbers of shape {pixels.shape}, or none",
-                             where=self.name)  # fmt: skip
-        colours: png.Pixels = np.rint(255 * pixels.clip(0, 1)).astype(np.uint8)
+                             location=self.name)  # fmt: skip
+        colours: pictures.Pixels = np.rint(255 * pixels.clip(0, 1)).astype(np.uint8)
         return colours
 
 
 def _refuse_code(folder: Path) -> None:
-    """Raises a TrustError where a part of the pipeline is no class of the two libraries, or its weights are pickled."""
+    """Raise a TrustError where a part of the pipeline is no class of the two libraries, or its weights are pickled."""
     index = folder / "model_index.json"
     try:
         described = json.loads(index.read_text("utf-8"))
         parts = {name: part for name, part in described.items() if not name.startswith("_")}
     except (OSError, ValueError, AttributeError) as error:
-        raise ModelError("the folder holds no pipeline of diffusers", where=str(folder),
-                         mend="It needs a model_index.json, as save_pretrained writes.") from error  # fmt: skip
-    mend = "Trust it only if you know where it is from."
+        raise ModelError("the folder holds no pipeline of diffusers", location=str(folder),
+                         hint="It needs a model_index.json, as save_pretrained writes.") from error  # fmt: skip
+    hint = "Trust it only if you know where it is from."
     if not isinstance(described.get("_class_name"), str):
-        raise TrustError("the pipeline's class is code of its own", where=index.name, mend=mend)
+        raise TrustError("the pipeline's class is code of its own", location=index.name, hint=hint)
     for name, part in parts.items():
         library = part[0] if isinstance(part, list) and part else None
         if library is None:
             continue
-        if library not in _LIBRARIES and not _of_diffusers(library):
-            raise TrustError(f"the part {name} would be loaded by {library!r}", where=index.name, mend=mend)
+        if library not in _LIBRARIES and not _is_diffusers_module(library):
+            raise TrustError(f"the part {name} would be loaded by {library!r}", location=index.name, hint=hint)
         files = [path.name for path in (folder / name).glob("*") if path.is_file()]
-        pickled = [file for file in files if file.endswith(_RUNS_CODE)]
+        pickled = [file for file in files if file.endswith(_PICKLED_SUFFIXES)]
         if pickled and not any(file.endswith(".safetensors") for file in files):
             raise TrustError(
                 f"the weights of {name} are pickled ({pickled[0]}), which can run code when it is loaded",
-                where=str(folder),
-                mend="Save it again with save_pretrained(..., safe_serialization=True), or trust it.",
+                location=str(folder),
+                hint="Save it again with save_pretrained(..., safe_serialization=True), or trust it.",
             )
 
 
-def _of_diffusers(library: Any) -> bool:
-    """Whether it is a module of pipelines in diffusers, which brings parts of its own."""
+def _is_diffusers_module(library: Any) -> bool:
+    """Return whether it is a module of pipelines in diffusers, which brings parts of its own."""
     try:
         import diffusers.pipelines
     except ImportError:
-        raise _missing("diffusers") from None
+        raise _missing_library_error("diffusers") from None
     return isinstance(library, str) and library.isidentifier() and hasattr(diffusers.pipelines, library)
 
 
-def _missing(module: str) -> MissingExtraError:
+def _missing_library_error(module: str) -> MissingExtraError:
     return MissingExtraError(module, extra="diffusers", purpose="to run a diffusion model")
 
 
-def _load(model: str | Path, device: str, precision: Precision, *, download: bool, trust: bool) -> Any:
+def _load_pipeline(model: str | Path, device: str, precision: Precision, *, download: bool, trust: bool) -> Any:
     try:
         import torch
         import transformers  # noqa: F401 - diffusers does without, until a pipeline has a part of it
         from diffusers import DiffusionPipeline
     except ImportError as error:
-        raise _missing(error.name or "diffusers") from error
+        raise _missing_library_error(error.name or "diffusers") from error
     try:
         place = torch.device(device)
     except RuntimeError:
-        raise OptionError(f"there is no device {device!r}", where="device", mend="Give cpu or cuda.") from None
+        raise OptionError(f"there is no device {device!r}", location="device", hint="Give cpu or cuda.") from None
     if place.type == "cuda" and not torch.cuda.is_available():
-        raise OptionError("PyTorch finds no graphics card here", where="device", mend="Give cpu.")
+        raise OptionError("PyTorch finds no graphics card here", location="device", hint="Give cpu.")
     try:
         with _without_bars():
             pipeline = DiffusionPipeline.from_pretrained(
@@ -206,14 +208,14 @@ def _load(model: str | Path, device: str, precision: Precision, *, download: boo
                 dtype=getattr(torch, precision),
             ).to(place)
     except Exception as error:
-        raise ModelError(f"diffusers cannot load it: {first_line(error)}", where=str(model)) from error
+        raise ModelError(f"diffusers cannot load it: {summarize_error(error)}", location=str(model)) from error
     pipeline.set_progress_bar_config(disable=True)
     return pipeline
 
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    """Progress bars of both libraries are off meanwhile; they would be drawn over whatever is shown."""
+    """Turn the progress bars of both libraries off, since they would be drawn over the screen."""
     from diffusers.utils import logging as of_diffusers
     from transformers.utils import logging as of_transformers
 

@@ -1,21 +1,39 @@
-"""Search for individual discriminatory instances: profiles whose decision flips with a protected attribute."""
+"""Search for individual discriminatory instances: people and texts decided differently for what is protected alone."""
 
-from evenhand.individual.search.methods import METHODS, Options
-from evenhand.individual.search.replay import replay
-from evenhand.individual.search.result import Example, SearchResult, ViolationRate
-from evenhand.individual.search.run import run
-from evenhand.individual.search.save import save_table, save_tests
-from evenhand.individual.search.space import Space
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenhand import doors
+
+if TYPE_CHECKING:
+    from evenhand.individual.search.analysis import forecast_queries, search
+    from evenhand.individual.search.config import SearchConfig, TextSearchConfig
+    from evenhand.individual.search.methods import METHODS, MethodOptions
+    from evenhand.individual.search.result import Example, SampledFlipRate, SearchResult
+    from evenhand.individual.search.save import replay_profiles, replay_texts, save_table, save_tests, save_text_tests
+    from evenhand.individual.search.space import ProfileSpace
+    from evenhand.individual.search.texts import CategoryFlipCount, TextSearchResult, search_texts
 
 __all__ = [
     "METHODS",
+    "CategoryFlipCount",
     "Example",
-    "Options",
+    "MethodOptions",
+    "ProfileSpace",
+    "SampledFlipRate",
+    "SearchConfig",
     "SearchResult",
-    "Space",
-    "ViolationRate",
-    "replay",
-    "run",
+    "TextSearchConfig",
+    "TextSearchResult",
+    "forecast_queries",
+    "replay_profiles",
+    "replay_texts",
     "save_table",
     "save_tests",
+    "save_text_tests",
+    "search",
+    "search_texts",
 ]
+
+__getattr__, __dir__ = doors.open_when_used(__name__)

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.individual.flips import disagree
-from evenhand.individual.search.space import Space
+from evenhand.individual.flips import find_flips
+from evenhand.individual.search.space import ProfileSpace
+from evenhand.schema import Attribute, Schema, Value, counterparts_of
+from evenhand.typing import Booleans, Floats, Integers
 
-Floats: TypeAlias = NDArray[np.float64]
-Labels: TypeAlias = NDArray[np.int64]
+if TYPE_CHECKING:
+    import pandas as pd
 
-UNASKED = -1
-"""In place of the label under an assignment that was not asked about yet; the scores are then NaN."""
+
+Labels: TypeAlias = Integers
+
+NOT_QUERIED = -1
+"""In place of the label under an assignment that was not asked about; the scores are then NaN."""
 
 
 @dataclass(frozen=True)
-class Found:
+class DiscriminatoryProfiles:
     """Profiles that are decided differently under some protected assignment, in the order they were found.
 
     Attributes:
@@ -28,32 +34,32 @@ class Found:
         scores: shape (n, A, classes).
         valid: shape (n,), whether every pair of their values occurs in the data; all True without data.
         given: shape (n,), whether it was a seed as it stands, so that no search was needed.
+        compared: shape (n, A), under which assignments it is a person who can exist: the others say nothing.
     """
 
     unprotected: Floats
     labels: Labels
     scores: Floats
-    valid: NDArray[np.bool_]
-    given: NDArray[np.bool_]
+    valid: Booleans
+    given: Booleans
+    compared: Booleans
 
     def __len__(self) -> int:
         return len(self.unprotected)
 
-    def __getitem__(self, which: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Found:
-        return Found(
-            self.unprotected[which], self.labels[which], self.scores[which], self.valid[which], self.given[which]
-        )
+    def __getitem__(self, which: Booleans | Integers | slice) -> DiscriminatoryProfiles:
+        return DiscriminatoryProfiles(*(getattr(self, field.name)[which] for field in fields(self)))
 
     @classmethod
-    def joined(cls, parts: list[Found]) -> Found:
-        """All of several, in order."""
+    def concatenate(cls, parts: list[DiscriminatoryProfiles]) -> DiscriminatoryProfiles:
+        """Return all of several, in order."""
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
 
-class Findings:
+class FindingCollector:
     """Collects profiles as the model answers about them; each counts once."""
 
-    def __init__(self, space: Space, classes: int) -> None:
+    def __init__(self, space: ProfileSpace, classes: int) -> None:
         self.space = space
         self._classes = classes
         self._seen: dict[int, None] = {}
@@ -65,17 +71,17 @@ class Findings:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def start_from(self, unprotected: Floats) -> None:
+    def record_seeds(self, unprotected: Floats) -> None:
         """Note the seeds (n, U): those that discriminate as they stand are findings, but not of the search."""
         self._given.update(self.space.keys(unprotected).tolist())
 
-    def add(self, unprotected: Floats, labels: Labels, scores: Floats) -> NDArray[np.bool_]:
+    def add(self, unprotected: Floats, labels: Labels, scores: Floats) -> Booleans:
         """Take in the model's answers; which of these profiles (n, U) are decided differently, shape (n,).
 
         Args:
             labels: shape (n, A). scores: shape (n, A, classes).
         """
-        flips = disagree(labels)
+        flips = find_flips(labels)
         if not flips.any():
             return flips
         where = np.flatnonzero(flips)
@@ -91,17 +97,131 @@ class Findings:
             self._scores.append(scores[new])
         return flips
 
-    def found(self) -> Found:
-        """All of them that may be reported: legal, and valid unless anything goes."""
+    def reportable(self) -> DiscriminatoryProfiles:
+        """Return all of them that may be reported: legal, and valid unless anything goes."""
         space = self.space
         n = len(space.assignments)
         unprotected = np.concatenate([np.empty((0, space.width)), *self._unprotected])
         labels = np.concatenate([np.empty((0, n), dtype=np.int64), *self._labels])
         scores = np.concatenate([np.empty((0, n, self._classes)), *self._scores])
-        legal = space.legal(unprotected)
+        legal = space.is_legal(unprotected)
         valid = np.zeros(len(unprotected), dtype=np.bool_)
         valid[legal] = space.valid(unprotected[legal])
         keys = space.keys(unprotected).tolist() if self._given else [0] * len(unprotected)
         given = np.array([key in self._given for key in keys], dtype=np.bool_)
-        found = Found(unprotected, labels, scores, valid, given)
-        return found[legal if space.anything_goes else legal & valid]
+        kept = legal if space.allow_infeasible else legal & valid
+        compared = space.compared(unprotected[kept])
+        return DiscriminatoryProfiles(unprotected[kept], labels[kept], scores[kept], valid[kept], given[kept], compared)
+
+
+# All profiles of a search as columns: entries, the worst and the best treated assignment, in the user's own words.
+
+
+@dataclass(frozen=True)
+class ProfileTable:
+    """Found profiles with what is needed to read them.
+
+    Attributes:
+        schema: what the attributes are.
+        protected: names of the protected attributes.
+        assignments: shape (A, protected).
+        classes, favourable: the model's labels, and the position of the one that people want.
+        found: the profiles.
+        with_data: whether ``found.valid`` says something.
+    """
+
+    schema: Schema
+    protected: tuple[str, ...]
+    assignments: Floats
+    classes: tuple[Value, ...]
+    favourable: int
+    found: DiscriminatoryProfiles
+    with_data: bool
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    @cached_property
+    def unprotected_names(self) -> tuple[str, ...]:
+        """Names of the U unprotected attributes, in schema order."""
+        return tuple(name for name in self.schema.names if name not in self.protected)
+
+    @cached_property
+    def scores(self) -> Floats:
+        """The favourable label's score under every assignment, NaN where it was not asked, shape (n, A)."""
+        return self.found.scores[:, :, self.favourable]
+
+    @cached_property
+    def compared(self) -> Booleans:
+        """Under which assignments a profile is somebody who can exist and was asked about, shape (n, A)."""
+        return np.asarray(self.found.compared & (self.found.labels != NOT_QUERIED))
+
+    @cached_property
+    def better(self) -> Integers:
+        """The best treated assignment of those asked about, shape (n,)."""
+        return np.asarray(np.argmax(np.where(self.compared, self.scores, -np.inf), axis=1), dtype=np.int64)
+
+    @cached_property
+    def worse(self) -> Integers:
+        """The worst treated assignment among those with another label than the best treated, shape (n,)."""
+        labels = self.found.labels
+        other = self.compared & (labels != labels[np.arange(len(labels)), self.better][:, None])
+        return np.asarray(np.argmin(np.where(other, self.scores, np.inf), axis=1), dtype=np.int64)
+
+    @cached_property
+    def gap(self) -> Floats:
+        """Difference of these two's favourable scores, shape (n,)."""
+        n = np.arange(len(self.found))
+        return np.asarray(self.scores[n, self.better] - self.scores[n, self.worse])
+
+    @cached_property
+    def moved(self) -> tuple[str, ...]:
+        """Names of unprotected attributes that move along with protected ones."""
+        return tuple(self.schema.names[i] for i in counterparts_of(self.schema, self.protected).moved)
+
+    def people(self, rows: Integers, which: Integers) -> Floats:
+        """Return who the profiles at positions ``rows`` (n,) are under one assignment each (n,): (n, attributes)."""
+        people = np.zeros((len(rows), len(self.schema.attributes)))
+        people[:, self.schema.positions(self.unprotected_names)] = self.found.unprotected[rows]
+        return counterparts_of(self.schema, self.protected).assign_each(people, which)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per profile, in the data's own words (bins of numbers by their names).
+
+        An attribute that moves along has the value of the worst treated person, and one column for the best treated.
+        """
+        import pandas as pd
+
+        found, n = self.found, np.arange(len(self.found))
+        worst, best = self.people(n, self.worse), self.people(n, self.better)
+        columns: dict[str, Any] = {
+            name: decode_entries(self.schema[name], worst[:, self.schema.position(name)])
+            for name in self.unprotected_names
+        }
+        for name in self.moved:
+            columns[f"{name} (better)"] = decode_entries(self.schema[name], best[:, self.schema.position(name)])
+        for side, which in (("worse", self.worse), ("better", self.better)):
+            for i, name in enumerate(self.protected):
+                columns[f"{name} ({side})"] = decode_entries(self.schema[name], self.assignments[which, i])
+        classes = _value_array(self.classes)
+        for side, which in (("worse", self.worse), ("better", self.better)):
+            columns[f"label ({side})"] = classes[found.labels[n, which]]
+        for side, which in (("worse", self.worse), ("better", self.better)):
+            columns[f"score ({side})"] = self.scores[n, which]
+        columns["gap"] = self.gap
+        columns["valid"] = found.valid if self.with_data else np.full(len(found), None)
+        columns["given"] = found.given
+        return pd.DataFrame(columns)
+
+
+def decode_entries(attribute: Attribute, entries: Floats) -> NDArray[Any]:
+    """Return entries (n,) of an attribute as values: categories and bins by name, whole numbers as such."""
+    if attribute.values is not None:
+        return _value_array(attribute.values)[entries.astype(np.int64)]
+    return entries.astype(np.int64) if attribute.kind == "integer" else entries
+
+
+def _value_array(values: tuple[Value, ...]) -> NDArray[Any]:
+    listed = np.empty(len(values), dtype=object)
+    listed[:] = values
+    return listed

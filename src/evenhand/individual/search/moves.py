@@ -1,4 +1,4 @@
-"""Moves that never leave who could exist: every change of one attribute that the data do not speak against."""
+"""Moves that never leave the plausible profiles: every change of one attribute that the data do not speak against."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.individual.search.space import Space
+from evenhand.individual.search.space import ProfileSpace
 from evenhand.schema import Attribute
+from evenhand.typing import Booleans, Floats, Integers
 
-Floats: TypeAlias = NDArray[np.float64]
-Codes: TypeAlias = NDArray[np.int64]
+Codes: TypeAlias = Integers
 
 LEVELS = 64
 """Values of one attribute that moves lead to, at most; of a number with more, quantiles of the data."""
@@ -44,28 +44,30 @@ class Moves:
     part: Codes
     clash: NDArray[np.float32]
     blocking: NDArray[np.float32]
-    possible: NDArray[np.bool_]
+    possible: Booleans
     along: Codes
     complete: bool
 
     @classmethod
-    def of(cls, space: Space) -> Moves:
-        """The moves of a space."""
+    def of(cls, space: ProfileSpace) -> Moves:
+        """Return the moves of a space."""
         grouped = {int(i) for group in space.groups for i in group}
         columns = [*space.groups, *(np.array([i]) for i in range(space.width) if i not in grouped)]
         levels = [
             np.eye(len(each))
             if len(each) > 1
-            else _levels(space.attributes[each[0]], None if space.people is None else space.people[:, each[0]])
+            else _attribute_levels(
+                space.attributes[each[0]], None if space.people is None else space.people[:, each[0]]
+            )
             for each in columns
         ]
         sizes = [len(each) for each in levels]
         start = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
         part = np.repeat(np.arange(len(columns)), sizes)
-        clash = _clashes(space, columns, levels, part)
+        clash = _clash_matrix(space, columns, levels, part)
         possible = np.diag(clash) == 0
         clash[part[:, None] == part] = 0
-        along = _along(clash, possible, part, start)
+        along = _find_along(clash, possible, part, start)
         follows = along[:, part] >= 0
         whole = all(
             len(each) > 1 or space.attributes[each[0]].size == size for each, size in zip(columns, sizes, strict=True)
@@ -84,7 +86,7 @@ class Moves:
         )
 
     def codes(self, unprotected: Floats) -> Codes:
-        """The level of every part of profiles (n, U), the nearest where there is none, shape (n, parts)."""
+        """Return the level of every part of profiles (n, U), the nearest where there is none, shape (n, parts)."""
         codes = np.empty((len(unprotected), len(self.columns)), dtype=np.int64)
         for i, (columns, levels) in enumerate(zip(self.columns, self.levels, strict=True)):
             if len(columns) > 1:
@@ -95,14 +97,14 @@ class Moves:
         return codes + self.start
 
     def rows(self, codes: Codes) -> Floats:
-        """Profiles (n, U) with these levels (n, parts)."""
+        """Return profiles (n, U) with these levels (n, parts)."""
         rows = np.empty((len(codes), sum(len(columns) for columns in self.columns)))
         for i, (columns, levels) in enumerate(zip(self.columns, self.levels, strict=True)):
             rows[:, columns] = levels[codes[:, i] - self.start[i]]
         return rows
 
-    def open(self, codes: Codes) -> NDArray[np.bool_]:
-        """Which levels profiles (n, parts) could move to as far as pairs of values say, shape (n, V)."""
+    def open(self, codes: Codes) -> Booleans:
+        """Return which levels profiles (n, parts) could move to as far as pairs of values say, shape (n, V)."""
         n = np.arange(len(codes))[:, None]
         staying = np.zeros((len(codes), len(self.part)), dtype=np.float32)
         staying[n, codes] = 1
@@ -110,8 +112,8 @@ class Moves:
         open_[n, codes] = False
         return np.asarray(open_)
 
-    def moved(self, unprotected: Floats, codes: Codes, level: Codes) -> tuple[Floats, Codes]:
-        """Profiles (n, U) with codes (n, parts) after moving to a level each (n,), and their codes."""
+    def move(self, unprotected: Floats, codes: Codes, level: Codes) -> tuple[Floats, Codes]:
+        """Return profiles (n, U) with codes (n, parts) after moving to a level each (n,), and their codes."""
         rows, codes, parts = unprotected.copy(), codes.copy(), self.part[level]
         n = np.arange(len(rows))
         codes[n, parts] = level
@@ -128,7 +130,7 @@ class Moves:
                     rows[np.ix_(where, columns)] = levels[codes[where, i] - self.start[i]]
         return rows, codes
 
-    def listing(self, most: int) -> Codes | None:
+    def list_profiles(self, most: int) -> Codes | None:
         """Everybody without a clash, shape (n, parts); None where there are more than ``most``, or too many values."""
         if not self.complete:
             return None
@@ -146,7 +148,7 @@ class Moves:
         return codes
 
 
-def _levels(attribute: Attribute, entries: Floats | None) -> Floats:
+def _attribute_levels(attribute: Attribute, entries: Floats | None) -> Floats:
     if attribute.size is not None and attribute.size <= LEVELS:
         return attribute.domain()[:, None]
     if entries is None:
@@ -159,11 +161,11 @@ def _levels(attribute: Attribute, entries: Floats | None) -> Floats:
     return np.unique(values)[:, None]
 
 
-def _clashes(space: Space, columns: list[Codes], levels: list[Floats], part: Codes) -> NDArray[np.float32]:
+def _clash_matrix(space: ProfileSpace, columns: list[Codes], levels: list[Floats], part: Codes) -> NDArray[np.float32]:
     """1 where two levels never occur together; on the diagonal, where a level cannot occur at all. Shape (V, V)."""
-    if space.anything_goes or space.pairs is None:
+    if space.allow_infeasible or space.pairs is None:
         return np.zeros((len(part), len(part)), dtype=np.float32)
-    pairs = space.pairs
+    pairs, moved = space.pairs, set(space.moved)
     cells = len(pairs.together)
     bits = np.ascontiguousarray(pairs.together.astype("<u8")).view(np.uint8)
     apart = 1 - np.unpackbits(bits, axis=1, bitorder="little", count=cells).astype(np.float32)
@@ -172,13 +174,16 @@ def _clashes(space: Space, columns: list[Codes], levels: list[Floats], part: Cod
     for each, entries in zip(columns, levels, strict=True):
         rows = np.tile(space.lower, (len(entries), 1))
         rows[:, each] = entries
-        for cell in pairs.cells(rows)[:, each].T:
-            held[at + np.arange(len(entries)), cell] = 1
+        people = space.rows_as(rows, np.zeros(len(rows), dtype=np.int64))
+        # What moves along has several values: whether they occur with the rest is seen when somebody is there.
+        if not moved & set(each.tolist()):
+            for cell in pairs.cells(people)[:, np.array(space.columns)[each]].T:
+                held[at + np.arange(len(entries)), cell] = 1
         at += len(entries)
     return np.asarray(held @ apart @ held.T > 0, dtype=np.float32)
 
 
-def _along(clash: NDArray[np.float32], possible: NDArray[np.bool_], part: Codes, start: Codes) -> Codes:
+def _find_along(clash: NDArray[np.float32], possible: Booleans, part: Codes, start: Codes) -> Codes:
     """See ``Moves.along``: found from which levels occur together."""
     parts = len(start)
     along = np.full((len(part), parts), -1, dtype=np.int64)

@@ -2,25 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.individual.result import Assignment
-from evenhand.individual.search.reading.parts import Reading
-from evenhand.individual.search.table import Table
-from evenhand.result import Result
+from evenhand.core import (
+    Block,
+    Column,
+    Document,
+    Facts,
+    Figure,
+    Fold,
+    Heading,
+    Metric,
+    NextStep,
+    Note,
+    Pair,
+    ReportedNumber,
+    Result,
+    SubjectCard,
+    Table,
+    TableRow,
+    Text,
+)
+from evenhand.individual.noise import FlipNoise
+from evenhand.individual.result import Assignment, describe_noise, show_side
+from evenhand.individual.search.findings import ProfileTable
+from evenhand.individual.search.noise import NoiseTest
+from evenhand.individual.search.reading import AttributeReading, PeopleCluster, SearchReading
+from evenhand.models import NoiseCheck
+from evenhand.text import SIMULATED, format_count, format_decimal, format_level, format_percent, join_names
+from evenhand.typing import Floats, Integers
 
 if TYPE_CHECKING:
-    import altair as alt
     import pandas as pd
 
-Floats: TypeAlias = NDArray[np.float64]
+
+STOPPED = {
+    "plan": "complete: all its seeds and moves were used",
+    "budget": "budget of questions spent",
+    "time": "time limit reached",
+    "interrupt": "interrupted",
+}
+"""Why a search ended."""
+
+PEOPLE = {
+    "independent attributes, each as in the data": f"{SIMULATED} (product of marginals)",
+    "everyone in the domain, uniformly": f"{SIMULATED} (uniform over the domain)",
+}
+"""Populations of rates, as people read them; others are called what they are."""
+
+PAIRS = 4
+"""Pairs that are seen before the others are unfolded."""
+
+ATTRIBUTES = 6
+"""Attributes on a screen."""
 
 
-class ViolationRate(BaseModel):
+class SampledFlipRate(BaseModel):
     """The share of a population that is decided differently under some protected assignment, from a random sample.
 
     Attributes:
@@ -28,6 +69,8 @@ class ViolationRate(BaseModel):
         low, high, confidence: the exact (Clopper-Pearson) interval, two-sided.
         population: what was sampled.
         flips, n: how many of how many.
+        drawn: how many were drawn; those left out break a rule of the schema or have no plausible counterpart.
+        noise: the rate beside the model's own noise; None for a model that gives the same answer each time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,15 +82,17 @@ class ViolationRate(BaseModel):
     population: str
     flips: int
     n: int
+    drawn: int | None = None
+    noise: FlipNoise | None = None
 
 
 class Example(BaseModel):
     """One profile: a person's unprotected part, with what the model says to each protected assignment.
 
     Attributes:
-        unprotected: attribute -> value in the data's own words.
+        unprotected: attribute -> value in the data's own words, of all that stays the same.
         worse, better: the assignments with the lowest and the highest favourable score among those that disagree.
-        outcomes: every assignment, in the schema's order.
+        outcomes: every assignment under which it is a person who can exist, in the schema's order.
         gap: difference of the two favourable scores.
         severity: what the examples are ranked by: the gap times how near somebody in the data is (1 minus
             ``distance``); without data the gap.
@@ -77,17 +122,24 @@ class SearchResult(Result):
     Attributes:
         method: how they were searched.
         protected: the attributes whose joint assignments were compared.
-        profiles: distinct profiles found, each verified again on the model at the end.
+        counterparts: whether the schema says who can exist: then linked attributes moved along, and no one was compared
+            who breaks a rule.
+        profiles: distinct profiles found, each decided differently by the model itself.
         valid: how many of them have only pairs of values that occur together in the data; None without data.
         given: how many of them were seeds as they stand.
-        queries: individuals that the search asked the model about; the rates and the verification are not in it.
-        rates: violation rates, first over the population; none if a tenth of the budget paid for no sample.
+        queries: individuals that were asked about in all: trying the model when it is loaded, the rates, the search,
+            what confirms its findings, and further tries after failures.
+        rates: counterfactual flip rates, first over the population; none if a tenth of the budget paid for no sample.
         examples: the most severe profiles, most severe first.
         reading: attributes that matter, kinds of people, diversity; None if nothing was found.
         representatives: one profile per kind of ``reading.kinds``, in their order.
         interrupted: whether somebody stopped it; what is here was found before.
         stopped_by: what ended the search: its plan was carried out, budget, time, or an interrupt.
         remembered: questions answered from the file of answers.
+        asked: what answered the questions: the model, or its white box, which left close decisions to the model. What
+            was found was always verified by the model, and has its scores.
+        noise: how often the model disagreed with itself; None if it was not asked twice.
+        noise_test: how findings were told from noise; None for a model that gives the same answer each time.
         settings: what it was called with.
         table: all profiles; not part of the JSON.
     """
@@ -95,18 +147,22 @@ class SearchResult(Result):
     kind: Literal["individual"] = "individual"
     method: str
     protected: tuple[str, ...]
+    counterparts: bool = False
     profiles: int
     valid: int | None
     given: int
     queries: int
-    rate: ViolationRate | None
-    rates: tuple[ViolationRate, ...]
+    rate: SampledFlipRate | None
+    rates: tuple[SampledFlipRate, ...]
     examples: tuple[Example, ...]
-    reading: Reading | None = None
+    reading: SearchReading | None = None
     representatives: tuple[Example, ...] = ()
     interrupted: bool = False
     stopped_by: Literal["plan", "budget", "time", "interrupt"]
     remembered: int = 0
+    asked: Literal["model", "white box"] = "model"
+    noise: NoiseCheck | None = None
+    noise_test: NoiseTest | None = None
     settings: dict[str, Any]
     table: Any = Field(default=None, exclude=True, repr=False)
 
@@ -114,30 +170,21 @@ class SearchResult(Result):
         """Whether two results say the same; the table of all profiles does not travel as JSON and does not count."""
         return isinstance(other, SearchResult) and self.plain() == other.plain()
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # settings and table cannot be hashed
 
-    def summary(self) -> str:
-        """How common it is, what was found, and what to do where nothing was."""
-        names = " x ".join(self.protected)
-        lines = [
-            f"{100 * rate.estimate:.3g} % flip with {names} ({rate.flips:,} of {rate.n:,} sampled from "
-            f"{rate.population}; {rate.confidence:.0%} interval {100 * rate.low:.2g} to {100 * rate.high:.2g} %)"
-            for rate in self.rates
-        ]
-        if self.profiles:
-            could = "" if self.valid is None else f", {self.valid:,} of them people who could exist"
-            seeds = f" ({self.given:,} were people in the data as they stand)" if self.given else ""
-            lines.append(f"{self.method}: {self.profiles:,} profiles in {self.queries:,} queries{could}{seeds}")
-        else:
-            lines.append(f"{self.method}: none found in {self.queries:,} queries")
-            if self.rate is not None:
-                lines.append(
-                    f"at {self.rate.confidence:.0%} confidence at most {100 * self.rate.high:.2g} % of "
-                    f"{self.rate.population} are affected; whether anybody is, only a proof can say: evenhand certify"
-                )
-        if self.interrupted:
-            lines.append("interrupted; this was found before")
-        return "\n".join(lines)
+    @property
+    def plausible_means(self) -> str:
+        """What is true of plausible profiles, to be read in brackets."""
+        rules = "they obey the rules of the schema, and " if self.counterparts else ""
+        return f"{rules}any two of their values occur together in the data"
+
+    def document(self, subject: SubjectCard | None = None) -> Document:
+        """Return how common flips are, what was found, who it concerns, and what matters.
+
+        Args:
+            subject: what was searched, which the result does not hold.
+        """
+        return _build_document(self, subject)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per profile in the data's own words, in the order found; after ``from_json`` only the examples.
@@ -147,12 +194,13 @@ class SearchResult(Result):
         """
         import pandas as pd
 
-        if isinstance(self.table, Table):
+        if isinstance(self.table, ProfileTable):
             return self.table.to_frame()
         rows = [
             example.unprotected
+            | example.worse.moved
             | {f"{name} (worse)": value for name, value in example.worse.values.items()}
-            | {f"{name} (better)": value for name, value in example.better.values.items()}
+            | {f"{name} (better)": value for name, value in example.better.everything.items()}
             | {"label (worse)": example.worse.label, "label (better)": example.better.label}
             | {"score (worse)": example.worse.score, "score (better)": example.better.score, "gap": example.gap}
             | {"valid": example.valid, "given": example.given}
@@ -160,33 +208,36 @@ class SearchResult(Result):
         ]
         return pd.DataFrame(rows)
 
-    def plot(self) -> alt.TopLevelMixin:
-        """How wide the gaps are, and where the profiles sit by attribute, next to the data."""
-        from evenhand.individual.search.plot import plot
 
-        return plot(self)
-
-
-def examples(
-    table: Table,
-    rows: NDArray[np.int64],
+def build_examples(
+    table: ProfileTable,
+    rows: Integers,
     severity: Floats,
     distance: Floats | None = None,
     nearest: Floats | None = None,
 ) -> tuple[Example, ...]:
-    """Profiles of a table in full.
+    """Return profiles of a table in full.
 
     Args:
         rows: their positions in the table, shape (n,).
         severity, distance: shape (n,), see ``Example``.
         nearest: the unprotected part of the nearest person in the data, shape (n, U).
     """
-    found = table.found
+    found, schema = table.found, table.schema
+    people = [table.people(rows, np.full(len(rows), which)) for which in range(len(table.assignments))]
 
-    def assignment(row: int, which: int) -> Assignment:
-        entries = zip(table.protected, table.assignments[which], strict=True)
+    def moved(k: int, row: int) -> list[str]:
+        """Return which attributes differ between the worst and the best treated, beside the protected ones."""
+        sides = people[table.worse[row]][k], people[table.better[row]][k]
+        return [name for name in table.moved if len({side[schema.position(name)] for side in sides}) > 1]
+
+    def assignment(k: int, row: int, which: int) -> Assignment:
+        def values(names: Sequence[str]) -> dict[str, str]:
+            return {name: schema[name].text(people[which][k, schema.position(name)]) for name in names}
+
         return Assignment(
-            values={name: table.schema[name].text(entry) for name, entry in entries},
+            values=values(table.protected),
+            moved=values(moved(k, row)),
             label=str(table.classes[found.labels[row, which]]),
             score=float(found.scores[row, which, table.favourable]),
         )
@@ -194,18 +245,19 @@ def examples(
     def changes(k: int, row: int) -> dict[str, str]:
         if nearest is None:
             return {}
-        pairs = zip(table.unprotected, found.unprotected[row], nearest[k], strict=True)
+        pairs = zip(table.unprotected_names, found.unprotected[row], nearest[k], strict=True)
         return {name: table.schema[name].text(real) for name, entry, real in pairs if entry != real}
 
     return tuple(
         Example(
             unprotected={
                 name: table.schema[name].text(entry)
-                for name, entry in zip(table.unprotected, found.unprotected[row], strict=True)
+                for name, entry in zip(table.unprotected_names, found.unprotected[row], strict=True)
+                if name not in moved(k, row)
             },
-            worse=assignment(row, int(table.worse[row])),
-            better=assignment(row, int(table.better[row])),
-            outcomes=tuple(assignment(row, which) for which in range(len(table.assignments))),
+            worse=assignment(k, row, int(table.worse[row])),
+            better=assignment(k, row, int(table.better[row])),
+            outcomes=tuple(assignment(k, row, which) for which in np.flatnonzero(table.compared[row]).tolist()),
             gap=float(table.gap[row]),
             severity=float(severity[k]),
             distance=None if distance is None else float(distance[k]),
@@ -215,3 +267,240 @@ def examples(
         )
         for k, row in enumerate(rows.tolist())
     )
+
+
+def search_answer(result: SearchResult, favourable: str | None = None) -> Metric:
+    """Return how many profiles were found, at what price, and which protected value is treated best."""
+    notes = [_describe_price(result)]
+    if result.noise_test is not None:
+        notes.insert(0, result.noise_test.sentence)
+    best: dict[str, int] = {}
+    for example in result.representatives:
+        for name, value in example.better.values.items():
+            if favourable is None or example.better.label == favourable:
+                best[f"{name} {value}"] = best.get(f"{name} {value}", 0) + 1
+    if best:
+        favoured = max(best, key=lambda name: best[name])
+        kinds = format_count(len(result.representatives), "kind", "kinds")
+        notes.append(f"{kinds} of people; treated best most often: {favoured}")
+    said = "distinct profiles" if result.profiles != 1 else "distinct profile"
+    number = ReportedNumber(
+        f"{result.profiles:,}", result.profiles, "observed", basis=f"{said} that flip{_validity(result)}"
+    )
+    step = "see under Individuals who they are; look further with evenhand search"
+    if not result.profiles:
+        step = "nothing found is no proof: see what is proved, or search longer with evenhand search"
+    return Metric("profiles found by searching", number, tuple(notes), join_names(result.protected), step)
+
+
+def search_blocks(result: SearchResult, *, favourable: str | None = None, scores: bool = True) -> Iterator[Block]:
+    """Yield the kinds of people found: a table, one pair of each, and how they differ from the data."""
+    reading = result.reading
+    if reading is None:
+        return
+    yield kinds_table(result)
+    yield Heading("One of each kind", level=3, detail=True)
+    for i, example in enumerate(result.representatives, 1):
+        yield _pair(f"Kind {i}", example, favourable, scores=scores)
+
+
+def kinds_table(result: SearchResult) -> Table:
+    """Return the kinds of people found."""
+    columns = (
+        Column("kind"),
+        Column("profiles", numeric=True),
+        Column("share", numeric=True),
+        Column("what at least two in three have in common, and fewer of the people in the data"),
+    )
+    rows = tuple(
+        TableRow(
+            (str(i), kind.size, ReportedNumber(format_percent(kind.share), kind.share, "observed"), describe_kind(kind))
+        )
+        for i, kind in enumerate(result.reading.kinds if result.reading is not None else (), 1)
+    )
+    found = format_count(result.profiles, "profile", "profiles")
+    return Table(f"Kinds of people, observed on the {found} found", columns, rows, usual="observed")
+
+
+def describe_kind(kind: PeopleCluster) -> str:
+    """Return what the people of a kind have in common."""
+    common = ", ".join(f"{name} {value}" for name, value in kind.common.items())
+    return f"{common or 'people of every sort'}; median gap {format_decimal(kind.gap)}"
+
+
+def _build_document(result: SearchResult, subject: SubjectCard | None) -> Document:
+    names = join_names(result.protected)
+    title = f"Individuals who are decided differently by {names}"
+    changes = f"nothing but {names} changes"
+    if result.counterparts:
+        changes = f"{names} changes, and with it what the schema links to it"
+    lead = f"Who is decided differently when {changes}?"
+    if subject is not None:
+        title = f"Search of {subject.name} on {subject.data}"
+        lead += (
+            f" Looked for around {format_count(subject.people, 'person', 'people')} in {subject.data}. Favourable "
+            f"decision: {subject.target} = {subject.favourable}."
+        )
+    blocks: list[Block] = []
+    if result.noise is not None and result.noise.noisy:
+        blocks.append(
+            result.noise.caution("Single answers that differ may be this noise; profiles below differ beyond it.")
+        )
+    if result.interrupted:
+        blocks.append(Note("This search was interrupted. It holds what was found before.", "caution"))
+    blocks += [_rate_answer(rate) for rate in result.rates]
+    answer = search_answer(result, None if subject is None else subject.favourable)
+    blocks += [Metric(answer.name, answer.number, answer.notes), _next_step(result)]
+    blocks.append(
+        Text(
+            f"A profile is everything about a person but {names}. It counts once, however many values of {names} "
+            f"change the decision. {_explain_counterparts(result)}Profiles that "
+            "were found are no random sample: how common flips are is said by the rates, not by their number.",
+            role="small",
+        )
+    )
+    favourable = None if subject is None else subject.favourable
+    scores = subject is None or not subject.label_only
+    if result.reading is not None:
+        if scores:
+            caption = "How far the scores of the worst and the best treated value lie apart, for all profiles found."
+            blocks.append(Figure("gaps of profiles", caption, result))
+        blocks += [Heading("Kinds of people", anchor="kinds"), *search_blocks(
+            result, favourable=favourable, scores=scores
+        ), *_pair_section(result, favourable, scores=scores), *_attribute_section(result)]  # fmt: skip
+    blocks += [Heading("How it was done", anchor="method", detail=True), Facts(tuple(_facts(result)))]
+    return Document(title, lead, tuple(blocks), brand="Evenhand search", made=result.provenance)
+
+
+def _explain_counterparts(result: SearchResult) -> str:
+    if not result.counterparts:
+        return ""
+    return "Linked attributes move along, and no one is compared who breaks a rule of the schema. "
+
+
+def _rate_answer(rate: SampledFlipRate) -> Metric:
+    whom = f"{rate.n:,} sampled" if rate.drawn in (None, rate.n) else (
+        f"{rate.n:,} with a plausible counterpart, among {rate.drawn:,} sampled"
+    )  # fmt: skip
+    number = ReportedNumber(
+        format_percent(rate.estimate),
+        rate.estimate,
+        "estimated",
+        rate.low,
+        rate.high,
+        f"{format_percent(rate.low)} to {format_percent(rate.high)}",
+        rate.confidence,
+        f"{rate.flips:,} of {whom} from {PEOPLE.get(rate.population, rate.population)}",
+    )
+    notes = () if rate.noise is None else tuple(describe_noise(rate.noise))
+    return Metric("counterfactual flip rate", number, notes)
+
+
+def _validity(result: SearchResult) -> str:
+    if result.valid is None or not result.profiles:
+        return ""
+    many = "all" if result.valid == result.profiles else f"{result.valid:,}"
+    return f", {many} of them plausible ({result.plausible_means})"
+
+
+def _describe_price(result: SearchResult) -> str:
+    given = f"{result.given:,} are people it started from; " if result.given else ""
+    if result.asked == "model":
+        return f"{given}{result.queries:,} individuals asked about, the rates included"
+    return (
+        f"{given}{result.queries:,} questions to the inside of the model; it confirmed each profile itself at the end"
+    )
+
+
+def _next_step(result: SearchResult) -> NextStep:
+    if result.profiles:
+        return NextStep("read the pairs (--html FILE), keep them as tests (--save-tests FILE)")
+    if result.noise_test is not None:
+        return NextStep("what differed in single answers may be noise: read the excess of the rates, or search longer")
+    if result.rate is not None:
+        return NextStep(
+            f"with {format_level(result.rate.confidence)} confidence at most {format_percent(result.rate.high)} are "
+            "affected; only a proof can say that no one is",
+            "evenhand certify",
+        )
+    return NextStep("give it a larger budget, or prove that there is none", "evenhand certify")
+
+
+def _pair_section(result: SearchResult, favourable: str | None, *, scores: bool) -> Iterator[Block]:
+    yield Heading("The most severe pairs", anchor="pairs")
+    yield Text(
+        "First those with a wide gap between the scores who are most like somebody in the data."
+        if scores
+        else "First those who are most like somebody in the data."
+    )
+    pairs = [_pair(_source(one), one, favourable, scores=scores) for one in result.examples]
+    yield from pairs[:PAIRS]
+    if pairs[PAIRS:]:
+        yield Fold(format_count(len(pairs) - PAIRS, "more pair", "more pairs"), tuple(pairs[PAIRS:]))
+    said = " Scores are those the model gave for the favourable label, observed." if scores else ""
+    yield Note(f"\u201cSomebody in the data\u201d is a real record: handle this document as you handle the data.{said}")
+
+
+def _attribute_section(result: SearchResult) -> Iterator[Block]:
+    assert result.reading is not None
+    yield Heading("Attributes that matter", anchor="attributes")
+    yield Figure(
+        "attributes of profiles",
+        "Share of each value. Filled diamond: among the profiles found. Hollow circle: among the people in the data.",
+        result,
+    )
+    columns = (Column("attribute"), Column("what it has to do with the flips"))
+    rows = tuple(TableRow((one.name, describe_attribute(one))) for one in result.reading.attributes)
+    yield Table("Unprotected attributes, observed on the profiles found", columns, rows, listed=ATTRIBUTES)
+
+
+def describe_attribute(one: AttributeReading) -> str:
+    """Return what an attribute has to do with the findings."""
+    parts = []
+    if one.sensitive is not None:
+        parts.append(
+            f"another value undoes {format_percent(one.sensitive)} of {format_count(one.tried, 'flip', 'flips')}"
+        )
+    most = max(one.shares, key=lambda share: share.found - (share.data or 0.0))
+    if most.data is not None:
+        parts.append(f"{most.value}: {format_percent(most.found)} here, {format_percent(most.data)} in the data")
+    return "; ".join(parts) or "the same as in the data"
+
+
+def _facts(result: SearchResult) -> Iterator[tuple[str, str]]:
+    yield "method", f"{result.method}; {STOPPED[result.stopped_by]}"
+    asked = format_count(result.queries, "individual", "individuals")
+    yield "questions", f"{asked} asked about in all: rates, search and confirmation"
+    for key, value in result.settings.items():
+        if value:
+            listed = isinstance(value, Sequence) and not isinstance(value, str)
+            yield key.replace("_", " "), "; ".join(map(str, value)) if listed else str(value)
+    reading = result.reading
+    if reading is None:
+        return
+    if reading.diversity is not None:
+        apart = f"two profiles are {format_decimal(reading.diversity)} apart on average, of at most 1"
+        yield "diversity", f"{apart} ({reading.scale}\u2019s distance)"
+    if reading.distance is not None:
+        many = format_count(reading.looked_at, "profile", "profiles")
+        near = f"{format_decimal(reading.distance)} to the nearest person in the data"
+        yield "distance to people", f"{near}, the median of {many}"
+    if reading.clusters:
+        clusters = format_count(reading.clusters, "cluster", "clusters")
+        yield "coverage", f"{reading.covered} of {clusters} of the people in the data have a profile nearest to them"
+
+
+def _source(example: Example) -> str:
+    """Say whether this is somebody real."""
+    if example.distance is not None and not example.changes:
+        return "Somebody in the data"
+    return "A plausible profile" if example.valid else "Somebody in the domain"
+
+
+def _pair(title: str, example: Example, favourable: str | None, *, scores: bool) -> Pair:
+    first, second = (show_side(side, favourable, scores=scores) for side in (example.worse, example.better))
+    note = ""
+    if example.distance is not None and example.changes:
+        real = ", ".join(f"{name} {value}" for name, value in example.changes.items())
+        note = f"nearest real person: {real}, the rest the same"
+    return Pair(title, first, second, example.unprotected, note)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import pprint
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenhand import models
 from evenhand.errors import MissingExtraError, OptionError
+from evenhand.files import write_atomically
+from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.result import SearchResult
-from evenhand.individual.search.table import Table
-from evenhand.schema import decode, encode
+from evenhand.individual.search.space import ProfileSpace
+from evenhand.individual.search.texts import TextSearchResult
+from evenhand.schema import Schema, decode, encode
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 TABLES = (".csv", ".csv.gz", ".csv.xz", ".csv.zst", ".parquet")
 """Kinds of tables that can be written, by their ending."""
@@ -42,18 +48,18 @@ def save_table(frame: pd.DataFrame, path: Path) -> None:
         extra = "zstd" if path.suffix == ".zst" else "parquet"
         raise MissingExtraError(missing, extra=extra, purpose=f"to write {path.suffix}") from error
     except OSError as error:
-        raise OptionError(f"the table cannot be written: {error.strerror or error}", where=str(path)) from None
+        raise OptionError(f"the table cannot be written: {error.strerror or error}", location=str(path)) from None
 
 
 def check_table(path: Path) -> None:
     """Refuse a table's file name before any work is done.
 
     Raises:
-        OptionError: nobody can tell from its ending how to write it.
+        OptionError: its ending names no known format.
     """
     if not path.name.lower().endswith(TABLES):
         raise OptionError(
-            f"a table is written as {', '.join(TABLES)}, by the ending of its name", where=f"--out {path}"
+            f"a table is written as {', '.join(TABLES)}, by the ending of its name", location=f"--out {path}"
         )
 
 
@@ -64,8 +70,8 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
     the model from the environment variable ``EVENHAND_MODEL`` or as the argument of the file run as a program.
 
     Args:
-        result: of ``run`` in this process (all profiles do not travel as JSON).
-        most: profiles, people who could exist and with the widest gaps first.
+        result: of ``search`` in this process (all profiles do not travel as JSON).
+        most: profiles, plausible profiles and with the widest gaps first.
 
     Returns:
         How many profiles became tests.
@@ -74,65 +80,99 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
         OptionError: nothing was found, the result came from JSON, or the file cannot be written.
     """
     table = result.table
-    if not isinstance(table, Table):
+    if not isinstance(table, ProfileTable):
         raise OptionError(
-            "a result read from JSON has no longer all profiles", mend="save the tests where the search is run"
+            "a result read from JSON has no longer all profiles", hint="save the tests where the search is run"
         )
     if len(table) == 0:
-        raise OptionError("nothing was found, so there is nothing to test again", where="--save-tests")
+        raise OptionError("nothing was found, so there is nothing to test again", location="--save-tests")
     order = np.lexsort((-table.gap, ~table.found.valid))[:most]
-    names = table.unprotected
-    profiles = [dict(zip(names, row, strict=True)) for row in _values(table, order)]
+    names = table.unprotected_names
+    profiles = [dict(zip(names, row, strict=True)) for row in _profile_values(table, order)]
+    protected = " x ".join(result.protected)
+    schema = pprint.pformat(_describe_model(table), width=118, sort_dicts=False)
     program = _PROGRAM.format(
-        version=result.evenhand,
-        method=result.method,
-        protected=" x ".join(result.protected),
-        names=list(result.protected),
-        schema=pprint.pformat(_described(table), width=118, sort_dicts=False),
-        profiles=pprint.pformat(profiles, width=118, sort_dicts=False),
+        title=f"People whom a model decided differently when nothing but {protected} changed: does it still?",
+        found=f"Found by evenhand {result.evenhand}, method {result.method}. A test fails as long as some value of "
+        f"{protected} brings another decision.",
+        model="new_model.onnx",
+        takes="The model is whatever `evenhand search` takes: a file, an http(s) URL or module:function.",
+        replay="replay_profiles",
+        data=f"PROTECTED = {list(result.protected)}\n\nSCHEMA = {schema}\n\n"
+        f"CASES = {pprint.pformat(profiles, width=118, sort_dicts=False)}",
+        arguments="SCHEMA, CASES, PROTECTED",
+        labels="decisions()[number].values()",
     )
-    write(program, path)
+    write_program(program, path)
     return len(order)
 
 
-def write(program: str, path: Path) -> None:
+def write_program(program: str, path: Path) -> None:
     """Write a program's text.
 
     Raises:
         OptionError: the file cannot be written.
     """
     try:
-        path.write_text(program, "utf-8")
+        write_atomically(path, program)
     except OSError as error:
-        raise OptionError(f"the tests cannot be written: {error.strerror or error}", where=str(path)) from None
+        raise OptionError(f"the tests cannot be written: {error.strerror or error}", location=str(path)) from None
 
 
-def _described(table: Table) -> dict[str, Any]:
+def _describe_model(table: ProfileTable) -> dict[str, Any]:
     described: dict[str, Any] = json.loads(table.schema.model_dump_json(exclude_none=True))
     described["target"]["values"] = list(table.classes)
     return described
 
 
-def _values(table: Table, order: np.ndarray[Any, np.dtype[np.int64]]) -> list[list[Any]]:
-    """Profiles as plain values that ``encode`` reads back to the same entries."""
+def _profile_values(table: ProfileTable, order: np.ndarray[Any, np.dtype[np.int64]]) -> list[list[Any]]:
+    """Return profiles as plain values that ``encode`` reads back to the same entries."""
     rows = np.zeros((len(order), len(table.schema.attributes)))
     for i, attribute in enumerate(table.schema.attributes):
         rows[:, i] = attribute.first
-    columns = table.schema.positions(table.unprotected)
+    columns = table.schema.positions(table.unprotected_names)
     rows[:, columns] = table.found.unprotected[order]
     frame = decode(table.schema, rows)
     assert (encode(table.schema, frame).individuals == rows).all()
-    return [list(row) for row in zip(*(frame[name].tolist() for name in table.unprotected), strict=True)]
+    return [list(row) for row in zip(*(frame[name].tolist() for name in table.unprotected_names), strict=True)]
 
 
-_PROGRAM = '''"""People whom a model decided differently when nothing but {protected} changed: does it still?
+def save_text_tests(result: TextSearchResult, path: Path) -> int:
+    """Write a pytest file that asks a new model about the examples; each pair that still differs fails.
 
-Found by evenhand {version}, method {method}. A test fails as long as some value of {protected} brings another decision.
+    The model comes from the environment variable ``EVENHAND_MODEL`` or is the argument of the file run as a program.
 
-    EVENHAND_MODEL=new_model.onnx pytest THIS_FILE
-    python THIS_FILE new_model.onnx
+    Returns:
+        How many pairs became tests.
 
-The model is whatever `evenhand search` takes: a file, an http(s) URL or module:function. With EVENHAND_TRUST=1 files
+    Raises:
+        OptionError: nothing was found, or the file cannot be written.
+    """
+    if not result.examples:
+        raise OptionError("nothing was found, so there is nothing to test again", location="--save-tests")
+    pairs = [(example.worse.text, example.better.text) for example in result.examples]
+    program = _PROGRAM.format(
+        title="Texts that a model decided differently when nothing but identity terms changed: does it still?",
+        found=f"Found by evenhand {result.evenhand}. A test fails as long as the two texts are decided differently.",
+        model="package.module:function",
+        takes="The model is whatever `evenhand search --text-column` takes.",
+        replay="replay_texts",
+        data=f"CASES = {pprint.pformat(pairs, width=118)}",
+        arguments="CASES",
+        labels="decisions()[number]",
+    )
+    write_program(program, path)
+    return len(pairs)
+
+
+_PROGRAM = '''"""{title}
+
+{found}
+
+    EVENHAND_MODEL={model} pytest THIS_FILE
+    python THIS_FILE {model}
+
+{takes} With EVENHAND_TRUST=1 files
 that can run code are loaded too.
 """
 
@@ -142,27 +182,23 @@ import sys
 
 import pytest
 
-from evenhand.individual.search import replay
+from evenhand.individual.search import {replay}
 
-PROTECTED = {names}
-
-SCHEMA = {schema}
-
-PROFILES = {profiles}
+{data}
 
 
 @functools.cache
 def decisions():
     model = os.environ.get("EVENHAND_MODEL")
     if not model:
-        pytest.fail("say which model: EVENHAND_MODEL=FILE_OR_URL", pytrace=False)
-    return replay(model, SCHEMA, PROFILES, PROTECTED, trust=os.environ.get("EVENHAND_TRUST") == "1")
+        pytest.fail("say which model: EVENHAND_MODEL={model}", pytrace=False)
+    return {replay}(model, {arguments}, trust=os.environ.get("EVENHAND_TRUST") == "1")
 
 
-@pytest.mark.parametrize("number", range(len(PROFILES)))
+@pytest.mark.parametrize("number", range(len(CASES)))
 def test_the_decision_stays_the_same(number):
-    by_assignment = decisions()[number]
-    assert len(set(by_assignment.values())) == 1, f"{{PROFILES[number]}}: {{by_assignment}}"
+    labels = {labels}
+    assert len(set(labels)) == 1, f"{{CASES[number]}}: {{decisions()[number]}}"
 
 
 if __name__ == "__main__":
@@ -170,4 +206,67 @@ if __name__ == "__main__":
         os.environ["EVENHAND_MODEL"] = sys.argv[1]
     sys.exit(pytest.main([__file__, *sys.argv[2:]]))
 '''
-"""The file that ``save_tests`` writes."""
+"""The file that both write."""
+
+
+# Ask another model about what was found before.
+
+
+def replay_profiles(
+    model: Any,
+    schema: Schema | Mapping[str, Any],
+    profiles: Sequence[Mapping[str, Any]],
+    protected: Sequence[str],
+    *,
+    trust: bool = False,
+) -> list[dict[str, str]]:
+    """Return what a model decides about profiles under every protected assignment.
+
+    Args:
+        model: anything that ``evenhand.models.load_model`` takes.
+        schema: what the columns mean, as a ``Schema`` or as plain data.
+        profiles: one row per profile: unprotected attribute -> value, as in the data.
+        protected: attributes whose joint assignments are compared.
+        trust: allow model files that can run code when loaded.
+
+    Returns:
+        For each profile: assignment in words, like ``"sex=Female, race=Black"`` -> label, for those under which it is a
+        person who obeys the rules of the schema.
+
+    Raises:
+        EvenhandError: a profile is outside the schema's domain, or the model cannot be asked.
+    """
+    import pandas as pd
+
+    if not isinstance(schema, Schema):
+        schema = Schema.parse(dict(schema))
+    space = ProfileSpace(schema, protected)
+    unprotected = schema.without_rules().model_copy(update={"attributes": space.attributes})
+    people = encode(Schema.parse(unprotected.model_dump()), pd.DataFrame(list(profiles)), location="profiles")
+    compared = space.compared(people.individuals)
+    scorer = models.load_model(model, schema, trust=trust)
+    labels = models.predict_labels(scorer, space.rows(people.individuals)).reshape(compared.shape)
+    words = [
+        ", ".join(f"{name}={schema[name].text(entry)}" for name, entry in zip(protected, assignment, strict=True))
+        for assignment in space.assignments
+    ]
+    return [
+        {word: str(scorer.classes[label]) for word, label, kept in zip(words, row, possible, strict=True) if kept}
+        for row, possible in zip(labels, compared, strict=True)
+    ]
+
+
+def replay_texts(model: Any, pairs: Sequence[Sequence[str]], *, trust: bool = False) -> list[tuple[str, str]]:
+    """Return what a model decides about pairs of texts: the two labels of each.
+
+    Args:
+        model: see ``search_texts``.
+        pairs: texts that differ in identity terms alone.
+        trust: allow model files that can run code when loaded.
+    """
+    asked = models.load_text_model(model, trust=trust)
+    reply, classes, _ = models.interpret_replies(
+        asked.replies([text for pair in pairs for text in pair]), asked, None, None
+    )
+    labels = [str(classes[label]) for label in reply.labels]
+    return list(zip(labels[::2], labels[1::2], strict=True))

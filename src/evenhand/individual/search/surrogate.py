@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.individual.search.moves import Codes, Moves
-
-Floats: TypeAlias = NDArray[np.float64]
+from evenhand.typing import Floats, Integers
 
 CLIPPED = 1e-12
 """Scores nearer to 0 or 1 than this count as this near: log-odds stay finite."""
@@ -42,7 +38,7 @@ class Surrogate:
         self._squares, self._seen = np.zeros(levels), np.zeros(levels)
         self._lowest, self._highest = -np.inf, np.inf
 
-    def answers(self, scores: Floats, labels: NDArray[np.int64]) -> Floats:
+    def answers(self, scores: Floats, labels: Integers) -> Floats:
         """Scores (n, A, classes) as log-odds, of the second of two classes or of each of more, shape (n, outputs)."""
         inside = np.clip(scores, self._clip, 1 - self._clip)
         odds: Floats = np.log(inside) - np.log1p(-inside)
@@ -54,8 +50,8 @@ class Surrogate:
         self._highest = min(self._highest, odds[labels == 1].min(initial=np.inf))
         return np.asarray(odds)
 
-    def completed(
-        self, guessed: Floats, which: Codes, scores: Floats, labels: NDArray[np.int64]
+    def complete_answers(
+        self, guessed: Floats, which: Codes, scores: Floats, labels: Integers
     ) -> tuple[Floats, Floats]:
         """Guessed answers (n, outputs) with those under some assignments (n, k) known; and how far these were off.
 
@@ -68,7 +64,7 @@ class Surrogate:
         np.put_along_axis(every, which[:, :, None], known, axis=1)
         return every.reshape(guessed.shape), off.reshape(len(off), -1)
 
-    def learn(self, codes: Codes, answers: Floats) -> None:
+    def learn_answers(self, codes: Codes, answers: Floats) -> None:
         """Take in answers (n, outputs) about profiles (n, parts)."""
         held = np.zeros((len(codes), len(self._gram)))
         held[np.arange(len(codes))[:, None], codes] = 1
@@ -76,22 +72,22 @@ class Surrogate:
         self._moment += held.T @ answers
 
     def fit(self) -> None:
-        """Use what was learnt."""
+        """Fit the model to what was learnt."""
         self._effects = np.asarray(np.linalg.solve(self._gram, self._moment), dtype=np.float64)
 
-    def corrected(self, before: Codes, level: Codes, errors: Floats) -> None:
+    def learn_errors(self, before: Codes, level: Codes, errors: Floats) -> None:
         """Take in how far guesses were off (n, outputs), after moves from one level (n,) to another (n,)."""
         squares = (errors**2).mean(axis=1)
         for each in (before, level):
             self._squares += np.bincount(each, squares, minlength=len(self._squares))
             self._seen += np.bincount(each, minlength=len(self._seen))
 
-    def guess(self, answers: Floats, before: Codes, level: Codes) -> Floats:
-        """The answers (n, outputs) of neighbours, from their parents' and the levels they moved from and to."""
+    def guess_answers(self, answers: Floats, before: Codes, level: Codes) -> Floats:
+        """Return the answers (n, outputs) of neighbours, from their parents' and the levels they moved from and to."""
         return np.asarray(answers + self._effects[level] - self._effects[before])
 
     def spread(self) -> Floats:
-        """The standard error of a guess about a move from or to each level, shape (V,)."""
+        """Return the standard error of a guess about a move from or to each level, shape (V,)."""
         part = self._moves.part
         squares = np.bincount(part, self._squares) + 1.0
         seen = np.bincount(part, self._seen) + 1.0
@@ -121,10 +117,10 @@ class Surrogate:
 
     @staticmethod
     def chance(lowest: Floats, highest: Floats, spread: Floats) -> Floats:
-        """How likely the sign differs between assignments, if their common error is normal with this spread."""
-        return _normal(-lowest / spread) - _normal(-highest / spread)
+        """Return how likely the sign differs between assignments, if their common error is normal with this spread."""
+        return _normal_cdf(-lowest / spread) - _normal_cdf(-highest / spread)
 
 
-def _normal(z: Floats) -> Floats:
-    """The normal distribution function, to three digits: it only ranks."""
+def _normal_cdf(z: Floats) -> Floats:
+    """Return the normal distribution function, to three digits: it only ranks."""
     return np.asarray(0.5 + 0.5 * np.tanh(0.7978845608 * (z + 0.044715 * z**3)))

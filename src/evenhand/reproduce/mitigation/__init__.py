@@ -1,8 +1,20 @@
 """The mitigation tables of two papers: TestSGD's retraining, and the classifiers behind Fairness Shields."""
 
-from evenhand.reproduce.mitigation.cases import CASES, Case
-from evenhand.reproduce.mitigation.result import Mended, MitigationTables, Model
-from evenhand.reproduce.mitigation.run import run
-from evenhand.reproduce.mitigation.settings import Settings
+from evenhand.reproduce.mitigation.record import (
+    CASES,
+    ExperimentCase,
+    MitigatedModel,
+    MitigationExperimentSettings,
+    MitigationRun,
+)
+from evenhand.reproduce.mitigation.run import MitigationTables, reproduce_mitigation
 
-__all__ = ["CASES", "Case", "Mended", "MitigationTables", "Model", "Settings", "run"]
+__all__ = [
+    "CASES",
+    "ExperimentCase",
+    "MitigatedModel",
+    "MitigationExperimentSettings",
+    "MitigationRun",
+    "MitigationTables",
+    "reproduce_mitigation",
+]

@@ -9,21 +9,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenhand import subgroup
+from evenhand import subgroups
 from evenhand.errors import EvenhandError, ModelError
-from evenhand.mitigate import Candidate, Config, GapHarm, Lesson, Situation, split
-from evenhand.mitigate.findings import Findings, FoundSubgroup
-from evenhand.mitigate.methods import methods
-from evenhand.mitigate.training.encoding import Encoding
-from evenhand.models import Scorer, predict
-from evenhand.reproduce.mitigation.cases import Case
-from evenhand.reproduce.mitigation.result import Counted, Mended, Model
-from evenhand.reproduce.mitigation.settings import Settings
+from evenhand.mitigation import (
+    Candidate,
+    FeatureEncoding,
+    Findings,
+    FoundSubgroup,
+    MitigationConfig,
+    MitigationTask,
+    SubgroupGapMetric,
+    TrainingSet,
+    load_methods,
+    split_people,
+)
+from evenhand.models import Scorer, predict_labels
+from evenhand.reproduce.mitigation.record import (
+    DecisionCounts,
+    ExperimentCase,
+    MitigatedModel,
+    MitigationExperimentSettings,
+    MitigationRun,
+)
 from evenhand.schema import People
-from evenhand.subgroup import SubgroupResult
-from evenhand.subgroup.nudge import Nudge
+from evenhand.subgroups import Perturbation, SubgroupResult
+from evenhand.typing import Booleans
 
 GIVEN = "given"
 
@@ -32,15 +43,15 @@ STARTS = 10
 layers die easily."""
 
 
-class Stopped(Exception):  # noqa: N818 - it is no error
+class MethodInterrupted(Exception):  # noqa: N818 - it is not an error
     """Somebody stopped a method on its way."""
 
 
 @dataclass(frozen=True)
-class SixLayers:
+class PublishedNetworkLearner:
     """A dense network of the published size, trained from the beginning."""
 
-    settings: Settings
+    settings: MitigationExperimentSettings
 
     @property
     def name(self) -> str:
@@ -52,8 +63,8 @@ class SixLayers:
         """None: its networks are measured, not kept."""
         return ()
 
-    def fit(self, lesson: Lesson, *, seed: int) -> Scorer:
-        """The network that learns from a lesson: scikit-learn's, so that it needs no extra."""
+    def fit(self, lesson: TrainingSet, *, seed: int) -> Scorer:
+        """Return the network that learns from a lesson: scikit-learn's, so that it needs no extra."""
         import warnings
 
         from sklearn.exceptions import ConvergenceWarning
@@ -64,7 +75,7 @@ class SixLayers:
         individuals, values = lesson.individuals, target.values or ()
         favourable = values.index(target.favourable)
         # Scaled by the real people alone: what is added must not move everybody else.
-        encoding = Encoding.learnt(lesson.people.schema, lesson.people.individuals)
+        encoding = FeatureEncoding.fit_to_people(lesson.people.schema, lesson.people.individuals)
         batch = min(settings.batch_size, len(individuals))
         features = encoding.features(individuals)
         with warnings.catch_warnings(), threadpool_limits(1):  # sums must not depend on how many cores there are
@@ -89,13 +100,19 @@ class SixLayers:
         return encoding.additive(layers, classes, 1, self.name)
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
-        """Its networks are not written."""
-        raise ModelError("the networks of a reproduction are not kept", where=str(path))
+        """Write nothing: its networks are not stored."""
+        raise ModelError("the networks of a reproduction are not kept", location=str(path))
 
 
-def mend(
-    case: Case, people: People, settings: Settings, *, run: int, seed: int, progress: Callable[[str, float], None]
-) -> Mended:
+def mitigate_widest(
+    case: ExperimentCase,
+    people: People,
+    settings: MitigationExperimentSettings,
+    *,
+    run: int,
+    seed: int,
+    progress: Callable[[str, float], None],
+) -> MitigationRun:
     """Train a network, search it, and let every method mend the widest gap that stands out.
 
     The people who are kept aside are neither trained on nor searched nor chosen on.
@@ -105,21 +122,23 @@ def mend(
     """
     began = time.perf_counter()
     own = seed + run
-    parts = split(people, seed=own)
-    learner = SixLayers(settings)
+    parts = split_people(people, seed=own)
+    learner = PublishedNetworkLearner(settings)
     progress(f"{case.name}: training the network", 0.0)
-    given = learner.fit(Lesson.plain(parts.train), seed=own)
+    given = learner.fit(TrainingSet.plain(parts.train), seed=own)
     progress(f"{case.name}: searching for subgroups", 0.1)
     known = people.at(np.flatnonzero(~np.isin(people.rows, parts.test.rows)))
-    found = subgroup.run(
+    found = subgroups.find_subgroups(
         given, known, attributes=case.sensitive, support=settings.support, depth=case.depth,
         permutations=settings.permutations, seed=own,
     )  # fmt: skip
-    widest, stands_out = _widest(found, people)
+    widest, significant = _widest_subgroup(found, people)
     findings = Findings(subgroups=(widest,) if widest else ())
-    harm = GapHarm(widest.rules if widest else {})
-    inputs = (harm, parts.test, parts.train, Nudge(people.schema, case.sensitive), settings.samples, own)
-    models = [_counted(GIVEN, "as it was", given, (), time.perf_counter() - began, *inputs)]
+    harm = SubgroupGapMetric(widest.rules if widest else {})
+    measuring = _Measuring(
+        harm, parts.test, parts.train, Perturbation(people.schema, case.sensitive), settings.samples, own
+    )
+    models = [measuring.measure(GIVEN, "as it was", given, (), time.perf_counter() - began)]
     left_out: dict[str, str] = {}
     for number, name in enumerate(settings.methods if widest else ()):
         start, share = 0.2 + 0.8 * number / len(settings.methods), 0.8 / len(settings.methods)
@@ -127,26 +146,26 @@ def mend(
         def say(what: str, done: float, start: float = start, share: float = share, name: str = name) -> None:
             progress(f"{case.name}, {name}: {what}", start + share * done)
 
-        situation = Situation(
+        task = MitigationTask(
             given=given,
             learner=learner,
             split=parts,
             findings=findings,
             harms=(harm,),
-            config=Config(methods=(name,), rounds=0, seed=own),
+            config=MitigationConfig(methods=(name,), rounds=0, seed=own),
             progress=say,
             plain=given,
         )
         began = time.perf_counter()
         try:
-            made: Candidate = methods([name])[name](situation)
+            made: Candidate = load_methods([name])[name](task)
         except EvenhandError as error:
-            left_out[name] = error.what
+            left_out[name] = error.message
             continue
         if made.interrupted:
-            raise Stopped
-        models.append(_counted(name, made.words, made.scorer, made.notes, time.perf_counter() - began, *inputs))
-    return Mended(
+            raise MethodInterrupted
+        models.append(measuring.measure(name, made.words, made.scorer, made.notes, time.perf_counter() - began))
+    return MitigationRun(
         case=case.name,
         dataset=case.dataset,
         run=run,
@@ -154,14 +173,14 @@ def mend(
         validation=len(parts.validation),
         test=len(parts.test),
         subgroup=widest.words if widest else None,
-        stands_out=stands_out,
+        significant=significant,
         models=tuple(models),
         left_out=left_out,
     )
 
 
-def _widest(found: SubgroupResult, people: People) -> tuple[FoundSubgroup | None, bool]:
-    """The widest gap that stands out from chance; where none does, the widest that was looked at, as published."""
+def _widest_subgroup(found: SubgroupResult, people: People) -> tuple[FoundSubgroup | None, bool]:
+    """Find the widest significant gap; where none is, the widest that was tested, as published."""
     surely = Findings.read([found], people.schema).subgroups
     if surely:
         return surely[0], True
@@ -169,34 +188,34 @@ def _widest(found: SubgroupResult, people: People) -> tuple[FoundSubgroup | None
     return (FoundSubgroup(widest.rules, widest.gap, widest.words), False) if widest else (None, False)
 
 
-def _counted(
-    method: str,
-    words: str,
-    scorer: Scorer,
-    notes: Sequence[str],
-    seconds: float,
-    harm: GapHarm,
-    test: People,
-    train: People,
-    nudge: Nudge,
-    samples: int,
-    seed: int,
-) -> Model:
-    return Model(
-        method=method,
-        words=words,
-        held_out=count(scorer, test, harm.inside(test)),
-        learnt_from=count(scorer, train, harm.inside(train)),
-        sampled=sampled(scorer, train, harm.inside(train), nudge, samples, seed),
-        notes=tuple(notes),
-        seconds=seconds,
-    )
+@dataclass(frozen=True)
+class _Measuring:
+    """About whom every model is asked: people kept aside, people it learnt from, and these slightly changed."""
+
+    harm: SubgroupGapMetric
+    test: People
+    train: People
+    nudge: Perturbation
+    samples: int
+    seed: int
+
+    def measure(self, method: str, words: str, scorer: Scorer, notes: Sequence[str], seconds: float) -> MitigatedModel:
+        inside = self.harm.inside(self.train)
+        return MitigatedModel(
+            method=method,
+            words=words,
+            held_out=count_decisions(scorer, self.test, self.harm.inside(self.test)),
+            training=count_decisions(scorer, self.train, inside),
+            sampled=count_perturbed(scorer, self.train, inside, self.nudge, self.samples, self.seed),
+            notes=tuple(notes),
+            seconds=seconds,
+        )
 
 
-def count(scorer: Scorer, people: People, inside: NDArray[np.bool_]) -> Counted:
-    """What a model decides about people, some of whom are in a subgroup."""
-    favourable = predict(scorer, people.individuals) == scorer.favourable
-    return Counted(
+def count_decisions(scorer: Scorer, people: People, inside: Booleans) -> DecisionCounts:
+    """Return a model's decisions about people, and which of them are in a subgroup."""
+    favourable = predict_labels(scorer, people.individuals) == scorer.favourable
+    return DecisionCounts(
         people=len(people),
         right=int((favourable == people.favourable).sum()),
         inside=int(inside.sum()),
@@ -205,10 +224,10 @@ def count(scorer: Scorer, people: People, inside: NDArray[np.bool_]) -> Counted:
     )
 
 
-def sampled(
-    scorer: Scorer, people: People, inside: NDArray[np.bool_], nudge: Nudge, samples: int, seed: int
-) -> Counted:
-    """What it decides about people nudged in one attribute that is not sensitive, so many on either side.
+def count_perturbed(
+    scorer: Scorer, people: People, inside: Booleans, nudge: Perturbation, samples: int, seed: int
+) -> DecisionCounts:
+    """Return what it decides about people nudged in one attribute that is not sensitive, so many on either side.
 
     Source: TestSGD, section 4.3. The samples depend on the people and the seed alone, so that models can be compared.
     """
@@ -217,8 +236,8 @@ def sampled(
     for side in (np.flatnonzero(inside), np.flatnonzero(~inside)):
         drawn = side[rng.integers(0, len(side), size=samples)] if len(side) else side
         nudged = nudge(people.individuals[drawn], rng)
-        counts.append((len(drawn), int((predict(scorer, nudged) == scorer.favourable).sum())))
+        counts.append((len(drawn), int((predict_labels(scorer, nudged) == scorer.favourable).sum())))
     (n, favourable), (rest, rest_favourable) = counts
-    return Counted(
+    return DecisionCounts(
         people=n + rest, right=None, inside=n, favourable=favourable, rest_favourable=rest_favourable
     )  # fmt: skip

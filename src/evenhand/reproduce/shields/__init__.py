@@ -2,8 +2,16 @@
 
 from evenhand.reproduce.shields.classifiers import CLASSIFIERS
 from evenhand.reproduce.shields.environments import ENVIRONMENTS, Environment
-from evenhand.reproduce.shields.result import Cell, Reproduction, Trained
-from evenhand.reproduce.shields.run import run
-from evenhand.reproduce.shields.settings import Settings
+from evenhand.reproduce.shields.record import ClassifierRecord, SettingRuns, ShieldExperimentSettings
+from evenhand.reproduce.shields.run import Reproduction, reproduce_shields
 
-__all__ = ["CLASSIFIERS", "ENVIRONMENTS", "Cell", "Environment", "Reproduction", "Settings", "Trained", "run"]
+__all__ = [
+    "CLASSIFIERS",
+    "ENVIRONMENTS",
+    "ClassifierRecord",
+    "Environment",
+    "Reproduction",
+    "SettingRuns",
+    "ShieldExperimentSettings",
+    "reproduce_shields",
+]

@@ -15,13 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import MissingExtraError, OptionError
-from evenhand.reproduce.shields.environments import Sample
+from evenhand.reproduce.shields.environments import EnvironmentSample
+from evenhand.reproduce.shields.record import ClassifierRecord
+from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Scores: TypeAlias = NDArray[np.float64]
-Classifier: TypeAlias = Callable[[Sample, Sequence[int], int], Scores]
+
+Scores: TypeAlias = Floats
+Classifier: TypeAlias = Callable[[EnvironmentSample, Sequence[int], int], Scores]
 """People, sizes of the hidden layers, a seed -> the score of everyone, 0 to 1; above a half means accepted."""
 
 STEPS = 150
@@ -32,8 +35,8 @@ LEARNING_RATE = 0.001
 steps, which scikit-learn's does not; this is the one in the middle."""
 
 
-def empirical_risk(sample: Sample, layers: Sequence[int], seed: int) -> Scores:
-    """ERM: a network trained for accuracy alone.
+def empirical_risk(sample: EnvironmentSample, layers: Sequence[int], seed: int) -> Scores:
+    """Train a network for accuracy alone (ERM), and return its scores.
 
     Numbers are standardised and words one-hot encoded. Batches and steps are those of the authors' repository; the
     network is scikit-learn's, so that it needs no extra and is the same for the same seed.
@@ -41,7 +44,7 @@ def empirical_risk(sample: Sample, layers: Sequence[int], seed: int) -> Scores:
     from sklearn.neural_network import MLPClassifier
     from threadpoolctl import threadpool_limits
 
-    features = _encoded(sample.features, sample.train)
+    features = _encode_features(sample.features, sample.train)
     label = sample.label
     batch = min(BATCH.get(sample.environment.dataset, USUAL_BATCH), len(sample.train))
     network = MLPClassifier(
@@ -71,8 +74,8 @@ def trained_fairly(method: str) -> Classifier:
     method's default: the strengths that the paper uses are lost from the text that is at hand.
     """
 
-    def classifier(sample: Sample, layers: Sequence[int], seed: int) -> Scores:
-        from evenhand.mitigate.training import FairClassifier
+    def classifier(sample: EnvironmentSample, layers: Sequence[int], seed: int) -> Scores:
+        from evenhand.mitigation import FairClassifier
 
         accepted = sample.environment.accepted
         refused = next(value for value in sample.schema.target.values or () if value != accepted)
@@ -101,26 +104,26 @@ CLASSIFIERS: dict[str, Classifier] = {
 }
 
 
-def at_hand(names: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Those of the classifiers that can be trained here; and the others, each with why not.
+def available_classifiers(names: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return those of the classifiers that can be trained here; and the others, each with why not.
 
     Raises:
         OptionError: there is none of some name.
         MissingExtraError: none of them can be trained without PyTorch, which is not installed.
     """
     for name in names:
-        _known(name)
+        _require_known(name)
     if importlib.util.find_spec("torch") is not None:
         return tuple(names), {}
     missing = MissingExtraError("torch", extra="torch", purpose="to train classifiers to be fair")
     kept = tuple(name for name in names if name not in FAIR)
     if not kept:
         raise missing
-    return kept, {name: f"{missing.what}: {missing.mend}" for name in names if name in FAIR}
+    return kept, {name: f"{missing.message}: {missing.hint}" for name in names if name in FAIR}
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainedClassifier:
     """What a classifier recommends for the people who arrive.
 
     Attributes:
@@ -130,32 +133,32 @@ class Trained:
     """
 
     name: str
-    sample: Sample
+    sample: EnvironmentSample
     scores: Scores
 
     @property
-    def recommendation(self) -> NDArray[np.int64]:
+    def recommendation(self) -> Integers:
         """1 to accept, of everybody."""
         return (self.scores > 0.5).astype(np.int64)
 
 
-def train(name: str, sample: Sample, *, layers: Sequence[int], seed: int) -> Trained:
+def train_classifier(name: str, sample: EnvironmentSample, *, layers: Sequence[int], seed: int) -> TrainedClassifier:
     """Train one classifier with these hidden layers.
 
     Raises:
         OptionError: there is none of that name.
     """
-    _known(name)
-    return Trained(name, sample, CLASSIFIERS[name](sample, layers, seed))
+    _require_known(name)
+    return TrainedClassifier(name, sample, CLASSIFIERS[name](sample, layers, seed))
 
 
-def _known(name: str) -> None:
+def _require_known(name: str) -> None:
     if name not in CLASSIFIERS:
-        raise OptionError(f"there is no classifier {name!r}", mend=f"one of: {', '.join(CLASSIFIERS)}")
+        raise OptionError(f"there is no classifier {name!r}", hint=f"one of: {', '.join(CLASSIFIERS)}")
 
 
-def _encoded(features: pd.DataFrame, train: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Numbers by mean and deviation of the people trained on, words one column each."""
+def _encode_features(features: pd.DataFrame, train: Integers) -> NDArray[np.float32]:
+    """Return the numbers by mean and deviation of the people trained on, words one column each."""
     import pandas as pd
 
     parts = []
@@ -169,3 +172,35 @@ def _encoded(features: pd.DataFrame, train: NDArray[np.int64]) -> NDArray[np.flo
             words = sorted(column.iloc[train].unique())
             parts.append(np.stack([(column == word).to_numpy(dtype=np.float64) for word in words], axis=1))
     return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+# How a classifier fares with the people who arrive at the shield.
+
+
+def describe_classifier(classifier: TrainedClassifier, seconds: float) -> ClassifierRecord:
+    """Return accuracy and gaps on the people whom the classifier was not trained on."""
+    people = classifier.sample
+    rows = people.arriving
+    group, label, accepted = people.group[rows], people.label[rows], classifier.recommendation[rows]
+
+    def gap_of(among: Booleans) -> float:
+        shares = [accepted[among & (group == g)].mean() if (among & (group == g)).any() else 0.0 for g in (0, 1)]
+        return float(abs(shares[0] - shares[1]))
+
+    return ClassifierRecord(
+        dataset=people.environment.dataset,
+        attribute=people.environment.attribute,
+        classifier=classifier.name,
+        groups=people.environment.groups,
+        people=len(people.label),
+        arriving=len(rows),
+        label=float(people.label.mean()),
+        group_a=people.rates[0],
+        gap=float(abs(people.label[people.group == 0].mean() - people.label[people.group == 1].mean())),
+        accepted=(float(accepted[group == 0].mean()), float(accepted[group == 1].mean())),
+        accuracy=float((accepted == label).mean()),
+        demographic_parity=gap_of(np.ones(len(rows), bool)),
+        equal_opportunity=gap_of(label == 1),
+        seconds=seconds,
+        note=people.environment.note,
+    )

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand import datasets
 from evenhand.datasets import Dataset
 from evenhand.errors import OptionError
 from evenhand.schema import Schema
+from evenhand.typing import Integers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,12 +50,12 @@ class Environment:
 
     @property
     def name(self) -> str:
-        """Data set and attribute."""
+        """Return data set and attribute."""
         return f"{self.dataset}, {self.attribute}"
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class EnvironmentSample:
     """The people of an environment, as a classifier sees them.
 
     Attributes:
@@ -71,10 +71,10 @@ class Sample:
     environment: Environment
     features: pd.DataFrame
     schema: Schema
-    group: NDArray[np.int64]
-    label: NDArray[np.int64]
-    train: NDArray[np.int64]
-    arriving: NDArray[np.int64]
+    group: Integers
+    label: Integers
+    train: Integers
+    arriving: Integers
 
     @property
     def rates(self) -> tuple[float, float]:
@@ -83,13 +83,13 @@ class Sample:
         return 1 - share, share
 
 
-def _stated(frame: pd.DataFrame) -> pd.Series:
-    """People who left nothing unstated."""
+def _has_all_stated(frame: pd.DataFrame) -> pd.Series:
+    """Return people who left nothing unstated."""
     return ~(frame == "?").any(axis=1)
 
 
 def _black_or_white(frame: pd.DataFrame) -> pd.Series:
-    return _stated(frame) & frame["race"].isin(["Black", "White"])
+    return _has_all_stated(frame) & frame["race"].isin(["Black", "White"])
 
 
 _FEWER_COLUMNS = (
@@ -99,7 +99,7 @@ _FEWER_COLUMNS = (
 
 ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("adult", "race", ("Black", "White"), lambda column: column == "White", ">50K", _black_or_white),
-    Environment("adult", "sex", ("Female", "Male"), lambda column: column == "Male", ">50K", _stated),
+    Environment("adult", "sex", ("Female", "Male"), lambda column: column == "Male", ">50K", _has_all_stated),
     Environment(
         "bank", "age", ("below 25", "25 or older"), lambda column: column >= 25, "yes",
         note="our table is bank-full (45,211 clients); the paper's, bank-additional-full, has 41,188 of them",
@@ -115,8 +115,8 @@ ENVIRONMENTS: tuple[Environment, ...] = (
 )  # fmt: skip
 
 
-def chosen(only: Sequence[str]) -> tuple[Environment, ...]:
-    """The environments of some data sets, or single ones (``adult:race``); all if nothing is named.
+def choose_environments(only: Sequence[str]) -> tuple[Environment, ...]:
+    """Return the environments of some data sets, or single ones (``adult:race``); all if nothing is named.
 
     Raises:
         OptionError: there is no such data set or environment among the paper's.
@@ -126,20 +126,20 @@ def chosen(only: Sequence[str]) -> tuple[Environment, ...]:
         if name not in known:
             raise OptionError(
                 f"the paper has no environment {name!r}",
-                where="--only",
-                mend=f"one of: {', '.join(sorted(known))}",
+                location="--only",
+                hint=f"one of: {', '.join(sorted(known))}",
             )
     return tuple(
         one for one in ENVIRONMENTS if not only or one.dataset in only or f"{one.dataset}:{one.attribute}" in only
     )
 
 
-def load(dataset: str, *, data_home: str | Path | None = None) -> Dataset:
-    """The data set, bundled, found in the data folder or fetched."""
-    return datasets.load(dataset, data_home=data_home)
+def load_dataset(dataset: str, *, data_home: str | Path | None = None) -> Dataset:
+    """Return the data set, bundled, found in the data folder or fetched."""
+    return datasets.load_dataset(dataset, data_home=data_home)
 
 
-def sample(environment: Environment, dataset: Dataset, *, seed: int) -> Sample:
+def sample_environment(environment: Environment, dataset: Dataset, *, seed: int) -> EnvironmentSample:
     """Pick an environment's people and part them into those to train on and those who arrive.
 
     The parts hold the same share of either label, as far as whole people allow.
@@ -150,16 +150,13 @@ def sample(environment: Environment, dataset: Dataset, *, seed: int) -> Sample:
     frame = frame.reset_index(drop=True)
     target = dataset.schema.target.name
     label = (frame[target] == environment.accepted).to_numpy().astype(np.int64)
-    described = dataset.schema.model_dump()
-    described["attributes"] = [
-        {**one, "protected": False} for one in described["attributes"] if one["name"] != environment.attribute
-    ]
+    described = dataset.schema.without([environment.attribute]).with_protected([]).model_dump()
     described["target"]["favourable"] = environment.accepted
     schema = Schema.parse(described)
     features = frame[list(schema.names)]
     rng = np.random.default_rng([seed, 1])
-    train = np.concatenate([_part(np.flatnonzero(label == value), rng) for value in (0, 1)])
-    return Sample(
+    train = np.concatenate([_split_rows(np.flatnonzero(label == value), rng) for value in (0, 1)])
+    return EnvironmentSample(
         environment=environment,
         features=features,
         schema=schema,
@@ -170,5 +167,5 @@ def sample(environment: Environment, dataset: Dataset, *, seed: int) -> Sample:
     )
 
 
-def _part(rows: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+def _split_rows(rows: Integers, rng: np.random.Generator) -> Integers:
     return rng.permutation(rows)[: round(TRAINED_ON * len(rows))]

@@ -13,7 +13,7 @@ WHERE = "AAAI 2025; extended version arXiv:2412.11994"
 
 
 @dataclass(frozen=True)
-class Bias:
+class PublishedBias:
     """The bias at the end of a run with a bounded horizon, divided by kappa, over all settings and five classifiers.
 
     Attributes:
@@ -31,7 +31,7 @@ class Bias:
 
 
 @dataclass(frozen=True)
-class Rates:
+class PublishedRates:
     """Shares of periodic runs, in percent.
 
     Attributes:
@@ -44,7 +44,7 @@ class Rates:
 
 
 @dataclass(frozen=True)
-class People:
+class PublishedPeople:
     """An environment, as the paper counts it.
 
     Attributes:
@@ -62,7 +62,7 @@ class People:
 
 
 @dataclass(frozen=True)
-class Classified:
+class PublishedClassifier:
     """A trained classifier on people it was not trained on: accuracy and gaps between the groups, in percent."""
 
     accuracy: float
@@ -71,36 +71,36 @@ class Classified:
 
 
 BIAS_PLACE = "Table 9"
-BIAS: dict[tuple[str, str], Bias] = {
-    ("demographic_parity", "none"): Bias(0.38, 0.83, 1.59, 1.22, 1.29, 42.46),
-    ("demographic_parity", "FinHzn"): Bias(0.18, 0.42, 0.74, 0.46, 0.31, 0.00),
-    ("equal_opportunity", "none"): Bias(0.67, 1.76, 3.62, 2.76, 3.01, 65.06),
-    ("equal_opportunity", "FinHzn"): Bias(0.00, 0.21, 0.50, 0.27, 0.28, 0.00),
+BIAS: dict[tuple[str, str], PublishedBias] = {
+    ("demographic_parity", "none"): PublishedBias(0.38, 0.83, 1.59, 1.22, 1.29, 42.46),
+    ("demographic_parity", "FinHzn"): PublishedBias(0.18, 0.42, 0.74, 0.46, 0.31, 0.00),
+    ("equal_opportunity", "none"): PublishedBias(0.67, 1.76, 3.62, 2.76, 3.01, 65.06),
+    ("equal_opportunity", "FinHzn"): PublishedBias(0.00, 0.21, 0.50, 0.27, 0.28, 0.00),
 }
 """By property and shield. Their table calls the shield Static-Fair, which in a single period is FinHzn."""
 
 RATES_PLACE = "Table 2, its figures as the authors' analysis notebook prints them"
-RATES: dict[tuple[str, str], Rates] = {
-    ("demographic_parity", "none"): Rates(None, 23.57),
-    ("demographic_parity", "Static-Fair"): Rates(0.00, 95.71),
-    ("demographic_parity", "Static-BW"): Rates(43.81, 83.10),
-    ("demographic_parity", "Dynamic"): Rates(100.00, 100.00),
-    ("equal_opportunity", "none"): Rates(None, 22.14),
-    ("equal_opportunity", "Static-Fair"): Rates(0.00, 100.00),
-    ("equal_opportunity", "Static-BW"): Rates(4.05, 56.43),
-    ("equal_opportunity", "Dynamic"): Rates(49.76, 100.00),
+RATES: dict[tuple[str, str], PublishedRates] = {
+    ("demographic_parity", "none"): PublishedRates(None, 23.57),
+    ("demographic_parity", "Static-Fair"): PublishedRates(0.00, 95.71),
+    ("demographic_parity", "Static-BW"): PublishedRates(43.81, 83.10),
+    ("demographic_parity", "Dynamic"): PublishedRates(100.00, 100.00),
+    ("equal_opportunity", "none"): PublishedRates(None, 22.14),
+    ("equal_opportunity", "Static-Fair"): PublishedRates(0.00, 100.00),
+    ("equal_opportunity", "Static-BW"): PublishedRates(4.05, 56.43),
+    ("equal_opportunity", "Dynamic"): PublishedRates(49.76, 100.00),
 }
 """By property and shield; ERM alone."""
 
 PEOPLE_PLACE = "Table 4"
-PEOPLE: dict[tuple[str, str], People] = {
-    ("adult", "race"): People(43131, 24.90, 9.80, 90.20, 0.14),
-    ("adult", "sex"): People(45222, 24.78, 32.50, 67.50, 0.20),
-    ("bank", "age"): People(41188, 11.27, 2.59, 97.41, 0.13),
-    ("compas", "sex"): People(6172, 45.51, 19.04, 80.96, 0.13),
-    ("compas", "race"): People(6172, 45.51, 65.93, 34.07, 0.10),
-    ("german", "sex"): People(1000, 70.00, 31.00, 69.00, 0.07),
-    ("german", "age"): People(1000, 70.00, 19.00, 81.00, 0.15),
+PEOPLE: dict[tuple[str, str], PublishedPeople] = {
+    ("adult", "race"): PublishedPeople(43131, 24.90, 9.80, 90.20, 0.14),
+    ("adult", "sex"): PublishedPeople(45222, 24.78, 32.50, 67.50, 0.20),
+    ("bank", "age"): PublishedPeople(41188, 11.27, 2.59, 97.41, 0.13),
+    ("compas", "sex"): PublishedPeople(6172, 45.51, 19.04, 80.96, 0.13),
+    ("compas", "race"): PublishedPeople(6172, 45.51, 65.93, 34.07, 0.10),
+    ("german", "sex"): PublishedPeople(1000, 70.00, 31.00, 69.00, 0.07),
+    ("german", "age"): PublishedPeople(1000, 70.00, 19.00, 81.00, 0.15),
 }
 """By data set and attribute."""
 
@@ -108,8 +108,8 @@ CLASSIFIED_PLACE = (
     "Tables 5 to 8; the rows have lost their names in the text that is at hand, and are taken to stand in the order in "
     "which the paper lists its methods"
 )
-CLASSIFIED: dict[tuple[str, str, str], Classified] = {
-    (dataset, attribute, name): Classified(*figures)
+CLASSIFIED: dict[tuple[str, str, str], PublishedClassifier] = {
+    (dataset, attribute, name): PublishedClassifier(*figures)
     for (dataset, attribute), rows in {
         ("adult", "race"): (
             (85.2, 10.9, 6.1), (84.4, 5.4, 4.0), (84.9, 8.7, 3.1), (84.4, 9.5, 8.2), (84.2, 5.6, 4.0),

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from evenhand.core import Document
 from evenhand.errors import LimitError
-from evenhand.reproduce.shields import classifiers, environments, result
-from evenhand.reproduce.shields.measured import described
-from evenhand.reproduce.shields.result import Cell, Reproduction
-from evenhand.reproduce.shields.settings import (
+from evenhand.reproduce.shields import classifiers, environments
+from evenhand.reproduce.shields.charts import plot_reproduction
+from evenhand.reproduce.shields.classifiers import describe_classifier
+from evenhand.reproduce.shields.record import (
     DYNAMIC,
     DYNAMIC_SOFT,
     DYNAMIC_STRICT,
@@ -25,18 +26,48 @@ from evenhand.reproduce.shields.settings import (
     PUBLISHED_COSTS,
     STATIC_BW,
     STATIC_FAIR,
+    ClassifierRecord,
     Costs,
     PropertyName,
-    Settings,
+    ReproductionRecord,
+    SettingRuns,
+    ShieldExperimentSettings,
 )
-from evenhand.shield.inputs import Inputs
-from evenhand.shield.plan import Plan, PlanKind, TerminalKind
-from evenhand.shield.properties import EmptyGroup, Property
-from evenhand.shield.simulate import complete_runs
-from evenhand.shield.streams import Source
-from evenhand.shield.welfare import WelfareBounds
+from evenhand.reproduce.shields.tables import settings_frame
+from evenhand.reproduce.shields.wording import build_document
+from evenhand.shields import (
+    ArrivalSource,
+    EmptyGroupRule,
+    FairnessProperty,
+    Inputs,
+    PlanKind,
+    ShieldPlan,
+    TerminalKind,
+    WelfareBounds,
+    simulate_runs,
+)
+from evenhand.typing import Integers, Progress
 
-Progress = Callable[[str, float], None]
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+
+class Reproduction(ReproductionRecord):
+    """The experiments of a paper, run again: printed, tabulated and plotted."""
+
+    def document(self) -> Document:
+        """Return the tables, published figures beside ours."""
+        return build_document(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per setting: what it is, shares of fair runs, mean interventions, cost and utility loss."""
+        return settings_frame(self)
+
+    def plot(self) -> alt.TopLevelMixin:
+        """Plot normalised bias with and without shields, utility loss by environment, share of fair runs by period."""
+        return plot_reproduction(self)
+
 
 KINDS: dict[str, tuple[PlanKind, TerminalKind]] = {
     FINITE: ("finite", "strict"),
@@ -50,7 +81,7 @@ KINDS: dict[str, tuple[PlanKind, TerminalKind]] = {
 
 
 @dataclass(frozen=True)
-class Setting:
+class ExperimentSetting:
     """One cell to be."""
 
     property: PropertyName
@@ -59,14 +90,14 @@ class Setting:
     costs: Costs
     empty_group: str
 
-    def effort(self) -> float:
+    def expected_seconds(self) -> float:
         """About how long it takes, to show progress by: counters of labels are one more, dynamic shields many."""
         base = 1.0 if self.property == "demographic_parity" else 10.0
         return base * (1.0 if self.shield == FINITE else 40.0 if "Dynamic" in self.shield else 1.5)
 
 
-def run(
-    settings: Settings | None = None,
+def reproduce_shields(
+    settings: ShieldExperimentSettings | None = None,
     *,
     only: Sequence[str] = (),
     data_home: str | Path | None = None,
@@ -92,34 +123,34 @@ def run(
 
     Example:
         >>> import evenhand
-        >>> quick = evenhand.reproduce.shields.Settings.of(quick=True, runs=5)
-        >>> found = evenhand.reproduce.shields.run(quick, only=["german"])  # doctest: +SKIP
+        >>> quick = evenhand.reproduce.shields.ShieldExperimentSettings.of(quick=True, runs=5)
+        >>> found = evenhand.reproduce.shields.reproduce_shields(quick, only=["german"])  # doctest: +SKIP
     """
     started = time.perf_counter()
-    settings = Settings() if settings is None else settings
-    chosen = environments.chosen(only)
-    names, left_out = classifiers.at_hand(settings.classifiers)
-    todo = {name: list(planned(settings, periodic=name == names[0])) for name in names}
+    settings = ShieldExperimentSettings() if settings is None else settings
+    chosen = environments.choose_environments(only)
+    names, left_out = classifiers.available_classifiers(settings.classifiers)
+    todo = {name: list(plan_settings(settings, periodic=name == names[0])) for name in names}
     pairs = [(one, name) for one in chosen for name in names]
-    total = sum(setting.effort() for _, name in pairs for setting in todo[name])
-    trained: list[result.Trained] = []
-    cells: list[Cell] = []
+    total = sum(setting.expected_seconds() for _, name in pairs for setting in todo[name])
+    trained: list[ClassifierRecord] = []
+    cells: list[SettingRuns] = []
     done = 0.0
     interrupted = False
-    advance = progress or _unwatched
+    advance = progress or (lambda what, share: None)
     try:
         advance("reading the data sets", 0.0)
-        data = {name: environments.load(name, data_home=data_home) for name in {one.dataset for one in chosen}}
+        data = {name: environments.load_dataset(name, data_home=data_home) for name in {one.dataset for one in chosen}}
         for environment, name in pairs:
             advance(f"{environment.name}: training {name}", done / total)
             began = time.perf_counter()
-            people = environments.sample(environment, data[environment.dataset], seed=seed)
-            classifier = classifiers.train(name, people, layers=settings.layers, seed=seed)
-            trained.append(described(classifier, time.perf_counter() - began))
+            people = environments.sample_environment(environment, data[environment.dataset], seed=seed)
+            classifier = classifiers.train_classifier(name, people, layers=settings.layers, seed=seed)
+            trained.append(describe_classifier(classifier, time.perf_counter() - began))
             for setting in todo[name]:
                 advance(f"{environment.name}: {setting.shield}, {setting.property}, {setting.kappa}", done / total)
-                cells.append(_cell(classifier, setting, settings, seed))
-                done += setting.effort()
+                cells.append(_run_setting(classifier, setting, settings, seed))
+                done += setting.expected_seconds()
     except (KeyboardInterrupt, LimitError):  # the latter from a simulation that was interrupted
         interrupted = True
         if not cells:
@@ -137,29 +168,31 @@ def run(
     )
 
 
-def planned(settings: Settings, *, periodic: bool = True) -> Iterator[Setting]:
-    """All settings of one classifier in one environment; periodic ones, if any, with the paper's costs alone."""
+def plan_settings(settings: ShieldExperimentSettings, *, periodic: bool = True) -> Iterator[ExperimentSetting]:
+    """Yield all settings of one classifier in one environment; periodic ones, if any, with the paper's costs alone."""
     kept: list[PropertyName] = ["demographic_parity", "equal_opportunity"]
     for name, kappa, empty_group in product(kept, settings.kappas, settings.empty_groups):
         for costs in settings.costs:
-            yield Setting(name, kappa, FINITE, costs, empty_group)
+            yield ExperimentSetting(name, kappa, FINITE, costs, empty_group)
         for shield in PERIODIC if periodic else ():
-            yield Setting(name, kappa, shield, PUBLISHED_COSTS, empty_group)
+            yield ExperimentSetting(name, kappa, shield, PUBLISHED_COSTS, empty_group)
 
 
-def _cell(classifier: classifiers.Trained, setting: Setting, settings: Settings, seed: int) -> Cell:
+def _run_setting(
+    classifier: classifiers.TrainedClassifier, setting: ExperimentSetting, settings: ShieldExperimentSettings, seed: int
+) -> SettingRuns:
     """Synthesise one shield and run it."""
     started = time.perf_counter()
     bounded = setting.shield == FINITE
     people = classifier.sample
-    plan = _plan(classifier, setting, settings)
+    plan = _shield_plan(classifier, setting, settings)
     drawn = np.random.SeedSequence(
         [seed, environments.ENVIRONMENTS.index(people.environment), settings.classifiers.index(classifier.name),
          int(setting.property == "equal_opportunity"), int(1000 * float(setting.kappa)), int(bounded)]
     )  # fmt: skip
-    done = complete_runs(
+    done = simulate_runs(
         plan,
-        _arrivals(classifier, setting.costs, settings.cost_bins),
+        _draw_arrivals(classifier, setting.costs, settings.cost_bins),
         runs=settings.runs if bounded else settings.periodic_runs,
         periods=1 if bounded else settings.periods,
         seed=int(drawn.generate_state(1)[0]),
@@ -168,7 +201,7 @@ def _cell(classifier: classifiers.Trained, setting: Setting, settings: Settings,
         raise KeyboardInterrupt
     runs = done.runs
     ends = [done.moments.index(plan.horizon * (period + 1)) for period in range(done.periods)]
-    return Cell(
+    return SettingRuns(
         experiment="bounded" if bounded else "periodic",
         dataset=people.environment.dataset,
         attribute=people.environment.attribute,
@@ -195,16 +228,18 @@ def _cell(classifier: classifiers.Trained, setting: Setting, settings: Settings,
     )
 
 
-def _plan(classifier: classifiers.Trained, setting: Setting, settings: Settings) -> Plan:
+def _shield_plan(
+    classifier: classifiers.TrainedClassifier, setting: ExperimentSetting, settings: ShieldExperimentSettings
+) -> ShieldPlan:
     kind, terminal = KINDS[setting.shield]
-    kept = Property(setting.property, Fraction(setting.kappa), EmptyGroup.parse(setting.empty_group))
+    kept = FairnessProperty(setting.property, Fraction(setting.kappa), EmptyGroupRule.parse(setting.empty_group))
     bounds = None
     if kind == "static-bw":
         around = WelfareBounds.gap(kept.kappa, round(float(classifier.sample.label.mean()), 3))
         bounds = (around.lower, around.upper)
-    return Plan(
+    return ShieldPlan(
         property=kept,
-        inputs=_inputs(classifier, setting, settings.cost_bins),
+        inputs=_expected_inputs(classifier, setting, settings.cost_bins),
         horizon=settings.horizons[setting.property] if kind == "finite" else settings.period,
         kind=kind,
         terminal=terminal,
@@ -212,8 +247,8 @@ def _plan(classifier: classifiers.Trained, setting: Setting, settings: Settings)
     )
 
 
-def _inputs(classifier: classifiers.Trained, setting: Setting, bins: int) -> Inputs:
-    """Who is expected: with constant costs nothing but the groups' shares, else the classifier's answers to all.
+def _expected_inputs(classifier: classifiers.TrainedClassifier, setting: ExperimentSetting, bins: int) -> Inputs:
+    """Return who is expected: with constant costs nothing but the groups' shares, else the classifier's answers to all.
 
     Labels are expected as often as recommendations to accept, as in the authors' code.
     """
@@ -222,7 +257,7 @@ def _inputs(classifier: classifiers.Trained, setting: Setting, bins: int) -> Inp
     if setting.costs == "constant":
         return Inputs(groups=groups, rate=people.rates, accept=(0.5, 0.5), label=(0.5, 0.5))
     decided = classifier.recommendation
-    place = _bin(classifier.scores, bins)
+    place = _confidence_bin(classifier.scores, bins)
     accept, weights = [], []
     for g in (0, 1):
         accept.append(float(decided[people.group == g].mean()))
@@ -236,17 +271,21 @@ def _inputs(classifier: classifiers.Trained, setting: Setting, bins: int) -> Inp
         rate=people.rates,
         accept=(accept[0], accept[1]),
         label=(accept[0], accept[1]),
-        costs=tuple(_centres(bins).tolist()),
+        costs=tuple(_bin_centres(bins).tolist()),
         weights=tuple(weights),
     )
 
 
-def _arrivals(classifier: classifiers.Trained, costs: Costs, bins: int) -> Source:
-    """The people the classifier was not trained on, drawn with replacement, with what it recommends."""
+def _draw_arrivals(classifier: classifiers.TrainedClassifier, costs: Costs, bins: int) -> ArrivalSource:
+    """Return the people the classifier was not trained on, drawn with replacement, with what it recommends."""
     people = classifier.sample
     rows = people.arriving
-    paid = np.ones(len(rows)) if costs == "constant" else _centres(bins)[_bin(classifier.scores[rows], bins)]
-    return Source(
+    paid = (
+        np.ones(len(rows))
+        if costs == "constant"
+        else _bin_centres(bins)[_confidence_bin(classifier.scores[rows], bins)]
+    )
+    return ArrivalSource(
         name=people.environment.name,
         groups=people.environment.groups,
         group=people.group[rows],
@@ -258,14 +297,10 @@ def _arrivals(classifier: classifiers.Trained, costs: Costs, bins: int) -> Sourc
     )
 
 
-def _bin(scores: classifiers.Scores, bins: int) -> NDArray[np.int64]:
-    """The bin of the confidence, which is the distance of a score from a half."""
+def _confidence_bin(scores: classifiers.Scores, bins: int) -> Integers:
+    """Return the bin of the confidence, which is the distance of a score from a half."""
     return np.minimum((np.abs(scores - 0.5) * 2 * bins).astype(np.int64), bins - 1)
 
 
-def _centres(bins: int) -> classifiers.Scores:
+def _bin_centres(bins: int) -> classifiers.Scores:
     return (np.arange(bins) + 0.5) / (2 * bins)
-
-
-def _unwatched(what: str, share: float) -> None:
-    """Progress that nobody watches."""

@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenhand.reproduce.shields import published
-from evenhand.reproduce.shields.result import Cell, Reproduction, Trained
-from evenhand.reproduce.shields.settings import FINITE, PERIODIC, PUBLISHED_COSTS, PUBLISHED_EMPTY_GROUP, STATIC_FAIR
+from evenhand.reproduce.shields.record import (
+    FINITE,
+    PERIODIC,
+    PUBLISHED_COSTS,
+    PUBLISHED_EMPTY_GROUP,
+    STATIC_FAIR,
+    ClassifierRecord,
+    ReproductionRecord,
+    SettingRuns,
+)
 from evenhand.stats import Quantity, estimated_rate
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 NONE = "none"
 """What the tables call it if there is no shield."""
@@ -45,7 +54,7 @@ class BiasRow:
     deviation: float
     above: int
     unfair: Quantity
-    published: published.Bias | None
+    published: published.PublishedBias | None
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,7 @@ class RateRow:
     fair_when_assumed: int | None
     assumption: Quantity | None
     fairness: Quantity
-    published: published.Rates | None
+    published: published.PublishedRates | None
 
 
 @dataclass(frozen=True)
@@ -104,31 +113,31 @@ class ChoiceRow:
     loss: float
 
 
-def as_published(cells: Iterable[Cell], *, empty_group: str = PUBLISHED_EMPTY_GROUP) -> list[Cell]:
-    """The cells with the paper's costs and, unless another is named, its convention for empty groups."""
+def select_published(cells: Iterable[SettingRuns], *, empty_group: str = PUBLISHED_EMPTY_GROUP) -> list[SettingRuns]:
+    """Return the cells with the paper's costs and, unless another is named, its convention for empty groups."""
     return [cell for cell in cells if cell.costs == PUBLISHED_COSTS and cell.empty_group == empty_group]
 
 
-def normalised(cells: Iterable[Cell], shield: str) -> list[float]:
-    """The bias at the end of every run divided by kappa, with the cells' shield or with none."""
+def normalise_bias(cells: Iterable[SettingRuns], shield: str) -> list[float]:
+    """Return the bias at the end of every run divided by kappa, with the cells' shield or with none."""
     return [
         value / float(cell.kappa) for cell in cells for value in (cell.bias_unshielded if shield == NONE else cell.bias)
     ]
 
 
-def bias_rows(found: Reproduction, *, empty_group: str = PUBLISHED_EMPTY_GROUP) -> list[BiasRow]:
-    """Two rows per property: without a shield, and with FinHzn."""
+def bias_rows(found: ReproductionRecord, *, empty_group: str = PUBLISHED_EMPTY_GROUP) -> list[BiasRow]:
+    """Return two rows per property: without a shield, and with FinHzn."""
     rows = []
     for name in PROPERTIES:
         cells = [
             cell
-            for cell in as_published(found.cells, empty_group=empty_group)
+            for cell in select_published(found.cells, empty_group=empty_group)
             if cell.shield == FINITE and cell.property == name
         ]
         if not cells:
             continue
         for shield in (NONE, FINITE):
-            values = np.array(normalised(cells, shield))
+            values = np.array(normalise_bias(cells, shield))
             fair = sum(sum(cell.fair_unshielded if shield == NONE else cell.fair) for cell in cells)
             lower, median, upper = (float(value) for value in np.quantile(values, [0.25, 0.5, 0.75]))
             rows.append(
@@ -149,12 +158,12 @@ def bias_rows(found: Reproduction, *, empty_group: str = PUBLISHED_EMPTY_GROUP) 
     return rows
 
 
-def rate_rows(found: Reproduction, *, empty_group: str = PUBLISHED_EMPTY_GROUP) -> list[RateRow]:
-    """One row per property and shield, the first without a shield."""
+def rate_rows(found: ReproductionRecord, *, empty_group: str = PUBLISHED_EMPTY_GROUP) -> list[RateRow]:
+    """Return one row per property and shield, the first without a shield."""
     rows = []
     for name in PROPERTIES:
         for shield in (NONE, *PERIODIC):
-            cells = periodic(found, name, shield, empty_group=empty_group)
+            cells = periodic_cells(found, name, shield, empty_group=empty_group)
             if not cells:
                 continue
             alone = shield == NONE
@@ -178,54 +187,56 @@ def rate_rows(found: Reproduction, *, empty_group: str = PUBLISHED_EMPTY_GROUP) 
     return rows
 
 
-def periodic(found: Reproduction, kept: str, shield: str, *, empty_group: str = PUBLISHED_EMPTY_GROUP) -> list[Cell]:
-    """The periodic cells of a shield; without one, those of the first shield, beside which its runs stand."""
+def periodic_cells(
+    found: ReproductionRecord, kept: str, shield: str, *, empty_group: str = PUBLISHED_EMPTY_GROUP
+) -> list[SettingRuns]:
+    """Return the periodic cells of a shield; without one, those of the first shield, beside which its runs stand."""
     whose = STATIC_FAIR if shield == NONE else shield
     return [
         cell
-        for cell in as_published(found.cells, empty_group=empty_group)
+        for cell in select_published(found.cells, empty_group=empty_group)
         if cell.experiment == "periodic" and cell.shield == whose and cell.property == kept
     ]
 
 
 def period_shares(
-    found: Reproduction, kept: str, shield: str, *, empty_group: str = PUBLISHED_EMPTY_GROUP
+    found: ReproductionRecord, kept: str, shield: str, *, empty_group: str = PUBLISHED_EMPTY_GROUP
 ) -> list[float]:
-    """Share of runs that are fair at the end of each period."""
-    cells = periodic(found, kept, shield, empty_group=empty_group)
+    """Return the share of runs that are fair at the end of each period."""
+    cells = periodic_cells(found, kept, shield, empty_group=empty_group)
     if not cells:
         return []
     counts = np.sum([cell.fair_at_unshielded if shield == NONE else cell.fair_at for cell in cells], axis=0)
     return [float(count) / sum(cell.runs() for cell in cells) for count in counts]
 
 
-def finite_losses(found: Reproduction, *, empty_group: str = PUBLISHED_EMPTY_GROUP) -> list[LossRow]:
-    """Utility loss of FinHzn: one row per environment and property, one column per threshold."""
-    return _losses(
+def finite_losses(found: ReproductionRecord, *, empty_group: str = PUBLISHED_EMPTY_GROUP) -> list[LossRow]:
+    """Return utility loss of FinHzn: one row per environment and property, one column per threshold."""
+    return _loss_rows(
         found,
-        [cell for cell in as_published(found.cells, empty_group=empty_group) if cell.shield == FINITE],
+        [cell for cell in select_published(found.cells, empty_group=empty_group) if cell.shield == FINITE],
         found.settings.kappas,
         lambda cell: cell.kappa,
     )
 
 
-def periodic_losses(found: Reproduction, kappa: str) -> list[LossRow]:
-    """Utility loss of periodic shields at one threshold: one column per shield."""
-    return _losses(
+def periodic_losses(found: ReproductionRecord, kappa: str) -> list[LossRow]:
+    """Return utility loss of periodic shields at one threshold: one column per shield."""
+    return _loss_rows(
         found,
-        [cell for cell in as_published(found.cells) if cell.experiment == "periodic" and cell.kappa == kappa],
+        [cell for cell in select_published(found.cells) if cell.experiment == "periodic" and cell.kappa == kappa],
         PERIODIC,
         lambda cell: cell.shield,
     )
 
 
-def shown_kappa(found: Reproduction) -> str:
-    """The threshold that tables of a single one show: 0.1 if it was run."""
+def shown_kappa(found: ReproductionRecord) -> str:
+    """Return the threshold that tables of a single one show: 0.1 if it was run."""
     return "0.1" if "0.1" in found.settings.kappas else found.settings.kappas[0]
 
 
-def choice_rows(found: Reproduction) -> list[ChoiceRow]:
-    """One row per property, costs and convention."""
+def choice_rows(found: ReproductionRecord) -> list[ChoiceRow]:
+    """Return one row per property, costs and convention."""
     rows = []
     for name in PROPERTIES:
         for costs in found.settings.costs:
@@ -252,18 +263,18 @@ def choice_rows(found: Reproduction) -> list[ChoiceRow]:
     return rows
 
 
-def published_people(trained: Trained) -> published.People:
-    """The environment as the paper counts it."""
+def published_people(trained: ClassifierRecord) -> published.PublishedPeople:
+    """Return the environment as the paper counts it."""
     return published.PEOPLE[trained.dataset, trained.attribute]
 
 
-def published_classifier(trained: Trained) -> published.Classified | None:
-    """The same classifier in the paper, where it can be told which that is."""
+def published_classifier(trained: ClassifierRecord) -> published.PublishedClassifier | None:
+    """Return the same classifier in the paper, where it can be told which that is."""
     return published.CLASSIFIED.get((trained.dataset, trained.attribute, trained.classifier))
 
 
-def settings_frame(found: Reproduction) -> pd.DataFrame:
-    """One row per setting, see ``Reproduction.to_frame``."""
+def settings_frame(found: ReproductionRecord) -> pd.DataFrame:
+    """Return one row per setting, see ``ReproductionRecord.to_frame``."""
     import pandas as pd
 
     return pd.DataFrame(
@@ -287,8 +298,11 @@ def settings_frame(found: Reproduction) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def _losses(
-    found: Reproduction, cells: Sequence[Cell], columns: Sequence[str], column: Callable[[Cell], str]
+def _loss_rows(
+    found: ReproductionRecord,
+    cells: Sequence[SettingRuns],
+    columns: Sequence[str],
+    column: Callable[[SettingRuns], str],
 ) -> list[LossRow]:
     rows = []
     for name in PROPERTIES:
@@ -304,3 +318,32 @@ def _losses(
 
 def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values))
+
+
+# Words of the tables.
+
+
+SHORT = {"demographic_parity": "DP", "equal_opportunity": "EqOpp"}
+LONG = {"demographic_parity": "demographic parity", "equal_opportunity": "equal opportunity"}
+UNSHIELDED = "no shield"
+
+
+def shield_label(name: str) -> str:
+    """Return a shield in a table."""
+    return UNSHIELDED if name == NONE else name
+
+
+def format_number(value: float | None, digits: int = 2) -> str:
+    """Return a number in a table; nothing where there is none, no sign before a zero.
+
+    >>> format_number(1.234), format_number(None), format_number(-0.001)
+    ('1.23', '', '0.00')
+    """
+    return "" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def format_fair_runs(row: RateRow) -> str:
+    """Return how many of the runs in which the assumption held were fair."""
+    if row.assumed is None:
+        return ""
+    return f"{row.fair_when_assumed:,} of {row.assumed:,}" if row.assumed else "never held"

@@ -1,4 +1,4 @@
-"""Tells every open page what is new: the store is asked once for all of them, and a slow page holds nobody up."""
+"""Tells every open page what is new: the store is asked once for all of them, and a slow page delays no other."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import select
 
 from evenhand.errors import AccessError, EvenhandError
-from evenhand.service.context import Context
-from evenhand.service.dashboard.windows import KINDS, new_rows
+from evenhand.service.api.context import ServiceContext
+from evenhand.service.dashboard.windows import STREAM_KINDS, rows_between
 from evenhand.service.store.tables import streams
 
-EVERY = 0.25
+POLL_SECONDS = 0.25
 """Seconds between two looks at the store."""
 
-BEAT = 10.0
+BEAT_SECONDS = 10.0
 """Seconds after which a page hears something even if nothing happens, so that a dead connection is noticed."""
 
-PAGES = 64
+MAX_PAGES = 64
 """Open at the same time, at most, in one process."""
 
-WAITING = 32
+MAX_WAITING_MESSAGES = 32
 """Messages that may wait for a page; a page that is slower is let go, and comes back for what it missed."""
 
-MOST = 2_000
+MAX_NEW_ROWS = 2_000
 """Rows of one stream in a message; if there are more, the page is told to read again."""
 
-Positions = dict[str, int]
+StreamPositions = dict[str, int]
 
 
-class Page:
+class PageSubscription:
     """One open page.
 
     Attributes:
@@ -42,31 +42,38 @@ class Page:
     """
 
     def __init__(self) -> None:
-        self.waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue(WAITING)
+        self.waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue(MAX_WAITING_MESSAGES)
         self.lost = False
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Put a message behind the others."""
+        """Add a message to the queue."""
         try:
             self.waiting.put_nowait(message)
         except asyncio.QueueFull:
             self.lost = True
 
 
-class Hub:
+class EventHub:
     """Looks at the store while pages are open.
 
     Args:
         context: of the service.
-        every, beat: seconds; see `EVERY` and `BEAT`.
+        every, beat: seconds; see `POLL_SECONDS` and `BEAT_SECONDS`.
         pages: open at the same time, at most.
     """
 
-    def __init__(self, context: Context, *, every: float = EVERY, beat: float = BEAT, pages: int = PAGES) -> None:
+    def __init__(
+        self,
+        context: ServiceContext,
+        *,
+        every: float = POLL_SECONDS,
+        beat: float = BEAT_SECONDS,
+        pages: int = MAX_PAGES,
+    ) -> None:
         self._context = context
         self._every, self._beat, self._most = every, beat, pages
-        self._pages: set[Page] = set()
-        self._seen: Positions = {}
+        self._pages: set[PageSubscription] = set()
+        self._seen: StreamPositions = {}
         self._looking: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._failed = False
@@ -77,65 +84,65 @@ class Hub:
         return len(self._pages)
 
     async def events(self, positions: Mapping[str, int]) -> AsyncGenerator[str]:
-        """Server-sent events from these positions on: the number of the last entry that a page knows, by stream.
+        """Yield server-sent events from these positions on: the number of the last entry that a page knows, by stream.
 
         Streams that are left out begin at what is new.
 
         Raises:
             AccessError: too many pages are open.
         """
-        page = Page()
+        page = PageSubscription()
         async with self._opening:
             if len(self._pages) >= self._most:
                 raise AccessError(
-                    f"{self._most} pages of the dashboard are open already", code="busy", mend="close one"
+                    f"{self._most} pages of the dashboard are open already", code="busy", hint="close one"
                 )
             if self._looking is None or self._looking.done():
-                self._seen = await run_in_threadpool(self._heads)
-                self._looking = asyncio.create_task(self._look())
+                self._seen = await run_in_threadpool(self._last_numbers)
+                self._looking = asyncio.create_task(self._poll_store())
             # From here on what is new waits for the page; nothing may come between these two.
             self._pages.add(page)
             seen = dict(self._seen)
         try:
             known = {stream: min(positions.get(stream, number), number) for stream, number in seen.items()}
-            yield f"retry: 1000\n{_event('hello', {'failed': self._failed}, known)}"
-            for message in await run_in_threadpool(self._news, dict(known), seen):
+            yield f"retry: 1000\n{_format_event('hello', {'failed': self._failed}, known)}"
+            for message in await run_in_threadpool(self._rows_since, dict(known), seen):
                 known[message["stream"]] = message["number"]
-                yield _event("news", message, known)
+                yield _format_event("news", message, known)
             async for text in self._live(page, known):
                 yield text
         finally:
             self._pages.discard(page)
 
-    async def _live(self, page: Page, known: Positions) -> AsyncIterator[str]:
+    async def _live(self, page: PageSubscription, known: StreamPositions) -> AsyncIterator[str]:
         while not self._context.stopping.is_set():
             try:
                 message = await asyncio.wait_for(page.waiting.get(), self._beat)
             except TimeoutError:
                 # A comment for whatever stands between, and an event for the page.
-                yield ": still here\n" + _event("beat", {}, known)
+                yield ": still here\n" + _format_event("beat", {}, known)
                 continue
             if page.lost:
                 return
             if "stream" in message:
                 known[message["stream"]] = message["number"]
-                yield _event("news", message, known)
+                yield _format_event("news", message, known)
             elif message:
-                yield _event("store", message, known)
+                yield _format_event("store", message, known)
 
-    async def _look(self) -> None:
-        """Look at the store again and again until the last page is closed."""
+    async def _poll_store(self) -> None:
+        """Poll the store until the last page is closed."""
         while self._pages:
             if self._context.stopping.is_set():
                 self._tell({})
                 return
             try:
-                news = await run_in_threadpool(self._new)
+                news = await run_in_threadpool(self._new_messages)
             except Exception as error:
                 # Whatever it is, the pages say that what they show may be old, and it is tried again.
                 if not self._failed:
                     self._failed = True
-                    what = error.what if isinstance(error, EvenhandError) else type(error).__name__
+                    what = error.message if isinstance(error, EvenhandError) else type(error).__name__
                     self._tell({"failed": True, "message": what})
             else:
                 if self._failed:
@@ -150,30 +157,30 @@ class Hub:
         for page in self._pages:
             page.tell(message)
 
-    def _new(self) -> list[dict[str, Any]]:
-        heads = self._heads()
-        return self._news(self._seen, heads) if heads != self._seen else []
+    def _new_messages(self) -> list[dict[str, Any]]:
+        heads = self._last_numbers()
+        return self._rows_since(self._seen, heads) if heads != self._seen else []
 
-    def _heads(self) -> Positions:
+    def _last_numbers(self) -> StreamPositions:
         with self._context.database.reading() as connection:
-            rows = connection.execute(select(streams.c.name, streams.c.number).where(streams.c.kind.in_(KINDS)))
+            rows = connection.execute(select(streams.c.name, streams.c.number).where(streams.c.kind.in_(STREAM_KINDS)))
             return {row.name: row.number for row in rows}
 
-    def _news(self, before: Mapping[str, int], now: Mapping[str, int]) -> list[dict[str, Any]]:
+    def _rows_since(self, before: Mapping[str, int], now: Mapping[str, int]) -> list[dict[str, Any]]:
         found = []
         with self._context.database.reading() as connection:
             for stream, number in now.items():
                 after = before.get(stream, -1)
                 if number > after:
-                    gap = number - after > MOST
-                    rows = [] if gap else new_rows(connection, stream, after, number)
+                    gap = number - after > MAX_NEW_ROWS
+                    rows = [] if gap else rows_between(connection, stream, after, number)
                     found.append({"stream": stream, "number": number, "gap": gap, "rows": rows})
         return found
 
 
-def positions_in(text: str) -> Positions:
-    """Positions as events carry them in their id: ``loans=120,studio=8``; what is not written so is left out."""
-    found: Positions = {}
+def parse_positions(text: str) -> StreamPositions:
+    """Return positions as events carry them in their id: ``loans=120,studio=8``; what is not written so is left out."""
+    found: StreamPositions = {}
     for part in text.split(","):
         name, _, number = part.rpartition("=")
         if name and number.isascii() and number.isdigit() and len(number) < 19:
@@ -181,6 +188,6 @@ def positions_in(text: str) -> Positions:
     return found
 
 
-def _event(kind: str, data: Any, known: Positions) -> str:
+def _format_event(kind: str, data: Any, known: StreamPositions) -> str:
     place = ",".join(f"{name}={number}" for name, number in known.items())
     return f"id: {place}\nevent: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"

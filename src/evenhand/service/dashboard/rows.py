@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from evenhand.service.store.chain import canonical
-from evenhand.shield.runtime import Reason
+from evenhand.service.store.chain import canonical_json
+from evenhand.shields import DecisionReason
 
-Row: TypeAlias = dict[str, Any]
-Entry: TypeAlias = Mapping[str, Any]
+DashboardRow: TypeAlias = dict[str, Any]
+LogEntryMapping: TypeAlias = Mapping[str, Any]
 
-LONGEST = 2_000
+MAX_TEXT_LENGTH = 2_000
 """Characters of a prompt that are shown; the log has all of it."""
 
-LABELS = 60
+MAX_LABELS = 60
 """Values of a specification that are shown one by one; of more, those that are due first."""
 
 COLUMNS = {
@@ -27,8 +27,8 @@ COLUMNS = {
 """What an export has of each kind of stream, in this order."""
 
 
-def row_of(entry: Entry, admitted: Mapping[int, Row] | None = None) -> Row:
-    """What a person reads in an entry.
+def entry_to_row(entry: LogEntryMapping, admitted: Mapping[int, DashboardRow] | None = None) -> DashboardRow:
+    """Return what a person reads in an entry.
 
     Args:
         entry: as it is exported.
@@ -36,31 +36,31 @@ def row_of(entry: Entry, admitted: Mapping[int, Row] | None = None) -> Row:
     """
     body = entry["body"]
     asked, said = body.get("input", {}), body.get("output", {})
-    row: Row = {"n": entry["number"], "at": entry["at"], "op": asked.get("op", "checkpoint")}
+    row: DashboardRow = {"n": entry["number"], "at": entry["at"], "op": asked.get("op", "checkpoint")}
     match row["op"]:
         case "decide":
-            row.update(_decided(asked, said))
+            row.update(_decision_columns(asked, said))
         case "label":
-            row.update(id=asked["id"], label=asked["label"], **_standing(said))
+            row.update(id=asked["id"], label=asked["label"], **_bias_columns(said))
         case "admit":
-            row.update(_admitted(body))
+            row.update(_admission_columns(body))
         case "complete" | "fail":
-            row.update(_judged(asked, said, admitted or {}))
+            row.update(_outcome_columns(asked, said, admitted or {}))
         case "abandon":
-            row.update(_abandoned(asked, said))
+            row.update(_abandoned_columns(asked, said))
         case "checkpoint":
-            row["text"] = "what the stream is, for whoever reads its log from here on"
+            row["text"] = "what the stream is, for readers of its log from here on"
         case "unguarded":
-            row.update(_unguarded(asked, said))
+            row.update(_unguarded_columns(asked, said))
         case "record":
-            row.update(_recorded(entry["number"], asked.get("note") or {}))
+            row.update(_record_row(entry["number"], asked.get("note") or {}))
         case _:
-            row.update(text=_short(canonical(asked)))
+            row.update(text=_shorten_text(canonical_json(asked)))
     return row
 
 
-def _standing(said: Mapping[str, Any]) -> Row:
-    """Where a shield stands after an operation."""
+def _bias_columns(said: Mapping[str, Any]) -> DashboardRow:
+    """Return where a shield stands after an operation."""
     certificate = said["certificate"]
     return {
         "shielded": certificate["bias_shielded"],
@@ -71,7 +71,7 @@ def _standing(said: Mapping[str, Any]) -> Row:
     }
 
 
-def _decided(asked: Mapping[str, Any], said: Mapping[str, Any]) -> Row:
+def _decision_columns(asked: Mapping[str, Any], said: Mapping[str, Any]) -> DashboardRow:
     reason = said["reason"]
     return {
         "id": asked.get("id"),
@@ -80,14 +80,14 @@ def _decided(asked: Mapping[str, Any], said: Mapping[str, Any]) -> Row:
         "decision": said["decision"],
         "intervened": said["intervened"],
         # What an advisory shield would have done is marked like what one in force does.
-        "marked": reason != Reason.FOLLOWED.value,
+        "marked": reason != DecisionReason.FOLLOWED.value,
         "reason": reason,
-        **_standing(said),
+        **_bias_columns(said),
     }
 
 
-def _unguarded(asked: Mapping[str, Any], said: Mapping[str, Any]) -> Row:
-    """What passed a shield while the store was away."""
+def _unguarded_columns(asked: Mapping[str, Any], said: Mapping[str, Any]) -> DashboardRow:
+    """Return what passed a shield while the store was away."""
     if "missing" in asked:
         n = asked["missing"]
         text = f"{n} more recommendation{' stands' if n == 1 else 's stand'} unguarded: the store was away"
@@ -103,8 +103,8 @@ def _unguarded(asked: Mapping[str, Any], said: Mapping[str, Any]) -> Row:
     }
 
 
-def _recorded(number: int, note: Mapping[str, Any]) -> Row:
-    """What a guard has the log keep, and that decides nothing."""
+def _record_row(number: int, note: Mapping[str, Any]) -> DashboardRow:
+    """Return what a guard has the log keep, and that decides nothing."""
     what = note.get("what")
     if what == "answer":
         attempts = note.get("attempts") or [{}]
@@ -112,7 +112,7 @@ def _recorded(number: int, note: Mapping[str, Any]) -> Row:
         unguarded = note.get("status") == "unguarded"
         return {
             "admission": number if alone else note["admission"],
-            "prompt": _short(note.get("prompt")),
+            "prompt": _shorten_text(note.get("prompt")),
             "status": note.get("status", ""),
             "reason": note.get("reason", ""),
             "values": attempts[-1].get("values", {}),
@@ -123,10 +123,10 @@ def _recorded(number: int, note: Mapping[str, Any]) -> Row:
         return {"text": f"a replica of the service started, with version {note.get('evenhand')}"}
     if what == "lost":
         return {"marked": True, "text": f"{note.get('records')} more records were lost while the store was away"}
-    return {"text": _short(canonical(note))}
+    return {"text": _shorten_text(canonical_json(note))}
 
 
-def _admitted(body: Mapping[str, Any]) -> Row:
+def _admission_columns(body: Mapping[str, Any]) -> DashboardRow:
     asked, admission = body["input"], body["output"]["admission"]
     note = asked.get("note") or {}
     return {
@@ -135,17 +135,19 @@ def _admitted(body: Mapping[str, Any]) -> Row:
         "must": admission["must"],
         "why": admission.get("reason", ""),
         # Many values have no grey behind their lanes: it would be most of what a page loads.
-        "left": {name: values for name, values in body["before"].items() if len(values) <= LABELS},
-        "prompt": _short(note.get("prompt")),
+        "left": {name: values for name, values in body["before"].items() if len(values) <= MAX_LABELS},
+        "prompt": _shorten_text(note.get("prompt")),
         "route": note.get("route", ""),
     }
 
 
-def _judged(asked: Mapping[str, Any], said: Mapping[str, Any], admitted: Mapping[int, Row]) -> Row:
+def _outcome_columns(
+    asked: Mapping[str, Any], said: Mapping[str, Any], admitted: Mapping[int, DashboardRow]
+) -> DashboardRow:
     outcome, note = said["outcome"], asked.get("note") or {}
     number = asked.get("admission")
     before = admitted.get(number, {}) if number is not None else {}
-    prompt = _short(note.get("prompt")) or before.get("prompt", "")
+    prompt = _shorten_text(note.get("prompt")) or before.get("prompt", "")
     # The words that were put behind a prompt are kept even where the prompt is not.
     clause = note.get("clause", "")
     changed = bool(clause) if "clause" in note else bool(before.get("must"))
@@ -155,7 +157,7 @@ def _judged(asked: Mapping[str, Any], said: Mapping[str, Any], admitted: Mapping
     return {
         "admission": number,
         "prompt": prompt,
-        "sent": _short(note.get("sent")) or (prompt if not changed else f"{prompt or '...'} {clause}".strip()),
+        "sent": _shorten_text(note.get("sent")) or (prompt if not changed else f"{prompt or '...'} {clause}".strip()),
         "changed": changed,
         "why": before.get("why", "") if changed else "",
         "conditions": before.get("conditions", []),
@@ -170,11 +172,11 @@ def _judged(asked: Mapping[str, Any], said: Mapping[str, Any], admitted: Mapping
     }
 
 
-def _abandoned(asked: Mapping[str, Any], said: Mapping[str, Any]) -> Row:
+def _abandoned_columns(asked: Mapping[str, Any], said: Mapping[str, Any]) -> DashboardRow:
     n = len(said["abandoned"])
     return {
         "status": "failed",
-        "reason": f"{n} request{' was' if n == 1 else 's were'} given up: nobody was left to complete "
+        "reason": f"{n} request{' was' if n == 1 else 's were'} given up: no replica was left to complete "
         f"{'it' if n == 1 else 'them'}",
         "slots": {},
         "values": {},
@@ -182,13 +184,13 @@ def _abandoned(asked: Mapping[str, Any], said: Mapping[str, Any]) -> Row:
     }
 
 
-def _short(text: str | None) -> str:
+def _shorten_text(text: str | None) -> str:
     text = text or ""
-    return text if len(text) <= LONGEST else text[:LONGEST] + "..."
+    return text if len(text) <= MAX_TEXT_LENGTH else text[:MAX_TEXT_LENGTH] + "..."
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RowFilter:
     """Which rows are wanted.
 
     Attributes:
@@ -202,15 +204,15 @@ class Wanted:
     marked: bool = False
     text: str = ""
 
-    def fits(self, row: Row) -> bool:
-        """Whether a row is wanted, its time aside."""
+    def matches_row(self, row: DashboardRow) -> bool:
+        """Return whether a row is wanted, its time aside."""
         if self.marked and not row.get("marked"):
             return False
-        return not self.text or self.text.casefold() in said_in(row)
+        return not self.text or self.text.casefold() in searchable_text(row)
 
 
-def said_in(row: Row) -> str:
-    """Everything in a row that a person may look for."""
+def searchable_text(row: DashboardRow) -> str:
+    """Return everything in a row that a person may look for."""
     parts: list[str] = []
     for name in ("id", "group", "reason", "prompt", "sent", "why", "status", "text"):
         value = row.get(name)

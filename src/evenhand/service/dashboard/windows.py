@@ -1,87 +1,96 @@
-"""Parts of a log, however long it is: the latest entries of a time, and searches that read a bounded piece at once."""
+"""Where a stream stands, and the rows that a page shows of it: those of a time, and those somebody searches for."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from threading import Lock
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, func, or_, select
 
-from evenhand.service.dashboard.rows import Entry, Row, Wanted, row_of
-from evenhand.service.store import Database
+from evenhand.errors import DecisionError, EvenhandError
+from evenhand.genai import GenerationConfig
+from evenhand.service.dashboard.rows import MAX_LABELS, DashboardRow, LogEntryMapping, RowFilter, entry_to_row
+from evenhand.service.state_machines import GuardMachine, rebuild_machine
+from evenhand.service.store import chain
+from evenhand.service.store.database import Database, first_kept_number
 from evenhand.service.store.tables import entries, streams
 
-KINDS = ("shield", "guard")
+STREAM_KINDS = ("shield", "guard")
 """Of streams that people look at."""
 
-WINDOW = 10_000
+MAX_WINDOW_ROWS = 10_000
 """Rows that a page holds of one stream, at most."""
 
-SCANNED = 20_000
+MAX_SCANNED_ENTRIES = 20_000
 """Entries that one search looks at before it says how far it came."""
 
-PIECE = 1_000
+PIECE_ENTRIES = 1_000
 """Entries that are read at once."""
 
-POINTS = 600
+OVERVIEW_POINTS = 600
 """Of an overview."""
 
 
-ENTRY = select(entries.c.number, entries.c.at, entries.c.body)
-"""Entries without their hashes, which nobody looks at here."""
+ENTRY_QUERY = select(entries.c.number, entries.c.at, entries.c.body)
+"""Entries without their hashes, which are not needed here."""
 
 
-def streams_of(connection: Connection) -> list[dict[str, Any]]:
-    """Every shield and guard: its name, kind and digest, its last entry's number and time, and how many are kept."""
+def list_streams(connection: Connection) -> list[dict[str, Any]]:
+    """List every shield and guard: name, kind, digest, number and time of its last entry, entries kept."""
     heads = connection.execute(
         select(streams.c.name, streams.c.kind, streams.c.digest, streams.c.number)
-        .where(streams.c.kind.in_(KINDS))
+        .where(streams.c.kind.in_(STREAM_KINDS))
         .order_by(streams.c.kind.desc(), streams.c.name)
     ).all()
-    return [{**row._asdict(), "at": _time_of(connection, row.name, row.number)} for row in heads]
+    return [{**row._asdict(), "at": _entry_time(connection, row.name, row.number)} for row in heads]
 
 
-def _time_of(connection: Connection, stream: str, number: int) -> float | None:
+def _entry_time(connection: Connection, stream: str, number: int) -> float | None:
     found: float | None = connection.execute(
         select(entries.c.at).where(entries.c.stream == stream, entries.c.number == number)
     ).scalar()
     return found
 
 
-def rows_of(connection: Connection, stream: str, some: Sequence[Entry]) -> list[Row]:
-    """Entries as rows; outcomes of a guard with what their admissions said."""
+def entries_to_rows(connection: Connection, stream: str, some: Sequence[LogEntryMapping]) -> list[DashboardRow]:
+    """Return entries as rows; outcomes of a guard with what their admissions said."""
     asked = {number for one in some if (number := one["body"].get("input", {}).get("admission")) is not None}
-    admitted = {one["number"]: row_of(one) for one in some if one["number"] in asked}
+    admitted = {one["number"]: entry_to_row(one) for one in some if one["number"] in asked}
     missing = sorted(asked - admitted.keys())
-    for start in range(0, len(missing), PIECE):
-        query = ENTRY.where(entries.c.stream == stream, entries.c.number.in_(missing[start : start + PIECE]))
-        admitted.update((one["number"], row_of(one)) for one in _read(connection, query))
-    return [row_of(one, admitted) for one in some]
+    for start in range(0, len(missing), PIECE_ENTRIES):
+        query = ENTRY_QUERY.where(
+            entries.c.stream == stream, entries.c.number.in_(missing[start : start + PIECE_ENTRIES])
+        )
+        admitted.update((one["number"], entry_to_row(one)) for one in _read_entries(connection, query))
+    return [entry_to_row(one, admitted) for one in some]
 
 
-def new_rows(connection: Connection, stream: str, after: int, until: int) -> list[Row]:
-    """The rows of the entries after one number, up to another."""
-    query = ENTRY.where(entries.c.stream == stream, entries.c.number > after, entries.c.number <= until)
-    return rows_of(connection, stream, _read(connection, query.order_by(entries.c.number)))
+def rows_between(connection: Connection, stream: str, after: int, until: int) -> list[DashboardRow]:
+    """Return the rows of the entries after one number, up to another."""
+    query = ENTRY_QUERY.where(entries.c.stream == stream, entries.c.number > after, entries.c.number <= until)
+    return entries_to_rows(connection, stream, _read_entries(connection, query.order_by(entries.c.number)))
 
 
-def window(connection: Connection, stream: str, kind: str, wanted: Wanted, limit: int = WINDOW) -> dict[str, Any]:
-    """The latest rows of a time, in their order, for charts.
+def latest_rows(
+    connection: Connection, stream: str, kind: str, wanted: RowFilter, limit: int = MAX_WINDOW_ROWS
+) -> dict[str, Any]:
+    """Return the latest rows of a time, in their order, for charts.
 
     Returns:
         ``rows``; ``total``: entries of that time; ``number``: of the last entry of all that was there.
     """
-    limit = min(limit, WINDOW)
-    where = _time(stream, wanted)
+    limit = min(limit, MAX_WINDOW_ROWS)
+    where = _time_conditions(stream, wanted)
     total = connection.execute(select(func.count()).select_from(entries).where(*where)).scalar_one()
     last = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
-    some = _read(connection, ENTRY.where(*where).order_by(entries.c.number.desc()).limit(limit))[::-1]
-    return {"rows": _shown(rows_of(connection, stream, some)), "total": total, "number": last}
+    some = _read_entries(connection, ENTRY_QUERY.where(*where).order_by(entries.c.number.desc()).limit(limit))[::-1]
+    return {"rows": _visible_rows(entries_to_rows(connection, stream, some)), "total": total, "number": last}
 
 
-def overview(connection: Connection, stream: str, points: int = POINTS) -> list[Row]:
-    """So many rows, evenly spread over the whole of what is kept of a log."""
+def sample_rows(connection: Connection, stream: str, points: int = OVERVIEW_POINTS) -> list[DashboardRow]:
+    """Return so many rows, evenly spread over the whole of what is kept of a log."""
     first, last = connection.execute(
         select(func.min(entries.c.number), func.max(entries.c.number)).where(
             entries.c.stream == stream, entries.c.number > 0
@@ -91,21 +100,21 @@ def overview(connection: Connection, stream: str, points: int = POINTS) -> list[
         return []
     n = min(points, last - first + 1)
     numbers = sorted({first + (last - first) * i // max(1, n - 1) for i in range(n)})
-    query = ENTRY.where(entries.c.stream == stream, entries.c.number.in_(numbers)).order_by(entries.c.number)
-    return [row_of(one) for one in _read(connection, query)]
+    query = ENTRY_QUERY.where(entries.c.stream == stream, entries.c.number.in_(numbers)).order_by(entries.c.number)
+    return [entry_to_row(one) for one in _read_entries(connection, query)]
 
 
-def found(
+def search_rows(
     connection: Connection,
     stream: str,
     kind: str,
-    wanted: Wanted,
+    wanted: RowFilter,
     *,
     before: int | None = None,
     after: int | None = None,
     limit: int = 100,
 ) -> dict[str, Any]:
-    """Rows that are wanted, the newest first.
+    """Return the rows that are wanted, the newest first.
 
     Args:
         connection: to the store.
@@ -118,47 +127,47 @@ def found(
         ``rows``; ``reached``: the number of the oldest entry that was looked at; ``more``: whether older ones are left;
         ``number``: of the last entry of the log.
     """
-    rows: list[Row] = []
+    rows: list[DashboardRow] = []
     looked, reached = 0, before
     number = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
-    while len(rows) < limit and looked < SCANNED:
-        query = ENTRY.where(*_time(stream, wanted), *_likely(kind, wanted))
+    while len(rows) < limit and looked < MAX_SCANNED_ENTRIES:
+        query = ENTRY_QUERY.where(*_time_conditions(stream, wanted), *_row_conditions(kind, wanted))
         if reached is not None:
             query = query.where(entries.c.number < reached)
         if after is not None:
             query = query.where(entries.c.number > after)
-        piece = _read(connection, query.order_by(entries.c.number.desc()).limit(PIECE))
-        for row in _shown(rows_of(connection, stream, piece)):
+        piece = _read_entries(connection, query.order_by(entries.c.number.desc()).limit(PIECE_ENTRIES))
+        for row in _visible_rows(entries_to_rows(connection, stream, piece)):
             reached = row["n"]
-            if wanted.fits(row):
+            if wanted.matches_row(row):
                 rows.append(row)
                 if len(rows) == limit:
                     return {"rows": rows, "reached": reached, "more": True, "number": number}
         looked += len(piece)
         if piece:
             reached = piece[-1]["number"]
-        if len(piece) < PIECE:
+        if len(piece) < PIECE_ENTRIES:
             return {"rows": rows, "reached": reached, "more": False, "number": number}
     return {"rows": rows, "reached": reached, "more": True, "number": number}
 
 
-def all_found(database: Database, stream: str, kind: str, wanted: Wanted) -> Iterator[Row]:
-    """All rows that are wanted, the newest first, read piece by piece."""
+def search_all_rows(database: Database, stream: str, kind: str, wanted: RowFilter) -> Iterator[DashboardRow]:
+    """Yield all rows that are wanted, the newest first, read piece by piece."""
     before: int | None = None
     while True:
         with database.reading() as connection:
-            part = found(connection, stream, kind, wanted, before=before, limit=PIECE)
+            part = search_rows(connection, stream, kind, wanted, before=before, limit=PIECE_ENTRIES)
         yield from part["rows"]
         if not part["more"]:
             return
         before = part["reached"]
 
 
-def _read(connection: Connection, query: Select[Any]) -> list[Entry]:
+def _read_entries(connection: Connection, query: Select[Any]) -> list[LogEntryMapping]:
     return [{"number": number, "at": at, "body": json.loads(body)} for number, at, body in connection.execute(query)]
 
 
-def _time(stream: str, wanted: Wanted) -> list[ColumnElement[bool]]:
+def _time_conditions(stream: str, wanted: RowFilter) -> list[ColumnElement[bool]]:
     where = [entries.c.stream == stream, entries.c.number > 0]
     if wanted.since is not None:
         where.append(entries.c.at >= wanted.since)
@@ -167,7 +176,7 @@ def _time(stream: str, wanted: Wanted) -> list[ColumnElement[bool]]:
     return where
 
 
-def _likely(kind: str, wanted: Wanted) -> list[ColumnElement[bool]]:
+def _row_conditions(kind: str, wanted: RowFilter) -> list[ColumnElement[bool]]:
     """What the store itself can leave out, so that a few interventions among many decisions are found at once."""
     if kind != "shield" or not wanted.marked:
         return []
@@ -175,6 +184,108 @@ def _likely(kind: str, wanted: Wanted) -> list[ColumnElement[bool]]:
     return [or_(body.not_like('%"reason":"followed"%'), body.not_like('%"op":"decide"%'))]
 
 
-def _shown(rows: list[Row]) -> list[Row]:
-    """Nothing happened at a checkpoint, and admissions are shown with their outcomes."""
+def _visible_rows(rows: list[DashboardRow]) -> list[DashboardRow]:
+    """Leave out checkpoints, and admissions, which are shown with their outcomes."""
     return [row for row in rows if row["op"] not in ("admit", "checkpoint")]
+
+
+# Where a stream stands now, in numbers and in words.
+
+
+SPARKLINE_POINTS = 80
+"""Points of a small curve."""
+
+
+class StreamStatus:
+    """Says where streams stand; guards are built once from their logs and take up each state that is looked at."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._guards: dict[tuple[str, str], GuardMachine] = {}
+
+    def of(self, connection: Connection, stream: str) -> dict[str, Any]:
+        """Return where a stream stands.
+
+        Raises:
+            DecisionError: there is no such stream.
+        """
+        row = connection.execute(
+            select(streams).where(streams.c.name == stream, streams.c.kind.in_(STREAM_KINDS))
+        ).first()
+        if row is None:
+            raise DecisionError(f"there is no stream {stream!r}", code="stream")
+        about = {"name": row.name, "kind": row.kind, "digest": row.digest, "number": row.number}
+        state = json.loads(row.state)
+        if row.kind == "shield":
+            return {**about, **self._shield(connection, stream, state)}
+        return {**about, **self._guard(connection, stream, row.digest, state)}
+
+    def _shield(self, connection: Connection, stream: str, state: dict[str, Any]) -> dict[str, Any]:
+        configuration = _first_entry(connection, stream)["configuration"]
+        spark = sample_rows(connection, stream, SPARKLINE_POINTS)
+        return {
+            "certificate": state["certificate"],
+            "groups": configuration["groups"],
+            "interventions": state["shield"]["interventions"],
+            "spark": [[one["n"], one["shielded"], one["unshielded"]] for one in spark if "shielded" in one],
+        }
+
+    def _guard(self, connection: Connection, stream: str, digest: str, state: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            machine = self._guards.get((stream, digest))
+            if machine is None:
+                begun = _first_entry(connection, stream)
+                built = rebuild_machine("guard", digest, begun["configuration"])
+                assert isinstance(built, GuardMachine)
+                machine = self._guards[stream, digest] = built
+            machine.load(state)
+            enforcer = machine.enforcer
+            try:
+                words = enforcer.guarantee()
+            except EvenhandError as error:
+                words = str(error)
+            left = enforcer.items_until_due()
+            return {
+                "mode": enforcer.mode,
+                "open": len(state.get("open", ())),
+                "guarantee": words,
+                "broken": [{"specification": one.specification, "what": one.what, "reason": one.reason}
+                           for one in enforcer.broken_assumptions],
+                "specifications": _specification_rows(enforcer.configuration, left, enforcer.counts),
+            }  # fmt: skip
+
+
+def _specification_rows(
+    configuration: GenerationConfig, left: dict[str, dict[str, int]], counts: dict[str, dict[str, int]]
+) -> list[dict[str, Any]]:
+    described = []
+    for one in configuration.requirements:
+        if one.repeated is None:
+            continue
+        lanes: list[dict[str, Any]] = [
+            {"value": value, "deadline": deadline, "left": left[one.name][value]}
+            for value, deadline in zip(one.labels, one.repeated, strict=True)
+        ]
+        shown = lanes
+        if len(lanes) > MAX_LABELS:
+            urgent = sorted(lanes, key=lambda lane: lane["left"])[:MAX_LABELS]
+            shown = [lane for lane in lanes if lane in urgent]
+        described.append(
+            {
+                "name": one.name,
+                "condition": one.condition,
+                "groups": list(one.groups),
+                "lanes": shown,
+                "values": len(lanes),
+                "counts": counts[one.name],
+            }
+        )
+    return described
+
+
+def _first_entry(connection: Connection, stream: str) -> dict[str, Any]:
+    """Return what the first entry that is kept of a log says: what the stream is."""
+    first = first_kept_number(connection, stream)
+    query = select(entries).where(entries.c.stream == stream, entries.c.number == first)
+    body: dict[str, Any] = chain.export_entry(dict(connection.execute(query).mappings().one()))["body"]
+    return body

@@ -7,25 +7,25 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-BEGINNING = "0" * 64
+GENESIS_HASH = "0" * 64
 """What the first entry of a log is chained to."""
 
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def canonical(body: Any) -> str:
-    """The one JSON text of a value: keys sorted, no spaces, no NaN."""
+def canonical_json(body: Any) -> str:
+    """Return the one JSON text of a value: keys sorted, no spaces, no NaN."""
     return _ENCODER.encode(body)
 
 
-def joined(parts: Mapping[str, str]) -> str:
-    """The canonical text of an object, from those of its values; its names are in ASCII and have no quotes."""
+def join_canonical(parts: Mapping[str, str]) -> str:
+    """Return the canonical text of an object, from those of its values; its names are in ASCII and have no quotes."""
     return "{" + ",".join([f'"{name}":{parts[name]}' for name in sorted(parts)]) + "}"
 
 
-def link(previous: str, stream: str, number: int, at: float, body: str) -> str:
-    """The hash of an entry.
+def hash_entry(previous: str, stream: str, number: int, at: float, body: str) -> str:
+    """Return the hash of an entry.
 
     Args:
         previous: the hash of the entry before it.
@@ -34,12 +34,12 @@ def link(previous: str, stream: str, number: int, at: float, body: str) -> str:
         at: seconds since 1970, as it was logged; nothing but the reader depends on it.
         body: the canonical text of what happened.
     """
-    text = canonical([previous, stream, number, at, body])
+    text = canonical_json([previous, stream, number, at, body])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def entry(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry as it is exported, a line of JSON each."""
+def export_entry(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry as it is exported, a line of JSON each."""
     return {
         "stream": row["stream"],
         "number": row["number"],

@@ -1,7 +1,8 @@
-"""A connection to the store: SQLite in a file, or PostgreSQL."""
+"""A connection to the store, SQLite in a file or PostgreSQL, and reading what it holds."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Iterator
@@ -9,11 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, inspect, make_url, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from evenhand.errors import MissingExtraError, StoreError
-from evenhand.service.store.migrations import VERSION, prepare, version_of
+from evenhand.service.store import chain
+from evenhand.service.store.tables import STORE_VERSION, checkpoints, entries, migrate_store, read_version, streams
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +25,7 @@ WAIT_SECONDS = 30.0
 IDLE_SECONDS = 15.0
 """PostgreSQL ends a transaction whose process does nothing for so long: it was stopped, and others wait for it."""
 
-LINK: dict[str, Any] = {
+CONNECTION_OPTIONS: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -61,12 +63,12 @@ class Database:
     """
 
     def __init__(self, url: str, *, make: bool = True, wait_seconds: float = WAIT_SECONDS) -> None:
-        address = _address(url)
+        address = _parse_url(url)
         self.sqlite = address.get_backend_name() == "sqlite"
         self._where = address.render_as_string(hide_password=True)
         if self.sqlite:
             self._refuse_places(address, make)
-        self._engine = _sqlite(address, wait_seconds) if self.sqlite else _postgres(address, wait_seconds)
+        self._engine = _open_sqlite(address, wait_seconds) if self.sqlite else _open_postgres(address, wait_seconds)
         # What the driver itself raises while a connection is made or a transaction begun.
         driver = self._engine.dialect.dbapi
         assert driver is not None
@@ -74,7 +76,7 @@ class Database:
         try:
             if make:
                 with self.transaction() as connection:
-                    prepare(connection)
+                    migrate_store(connection)
             else:
                 with self.reading() as connection:
                     self._same_version(connection)
@@ -86,7 +88,7 @@ class Database:
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[Connection]:
-        """All of it happened when this ends, or nothing of it.
+        """Begin a transaction: all of it happens when this ends, or nothing.
 
         Args:
             durable: it survives a power cut when this ends; else only once a later, durable one has ended.
@@ -94,57 +96,59 @@ class Database:
         Raises:
             StoreError: the store failed; if it failed while it committed, all of it may have happened all the same.
         """
-        with self._connected(durable=durable) as connection:
+        with self._check_connection(durable=durable) as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """The store as it stands at one moment, while others go on writing.
+        """Read the store as it stands at one moment, while others go on writing.
 
         Raises:
             StoreError: the store cannot be read.
         """
-        with self._connected(reads=True) as connection:
+        with self._check_connection(reads=True) as connection:
             yield connection
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._engine.dispose()
 
     @contextmanager
-    def _connected(self, **options: bool) -> Iterator[Connection]:
+    def _check_connection(self, **options: bool) -> Iterator[Connection]:
         try:
             with self._engine.connect() as plain:
                 connection = plain.execution_options(**options)
                 with connection.begin():
                     yield connection
         except self._failures as error:
-            what, mend = _explained(error)
-            raise StoreError(what, where=self._where, mend=mend) from error
+            what, hint = _explain_error(error)
+            raise StoreError(what, location=self._where, hint=hint) from error
 
     def _refuse_places(self, address: URL, make: bool) -> None:
         name = address.database
         if not name or name == ":memory:":
-            raise StoreError("a store in memory keeps nothing", where=self._where, mend="sqlite:///evenhand.db")
+            raise StoreError("a store in memory keeps nothing", location=self._where, hint="sqlite:///evenhand.db")
         if name.startswith("file:"):
             return
         path = Path(name)
         if not path.parent.is_dir():
-            raise StoreError(f"there is no folder {path.parent}", where=self._where, mend="make it first")
+            raise StoreError(f"there is no folder {path.parent}", location=self._where, hint="make it first")
         if make and not all(os.access(one, os.W_OK) for one in (path.parent, path) if one.exists()):
             raise StoreError(
-                "this user may not write there", where=self._where, mend="let it write the folder, or name another one"
+                "this user may not write there",
+                location=self._where,
+                hint="let it write the folder, or name another one",
             )
         if not make and not path.is_file():
-            raise StoreError("there is no such file", where=self._where, mend="name the file of the service's store")
+            raise StoreError("there is no such file", location=self._where, hint="name the file of the service's store")
 
     def _same_version(self, connection: Connection) -> None:
         if not inspect(connection).has_table("versions"):
-            raise StoreError("this is no store of Evenhand's service", where=self._where)
-        if version_of(connection) != VERSION:
+            raise StoreError("this is not a store of Evenhand's service", location=self._where)
+        if read_version(connection) != STORE_VERSION:
             raise StoreError(
-                f"the store has version {version_of(connection)}, and not {VERSION}", where=self._where,
-                mend="a service of this version brings it there when it starts",
+                f"the store has version {read_version(connection)}, and not {STORE_VERSION}", location=self._where,
+                hint="a service of this version brings it there when it starts",
             )  # fmt: skip
 
     def _look_at_settings(self, connection: Connection) -> None:
@@ -152,37 +156,37 @@ class Database:
             if connection.exec_driver_sql("SHOW fsync").scalar() == "off":
                 logger.warning("PostgreSQL runs with fsync=off: a power cut takes decisions that were acknowledged")
             if connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar():
-                raise StoreError("this PostgreSQL is a standby", where=self._where, mend="name the primary server")
+                raise StoreError("this PostgreSQL is a standby", location=self._where, hint="name the primary server")
 
 
-def _address(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     try:
         address = make_url(url)
     except (ArgumentError, ValueError):
         raise StoreError(
-            "this is no address of a store", mend="sqlite:///evenhand.db, or postgresql://user@host/name"
+            "this is not an address of a store", hint="sqlite:///evenhand.db, or postgresql://user@host/name"
         ) from None
     name = address.drivername
     if name in ("postgresql", "postgres"):
         return address.set(drivername="postgresql+psycopg")
     if name not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
-        raise StoreError(f"the store cannot be a {name}", mend="sqlite:///evenhand.db, or postgresql://user@host/name")
+        raise StoreError(f"the store cannot be a {name}", hint="sqlite:///evenhand.db, or postgresql://user@host/name")
     return address
 
 
-def _postgres(address: URL, wait_seconds: float) -> Engine:
+def _open_postgres(address: URL, wait_seconds: float) -> Engine:
     try:
         engine = create_engine(
             address,
             pool_pre_ping=True,
             hide_parameters=True,
-            connect_args={key: LINK[key] for key in LINK.keys() - address.query.keys()},
+            connect_args={key: CONNECTION_OPTIONS[key] for key in CONNECTION_OPTIONS.keys() - address.query.keys()},
         )
     except ModuleNotFoundError:
         raise MissingExtraError("psycopg", extra="postgres", purpose="to keep the store in PostgreSQL") from None
 
     @event.listens_for(engine, "connect")
-    def _connected(connection: Any, _record: Any) -> None:
+    def _configure_connection(connection: Any, _record: Any) -> None:
         limits = {
             "lock_timeout": wait_seconds,
             # A process that is stopped in the middle of a transaction must not stop all the others.
@@ -197,7 +201,7 @@ def _postgres(address: URL, wait_seconds: float) -> Engine:
         connection.commit()
 
     @event.listens_for(engine, "begin")
-    def _begun(connection: Connection) -> None:
+    def _begin_explicitly(connection: Connection) -> None:
         options = connection.get_execution_options()
         if options.get("reads", False):
             connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -207,13 +211,13 @@ def _postgres(address: URL, wait_seconds: float) -> Engine:
     return engine
 
 
-def _sqlite(address: URL, wait_seconds: float) -> Engine:
+def _open_sqlite(address: URL, wait_seconds: float) -> Engine:
     engine = create_engine(
         address, hide_parameters=True, connect_args={"timeout": wait_seconds, "check_same_thread": False}
     )
 
     @event.listens_for(engine, "connect")
-    def _connected(connection: Any, _record: Any) -> None:
+    def _configure_connection(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute("PRAGMA journal_mode=WAL")
@@ -223,7 +227,7 @@ def _sqlite(address: URL, wait_seconds: float) -> Engine:
         cursor.close()
 
     @event.listens_for(engine, "begin")
-    def _begun(connection: Connection) -> None:
+    def _begin_explicitly(connection: Connection) -> None:
         options = connection.get_execution_options()
         # FULL: what was committed survives a power cut. NORMAL: only a crash of the process.
         level = "FULL" if options.get("durable", True) else "NORMAL"
@@ -236,8 +240,8 @@ def _sqlite(address: URL, wait_seconds: float) -> Engine:
     return engine
 
 
-def _explained(error: Exception) -> tuple[str, str]:
-    """What went wrong in one line, and what can be done."""
+def _explain_error(error: Exception) -> tuple[str, str]:
+    """Return what went wrong in one line, and what can be done."""
     cause = getattr(error, "orig", None) or error
     said = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     if "full" in said or "No space left" in said or "quota" in said:
@@ -249,3 +253,87 @@ def _explained(error: Exception) -> tuple[str, str]:
     if "connection failed" in said or "Connection refused" in said:
         return f"the store failed: {said}", "see that its server runs and lets this user in; then ask again"
     return f"the store failed: {said}", "see its log, and its disk; a request can then be asked again, with the same id"
+
+
+# Reading the store: heads, states, and logs in pages, without holding anybody up who writes.
+
+
+PAGE_ENTRIES = 1_000
+"""Entries that are read at once when a whole log is."""
+
+
+def read_entries_after(
+    connection: Connection, stream: str, number: int, limit: int = PAGE_ENTRIES
+) -> list[dict[str, Any]]:
+    """Return the next entries of a log, as they are exported.
+
+    Args:
+        connection: see ``Database.reading``.
+        stream: its name.
+        number: of the entry after which to begin; -1 for the first one that is kept.
+        limit: how many at most.
+    """
+    query = (
+        select(entries)
+        .where(
+            entries.c.stream == stream,
+            entries.c.number > number,
+            entries.c.number >= first_kept_number(connection, stream),
+        )
+        .order_by(entries.c.number)
+        .limit(limit)
+    )
+    return [chain.export_entry(dict(row)) for row in connection.execute(query).mappings()]
+
+
+def first_kept_number(connection: Connection, stream: str) -> int:
+    """The number of the entry that a log starts with: 0, or a checkpoint if those before it are not kept any more."""
+    first = connection.execute(select(func.min(checkpoints.c.number)).where(checkpoints.c.stream == stream)).scalar()
+    return int(first or 0)
+
+
+def read_log(database: Database, stream: str, *, after: int = -1, page: int = PAGE_ENTRIES) -> Iterator[dict[str, Any]]:
+    """Yield a whole log up to its end, in pages, each read in a transaction of its own.
+
+    Args:
+        database: the store.
+        stream: its name.
+        after: the number of the entry after which to begin.
+        page: entries that are in memory at once.
+
+    Raises:
+        StoreError: the store failed, or what comes next was deleted while this was read.
+    """
+    begun = False
+    while True:
+        with database.reading() as connection:
+            found = read_entries_after(connection, stream, after, page)
+        if begun and found and found[0]["number"] != after + 1:
+            raise StoreError(
+                f"entries after {after} of {stream!r} were deleted while its log was read", hint="begin again"
+            )
+        begun = True
+        yield from found
+        if len(found) < page:
+            return
+        after = found[-1]["number"]
+
+
+def read_heads(connection: Connection) -> dict[str, tuple[int, str]]:
+    """Read the number and the hash of each stream's last entry."""
+    rows = connection.execute(select(streams.c.name, streams.c.number, streams.c.hash).order_by(streams.c.name))
+    return {row.name: (row.number, row.hash) for row in rows}
+
+
+def read_head_and_state(connection: Connection, stream: str) -> tuple[int, str, dict[str, Any]]:
+    """Return the number and the hash of a stream's last entry, and the state after it; the stream must be there."""
+    query = select(streams.c.number, streams.c.hash, streams.c.state).where(streams.c.name == stream)
+    row = connection.execute(query).one()
+    return row.number, row.hash, json.loads(row.state)
+
+
+def read_state(connection: Connection, stream: str) -> dict[str, Any] | None:
+    """Return the state after the last entry of a stream; None if there is no such stream."""
+    found = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar()
+    state: dict[str, Any] | None = None if found is None else json.loads(found)
+    return state

@@ -1,23 +1,142 @@
-"""What a replica does by itself in the background: it beats, watches the others, and deletes what is too old."""
+"""What replicas do besides decisions: they beat, watch each other, and delete what is old.
+
+Each replica counts up a number in the store. The others watch it by their own steady clocks, so that no two machines
+need to agree on the time and no clock may jump. A replica whose number stands still for too long is declared dead: its
+row is deleted. Whatever is open in a stream under a name that has no row is then failed for good.
+
+That may be wrong: the replica may only have been stopped, and come back. Nothing rests on its being right. What was
+failed is not open any more in the stream's state, under whose lock every completion is taken, so the returned replica's
+completion is refused, and an item whose completion was refused is not released.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from evenhand.errors import StoreError
-from evenhand.service.store.replicas import BEAT_SECONDS, Replicas
-from evenhand.service.store.retention import Retention
+from evenhand.service.store.database import Database
+from evenhand.service.store.ledger import Ledger
+from evenhand.service.store.tables import answers, checkpoints, entries, pictures, replicas, streams
 
 logger = logging.getLogger(__name__)
+
+BEAT_SECONDS = 2.0
+"""Between two beats, and between two looks at those of the others."""
+
+DEAD_SECONDS = 15.0
+"""A replica that has not beaten for so long is declared dead."""
+
+PAUSE_SECONDS = 3 * BEAT_SECONDS
+"""Who has not looked for so long was stopped itself, and knows nothing of the others' silence."""
+
+
+class Replicas:
+    """One replica among the others.
+
+    Args:
+        database: the store.
+        ledger: of this process.
+        name: of this replica, new at every start.
+        steady: a clock in seconds that never jumps; only its differences count.
+    """
+
+    def __init__(
+        self, database: Database, ledger: Ledger, name: str, *, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._database, self._ledger, self._name = database, ledger, name
+        self._steady = steady
+        self._looked: float | None = None
+        self._seen: dict[str, tuple[int, float]] = {}
+        self._held: dict[str, tuple[str, Collection[str]]] = {}
+
+    def beat(self) -> None:
+        """Record that this replica is alive, again if it was declared dead.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        table = replicas
+
+        def count_up(connection: Connection) -> None:
+            mine = update(table).where(table.c.name == self._name).values(beat=table.c.beat + 1)
+            if connection.execute(mine).rowcount == 0:
+                connection.execute(insert(table).values(name=self._name, beat=1))
+
+        self._ledger.submit_work(count_up).result()
+
+    def look(self) -> None:
+        """Declare those dead that are silent for too long, and fail what is open under names that no replica has.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        now = self._steady()
+        stopped = self._looked is not None and now - self._looked > PAUSE_SECONDS
+        self._looked = now
+        with self._database.reading() as connection:
+            # Who is there is read at the same moment as what is open: a new replica first writes its row.
+            beats = {row.name: row.beat for row in connection.execute(select(replicas))}
+            left = [(stream, name) for stream in self._ledger.streams for name in self._holders(connection, stream)
+                    if name not in beats and name != self._name]  # fmt: skip
+        for stream, name in left:
+            logger.warning("%s: what the replica %s left open has failed", stream, name)
+            self._ledger.submit(stream, {"op": "abandon", "replica": name}).result()
+        silent = []
+        for name, count in beats.items():
+            before = self._seen.get(name)
+            if before is None or before[0] != count or stopped:
+                self._seen[name] = (count, now)
+            elif name != self._name and now - before[1] >= DEAD_SECONDS:
+                silent.append((name, count))
+        for name, count in silent:
+            self._declare_dead(name, count)
+        self._seen = {name: seen for name, seen in self._seen.items() if name in beats}
+
+    def leave(self) -> None:
+        """Record that this replica has ended; what it left open is failed by the next that looks.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        table = replicas
+        self._ledger.submit_work(
+            lambda connection: connection.execute(delete(table).where(table.c.name == self._name))
+        ).result()
+
+    def _declare_dead(self, name: str, count: int) -> None:
+        table = replicas
+
+        def remove(connection: Connection) -> int:
+            # Unless it has beaten since.
+            return connection.execute(delete(table).where(table.c.name == name, table.c.beat == count)).rowcount
+
+        if self._ledger.submit_work(remove).result():
+            logger.warning("the replica %s has been silent for %g seconds: declared dead", name, DEAD_SECONDS)
+
+    def _holders(self, connection: Connection, stream: str) -> Collection[str]:
+        """Return the names under which something is open in a stream."""
+        table = streams
+        head = connection.execute(select(table.c.hash).where(table.c.name == stream)).scalar_one()
+        known = self._held.get(stream)
+        if known is None or known[0] != head:
+            state = connection.execute(select(table.c.state).where(table.c.name == stream)).scalar_one()
+            self._held[stream] = head, self._ledger.holders(stream, json.loads(state))
+        return self._held[stream][1]
+
+
+# What a replica does by itself in the background: it beats, watches the others, and deletes what is too old.
 
 TIDY_SECONDS = 600.0
 """Between two looks for what is too old."""
 
 
-class Upkeep:
+class UpkeepThread:
     """Runs until it is stopped. A store that fails stops nothing: everything is tried again the next time.
 
     Args:
@@ -27,7 +146,7 @@ class Upkeep:
     """
 
     def __init__(
-        self, replicas: Replicas, retention: Retention, *, steady: Callable[[], float] = time.monotonic
+        self, replicas: Replicas, retention: RetentionJob, *, steady: Callable[[], float] = time.monotonic
     ) -> None:
         self._replicas, self._retention = replicas, retention
         self._steady = steady
@@ -36,7 +155,7 @@ class Upkeep:
         self._thread = threading.Thread(target=self._run, name="evenhand-upkeep", daemon=True)
 
     def start(self) -> None:
-        """Beat once, so that the others know of this one before it opens anything; then go on in the background.
+        """Send a first heartbeat before anything is opened; then go on in the background.
 
         Raises:
             StoreError: the store failed.
@@ -44,18 +163,18 @@ class Upkeep:
         self._replicas.beat()
         self._thread.start()
 
-    def once(self) -> None:
-        """Everything that is due now."""
+    def run_due_tasks(self) -> None:
+        """Run everything that is due now."""
         duties = [self._replicas.beat, self._replicas.look]
         now = self._steady()
         if self._tidied is None or now - self._tidied >= TIDY_SECONDS:
             self._tidied = now
-            duties.append(self._retention.tidy)
+            duties.append(self._retention.delete_expired)
         for duty in duties:
             try:
                 duty()
             except StoreError as error:
-                logger.warning("%s: %s", duty.__name__, error.what)
+                logger.warning("%s: %s", duty.__name__, error.message)
             except Exception:
                 logger.exception("%s failed", duty.__name__)
 
@@ -67,9 +186,144 @@ class Upkeep:
             try:
                 self._replicas.leave()
             except StoreError as error:
-                logger.warning("the other replicas will find out by themselves that this one ended: %s", error.what)
+                logger.warning("the other replicas will find out by themselves that this one ended: %s", error.message)
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.once()
+            self.run_due_tasks()
             self._stop.wait(BEAT_SECONDS)
+
+
+# Deletes what need not be kept any more: the beginnings of logs, the answers in them, and pictures.
+
+
+DAY_SECONDS = 86_400.0
+
+PARTS_PER_PERIOD = 8
+"""A log is cut at checkpoints, and so many of them are made in the time that it is kept."""
+
+ENTRIES_PER_DELETE = 500
+"""Entries that are deleted at once, while operations wait."""
+
+PICTURES_PER_DELETE = 50
+"""Pictures that are deleted at once."""
+
+JUMP_SECONDS = 3_600.0
+"""If the time of day went so much faster or slower than a steady clock, nothing is deleted this time."""
+
+
+class RetentionJob:
+    """Deletes what is older than the settings want it.
+
+    **A log that is cut still replays.** A checkpoint is an entry that says, as the first one does, what the stream is
+    and what its state is then; it is chained to the entry before it and the next is chained to it. Logs are cut before
+    checkpoints only, so that every log starts with an entry from which it can be done again. The state, and with it
+    every decision to come, does not depend on what is deleted.
+
+    **An id stays used.** With its entry, the answer to an id goes, not the fact that it was used: who asks again with
+    the same id is refused, and never gets a second decision. What stays of the id is its hash.
+
+    Args:
+        database: the store.
+        ledger: of this process; its streams are those that are looked after.
+        log_days: how long entries are kept at least; they go an eighth of that later at most. None: for ever.
+        picture_days: how long pictures are kept. None: for ever.
+        clock: seconds since 1970.
+        steady: seconds of a clock that never jumps.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: Ledger,
+        *,
+        log_days: float | None,
+        picture_days: float | None,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database, self._ledger = database, ledger
+        self._log_seconds = None if log_days is None else log_days * DAY_SECONDS
+        self._picture_seconds = None if picture_days is None else picture_days * DAY_SECONDS
+        self._clock, self._steady = clock, steady
+        self._last = (clock(), steady())
+
+    def delete_expired(self) -> None:
+        """Make the checkpoints that are due, and delete what is too old.
+
+        Raises:
+            StoreError: the store failed; the rest is done the next time.
+        """
+        now, steady = self._clock(), self._steady()
+        passed, ran = now - self._last[0], steady - self._last[1]
+        self._last = (now, steady)
+        if abs(passed - ran) > JUMP_SECONDS:
+            logger.warning("the clock jumped by %.0f seconds: nothing is deleted this time", passed - ran)
+            return
+        if self._log_seconds is not None:
+            for stream in self._ledger.streams:
+                self._write_checkpoint(stream, now - self._log_seconds / PARTS_PER_PERIOD)
+                self._cut(stream, now - self._log_seconds)
+        if self._picture_seconds is not None:
+            while self._ledger.submit_work(_delete_pictures(now - self._picture_seconds)).result():
+                pass
+
+    def _write_checkpoint(self, stream: str, due: float) -> None:
+        """Write a checkpoint, if the last one is from before `due` and something happened since."""
+        with self._database.reading() as connection:
+            head = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
+            last = connection.execute(
+                select(checkpoints).where(checkpoints.c.stream == stream).order_by(checkpoints.c.number.desc()).limit(1)
+            ).one()
+        if head > last.number and last.at <= due:
+            self._ledger.checkpoint(stream).result()
+
+    def _cut(self, stream: str, before: float) -> None:
+        """Delete the entries before the last checkpoint that is old enough."""
+        with self._database.reading() as connection:
+            first = connection.execute(
+                select(func.max(checkpoints.c.number)).where(checkpoints.c.stream == stream, checkpoints.c.at <= before)
+            ).scalar()
+        if not first:
+            return
+        # From here on the log starts there, for everybody who reads it, even if the rest is only done the next time.
+        self._ledger.submit_work(
+            lambda connection: connection.execute(
+                delete(checkpoints).where(checkpoints.c.stream == stream, checkpoints.c.number < first)
+            ),
+            durable=True,
+        ).result()
+        while self._ledger.submit_work(_delete_entries(stream, first)).result():
+            pass
+
+
+def _delete_entries(stream: str, first: int) -> Callable[[Connection], bool]:
+    """Delete some of the entries before `first`; return whether there may be more."""
+
+    def work(connection: Connection) -> bool:
+        lowest = connection.execute(select(func.min(entries.c.number)).where(entries.c.stream == stream)).scalar_one()
+        end = min(lowest + ENTRIES_PER_DELETE, first)
+        connection.execute(
+            update(answers)
+            .where(answers.c.stream == stream, answers.c.number >= lowest, answers.c.number < end)
+            .values(answer=None)
+        )
+        connection.execute(delete(entries).where(entries.c.stream == stream, entries.c.number < end))
+        return bool(end < first)
+
+    return work
+
+
+def _delete_pictures(before: float) -> Callable[[Connection], bool]:
+    """Delete some of the pictures from before a time; return whether there may be more."""
+
+    def work(connection: Connection) -> bool:
+        old = (
+            connection.execute(select(pictures.c.id).where(pictures.c.at < before).limit(PICTURES_PER_DELETE))
+            .scalars()
+            .all()
+        )
+        connection.execute(delete(pictures).where(pictures.c.id.in_(old)))
+        return len(old) == PICTURES_PER_DELETE
+
+    return work

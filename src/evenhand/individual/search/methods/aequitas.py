@@ -7,17 +7,12 @@ basin hopping at temperature 1. Unlike the published program it does not move pr
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenhand.individual.search.findings import Findings
-from evenhand.individual.search.methods import Options
+from evenhand.individual.search.methods import MethodOptions
 from evenhand.individual.search.oracle import Oracle
-from evenhand.individual.search.space import Space
-
-Floats: TypeAlias = NDArray[np.float64]
+from evenhand.typing import Floats
 
 LEARNING = 0.001
 """By how much one outcome changes the probability of a direction or an attribute."""
@@ -26,37 +21,31 @@ ACCEPTED = math.exp(-1)
 """Probability of going on from a move that lost the discrimination (Metropolis rule at temperature 1)."""
 
 
-def random_walk(
-    space: Space, oracle: Oracle, findings: Findings, seeds: Floats, rng: np.random.Generator, options: Options
-) -> None:
-    """Attribute and direction of a local move uniformly at random."""
-    _search(space, oracle, len(seeds), rng, options, directions=False, attributes=False)
+def random_walk(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
+    """Choose attribute and direction of a local move uniformly at random."""
+    _walk_from_seeds(oracle, len(seeds), rng, options, directions=False, attributes=False)
 
 
-def semi_directed(
-    space: Space, oracle: Oracle, findings: Findings, seeds: Floats, rng: np.random.Generator, options: Options
-) -> None:
-    """The direction of a local move is learnt, its attribute uniformly at random."""
-    _search(space, oracle, len(seeds), rng, options, directions=True, attributes=False)
+def semi_directed(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
+    """Learn the direction of a local move; choose its attribute uniformly at random."""
+    _walk_from_seeds(oracle, len(seeds), rng, options, directions=True, attributes=False)
 
 
-def fully_directed(
-    space: Space, oracle: Oracle, findings: Findings, seeds: Floats, rng: np.random.Generator, options: Options
-) -> None:
-    """Attribute and direction of a local move are both learnt."""
-    _search(space, oracle, len(seeds), rng, options, directions=True, attributes=True)
+def fully_directed(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
+    """Learn both attribute and direction of a local move."""
+    _walk_from_seeds(oracle, len(seeds), rng, options, directions=True, attributes=True)
 
 
-def _search(
-    space: Space,
+def _walk_from_seeds(
     oracle: Oracle,
     n: int,
     rng: np.random.Generator,
-    options: Options,
+    options: MethodOptions,
     *,
     directions: bool,
     attributes: bool,
 ) -> None:
+    space = oracle.space
     drawn = space.uniform(n, rng)
     current = drawn[oracle.ask(drawn).flips]
     n = len(current)
@@ -71,7 +60,7 @@ def _search(
         downwards = rng.random(n) < down[attribute]
         steps = np.zeros(current.shape)
         steps[everyone, attribute] = np.where(downwards, -1.0, 1.0)
-        moved = space.moved(current, steps, rng)
+        moved = space.move(current, steps, rng)
         flips = oracle.ask(moved).flips
         # All walks learn into the same probabilities, as one after the other would.
         if directions:

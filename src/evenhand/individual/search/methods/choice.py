@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.errors import OptionError
-from evenhand.individual.search.findings import Findings
 from evenhand.individual.search.oracle import Oracle
-from evenhand.individual.search.space import Space
-
-Floats: TypeAlias = NDArray[np.float64]
+from evenhand.typing import Floats
 
 METHODS = {
     "adf": "gradient:adf",
@@ -25,16 +21,16 @@ METHODS = {
     "frontier": "frontier:search",
     "genetic": "genetic:search",
     "maft": "gradient:maft",
-    "neighbours": "neighbours:search",
-    "random": "random_sampling:search",
+    "neighbours": "undirected:ask_neighbours",
+    "random": "undirected:sample_uniformly",
     "sg": "symbolic:search",
-    "themis": "themis:search",
+    "themis": "undirected:sample_until_known",
 }
 """Module and function of each method."""
 
 
 @dataclass(frozen=True)
-class Options:
+class MethodOptions:
     """Settings of a method.
 
     Attributes:
@@ -54,32 +50,26 @@ class Options:
             raise OptionError(f"h must be positive, not {self.h:g}")
 
 
-class Search(Protocol):
+class SearchMethod(Protocol):
     """A method: ask the oracle until its plan is carried out. Whatever the oracle is asked about is recorded.
 
     It may be called again with further seeds while budget is left, unless it returns False: nothing more can be found
-    so. The end of the budget comes as ``oracle.Spent``, which it lets through.
+    so. The end of the budget comes as ``BudgetExhausted``, which it lets through.
     """
 
     def __call__(
-        self,
-        space: Space,
-        oracle: Oracle,
-        findings: Findings,
-        seeds: Floats,
-        rng: np.random.Generator,
-        options: Options,
+        self, oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions
     ) -> bool | None: ...
 
 
-def method(name: str) -> Search:
-    """The search of this name.
+def load_method(name: str) -> SearchMethod:
+    """Return the search of this name.
 
     Raises:
         OptionError: there is none.
     """
     if name not in METHODS:
-        raise OptionError(f"there is no method {name!r}", where="--method", mend=f"one of: {', '.join(METHODS)}")
+        raise OptionError(f"there is no method {name!r}", location="--method", hint=f"one of: {', '.join(METHODS)}")
     module, function = METHODS[name].split(":")
-    found: Search = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+    found: SearchMethod = getattr(importlib.import_module(f"{__package__}.{module}"), function)
     return found

@@ -1,31 +1,27 @@
-"""Best-first search along the decision boundary, among people who could exist: the default method.
+"""Best-first search along the decision boundary, among plausible profiles: the default method.
 
 It asks about some people in the data and then, again and again, about those neighbours of promising profiles whose
 decision most likely flips. A profile is promising where two assignments are decided differently, or nearly so. How
 likely a neighbour flips is told by a surrogate (see ``Surrogate``) without asking: the parent's answers, shifted by
 what the move brings on average, against how far such guesses were off. Every move stays among pairs of values that
-occur in the data, nobody is asked about twice, and a share of the questions goes to fresh people, so that other places
-are found too. Of three or more assignments only the two that should lie furthest apart are asked about first: if they
-are decided differently, that is enough, and the others are asked when the profile is verified. With labels alone the
-same arithmetic prefers moves that seldom change a label.
+occur in the data, no individual is asked about twice, and a share of the questions goes to fresh people, so that other
+places are found too. Of three or more assignments only the two that should lie furthest apart are asked about first: if
+they are decided differently, that is enough, and the others are asked when the profile is verified. With labels alone
+the same arithmetic prefers moves that seldom change a label.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenhand.individual.search.findings import Findings
-from evenhand.individual.search.methods import Options
+from evenhand.individual.search.methods import MethodOptions
 from evenhand.individual.search.moves import Codes, Moves
 from evenhand.individual.search.oracle import Oracle
-from evenhand.individual.search.space import Space
+from evenhand.individual.search.space import ProfileSpace
 from evenhand.individual.search.surrogate import Surrogate
-
-Floats: TypeAlias = NDArray[np.float64]
+from evenhand.typing import Booleans, Floats, Integers
 
 FEWEST, MOST = 16, 256
 """Profiles asked about in one step at the beginning; in between, a fortieth of what the budget pays for."""
@@ -46,23 +42,21 @@ NEAR = 8
 """Besides the profiles found, one in so many of a step's others becomes a parent: those nearest to the boundary."""
 
 LISTED = 100_000
-"""No more admissible profiles than this are listed, so that nobody is left out."""
+"""No more admissible profiles than this are listed, so that none is left out."""
 
 DRAWS = 5
-"""After so many draws in a row that brought nobody new, there is nobody left."""
+"""After so many draws in a row that brought no new individual, the profiles are taken to be exhausted."""
 
 
-def search(
-    space: Space, oracle: Oracle, findings: Findings, seeds: Floats, rng: np.random.Generator, options: Options
-) -> bool:
-    """Ask until the budget is spent or nobody is left; without a budget, ``local`` profiles for every seed."""
-    plan = len(seeds) * max(1, options.local) if oracle.budget is None else oracle.affordable
-    Frontier(space, oracle, seeds, rng, plan).run(np.inf if oracle.budget is not None else plan)
+def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> bool:
+    """Ask until the budget is spent or no profile is left; without a budget, ``local`` profiles for every seed."""
+    plan = len(seeds) * max(1, options.local) if oracle.budget is None else oracle.affordable_profiles
+    BoundarySearch(oracle, seeds, rng, plan).run(np.inf if oracle.budget is not None else plan)
     return False
 
 
 @dataclass(frozen=True)
-class Guess:
+class NeighbourGuess:
     """What is guessed about neighbours: answers (n, outputs), and the levels moved from and to (n,)."""
 
     answers: Floats
@@ -71,16 +65,16 @@ class Guess:
 
 
 @dataclass(frozen=True)
-class Parents:
+class ParentProfiles:
     """Profiles whose neighbours wait: rows (n, U), codes (n, parts), answers (n, outputs)."""
 
     rows: Floats
     codes: Codes
     answers: Floats
 
-    def and_also(self, rows: Floats, codes: Codes, answers: Floats) -> Parents:
-        """With more of them at the end."""
-        return Parents(
+    def and_also(self, rows: Floats, codes: Codes, answers: Floats) -> ParentProfiles:
+        """Append more of them."""
+        return ParentProfiles(
             np.concatenate([self.rows, rows]),
             np.concatenate([self.codes, codes]),
             np.concatenate([self.answers, answers]),
@@ -88,7 +82,7 @@ class Parents:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class NeighbourQueue:
     """Neighbours not asked about yet, each once, all of shape (n,).
 
     Attributes:
@@ -99,108 +93,132 @@ class Waiting:
     """
 
     chance: Floats
-    mark: NDArray[np.int64]
+    mark: Integers
     parent: Codes
     level: Codes
 
     def __len__(self) -> int:
         return len(self.mark)
 
-    def __getitem__(self, which: NDArray[np.int64] | NDArray[np.bool_]) -> Waiting:
-        return Waiting(self.chance[which], self.mark[which], self.parent[which], self.level[which])
+    def __getitem__(self, which: Integers | Booleans) -> NeighbourQueue:
+        return NeighbourQueue(self.chance[which], self.mark[which], self.parent[which], self.level[which])
 
     @classmethod
-    def none(cls) -> Waiting:
-        """Nobody."""
-        nobody = np.empty(0, dtype=np.int64)
-        return cls(np.empty(0), nobody, nobody, nobody)
+    def none(cls) -> NeighbourQueue:
+        """Return a queue without entries."""
+        none = np.empty(0, dtype=np.int64)
+        return cls(np.empty(0), none, none, none)
 
-    def best(self, n: int) -> Waiting:
-        """The likeliest n."""
-        return self[np.argsort(-self.chance, kind="stable")[:n]]
+    def best(self, n: int) -> NeighbourQueue:
+        """Return the likeliest n, of equals those who come first here."""
+        able = np.arange(len(self))
+        if n < len(self):  # sorting all of them for a few would take longer than asking about these
+            able = np.flatnonzero(self.chance >= -np.partition(-self.chance, max(0, n - 1))[max(0, n - 1)])
+        return self[able[np.argsort(-self.chance[able], kind="stable")[:n]]]
 
-    def without(self, others: Waiting) -> Waiting:
-        """All but some."""
+    def without(self, others: NeighbourQueue) -> NeighbourQueue:
+        """Return all but some."""
         return self[~np.isin(self.mark, others.mark)]
 
-    def and_also(self, more: Waiting, *, most: int) -> Waiting:
+    def and_also(self, more: NeighbourQueue, *, most: int) -> NeighbourQueue:
         """With more of them, the likeliest parent of each; only the likeliest are kept if there are many."""
-        both = Waiting(
-            np.concatenate([self.chance, more.chance]),
-            np.concatenate([self.mark, more.mark]),
-            np.concatenate([self.parent, more.parent]),
-            np.concatenate([self.level, more.level]),
+        if len(self) + len(more) > 2 * most:
+            both = self._joined(more, np.full(len(more), len(self)))
+            return both[np.argpartition(-both.chance, most)[:most]]._distinct()
+        # Those who wait are sorted by mark, each once: a few more are sorted in, and nothing else is sorted again.
+        more = more._distinct()
+        place = np.searchsorted(self.mark, more.mark)
+        known = np.zeros(len(more), dtype=np.bool_)
+        inside = place < len(self)
+        known[inside] = self.mark[place[inside]] == more.mark[inside]
+        likelier = known.copy()
+        likelier[known] = more.chance[known] > self.chance[place[known]]
+        rest = np.ones(len(self), dtype=np.bool_)
+        rest[place[likelier]] = False
+        taken = likelier | ~known
+        kept = np.cumsum(np.append(0, rest))  # how many stay before each place
+        return self[rest]._joined(more[taken], kept[place[taken]])
+
+    def _joined(self, more: NeighbourQueue, place: Integers) -> NeighbourQueue:
+        """Return both, each of the others in front of the one at its place (n,)."""
+        return NeighbourQueue(
+            np.insert(self.chance, place, more.chance),
+            np.insert(self.mark, place, more.mark),
+            np.insert(self.parent, place, more.parent),
+            np.insert(self.level, place, more.level),
         )
-        if len(both) > 2 * most:
-            both = both[np.argpartition(-both.chance, most)[:most]]
-        order = np.lexsort((-both.chance, both.mark))
+
+    def _distinct(self) -> NeighbourQueue:
+        """Return each once, with its likeliest parent, sorted by mark."""
+        order = np.lexsort((-self.chance, self.mark))
         first = np.ones(len(order), dtype=np.bool_)
-        first[1:] = np.diff(both.mark[order]) != 0
-        return both[order[first]]
+        first[1:] = np.diff(self.mark[order]) != 0
+        return self[order[first]]
 
 
-class Fresh:
-    """People nobody's neighbour led to: the seeds, the people in the data, then everybody if they are few, else draws.
+class FreshProfiles:
+    """Starts that no neighbour led to: the seeds, the people in the data, then all profiles if few, else draws.
 
     Attributes:
-        over: whether everybody there is was handed out.
+        over: whether every profile was handed out.
     """
 
-    def __init__(self, space: Space, moves: Moves, seeds: Floats, rng: np.random.Generator) -> None:
+    def __init__(self, space: ProfileSpace, moves: Moves, seeds: Floats, rng: np.random.Generator) -> None:
         self._space, self._moves, self._rng = space, moves, rng
         known = [np.ascontiguousarray(seeds[:, space.columns])]
         if space.people is not None:
             known.append(space.people[rng.permutation(len(space.people))])
         self._queue = np.concatenate(known)
-        self._queue = self._queue[space.admissible(self._queue)]
+        self._queue = self._queue[space.is_admissible(self._queue)]
         self._listed = False
         self._draws = False
         self.over = False
 
     def take(self, n: int) -> Floats:
-        """Up to n profiles, shape (m, U); they may have been handed out before."""
+        """Return up to n profiles, shape (m, U); they may have been handed out before."""
         if n <= 0:
             return np.empty((0, self._space.width))
         if len(self._queue) == 0 and not self._listed:
             self._listed = True
-            codes = self._moves.listing(LISTED)
+            codes = self._moves.list_profiles(LISTED)
             self._draws = codes is None
             if codes is not None:
                 rows = self._moves.rows(codes[self._rng.permutation(len(codes))])
-                self._queue = rows[self._space.admissible(rows)]
+                self._queue = rows[self._space.is_admissible(rows)]
         if self._draws:
             half = self._space.uniform(n // 2, self._rng)
             if self._space.people is None:
                 return half
-            return np.concatenate([half, self._space.around(n - len(half), self._rng, changes=3)])
+            return np.concatenate([half, self._space.draw_near(n - len(half), self._rng, changes=3)])
         taken, self._queue = self._queue[:n], self._queue[n:]
         self.over = self._listed and len(self._queue) == 0
         return taken
 
 
-class Frontier:
+class BoundarySearch:
     """The state of one search: who was asked, who is worth a question, what was learnt."""
 
-    def __init__(self, space: Space, oracle: Oracle, seeds: Floats, rng: np.random.Generator, plan: float) -> None:
+    def __init__(self, oracle: Oracle, seeds: Floats, rng: np.random.Generator, plan: float) -> None:
+        space = oracle.space
         self._space, self._oracle, self._rng, self._plan = space, oracle, rng, plan
         self._moves = Moves.of(space)
         assignments, classes = len(space.assignments), len(oracle.scorer.classes)
         self._surrogate = Surrogate(self._moves, assignments, classes, label_only=oracle.scorer.label_only)
-        self._fresh = Fresh(space, self._moves, seeds, rng)
+        self._fresh = FreshProfiles(space, self._moves, seeds, rng)
         self._marks = rng.integers(-(2**63), 2**63 - 1, size=len(self._moves.part), dtype=np.int64)
         self._known = np.empty(0, dtype=np.int64)
         outputs = assignments * (1 if classes == 2 else classes)
         parts = len(self._moves.start)
-        self._parents = Parents(
+        self._parents = ParentProfiles(
             np.empty((0, space.width)), np.empty((0, parts), dtype=np.int64), np.empty((0, outputs))
         )
-        self._waiting = Waiting.none()
+        self._waiting = NeighbourQueue.none()
         self._half: list[Floats] = []
         self._assignments = assignments
         self._asked = 0
 
     def run(self, most: float) -> None:
-        """Step by step until about ``most`` profiles were asked about or nobody is left."""
+        """Ask step by step until about ``most`` profiles were asked about or none is left."""
         first = np.clip(self._plan / GROWTH, FEWEST, MOST)
         step = idle = 0
         while self._asked < most and idle < DRAWS:
@@ -208,13 +226,13 @@ class Frontier:
             exploring = self._asked < START * min(self._plan, 1e6) and not self._fresh.over
             picked = self._waiting.best(0 if exploring else int(np.ceil((1 - EXPLORE) * size)))
             neighbours, guessed = self._neighbours(picked)
-            fresh = self._unknown(self._fresh.take(size - len(neighbours)))
+            fresh = self._select_unknown(self._fresh.take(size - len(neighbours)))
             if len(neighbours) + len(fresh) == 0:
                 if len(picked) == 0:
                     idle = DRAWS if self._fresh.over else idle + 1
                 if idle == DRAWS and self._half:
                     idle = 0
-                    self._ask_the_rest()
+                    self._query_remaining()
                 continue
             idle = 0
             self._ask(neighbours, fresh, guessed)
@@ -222,30 +240,30 @@ class Frontier:
             if step < 20 or step % 5 == 0:
                 self._surrogate.fit()
 
-    def _neighbours(self, picked: Waiting) -> tuple[Floats, Guess]:
-        """Rows of the neighbours picked that are admissible and new, and what is guessed about them."""
+    def _neighbours(self, picked: NeighbourQueue) -> tuple[Floats, NeighbourGuess]:
+        """Return the rows of the neighbours picked that are admissible and new, and what is guessed about them."""
         parents = self._parents
         codes = parents.codes[picked.parent]
         before = codes[np.arange(len(codes)), self._moves.part[picked.level]]
-        rows, codes = self._moves.moved(parents.rows[picked.parent], codes, picked.level)
+        rows, codes = self._moves.move(parents.rows[picked.parent], codes, picked.level)
         self._waiting = self._waiting.without(picked)
-        marks = self._marked(codes)
+        marks = self._hash_profiles(codes)
         # What moved along can make it somebody else than the mark says.
         good = np.zeros(len(marks), dtype=np.bool_)
         good[np.unique(marks, return_index=True)[1]] = True
         good &= ~self._is_known(marks)
         self._remember(np.concatenate([marks[good], picked.mark[marks != picked.mark]]))
-        good &= self._space.admissible(rows)
+        good &= self._space.is_admissible(rows)
         before, level = before[good], picked.level[good]
-        return rows[good], Guess(
-            self._surrogate.guess(parents.answers[picked.parent[good]], before, level), before, level
+        return rows[good], NeighbourGuess(
+            self._surrogate.guess_answers(parents.answers[picked.parent[good]], before, level), before, level
         )
 
-    def _ask(self, neighbours: Floats, fresh: Floats, guessed: Guess) -> None:
+    def _ask(self, neighbours: Floats, fresh: Floats, guessed: NeighbourGuess) -> None:
         """Ask, learn from the answers, and let the neighbours of promising profiles wait."""
         if len(fresh):
             said = self._oracle.ask(fresh)
-            self._follow(fresh, said.flips, self._surrogate.answers(said.scores, said.labels))
+            self._queue_if_promising(fresh, said.flips, self._surrogate.answers(said.scores, said.labels))
         if len(neighbours) == 0:
             return
         if self._assignments == 2:
@@ -259,62 +277,64 @@ class Frontier:
             which[:, 1] += which[:, 0] == which[:, 1]
             which %= self._assignments
             said = self._oracle.compare(neighbours, which)
-            answers, off = self._surrogate.completed(guessed.answers, which, said.scores, said.labels)
+            answers, off = self._surrogate.complete_answers(guessed.answers, which, said.scores, said.labels)
             self._half.append(neighbours[~said.flips])
-        self._surrogate.corrected(guessed.before, guessed.level, off)
-        self._follow(neighbours, said.flips, answers)
+        self._surrogate.learn_errors(guessed.before, guessed.level, off)
+        self._queue_if_promising(neighbours, said.flips, answers)
 
-    def _ask_the_rest(self) -> None:
-        """Ask those whom two assignments decide alike about all of them: nobody else is left."""
+    def _query_remaining(self) -> None:
+        """Ask about all assignments of those whom two assignments decided alike: no other profile is left."""
         rows, self._half = np.concatenate(self._half), []
         for i in range(0, len(rows), PARENTS):
             said = self._oracle.ask(rows[i : i + PARENTS])
             answers = self._surrogate.answers(said.scores, said.labels)
-            self._follow(rows[i : i + PARENTS], said.flips, answers)
+            self._queue_if_promising(rows[i : i + PARENTS], said.flips, answers)
 
-    def _follow(self, rows: Floats, flips: NDArray[np.bool_], answers: Floats) -> None:
+    def _queue_if_promising(self, rows: Floats, flips: Booleans, answers: Floats) -> None:
         self._asked += len(rows)
         codes = self._moves.codes(rows)
-        self._surrogate.learn(codes, answers)
+        self._surrogate.learn_answers(codes, answers)
         near = np.abs(self._surrogate.margins(answers)).min(axis=1)
         order = np.lexsort((near, ~flips))
         parents = order[: min(PARENTS, int(flips.sum()) + max(FEWEST, len(rows) // NEAR))]
-        self._propose(rows[parents], codes[parents], answers[parents])
+        self._queue_neighbours(rows[parents], codes[parents], answers[parents])
 
-    def _propose(self, rows: Floats, codes: Codes, answers: Floats) -> None:
+    def _queue_neighbours(self, rows: Floats, codes: Codes, answers: Floats) -> None:
         """Let the neighbours of profiles wait for a question."""
         first = len(self._parents.rows)
         self._parents = self._parents.and_also(rows, codes, answers)
         parent, level = np.nonzero(self._moves.open(codes))
         before = codes[parent, self._moves.part[level]]
-        marks = self._marked(codes)[parent] ^ self._marks[before] ^ self._marks[level]
+        marks = self._hash_profiles(codes)[parent] ^ self._marks[before] ^ self._marks[level]
         new = ~self._is_known(marks)
         parent, level, before, marks = parent[new], level[new], before[new], marks[new]
-        margins = self._surrogate.margins(self._surrogate.guess(answers[parent], before, level))
+        margins = self._surrogate.margins(self._surrogate.guess_answers(answers[parent], before, level))
         spreads = self._surrogate.spread()
         spread = np.sqrt((spreads[level] ** 2 + spreads[before] ** 2) / 2)
         chance = self._surrogate.chance(margins.min(axis=1), margins.max(axis=1), spread)
         size = max(MOST, self._asked // GROWTH)
-        self._waiting = self._waiting.and_also(Waiting(chance, marks, parent + first, level), most=20_000 + 20 * size)
+        self._waiting = self._waiting.and_also(
+            NeighbourQueue(chance, marks, parent + first, level), most=20_000 + 20 * size
+        )
 
-    def _unknown(self, rows: Floats) -> Floats:
-        """Those of some profiles (n, U) nobody like whom was asked about, who are remembered from now on."""
-        marks = self._marked(self._moves.codes(rows))
+    def _select_unknown(self, rows: Floats) -> Floats:
+        """Return the profiles (n, U) not asked about before, and remember them."""
+        marks = self._hash_profiles(self._moves.codes(rows))
         _, first = np.unique(marks, return_index=True)
         first = np.sort(first)
         first = first[~self._is_known(marks[first])]
         self._remember(marks[first])
         return rows[first]
 
-    def _marked(self, codes: Codes) -> NDArray[np.int64]:
-        """A hash of profiles (n, parts) that a move changes by two exclusive ors, shape (n,)."""
+    def _hash_profiles(self, codes: Codes) -> Integers:
+        """Return a hash of profiles (n, parts) that a move changes by two exclusive ors, shape (n,)."""
         return np.asarray(np.bitwise_xor.reduce(self._marks[codes], axis=1))
 
-    def _is_known(self, marks: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _is_known(self, marks: Integers) -> Booleans:
         if len(self._known) == 0:
             return np.zeros(len(marks), dtype=np.bool_)
         at = np.minimum(np.searchsorted(self._known, marks), len(self._known) - 1)
         return np.asarray(self._known[at] == marks)
 
-    def _remember(self, marks: NDArray[np.int64]) -> None:
+    def _remember(self, marks: Integers) -> None:
         self._known = np.sort(np.concatenate([self._known, marks]), kind="stable")

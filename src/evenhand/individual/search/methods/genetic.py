@@ -11,18 +11,12 @@ the explanations that choose the seeds there are left out, and all of a generati
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-from evenhand.individual.search.findings import Findings
-from evenhand.individual.search.methods import Options
+from evenhand.individual.search.methods import MethodOptions
 from evenhand.individual.search.moves import Codes, Moves
-from evenhand.individual.search.oracle import Answers, Oracle
-from evenhand.individual.search.space import Space
-
-Floats: TypeAlias = NDArray[np.float64]
+from evenhand.individual.search.oracle import ModelAnswers, Oracle
+from evenhand.typing import Floats
 
 CROSSED = 0.9
 """Share of children with two parents."""
@@ -31,44 +25,43 @@ CHANGED = 1.5
 """Parts that change at random in a child, on average."""
 
 
-def search(
-    space: Space, oracle: Oracle, findings: Findings, seeds: Floats, rng: np.random.Generator, options: Options
-) -> None:
+def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
     """Breed from seeds (n, attributes) for ``local`` generations, each as large as the seeds."""
+    space = oracle.space
     moves = Moves.of(space)
     people = np.ascontiguousarray(seeds[:, space.columns])
-    people = people[space.admissible(people)]
+    people = people[space.is_admissible(people)]
     if len(people) < 2:
         people = np.concatenate([people, space.uniform(2, rng)])
     if len(people) == 0:
         return
     size = len(people)
-    codes, fit = moves.codes(people), fitness(oracle.ask(people))
+    codes, fit = moves.codes(people), score_fitness(oracle.ask(people))
     for _ in range(options.local):
-        children = bred(moves, codes, fit, size, rng)
+        children = breed_children(moves, codes, fit, size, rng)
         rows = moves.rows(children)
-        good = space.admissible(rows)
+        good = space.is_admissible(rows)
         if not good.any():
             continue
         children = children[good]
         codes = np.concatenate([codes, children])
-        fit = np.concatenate([fit, fitness(oracle.ask(rows[good]))])
-        # Nobody stands twice in a generation: else the fittest one soon fills it.
+        fit = np.concatenate([fit, score_fitness(oracle.ask(rows[good]))])
+        # No individual occurs twice in a generation: else the fittest one soon fills it.
         codes, first = np.unique(codes, axis=0, return_index=True)
         fit = fit[first]
         best = np.argsort(-fit, kind="stable")[:size]
         codes, fit = codes[best], fit[best]
 
 
-def fitness(said: Answers) -> Floats:
-    """How differently profiles are treated, shape (n,)."""
+def score_fitness(said: ModelAnswers) -> Floats:
+    """Return how differently profiles are treated, shape (n,)."""
     gaps = said.scores.max(axis=1) - said.scores.min(axis=1)
     return np.asarray(gaps.max(axis=1) + said.flips)
 
 
-def bred(moves: Moves, codes: Codes, fit: Floats, n: int, rng: np.random.Generator) -> Codes:
-    """Children (n, parts) of a generation (m, parts) of this fitness (m,)."""
-    mother, father = (_tournament(fit, n, rng) for _ in range(2))
+def breed_children(moves: Moves, codes: Codes, fit: Floats, n: int, rng: np.random.Generator) -> Codes:
+    """Return children (n, parts) of a generation (m, parts) of this fitness (m,)."""
+    mother, father = (_tournament_winners(fit, n, rng) for _ in range(2))
     inherited = rng.random((n, codes.shape[1])) < 0.5
     crossed = rng.random(n) < CROSSED
     children = np.where(inherited & crossed[:, None], codes[father], codes[mother])
@@ -78,6 +71,6 @@ def bred(moves: Moves, codes: Codes, fit: Floats, n: int, rng: np.random.Generat
     return np.asarray(np.where(changed, drawn, children))
 
 
-def _tournament(fit: Floats, n: int, rng: np.random.Generator) -> Codes:
+def _tournament_winners(fit: Floats, n: int, rng: np.random.Generator) -> Codes:
     pairs = rng.integers(0, len(fit), size=(2, n))
     return np.asarray(np.where(fit[pairs[0]] >= fit[pairs[1]], pairs[0], pairs[1]))

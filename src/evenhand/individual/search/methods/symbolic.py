@@ -15,17 +15,13 @@ from __future__ import annotations
 import heapq
 import itertools
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenhand.individual.search.findings import Findings
-from evenhand.individual.search.methods import Options
+from evenhand.individual.search.methods import MethodOptions
 from evenhand.individual.search.oracle import Oracle
-from evenhand.individual.search.space import Space
-
-Floats: TypeAlias = NDArray[np.float64]
+from evenhand.individual.search.space import ProfileSpace
+from evenhand.typing import Floats, Integers
 
 AROUND = 64
 """Questions to the model per tree."""
@@ -34,14 +30,14 @@ TOGETHER = 64
 """Profiles taken at a time, so that the model is asked about all of them at once."""
 
 DEPTH = 6
-SURE = 0.3
+CERTAINTY_BAR = 0.3
 """Global search goes down a path as long as the tree gives the label at least this share."""
 
 LOCAL, SEED, GLOBAL = 1.0, 5.0, 10.0
 
 
 @dataclass(frozen=True)
-class Condition:
+class PathCondition:
     """One decision on a path: an attribute is at most a threshold, or above it; sure of the label by a share."""
 
     attribute: int
@@ -49,21 +45,21 @@ class Condition:
     below: bool
     sure: float
 
-    def negated(self) -> Condition:
-        """The other way."""
-        return Condition(self.attribute, self.threshold, not self.below, 1 - self.sure)
+    def negate(self) -> PathCondition:
+        """Return the other way."""
+        return PathCondition(self.attribute, self.threshold, not self.below, 1 - self.sure)
 
 
-class _Waiting:
+class _ProfileQueue:
     """Profiles to be asked about, the most promising first; each once."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: ProfileSpace) -> None:
         self._space = space
         self._heap: list[tuple[float, int, Floats, int]] = []
         self._count = itertools.count()
         self._known: set[int] = set()
 
-    def known(self, profile: Floats) -> bool:
+    def is_known(self, profile: Floats) -> bool:
         return int(self._space.keys(profile[None])[0]) in self._known
 
     def put(self, rank: float, profile: Floats, which: int) -> None:
@@ -72,17 +68,16 @@ class _Waiting:
             self._known.add(key)
             heapq.heappush(self._heap, (rank, next(self._count), profile, which))
 
-    def take(self, most: int) -> tuple[Floats, NDArray[np.int64]]:
+    def take(self, most: int) -> tuple[Floats, Integers]:
         taken = [heapq.heappop(self._heap) for _ in range(min(most, len(self._heap)))]
         profiles = np.array([profile for _, _, profile, _ in taken]).reshape(len(taken), self._space.width)
         return profiles, np.array([which for *_, which in taken], dtype=np.int64)
 
 
-def search(
-    space: Space, oracle: Oracle, findings: Findings, seeds: Floats, rng: np.random.Generator, options: Options
-) -> None:
+def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
     """Ask about at most ``local`` profiles per seed."""
-    waiting = _Waiting(space)
+    space = oracle.space
+    waiting = _ProfileQueue(space)
     for profile, which in zip(*space.split(seeds), strict=True):
         waiting.put(SEED, profile, int(which))
     asked, most = 0, len(seeds) * max(1, options.local)
@@ -92,23 +87,32 @@ def search(
             return
         asked += len(profiles)
         answers = oracle.ask(profiles)
-        surroundings, labels = _explored(space, oracle, profiles, under, rng)
+        surroundings, labels = _sample_around(oracle, profiles, under, rng)
         for i in range(len(profiles)):
             own = int(answers.labels[i, under[i]])
             around = np.concatenate([surroundings[i], profiles[i : i + 1]])
-            path = explained(around, np.append(labels[i], own), own)
+            # A tree fitted to labels around the profile stands for the model's path: its conditions are what can be
+            # negated.
+            path = path_conditions(around, np.append(labels[i], own), own)
+            # Local: negating one condition and keeping the others stays near a profile that discriminates.
             if answers.flips[i]:
                 for j in range(len(path)):
-                    wanted = [*path[:j], path[j].negated(), *path[j + 1 :]]
-                    _put(space, waiting, LOCAL + _mean_sure(wanted), profiles[i], int(under[i]), wanted, rng)
+                    wanted = [*path[:j], path[j].negate(), *path[j + 1 :]]
+                    _enqueue_profile(
+                        space, waiting, LOCAL + _mean_certainty(wanted), profiles[i], int(under[i]), wanted, rng
+                    )
             for j in range(len(path)):
-                if path[j].sure < SURE:
+                # Global: a prefix of the path with its last condition negated leads elsewhere; below an unsure one
+                # nothing is known.
+                if path[j].sure < CERTAINTY_BAR:
                     break
-                wanted = [*path[:j], path[j].negated()]
-                _put(space, waiting, GLOBAL - _mean_sure(wanted), profiles[i], int(under[i]), wanted, rng)
+                wanted = [*path[:j], path[j].negate()]
+                _enqueue_profile(
+                    space, waiting, GLOBAL - _mean_certainty(wanted), profiles[i], int(under[i]), wanted, rng
+                )
 
 
-def explained(around: Floats, labels: NDArray[np.int64], own: int) -> list[Condition]:
+def path_conditions(around: Floats, labels: Integers, own: int) -> list[PathCondition]:
     """The conditions that a tree fitted to labels (n,) of profiles (n, U) puts on the last of them, root first."""
     if (labels == labels[0]).all():
         return []
@@ -122,31 +126,31 @@ def explained(around: Floats, labels: NDArray[np.int64], own: int) -> list[Condi
         below = bool(np.float32(around[-1, attribute]) <= threshold)
         node = int(inside.children_left[node] if below else inside.children_right[node])
         shares = inside.value[node][0]
-        path.append(Condition(attribute, threshold, below, float(shares[-1] / shares.sum())))
+        path.append(PathCondition(attribute, threshold, below, float(shares[-1] / shares.sum())))
     return path
 
 
-def _explored(
-    space: Space, oracle: Oracle, profiles: Floats, under: NDArray[np.int64], rng: np.random.Generator
-) -> tuple[Floats, NDArray[np.int64]]:
-    """Profiles around each (n, AROUND, U) and the model's label for them under its assignment (n, AROUND)."""
+def _sample_around(
+    oracle: Oracle, profiles: Floats, under: Integers, rng: np.random.Generator
+) -> tuple[Floats, Integers]:
+    """Return profiles around each (n, AROUND, U) and the model's label for them under its assignment (n, AROUND)."""
     n, u = profiles.shape
     around = np.repeat(profiles, AROUND, axis=0)
-    drawn = space.anywhere(len(around), rng)
-    # As many attributes are drawn anew as a coin says, so that near and far profiles are both there.
+    drawn = oracle.space.draw_anywhere(len(around), rng)
+    # How many attributes are redrawn is random, so that both near and far profiles occur.
     changed = rng.random(around.shape) < rng.random((len(around), 1))
     around = np.where(changed, drawn, around)
     labels = np.argmax(oracle.scores_at(around, np.repeat(under, AROUND)), axis=1)
     return around.reshape(n, AROUND, u), np.asarray(labels, dtype=np.int64).reshape(n, AROUND)
 
 
-def _put(
-    space: Space,
-    waiting: _Waiting,
+def _enqueue_profile(
+    space: ProfileSpace,
+    waiting: _ProfileQueue,
     rank: float,
     profile: Floats,
     which: int,
-    conditions: list[Condition],
+    conditions: list[PathCondition],
     rng: np.random.Generator,
 ) -> None:
     """Let a profile wait that satisfies the conditions, if there is one that may be reported and was not known."""
@@ -162,15 +166,15 @@ def _put(
         return
     nearest = np.clip(profile, low, high)
     trials = [nearest]
-    if waiting.known(nearest) or not space.admissible(nearest[None])[0]:
+    if waiting.is_known(nearest) or not space.is_admissible(nearest[None])[0]:
         named = sorted({condition.attribute for condition in conditions})
-        drawn = np.clip(space.anywhere(8, rng), low, high)
+        drawn = np.clip(space.draw_anywhere(8, rng), low, high)
         others = np.repeat(nearest[None], 8, axis=0)
         others[:, named] = drawn[:, named]
-        trials = [each for each in others[space.admissible(others)] if not waiting.known(each)][:1]
+        trials = [each for each in others[space.is_admissible(others)] if not waiting.is_known(each)][:1]
     for trial in trials:
         waiting.put(rank, trial, which)
 
 
-def _mean_sure(conditions: list[Condition]) -> float:
+def _mean_certainty(conditions: list[PathCondition]) -> float:
     return sum(condition.sure for condition in conditions) / len(conditions)

@@ -22,8 +22,8 @@ const STATUS = {
   retry: "made again",
   violation: "violation: not what others\u2019 deadlines rely on",
   failed: "no item",
-  withdrawn: "withdrawn: nobody waited for it",
-  unguarded: "unguarded: nobody knows what it counts for, or what it shows",
+  withdrawn: "withdrawn: the request had ended before it came",
+  unguarded: "unguarded: unknown what it counts for, or what it shows",
   refused: "refused: there is no item",
 };
 

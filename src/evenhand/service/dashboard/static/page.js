@@ -77,7 +77,7 @@ export async function ask(path, options = {}) {
     throw new Error("log in again");
   }
   const said = await answer.json().catch(() => null);
-  if (!answer.ok) throw new Error(said?.error ? [said.error.message, said.error.mend].filter(Boolean).join("; ") : `the service answered ${answer.status}`);
+  if (!answer.ok) throw new Error(said?.error ? [said.error.message, said.error.hint].filter(Boolean).join("; ") : `the service answered ${answer.status}`);
   return { said, headers: answer.headers };
 }
 

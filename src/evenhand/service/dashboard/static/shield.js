@@ -27,7 +27,7 @@ const bit = (value) => (value === 1 ? "accept" : value === 0 ? "reject" : "");
 /** What a row says, in one sentence. */
 function sentence(row) {
   const at = `Number ${count(row.n)}, ${moment(row.at)}: `;
-  const bias = row.shielded === undefined ? "" : ` Bias ${share(row.shielded)} with the shield, ${share(row.unshielded)} without.`;
+  const bias = row.shielded === undefined ? "" : ` Bias ${share(row.unshielded)} before the shield, ${share(row.shielded)} after.`;
   if (row.op === "decide") return `${at}${row.group}, recommended to ${bit(row.recommendation)}, ${REASONS[row.reason] ?? row.reason}.${bias}`;
   if (row.op === "label") return `${at}label ${row.label} for ${row.id}.${bias}`;
   return at + (row.text ?? row.op);
@@ -72,7 +72,7 @@ export class ShieldPage extends StreamPage {
     if (stands.number) {
       const fair = about.bias <= this.kappa + 1e-12;
       say(this.lead, `After ${count(about.step)} of ${many(about.horizon, "decision")}${about.period || about.bound_later !== null ? ` of period ${about.period + 1}` : ""} the bias is ${share(about.bias)}${fair ? ", within the band up to" : "; fair is up to"} ${share(this.kappa)}. ` +
-        (about.advisory ? `With the shield in force it would be ${share(about.bias_shielded)}.` : `Without the shield it would be ${share(about.bias_unshielded)}.`));
+        (about.advisory ? `In force, the shield would make it ${share(about.bias_shielded)}.` : `Before the shield it would be ${share(about.bias_unshielded)}.`));
       fill(this.facts, promise(about, stands));
     } else {
       say(this.lead, "No decision yet.");
@@ -99,7 +99,7 @@ function promise(about, stands) {
   }
   const facts = [
     ["What is kept", about.property],
-    ["Overridden", about.advisory ? `${count(stands.interventions)} advised, none made` : many(stands.interventions, "decision")],
+    ["Interventions", about.advisory ? `${count(stands.interventions)} advised, none made` : many(stands.interventions, "decision")],
     ["Open labels", about.open_labels ? count(about.open_labels) : null],
     ["Mode", about.advisory ? "advisory: every recommendation stands" : "in force"],
   ];
@@ -132,13 +132,13 @@ function byGroup(rows, total, advisory) {
   const part = (n, of) => [count(n), h("span", { class: "of" }, ` ${((100 * n) / of).toFixed(0)} %`)];
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Counts by group" }, h("table", {},
     h("caption", {}, rows.length < total ? `the latest ${many(rows.length, "entry", "entries")}` : `all ${many(total, "entry", "entries")} of this time`),
-    h("thead", {}, h("tr", {}, ["Group", "Seen", "Recommended", "Accepted", advisory ? "Advised" : "Overridden"].map((words, i) => h("th", { scope: "col", class: i ? "number" : null }, words)))),
+    h("thead", {}, h("tr", {}, ["Group", "Seen", "Recommended", "Accepted", advisory ? "Advised" : "Interventions"].map((words, i) => h("th", { scope: "col", class: i ? "number" : null }, words)))),
     h("tbody", {}, [...groups].sort().map(([name, found]) => h("tr", {}, h("th", { scope: "row" }, name),
       h("td", { class: "number" }, count(found.seen)), h("td", { class: "number" }, part(found.recommended, found.seen)),
       h("td", { class: "number" }, part(found.accepted, found.seen)), h("td", { class: "number" }, part(found.marked, found.seen)))))));
 }
 
-/** The bias with and without the shield against its band, and what was overridden below. */
+/** The bias before and after the shield against its band, and the interventions below. */
 class BiasChart {
   constructor(rows) {
     this.all = rows;
@@ -164,7 +164,7 @@ class BiasChart {
 
   /** In advisory mode the recommendations stand, and the shield is what would be. */
   named(advisory) {
-    this.words = advisory ? { with: "were it in force", without: "as decided", tick: "advised" } : { with: "with the shield", without: "without it", tick: "overridden" };
+    this.words = advisory ? { with: "were it in force", without: "as decided", tick: "advised" } : { with: "after the shield", without: "before it", tick: "intervention" };
     for (const [name, place] of Object.entries(this.names)) say(place, this.words[name]);
   }
 
@@ -221,7 +221,7 @@ class BiasChart {
     put(drawing, this.mark);
     const shown = this.total > rows.length ? `The latest ${count(rows.length)} of ${many(this.total, "entry", "entries")} of this time` : many(rows.length, "entry", "entries");
     const marked = rows.filter((row) => row.marked).length;
-    say(this.caption, `${shown}, ${moment(rows[0].at)} to ${moment(last.at)}; ${count(marked)} ${this.words.tick}. ${borders(rows).length ? "Upright lines: a new period." : ""}${cut ? ` Above ${share(high)} the lines leave the chart.` : ""} Point at it, or use the arrow keys, to read single decisions.`);
+    say(this.caption, `${shown}, ${moment(rows[0].at)} to ${moment(last.at)}; ${this.words.tick === "advised" ? `${count(marked)} advised` : many(marked, "intervention")}. ${borders(rows).length ? "Upright lines: a new period." : ""}${cut ? ` Above ${share(high)} the lines leave the chart.` : ""} Point at it, or use the arrow keys, to read single decisions.`);
     this.slider.reset();
     this.#choose(this.slider.at());
   }

@@ -1,0 +1,30 @@
+"""The main job: everything that can be said about one model and the people it decides about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenhand import doors
+
+if TYPE_CHECKING:
+    from evenhand.auditing.analysis import audit, forecast_queries
+    from evenhand.auditing.config import AuditConfig
+    from evenhand.auditing.example import train_example
+    from evenhand.auditing.gates import Gate, measure_values, parse_gate
+    from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
+
+__all__ = [
+    "AuditConfig",
+    "AuditResult",
+    "DataCard",
+    "Gate",
+    "ModelCard",
+    "SkippedAnalysis",
+    "audit",
+    "forecast_queries",
+    "measure_values",
+    "parse_gate",
+    "train_example",
+]
+
+__getattr__, __dir__ = doors.open_when_used(__name__)

@@ -1,0 +1,451 @@
+"""One audit: read the people, ask the model, measure groups and individuals, certify what can be certified."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evenhand import certification, groups, individual, models, population
+from evenhand import subgroups as subgroup
+from evenhand.auditing.config import AuditConfig
+from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
+from evenhand.certification import Certificate, estimated_share
+from evenhand.core import WorkClock
+from evenhand.errors import BudgetError, DataError, LimitError, ModelError, NotAdditiveError, OptionError
+from evenhand.individual import IndividualResult
+from evenhand.models import AdditiveNetwork, NoiseCheck, QuestionLedger, Scorer, Subject, find_ledger
+from evenhand.population import MixturePopulation, ProductPopulation
+from evenhand.schema import People
+from evenhand.stats import Draws, quantity_value
+from evenhand.subgroups import SubgroupResult
+from evenhand.typing import Progress
+
+if TYPE_CHECKING:
+    from evenhand.individual import FlipRate, SearchResult
+    from evenhand.models import TreeEnsemble
+
+MIN_CERTIFY_SECONDS = 1.0
+"""Less time than this for a certificate is not worth starting."""
+
+MIN_PROGRESS = 5e-4
+"""Without a time limit, proofs end where another second would decide less than this share."""
+
+ENOUGH_UNDECIDED = 5e-3
+"""Without a time limit, proofs also end where no more than this share is undecided: the rest takes most of the time."""
+
+COMPILE_SECONDS = 60.0
+"""A time limit from which on compiling the fastest prover pays, where it is not compiled yet: it is not in the limit.
+With less, linear bounds are computed by NumPy, which needs a quarter of the compiling and decides nearly as much."""
+
+SEARCH_SHARE = 0.1
+"""Share of the time limit for the searches, at most."""
+
+SUBGROUP_SHARE = 0.1
+LEAST_SUBGROUP_SECONDS = 2.0
+"""Share of the time limit for the subgroups, at most, and what they get at least: mostly it is over in a second."""
+
+SEARCH_SEEDS = 50
+"""People whom a search starts from."""
+
+
+def audit(
+    subject: Subject,
+    config: AuditConfig | None = None,
+    *,
+    progress: Progress | None = None,
+    clock: WorkClock | None = None,
+) -> AuditResult:
+    """Audit a model on people with known labels.
+
+    Args:
+        subject: the model and the people.
+        config: time limit, population, confidence, seed.
+        progress: called as work goes on.
+        clock: by which limits of time are told; one made of ``AuditResult.work`` repeats that run.
+
+    Returns:
+        Everything found, and what could not be run with the reason. An interrupt (Ctrl-C) while the model is being
+        asked leaves a result with what was found before it.
+
+    Raises:
+        EvenhandError: the people, the model or the options cannot be used; nothing was asked in vain.
+    """
+    started = time.perf_counter()
+    config = config or AuditConfig()
+    timer = WorkClock.start(clock, config)
+    say = progress or (lambda what, share: None)
+    people, schema = subject.people, subject.people.schema
+    if not schema.protected:
+        raise OptionError("no attribute is protected", hint="name at least one: --protected NAME")
+    # Too many assignments are an error; better now than after minutes of work.
+    for name in schema.protected:
+        schema.assignments([name])
+    _require_two_classes(people)
+    ledger = find_ledger(subject.model) or subject.ledger
+    before = ledger.settled
+    with ledger.within(config.budget):
+        found = _run_analyses(subject, config, say, timer, ledger)
+    ledger.settle()
+    return found.model_copy(
+        update={"queries": ledger.sent - before, "work": timer.work(), "seconds": time.perf_counter() - started}
+    )
+
+
+def forecast_queries(people: People, config: AuditConfig) -> int:
+    """Return how many individuals an audit without a budget asks a black box about at most.
+
+    Everybody once; for the flip rates everybody and the sample under every assignment of each set of protected
+    attributes (twice where rules make counterparts that differ from those); subgroups; and the searches. Where a time
+    limit ends them early it is fewer.
+    """
+    from evenhand.individual import search
+
+    schema, names = people.schema, people.schema.protected
+    sets = [[name] for name in names] + ([list(names)] if len(names) > 1 else [])
+    variants = sum(len(schema.assignments(one)) for one in sets) * (2 if schema.constrains_people else 1)
+    seeds, local = SEARCH_SEEDS, -(-config.searched // SEARCH_SEEDS)
+    found = [
+        search.forecast_queries(people, search.SearchConfig(protected=(name,), seeds=seeds, local=local, samples=0))
+        for name in (names if config.searched else ())
+    ]
+    groups = subgroup.forecast_queries(people, subgroup.SubgroupConfig()) or 0
+    return groups + variants * (len(people) + config.samples) + sum(found)
+
+
+def _run_analyses(
+    subject: Subject, config: AuditConfig, say: Progress, timer: WorkClock, ledger: QuestionLedger
+) -> AuditResult:
+    started = time.perf_counter()
+    people, schema = subject.people, subject.people.schema
+    say("loading the model", 0.02)
+    scorer = subject.scorer
+    if find_ledger(scorer) is not None and len(people) > ledger.left:
+        raise BudgetError(
+            f"the budget of {ledger.budget:,} rows does not pay for the {len(people):,} people in the data",
+            location="--budget",
+            hint="give a larger budget, or fewer people",
+        )
+    say("asking the model about everybody in the data", 0.05)
+    by_group = groups.measure_groups(
+        scorer, people, confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
+    )
+    say("fitting the simulated population", 0.09)
+    wider = population.choose_population(config.population, people, as_published=config.as_published)
+    # Proofs need the inside of the model; without it their share of the time goes to the sample.
+    network, why_not = _open_white_box(scorer, people)
+    part = 0.4 if network is not None else 1 - SEARCH_SHARE - SUBGROUP_SHARE
+    importlib.import_module("sklearn.cluster")  # for the searches: seconds at the first use, not in the time limit
+    timer = timer.from_now()
+    flips = individual.measure_flips(
+        scorer,
+        people,
+        wider,
+        individual.FlipConfig(
+            protected=schema.protected,
+            samples=config.samples,
+            confidence=config.confidence,
+            time_limit=config.share(part),
+            budget=None if config.budget is None else max(1, int(part * ledger.left)),
+            repeats=config.repeats,
+            as_published=config.as_published,
+            seed=config.seed,
+        ),
+        white_box=network,
+        progress=lambda what, share: say(what, 0.1 + 0.25 * share),
+        clock=timer,
+    )
+    not_run: list[SkippedAnalysis] = []
+    subgroups: list[SubgroupResult] = []
+    certificates: list[Certificate] = []
+    searches: list[SearchResult] = []
+    interrupted = (
+        flips.interrupted
+        or _add_subgroups(scorer, flips.noise, people, config, say, timer, subgroups, not_run)
+        or _add_searches(
+            subject,
+            network if flips.counted_with == "white box" else None,
+            flips.noise,
+            config,
+            say,
+            timer,
+            searches,
+            not_run,
+        )
+    )
+    device = _proof_device(network, config, timer)
+    if network is None:
+        not_run.append(SkippedAnalysis(what="certification", reason=why_not))
+    elif not interrupted:
+        interrupted = _add_certificates(network, wider, flips, config, timer, say, certificates, not_run)
+    if interrupted:
+        not_run.append(
+            SkippedAnalysis(what="the rest of the audit", reason="it was interrupted; what is here was found before")
+        )
+    flips = _combine_with_proofs(flips, certificates)
+    joint = flips.rate(schema.protected, "data")
+    say("done", 1.0)
+    return AuditResult(
+        model=_make_model_card(scorer, network, why_not),
+        data=_make_data_card(people, subject.data_name),
+        described=schema,
+        protected=schema.protected,
+        groups=by_group,
+        subgroups=subgroups[0] if subgroups else None,
+        individual=flips,
+        searches=tuple(searches),
+        certificates=tuple(certificates),
+        not_run=tuple(not_run),
+        interrupted=interrupted,
+        settings=config.model_dump()
+        | {
+            "time_limit": config.seconds,
+            "stop_at_little_progress": config.time_limit is None and config.max_boxes is None,
+        }
+        | ({"proofs_by": device or "compiled kernels"} if certificates else {}),
+        versions=_library_versions(),
+        counterfactual_flip_rate=None if joint is None else quantity_value(joint.headline.rate),
+        flip_rate=None if joint is None else joint.flips / joint.n,
+        seed=config.seed,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _require_two_classes(people: People) -> None:
+    name = people.schema.target.name
+    if people.labels is None:
+        raise DataError(f"the target column {name!r} is missing: an audit needs the true labels")
+    present = np.unique(people.labels)
+    if len(present) < 2:
+        values = people.schema.target.values or ()
+        raise DataError(
+            f"the target column {name!r} has one class only: {values[int(present[0])]!r}",
+            hint="an audit needs people with and without the favourable label",
+        )
+
+
+def _open_white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | TreeEnsemble | None, str]:
+    """Return the model as a white box that answers like the model itself, or why there is none."""
+    try:
+        network = models.extract_white_box(scorer)
+    except NotAdditiveError as error:
+        return None, error.message
+    if network is scorer:
+        return network, ""
+    known = people.individuals[~np.isnan(people.individuals).any(axis=1)]
+    differ = int((models.predict_labels(network, known) != models.predict_labels(scorer, known)).sum())
+    if differ:
+        return None, (
+            f"read from the inside, the model decides {differ:,} of {len(known):,} people differently than when it "
+            "runs, so a proof about the one would say nothing about the other"
+        )
+    return network, ""
+
+
+def _add_subgroups(
+    scorer: Scorer,
+    noise: NoiseCheck | None,
+    people: People,
+    config: AuditConfig,
+    say: Progress,
+    clock: WorkClock,
+    subgroups: list[SubgroupResult],
+    not_run: list[SkippedAnalysis],
+) -> bool:
+    """Add the search for subgroups over the protected attributes. Whether it was interrupted."""
+    what = "search for subgroups"
+    say("counting subgroups", 0.34)
+    try:
+        found = subgroup.find_subgroups(
+            scorer,
+            people,
+            noise=noise,
+            confidence=config.confidence,
+            time_limit=config.share(SUBGROUP_SHARE, LEAST_SUBGROUP_SECONDS),
+            seed=config.seed,
+            clock=clock,
+        )
+    except (OptionError, ModelError, LimitError) as error:
+        not_run.append(SkippedAnalysis(what=what, reason=error.message))
+        return False
+    except KeyboardInterrupt:
+        return True
+    subgroups.append(found)
+    return False
+
+
+def _add_searches(
+    subject: Subject,
+    white_box: Scorer | None,
+    noise: NoiseCheck | None,
+    config: AuditConfig,
+    say: Progress,
+    clock: WorkClock,
+    searches: list[SearchResult],
+    not_run: list[SkippedAnalysis],
+) -> bool:
+    """Add a short search per protected attribute. Whether it was interrupted."""
+    from threadpoolctl import threadpool_limits
+
+    from evenhand.individual import search
+
+    scorer, people = subject.scorer, subject.people
+    names = people.schema.protected if config.searched else ()
+    ledger = find_ledger(scorer) or subject.ledger
+    ledger.settle()
+    for step, name in enumerate(names):
+        what = f"searching people whose decision flips with {name}"
+        left = None if ledger.budget is None else int(ledger.left / (len(names) - step))
+        say(what, 0.35 + 0.05 * step / len(names))
+        try:
+            with ledger.within(left), threadpool_limits(1):  # the arrays are small: more threads mostly wait
+                found = search.search(
+                    scorer,
+                    people,
+                    protected=[name],
+                    seeds=SEARCH_SEEDS,
+                    local=-(-config.searched // SEARCH_SEEDS),
+                    samples=0,
+                    time_limit=config.share(SEARCH_SHARE / len(names)),
+                    as_published=config.as_published,
+                    seed=config.seed,
+                    clock=clock,
+                    white_box=white_box,
+                    noise=noise,
+                )
+        except (OptionError, ModelError) as error:
+            not_run.append(SkippedAnalysis(what=f"search for individuals by {name}", reason=error.message))
+            continue
+        except KeyboardInterrupt:
+            return True
+        if found.queries or found.interrupted:
+            searches.append(found)
+        else:
+            reason = "the budget was spent" if found.stopped_by == "budget" else "the time limit was too short for it"
+            not_run.append(SkippedAnalysis(what=f"search for individuals by {name}", reason=reason))
+        if found.interrupted:
+            return True
+    return False
+
+
+def _proof_device(network: AdditiveNetwork | TreeEnsemble | None, config: AuditConfig, clock: WorkClock) -> str | None:
+    """Where linear bounds are computed: compiled kernels (None) where they are there or will pay, else NumPy."""
+    if not isinstance(network, AdditiveNetwork) or config.seconds is None or config.seconds >= COMPILE_SECONDS:
+        return None
+    return "numpy" if clock.decide(lambda: not certification.is_compiled(network)) else None
+
+
+def _add_certificates(
+    network: AdditiveNetwork | TreeEnsemble,
+    wider: ProductPopulation | MixturePopulation,
+    flips: IndividualResult,
+    config: AuditConfig,
+    clock: WorkClock,
+    say: Progress,
+    certificates: list[Certificate],
+    not_run: list[SkippedAnalysis],
+) -> bool:
+    """Add a certificate per protected attribute, and one for all together. Whether it was interrupted."""
+    names = network.schema.protected
+    sets = [(name,) for name in names] + ([names] if len(names) > 1 else [])
+    device = _proof_device(network, config, clock)
+    spare = None if config.seconds is None else config.seconds - clock.now()
+    hurried = config.time_limit is None and config.seconds is not None
+    try:
+        say("preparing proofs" if certification.is_compiled(network, device) else certification.COMPILING, 0.4)
+        certification.warm_up(network, device)
+        # Compiling is not counted against the time of the proofs.
+        proving = clock.from_now()
+        for step, protected in enumerate(sets):
+            left = None if spare is None else spare - proving.now()
+            asked = flips.rate(protected, "population")
+            what = f"certification for {' x '.join(protected)}"
+            if left is not None and left < MIN_CERTIFY_SECONDS:
+                reason = f"the time limit of {config.seconds:g} s was used up: give it more"
+                not_run.append(SkippedAnalysis(what=what, reason=reason))
+                continue
+            say(f"proving: {' x '.join(protected)}", 0.4 + 0.6 * step / len(sets))
+            try:
+                found = certification.certify(
+                    network,
+                    protected=protected,
+                    population=wider,
+                    time_limit=None if left is None else left / (len(sets) - step),
+                    max_boxes=config.max_boxes,
+                    min_progress=MIN_PROGRESS if hurried else None,
+                    target_undecided=ENOUGH_UNDECIDED if config.time_limit is None else None,
+                    device=device,
+                    confidence=config.confidence,
+                    seed=config.seed,
+                    drawn=None if asked is None else _draws_of(asked, wider),
+                    clock=clock,
+                )
+            except (OptionError, ModelError) as error:
+                not_run.append(SkippedAnalysis(what=what, reason=error.message))
+                continue
+            certificates.append(found)
+            if found.stopped_by == "interrupt":
+                return True
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _draws_of(rate: FlipRate, wider: ProductPopulation | MixturePopulation) -> Draws:
+    """Return who flips of the people drawn, in the way that a certificate of this population asks."""
+    if isinstance(wider, MixturePopulation) and rate.counterfactual is not None:
+        return Draws(rate.counterfactual.flips, rate.n)
+    return Draws(rate.flips, rate.n)
+
+
+def _combine_with_proofs(flips: IndividualResult, certificates: Sequence[Certificate]) -> IndividualResult:
+    """Return the flip rates, with that of the population as its certificate estimates it: one quantity, one number."""
+    # A proof about plausible counterparts is about another rate than the published one.
+    estimates = {(one.protected, one.population): estimated_share(one) for one in certificates if one.moved is None}
+    rates = tuple(
+        rate.model_copy(update={"rate": estimates.get((rate.protected, rate.population), rate.rate)})
+        for rate in flips.rates
+    )
+    return flips.model_copy(update={"rates": rates})
+
+
+def _make_model_card(scorer: Scorer, network: AdditiveNetwork | TreeEnsemble | None, why_not: str) -> ModelCard:
+    return ModelCard(
+        name=scorer.name,
+        type=type(scorer).__name__,
+        classes=tuple(str(label) for label in scorer.classes),
+        favourable=str(scorer.classes[scorer.favourable]),
+        label_only=scorer.label_only,
+        white_box=network is not None,
+        why_not=why_not or None,
+    )
+
+
+def _make_data_card(people: People, name: str) -> DataCard:
+    fingerprint = hashlib.sha256(np.ascontiguousarray(people.individuals).tobytes())
+    fingerprint.update(np.ascontiguousarray(people.labels).tobytes())
+    schema = people.schema
+    counts = {}
+    for attribute in (schema[name] for name in schema.protected):
+        entries, sizes = np.unique(people.individuals[:, schema.position(attribute.name)], return_counts=True)
+        counts[attribute.name] = {attribute.text(entry): int(size) for entry, size in zip(entries, sizes, strict=True)}
+    return DataCard(
+        name=name,
+        people=len(people),
+        dropped=people.dropped,
+        fingerprint=fingerprint.hexdigest(),
+        counts=counts,
+        base_rate=float(people.favourable.mean()),
+    )
+
+
+def _library_versions() -> dict[str, str]:
+    import platform
+
+    libraries = {name: importlib.metadata.version(name) for name in ("evenhand", "numpy", "scipy", "scikit-learn")}
+    return {"python": platform.python_version()} | libraries

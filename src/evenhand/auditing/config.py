@@ -1,0 +1,61 @@
+"""Settings of an audit."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from evenhand.core import Config, setting
+
+DEFAULT_SECONDS = 20.0
+"""The time limit that is used if none is given."""
+
+
+class AuditConfig(Config):
+    """Settings of an audit.
+
+    The time limit is for flip rates, searches and certificates together; subgroups are counted within a tenth of it, or
+    within two seconds. Reading the data, one pass of the model over it, and compiling on the first use are not in it.
+    """
+
+    time_limit: float | None = setting(
+        None,
+        "for flip rates and certificates together. By default 20 at most, and proofs end when little is undecided, or "
+        "another second would decide little",
+        unit="seconds",
+        gt=0,
+    )
+    population: Literal["data", "uniform", "independent"] = setting(
+        "data",
+        "the simulated population: as in the data or uniform over the domain, by the schema's rules if it has any; or "
+        "independent attributes, each as in the data (proofs are then as published)",
+    )
+    confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
+    min_group_size: int = setting(
+        30, "smallest denominator of a rate that is compared between groups; smaller ones are not assessable", ge=1
+    )
+    samples: int = setting(20_000, "individuals drawn from the population", ge=1)
+    searched: int = setting(
+        3_000, "profiles that the search for each protected attribute asks about; 0 leaves it out", ge=0
+    )
+    repeats: int = setting(
+        1, "answers per person and protected value, the majority decides; for models that can answer differently", ge=1
+    )
+    as_published: bool = setting(
+        False, "flips, searches and proofs change the protected attribute alone, whatever rules the schema has"
+    )
+    budget: int | None = setting(None, "ask a black box about so many individuals at most, all told", ge=1)
+    max_boxes: int | None = setting(
+        None, "stop each proof after so many boxes; without a time limit then, the seed alone repeats the audit", ge=1
+    )
+    seed: int = setting(0, "same seed, same result, unless a time limit is reached", ge=0)
+
+    @property
+    def seconds(self) -> float | None:
+        """The time limit in force; None where the work is limited by boxes alone."""
+        if self.time_limit is None and self.max_boxes is None:
+            return DEFAULT_SECONDS
+        return self.time_limit
+
+    def share(self, part: float, least: float = 0.0) -> float | None:
+        """Return the seconds that a part of the audit gets, as a share of the time limit."""
+        return None if self.seconds is None else max(least, part * self.seconds)

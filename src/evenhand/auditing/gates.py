@@ -1,0 +1,233 @@
+"""Conditions on an audit's numbers, as in ``--fail-on 'flip_rate.sex > 0.01 or certified < 0.9'``."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from evenhand.auditing.result import AuditResult
+from evenhand.core import (
+    Arithmetic,
+    Comparison,
+    Expression,
+    Logic,
+    Name,
+    Node,
+    Number,
+    Source,
+    format_expression,
+    parse_expression,
+)
+from evenhand.groups import GAP_NAMES, OVERALL_NAMES
+from evenhand.stats import Observed, Quantity, Unknown, quantity_value
+from evenhand.subgroups import SubgroupResult
+from evenhand.text import list_some, suggest_name
+
+COMPARED: dict[str, Callable[[float, float], bool]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne
+}  # fmt: skip
+MEASURE_NAMES = frozenset(
+    {
+        "counterfactual_flip_rate",
+        "excess_flip_rate",
+        "flip_rate",
+        "population_counterfactual_flip_rate",
+        "population_excess_flip_rate",
+        "population_flip_rate",
+        "certified",
+        "falsified",
+        "undecided",
+        "worst_subgroup_gap",
+        *GAP_NAMES,
+        *OVERALL_NAMES,
+    }
+)
+"""What a condition may name."""
+
+ALIASES = {"violation_rate": "flip_rate", "population_violation_rate": "population_flip_rate"}
+"""Names that the literature has for the same numbers; a condition may use either."""
+
+LOWER_IS_WORSE = frozenset({"demographic_parity_ratio", "certified", "accuracy", "auc"})
+ENDS = ("low", "high")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A condition that was parsed: it may be asked of any audit.
+
+    A number is called ``name``, ``name.attribute`` or ``name['attribute']`` (``a_x_b`` for several together), each
+    with ``.low`` or ``.high`` for an end of its interval. Without an attribute the worst one counts.
+    """
+
+    parsed: Expression
+
+    @property
+    def expression(self) -> str:
+        """The condition as it was given."""
+        return self.parsed.text
+
+    def holds(self, audit: AuditResult) -> bool:
+        """Return whether the condition holds for this audit.
+
+        Raises:
+            OptionError: it names a number that the audit does not have; the message lists those it has.
+        """
+        return _evaluate_truth(self.parsed.tree, measure_values(audit), self.parsed)
+
+    def not_assessable(self, audit: AuditResult) -> list[str]:
+        """Return what the condition names and this audit cannot assess, each with the reason.
+
+        A number that is unknown, and a gap that leaves out groups because they are too small.
+        """
+        known, left_out = measure_values(audit), _groups_left_out(audit)
+        found = []
+        for node in _names(self.parsed.tree):
+            name, rest, _ = _name_parts(node)
+            for by, quantity in known.get(name, {}).items():
+                if rest and rest[0] != by:
+                    continue
+                what = f"{name}.{by}" if by else name
+                if isinstance(quantity, Unknown):
+                    found.append(f"{what}: {quantity.reason}")
+                elif (name, by) in left_out:
+                    found.append(f"{what}: {left_out[name, by]}")
+        return list(dict.fromkeys(found))
+
+
+def parse_gate(expression: str) -> Gate:
+    """Read a condition: comparisons of named numbers, joined by and, or, not.
+
+    Raises:
+        OptionError: it does not parse, or contains anything else.
+    """
+    parsed = parse_expression(expression, location="--fail-on")
+    _check_tree(parsed.tree, parsed)
+    return Gate(parsed)
+
+
+def measure_values(audit: AuditResult) -> dict[str, dict[str, Quantity | float]]:
+    """Return every number that a condition may name: name -> attribute (or attributes joined by ``_x_``) -> number."""
+    found: dict[str, dict[str, Quantity | float]] = {}
+    for breakdown in audit.groups.breakdowns:
+        for gap in breakdown.gaps:
+            found.setdefault(gap.name, {})["_x_".join(breakdown.by)] = gap.value
+    for rate in audit.individual.rates:
+        prefix, names = "" if rate.over == "data" else "population_", "_x_".join(rate.protected)
+        found.setdefault(f"{prefix}flip_rate", {})[names] = rate.rate
+        found.setdefault(f"{prefix}counterfactual_flip_rate", {})[names] = rate.headline.rate
+        found.setdefault(f"{prefix}excess_flip_rate", {})[names] = rate.excess
+    for certificate in audit.certificates:
+        for name in ("certified", "falsified", "undecided"):
+            found.setdefault(name, {})["_x_".join(certificate.protected)] = float(getattr(certificate, name))
+    if audit.subgroups is not None:
+        found["worst_subgroup_gap"] = {"": _worst_subgroup_gap(audit.subgroups)}
+    for name, quantity in audit.groups.overall.items():
+        found.setdefault(name, {})[""] = quantity
+    return found
+
+
+def _worst_subgroup_gap(searched: SubgroupResult) -> Observed:
+    """Return the gap of which most is certain of all subgroups below the others; its ends hold for all of them."""
+    below = [finding for finding in searched.findings if finding.gap < 0]
+    worst = min(below, key=lambda finding: finding.high, default=None)
+    gap, low, high = (0.0, 0.0, 0.0) if worst is None else (-worst.gap, max(0.0, -worst.high), -worst.low)
+    return Observed(
+        value=gap, n=searched.people, low=low, high=high, confidence=searched.confidence, method=searched.control
+    )
+
+
+def _check_tree(node: Node, source: Source) -> None:
+    if isinstance(node, Logic):
+        for part in node.operands:
+            _check_tree(part, source)
+        return
+    wrong: Node | None = node
+    if isinstance(node, Comparison):
+        wrong = next((side for side in node.operands if not isinstance(side, Name) and _number(side) is None), None)
+    if wrong is not None:
+        hint = "compare a number with a threshold: 'flip_rate > 0.01 or certified.sex < 0.9'"
+        raise source.fault(f"{source.cut(wrong)!r} is not a comparison of named numbers", wrong, hint)
+    for side in node.operands if isinstance(node, Comparison) else ():
+        if isinstance(side, Name) and side.parts[0] not in MEASURE_NAMES | ALIASES.keys():
+            known = f"the numbers are: {', '.join(sorted(MEASURE_NAMES))}"
+            message = f"there is no number called {side.parts[0]!r}"
+            raise source.unknown(message, side, MEASURE_NAMES | ALIASES.keys(), known)
+
+
+def _number(node: Node) -> float | None:
+    """Return the number that is written, with its sign; None where a name or anything else stands."""
+    if isinstance(node, Arithmetic) and len(node.operands) == 1 and isinstance(node.operands[0], Number):
+        return float(node.signs[0].text + node.operands[0].text)
+    return float(node.text) if isinstance(node, Number) else None
+
+
+def _names(node: Node) -> Iterator[Name]:
+    if isinstance(node, Name):
+        yield node
+    elif isinstance(node, Logic | Comparison):
+        for part in node.operands:
+            yield from _names(part)
+
+
+def _groups_left_out(audit: AuditResult) -> dict[tuple[str, str], str]:
+    """Return gap and attribute -> the groups that are too small for it."""
+    return {
+        (gap.name, "_x_".join(breakdown.by)): f"fewer than {audit.groups.min_group_size} people to count in "
+        + list_some([f"{label} ({n})" for label, n in gap.not_assessable.items()])
+        for breakdown in audit.groups.breakdowns
+        for gap in breakdown.gaps
+        if gap.not_assessable
+    }
+
+
+def _name_parts(node: Name) -> tuple[str, list[str], str | None]:
+    """Return a number's name, the attribute if one is named, and the end of its interval."""
+    name, *rest = ALIASES.get(node.parts[0], node.parts[0]), *node.parts[1:]
+    end = rest.pop() if rest and rest[-1] in ENDS else None
+    return name, rest, end
+
+
+def _evaluate_truth(node: Node, known: dict[str, dict[str, Quantity | float]], source: Source) -> bool:
+    if isinstance(node, Logic):
+        truths = [_evaluate_truth(part, known, source) for part in node.operands]
+        return any(truths) if node.word == "or" else all(truths) != (node.word == "not")
+    assert isinstance(node, Comparison)
+    sides = [
+        _evaluate_name(side, known, source) if isinstance(side, Name) else _number(side) or 0.0
+        for side in node.operands
+    ]  # fmt: skip
+    comparisons = zip(node.signs, sides[:-1], sides[1:], strict=True)
+    return all(COMPARED[sign.text](left, right) for sign, left, right in comparisons)
+
+
+def _evaluate_name(node: Name, known: dict[str, dict[str, Quantity | float]], source: Source) -> float:
+    name, rest, end = _name_parts(node)
+    if name not in known:
+        raise source.unknown(
+            f"this audit has no number called {name!r}", node, known, f"it has: {', '.join(sorted(known))}"
+        )
+    by = known[name]
+    if rest and rest[0] not in by:
+        raise source.fault(
+            f"{name} was not measured for {rest[0]!r}",
+            node,
+            f"{suggest_name(rest[0], by)}it was for: {', '.join(by) or 'no attribute'}",
+        )
+    chosen = [by[rest[0]]] if rest else list(by.values())
+    values = [value for value in (_interval_end(quantity, end) for quantity in chosen) if value is not None]
+    if not values and not any(isinstance(quantity, Unknown) for quantity in chosen):
+        raise source.fault(f"{format_expression(node)} is unknown here: it has no interval", node)
+    if not values:
+        return math.nan  # neither above nor below anything; ``not_assessable`` names it
+    return min(values) if name in LOWER_IS_WORSE else max(values)
+
+
+def _interval_end(quantity: Quantity | float, end: str | None) -> float | None:
+    if isinstance(quantity, float):
+        return quantity if end is None else None
+    if end is None or isinstance(quantity, Unknown):
+        return quantity_value(quantity)
+    value = getattr(quantity, end, None)
+    return None if value is None else float(value)

@@ -1,0 +1,124 @@
+"""How an audit was done, for the reader who wants to check: what was read, how numbers were made, their limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenhand.certification import estimated_share
+from evenhand.groups import GAP_TITLES, METRIC_TITLES, confidence_levels
+from evenhand.stats import Estimated, Observed, Quantity
+from evenhand.text import SIMULATED, list_some
+
+if TYPE_CHECKING:
+    from evenhand.auditing.result import AuditResult
+    from evenhand.groups import GroupMetrics
+    from evenhand.schema import Attribute, Schema
+
+
+class SchemaRow(NamedTuple):
+    """One attribute in words."""
+
+    name: str
+    kind: str
+    domain: str
+    missing: str
+    protected: bool
+
+
+def schema_rows(schema: Schema) -> list[SchemaRow]:
+    """Return the attributes of an individual as a table."""
+    missing = {"refuse": "refused", "drop": "the person is left out", "keep": "handed to the model as missing"}
+    return [
+        SchemaRow(one.name, one.kind, _describe_domain(one), missing[one.missing], one.protected)
+        for one in schema.attributes
+    ]
+
+
+def interval_methods(audit: AuditResult) -> list[tuple[str, list[str]]]:
+    """Return the methods of intervals that were used, each with the numbers it was used for."""
+    used: dict[str, dict[str, None]] = {}
+    for name, quantity in list_quantities(audit):
+        if isinstance(quantity, Observed | Estimated):
+            used.setdefault(quantity.method, {})[name] = None
+    return [(method, list(names)) for method, names in used.items()]
+
+
+def confidence_level(audit: AuditResult) -> str:
+    """Return the confidence of the intervals of group metrics, as ``95 %``."""
+    return confidence_levels(audit.groups)
+
+
+def list_quantities(audit: AuditResult) -> list[tuple[str, Quantity]]:
+    """Return every number of the audit that comes with its kind, and what it is called."""
+    found = _group_quantities(audit.groups)
+    for rate in audit.individual.rates:
+        found.append(("counterfactual flip rate", rate.headline.rate))
+        if rate.counterfactual is not None:
+            found.append(("counterfactual flip rate as published", rate.rate))
+    found += [("different decisions in all", estimated_share(certificate)) for certificate in audit.certificates]
+    return found
+
+
+def _group_quantities(groups: GroupMetrics) -> list[tuple[str, Quantity]]:
+    found = [(METRIC_TITLES.get(name, name), quantity) for name, quantity in groups.overall.items()]
+    for breakdown in groups.breakdowns:
+        for group in breakdown.groups:
+            found += [(METRIC_TITLES.get(name, name), quantity) for name, quantity in group.metrics.items()]
+        found += [(GAP_TITLES.get(gap.name, gap.name), gap.value) for gap in breakdown.gaps]
+    return found + [("observed rate, by score", one.base_rate) for one in groups.calibration]
+
+
+def describe_limits(audit: AuditResult) -> list[str]:
+    """Return what the numbers do not say."""
+    alone = "and what the schema links to it" if audit.individual.compares_counterparts else "alone"
+    said = [
+        "Observed numbers are exact for the people in the data. Their intervals hold for the people these stand for, "
+        "if these were drawn from them independently; a biased selection is in no interval.",
+        "True labels are taken as they are. If they carry past discrimination, error rates measured against them do "
+        "too.",
+        f"Flips change the protected attribute {alone}. What depends on it in life (a name, a career) stays as it was, "
+        "so that no flips does not mean that the attribute has no influence.",
+    ]
+    if audit.certificates or any(rate.over == "population" for rate in audit.individual.rates):
+        said.append(
+            f"{SIMULATED.capitalize()} is individuals drawn from: {_describe_population(audit)}. Some of "
+            "them are "
+            "unlike anybody who lives."
+        )
+    if audit.searches:
+        said.append(
+            "What a search finds is no random sample: its numbers say whom it happens to, not how often. That it found "
+            "no one is no proof."
+        )
+    if audit.subgroups is not None:
+        said.append(
+            "Subgroups are described by the protected attributes, and hold a minimum of people: whom only other "
+            "attributes would describe, or who are few, is in none of them. Intervals of subgroups hold together for "
+            "all that were tested."
+        )
+    if audit.certificates:
+        said.append(
+            "Proofs are about the model as it was read and about the domain in the schema; missing values and values "
+            "outside the domain are in no proof."
+        )
+    if audit.data.training_rows is None:
+        said.append(
+            "It is not known whether the model was trained on these people. If it was, its accuracy here flatters it."
+        )
+    elif audit.data.training_rows:
+        said.append("The model was trained on these people: its accuracy here flatters it.")
+    if audit.model.label_only:
+        said.append("The model gives labels without scores: nothing is said about calibration.")
+    return said
+
+
+def _describe_population(audit: AuditResult) -> str:
+    names = [certificate.population for certificate in audit.certificates]
+    names += [rate.population for rate in audit.individual.rates if rate.over == "population"]
+    return "; ".join(dict.fromkeys(names))
+
+
+def _describe_domain(attribute: Attribute) -> str:
+    if attribute.values is not None:
+        return list_some([str(value) for value in attribute.values])
+    return f"{attribute.text(attribute.first)} to {attribute.text(attribute.last)}"

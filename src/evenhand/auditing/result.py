@@ -1,0 +1,119 @@
+"""Everything that one audit found, and what it could not run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from evenhand.certification import Certificate
+from evenhand.core import Document, Result
+from evenhand.groups import GroupMetrics
+from evenhand.individual import IndividualResult, SearchResult
+from evenhand.schema import Schema
+from evenhand.subgroups import Finding, SubgroupResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class ModelCard(BaseModel):
+    """What was audited: name, type, labels, and whether it is a white box (if not, why not)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    type: str
+    classes: tuple[str, ...]
+    favourable: str
+    label_only: bool
+    white_box: bool
+    why_not: str | None = None
+
+
+class DataCard(BaseModel):
+    """Who was in the data: aggregates only.
+
+    Attributes:
+        name: file or data set.
+        people: rows used; dropped: rows left out for missing values.
+        fingerprint: SHA-256 of the individuals and labels as read.
+        counts: protected attribute -> value -> people.
+        base_rate: share with the favourable label as the truth.
+        training_rows: whether the model is known to have been trained on these rows (None: unknown).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    people: int
+    dropped: int
+    fingerprint: str
+    counts: dict[str, dict[str, int]]
+    base_rate: float
+    training_rows: bool | None = None
+
+
+class SkippedAnalysis(BaseModel):
+    """An analysis that could not be run, and the reason."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    what: str
+    reason: str
+
+
+class AuditResult(Result):
+    """The audit of one model on one data set.
+
+    Attributes:
+        model, data: what was looked at.
+        described: the schema by which the data was read.
+        protected: attributes looked at.
+        groups: performance and group metrics.
+        subgroups: whom the protected attributes describe together and the model treats differently; None if not run.
+        individual: counterfactual flip rates and examples.
+        searches: who was found by searching, one per protected attribute; how common flips are is in ``individual``.
+        certificates: one per protected attribute (white boxes only), one for all of them jointly.
+        not_run: what could not be run, with reasons.
+        settings: the options that were in force.
+        versions: libraries that took part.
+        counterfactual_flip_rate: share of the people in the data, of those with a plausible counterpart, whose label
+            flips with the protected attributes together; None if the audit was interrupted before, or no one has one.
+            (``individual`` has it with its interval.) Without rules in the schema it is the same as ``flip_rate``.
+        flip_rate: as published: the same of all, where nothing but the protected attributes changes.
+        queries: individuals (rows) that a function, an estimator or an endpoint was sent in all, from trying it on.
+        interrupted: whether somebody stopped it; what is here was found before.
+    """
+
+    kind: Literal["audit"] = "audit"
+    model: ModelCard
+    data: DataCard
+    described: Schema
+    protected: tuple[str, ...]
+    groups: GroupMetrics
+    subgroups: SubgroupResult | None = None
+    individual: IndividualResult
+    searches: tuple[SearchResult, ...] = ()
+    certificates: tuple[Certificate, ...]
+    not_run: tuple[SkippedAnalysis, ...]
+    settings: dict[str, str | int | float | bool | None]
+    versions: dict[str, str]
+    counterfactual_flip_rate: float | None = None
+    flip_rate: float | None
+    queries: int = 0
+    interrupted: bool = False
+
+    @property
+    def worst_subgroup(self) -> Finding | None:
+        """The subgroup whose favourable rate is most clearly below that of the others; None if none is below."""
+        findings = () if self.subgroups is None else self.subgroups.findings
+        return next((finding for finding in findings if finding.gap < 0), None)
+
+    def document(self) -> Document:
+        """Return the first screen from the parts' answers, then what each part found and how it was done."""
+        return self._write_document("evenhand.auditing.wording")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the group metrics as a table; ``individual.to_frame()`` and the certificates have their own."""
+        return self.groups.to_frame()

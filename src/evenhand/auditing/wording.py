@@ -1,0 +1,442 @@
+"""An audit in words: the first screen from its parts, who is in the data, what each part found, how it was done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from evenhand.auditing.method import confidence_level, describe_limits, interval_methods, schema_rows
+from evenhand.auditing.regulation import RequiredItem, annex_iv, four_fifths, impact_tables, local_law_144
+from evenhand.auditing.result import AuditResult
+from evenhand.certification import proof_answers, proof_blocks
+from evenhand.core import (
+    Block,
+    Column,
+    Document,
+    Facts,
+    Figure,
+    Fold,
+    Heading,
+    Metric,
+    Note,
+    ReportedNumber,
+    Table,
+    TableRow,
+    Text,
+)
+from evenhand.groups import (
+    breakdown_blocks,
+    calibration_blocks,
+    gap_answers,
+    headline_sentences,
+    overall_table,
+    small_notes,
+)
+from evenhand.individual import (
+    CLOSE,
+    SearchResult,
+    explain_comparison,
+    flip_answers,
+    noise_notes,
+    noise_sentences,
+    pair_blocks,
+    rate_blocks,
+    search_answer,
+    search_blocks,
+)
+from evenhand.stats import Unknown, format_value, quantity_value, show_quantity
+from evenhand.subgroups import comparison_group, describe_significant, method_facts, subgroup_blocks, worst_answer
+from evenhand.text import (
+    SIMULATED,
+    format_count,
+    format_decimal,
+    format_duration,
+    format_percent,
+    join_names,
+    list_some,
+    percent_at_least,
+)
+
+FINDINGS = 5
+"""Sentences at the top, at most."""
+
+REFUSED = 100
+"""Groups listed that were too small to be tested as subgroups; the JSON has all."""
+
+LONG = 15
+"""Rows from which a table is folded."""
+
+
+def build_document(audit: AuditResult) -> Document:
+    """Return what an audit says."""
+    blocks: list[Block] = [*noise_notes(audit.individual)]
+    if audit.interrupted:
+        blocks.append(Note("Interrupted: this audit holds what was found before.", "caution"))
+    found = headlines(audit)
+    blocks += [Text(items=tuple(found), role="finding")] if found else []
+    blocks += answers(audit)
+    blocks += [Note(f"Not run: {item.what}: {item.reason}", "caution") for item in audit.not_run]
+    blocks += small_notes(audit.groups)
+    blocks.append(Text(_terms(audit), role="small"))
+    for part in (_people, _groups, _individuals, _proof, _subgroups, _method, _regulation):
+        blocks += part(audit)
+    return Document(
+        f"Audit of {audit.model.name} on {audit.data.name}",
+        f"{format_count(audit.data.people, 'person', 'people')}; favourable: {audit.described.target.name} = "
+        f"{audit.model.favourable}; protected: {', '.join(audit.protected)}",
+        tuple(blocks),
+        brand="Evenhand audit",
+        made=f"{audit.provenance} All numbers at full precision are in the JSON.",
+    )
+
+
+def _terms(audit: AuditResult) -> str:
+    """Return what the words of the first screen mean."""
+    flips = "whose decision changes when only the protected attribute is changed"
+    if audit.individual.compares_counterparts:
+        flips = (
+            "with a plausible counterpart, of another protected group and within the schema's rules, who are decided "
+        )
+        flips += "differently from it"
+    return (
+        "Demographic parity difference: how far the selection rates of the best and the worst treated group are apart, "
+        f"from 0 to 1. Counterfactual flip rate: the share of people {flips}. Certified fair: a proof that no value of "
+        f"the protected attribute changes the decision. {SIMULATED.capitalize()}: individuals drawn at random, as "
+        "described under How it was done. Worst subgroup: of all that were tested, the one whose rate is most "
+        "clearly below that of everyone else; the number is the gap."
+    )
+
+
+def headlines(audit: AuditResult) -> list[str]:
+    """Return up to five sentences, worst first: whom it concerns, how much, and who could not be assessed."""
+    noise = list(noise_sentences(audit.individual))[:2]
+    found = [*noise, *headline_sentences(audit.groups)[:2]]
+    single = [
+        (value, rate)
+        for rate in audit.individual.rates
+        if len(rate.protected) == 1
+        # Most of a population of independent attributes breaks the rules: the people in the data say more.
+        and (rate.over == "data" or rate.counterfactual is None)
+        and (value := quantity_value(rate.headline.rate))
+    ]
+    if single and not noise:
+        _, worst = max(single, key=lambda one: one[0])
+        number = worst.headline.rate
+        assert not isinstance(number, Unknown)
+        whom = "people in the data" if worst.over == "data" else SIMULATED
+        alone = " alone" if worst.counterfactual is None else ""
+        found.append(
+            f"For {format_value(number, 'rate')} of {whom} the decision changes with {worst.protected[0]}{alone} "
+            f"(counterfactual flip rate, {number.kind})."
+        )
+    if audit.certificates:
+        least = min(audit.certificates, key=lambda one: one.certified)
+        found.append(
+            f"For {percent_at_least(least.certified)} of {SIMULATED} it is proved that the decision does not change "
+            f"with {join_names(least.protected)}."
+        )
+    small = [
+        f"{breakdown.by[0]} {group.label} ({format_count(group.size, 'person', 'people')}, "
+        f"{format_value(rate, 'rate')} selected)"
+        for breakdown in audit.groups.breakdowns
+        if len(breakdown.by) == 1
+        for group in breakdown.groups
+        if group.small and not isinstance(rate := group.metrics["selection_rate"], Unknown)
+    ]
+    return [*found[: FINDINGS - bool(small)], *([f"Not assessable for: {list_some(small)}."] if small else [])]
+
+
+def answers(audit: AuditResult) -> list[Metric]:
+    """Return the first screen, one answer for each protected attribute and question."""
+    searched = {search.protected for search in audit.searches if search.profiles}
+    parts = [
+        *gap_answers(audit.groups),
+        *(answer for answer in flip_answers(audit.individual, found={join_names(names) for names in searched})),
+        *(search_answer(search, audit.model.favourable) for search in audit.searches),
+        *(answer for certificate in audit.certificates for answer in proof_answers(certificate)),
+    ]
+    order = dict.fromkeys([*audit.protected, *(answer.about for answer in parts)])
+    ordered = [answer for about in order for answer in parts if answer.about == about]
+    worst = [] if audit.subgroups is None else [worst_answer(audit.subgroups, audit.worst_subgroup)]
+    return ordered + worst
+
+
+def _people(audit: AuditResult) -> Iterator[Block]:
+    data = audit.data
+    yield Heading("Who is in the data", anchor="people", detail=True)
+    left = (
+        f"{format_count(data.dropped, 'row was', 'rows were')} left out because a value was missing that may not be."
+        if data.dropped
+        else "No row was left out."
+    )
+    trained = {
+        None: "Whether the model was trained on these people is not known.",
+        True: "The model was trained on these people.",
+        False: "The model was not trained on these people.",
+    }[data.training_rows]
+    yield Text(f"{format_count(data.people, 'person', 'people')} in {data.name}. {left} {trained}")
+    yield Facts(
+        (
+            ("What is decided", audit.described.target.name),
+            (
+                "What people want",
+                f"{audit.model.favourable} (the favourable label; \u201cselected\u201d below means given it)",
+            ),
+            ("Labels the model gives", ", ".join(audit.model.classes)),
+            ("Base rate", f"{format_percent(data.base_rate)} truly have the favourable label, observed"),
+        )
+    )
+    groups = {
+        one.by[0]: {group.label: group.size for group in one.groups}
+        for one in audit.groups.breakdowns
+        if len(one.by) == 1
+    }
+    for name, counts in data.counts.items():
+        shown = groups.get(name, counts)
+        rows = tuple(
+            TableRow((value, size, ReportedNumber(format_percent(size / data.people), size / data.people, "observed")),
+                     faint=size < audit.groups.min_group_size)
+            for value, size in shown.items()
+        )  # fmt: skip
+        columns = (Column(name), Column("people", numeric=True), Column("share", numeric=True, bar=True))
+        yield Table(f"People by {name}, observed", columns, rows, usual="observed")
+        if len(counts) > len(shown):
+            listed = ", ".join(f"{value} ({size:,})" for value, size in counts.items())
+            yield Fold(f"Every value of {name}", (Text(listed, role="small"),))
+    described = schema_rows(audit.described)
+    table = Table(
+        "The attributes that the model sees, and the values each can take (the domain)",
+        (Column("attribute"), Column("type"), Column("domain"), Column("a missing value is")),
+        tuple(
+            TableRow((f"{row.name} (protected)" if row.protected else row.name, row.kind, row.domain, row.missing))
+            for row in described
+        ),
+    )
+    yield Fold(f"Data schema: {format_count(len(described), 'attribute', 'attributes')}", (table,))
+
+
+def _groups(audit: AuditResult) -> Iterator[Block]:
+    yield Heading("Groups", anchor="groups", detail=True)
+    yield Text(
+        "How the model treats groups as a whole. Everything here is observed on the people in the data, with "
+        f"{confidence_level(audit)} intervals."
+    )
+    yield overall_table(audit.groups)
+    for breakdown in audit.groups.breakdowns:
+        yield from breakdown_blocks(audit.groups, breakdown, level=3)
+    yield from calibration_blocks(audit.groups, level=3)
+
+
+def _individuals(audit: AuditResult) -> Iterator[Block]:
+    favourable, scores = audit.model.favourable, not audit.model.label_only
+    yield Heading("Individuals", anchor="individuals", detail=True)
+    yield Text(explain_comparison(audit.individual))
+    yield from rate_blocks(audit.individual)
+    yield from pair_blocks(audit.individual, favourable=favourable, scores=scores)
+    for search in audit.searches:
+        yield Heading(f"Found by searching: another {join_names(search.protected)}", level=3, detail=True)
+        yield from _search(search, favourable, scores=scores)
+    yield from _not_run(audit, "search for individuals")
+
+
+def _search(search: SearchResult, favourable: str, *, scores: bool) -> Iterator[Block]:
+    questions = format_count(search.queries, "question", "questions")
+    if search.reading is None:
+        yield Text(
+            "A search among plausible profiles found no one who is decided differently, in "
+            f"{questions}. That is no proof."
+        )
+        return
+    profiles = format_count(search.profiles, "profile", "profiles")
+    yield Text(
+        f"A search among plausible profiles ({search.plausible_means}) found "
+        f"{profiles} that {'is' if search.profiles == 1 else 'are'} decided differently, in {questions}. They are no "
+        "random sample: how common flips are is said above."
+    )
+    table, *pairs = search_blocks(search, favourable=favourable, scores=scores)
+    yield table
+    figure = Figure(
+        "attributes of profiles",
+        "Share of each value in the attributes that matter most. Filled diamond: among the profiles found. Hollow "
+        "circle: among the people in the data.",
+        search,
+    )
+    yield Fold("One of each kind, and where they differ from the people in the data", (*pairs[1:], figure))
+
+
+def _proof(audit: AuditResult) -> Iterator[Block]:
+    yield Heading("Proof", anchor="proof", detail=True)
+    if audit.certificates:
+        populations = "; ".join(sorted({certificate.population for certificate in audit.certificates}))
+        yield Text(
+            f"For which share of {SIMULATED} ({populations}) it is proved that the decision stays the same, or does "
+            "not, whatever the protected attribute says."
+        )
+        yield from proof_blocks(audit.certificates)
+    else:
+        yield Text("Nothing was proved about this model.")
+    yield from _not_run(audit, "certif")
+
+
+def _subgroups(audit: AuditResult) -> Iterator[Block]:
+    yield Heading("Subgroups", anchor="subgroups", detail=True)
+    searched = audit.subgroups
+    if searched is None:
+        yield Text("Subgroups, such as one sex within one age range, were not tested.")
+        yield from _not_run(audit, "subgroup")
+        return
+    yield Text(
+        "Which people, described by the protected attributes together, fare differently from "
+        f"{comparison_group(searched)}? {searched.tested:,} different subgroups were tested; {searched.found:,} are "
+        f"significant after adjustment, {describe_significant(searched)}. Everything here is observed on the people in "
+        "the data; intervals are simultaneous over all of these subgroups."
+    )
+    if not searched.findings:
+        yield Note("No subgroup is large enough to be tested.")
+    yield from subgroup_blocks(searched, audit.model.favourable, level=3)
+    refused = _small_groups(audit)
+    if refused:
+        yield Heading("Too few to be tested", level=3)
+        yield Text("Nothing is said about these groups alone; their people count within larger subgroups.")
+        columns = (Column("group"), Column("people", numeric=True), Column("reason"))
+        rows = tuple(TableRow((label, size, reason)) for label, size, reason in refused[:REFUSED])
+        many = format_count(len(refused), "group", "groups")
+        yield Fold(f"{many}, with the reason", (Table("Groups that were refused, observed", columns, rows),))
+    yield Heading("How subgroups were searched for", level=3)
+    yield method_facts(searched)
+    yield from _not_run(audit, "subgroup")
+
+
+def _small_groups(audit: AuditResult) -> list[tuple[str, int, str]]:
+    """Return groups that were not tested as subgroups: how they are called, their people, and why not."""
+    searched = audit.subgroups
+    if searched is None:
+        return []
+    share = f"fewer than {100 * searched.support:.6g} % of the people"
+    floors = [(searched.min_size, f"fewer than {searched.min_size:,} people")]
+    floors += [(math.ceil(searched.support * searched.people), share)]
+    found = []
+    for group in (group for breakdown in audit.groups.breakdowns for group in breakdown.groups):
+        why = next((reason for least, reason in floors if group.size < least), None)
+        if why is not None:
+            found.append((group.label, group.size, why))
+    return sorted(found, key=lambda one: -one[1])
+
+
+def _method(audit: AuditResult) -> Iterator[Block]:
+    yield Heading("How it was done", anchor="method", detail=True)
+    yield Facts(tuple(_method_facts(audit)))
+    yield Heading("What is observed, estimated, proved", level=3)
+    yield Text(
+        items=(
+            "Observed: group metrics, gaps, and flips of the people in the data.",
+            f"Estimated: flips of {SIMULATED}, and the share of different decisions in all. Flips of the people in the "
+            "data too, if the time limit came before everybody was asked.",
+            "Proved: the shares under Proof.",
+        )
+    )
+    methods = interval_methods(audit)
+    if methods:
+        yield Heading("Where the intervals come from", level=3)
+        yield Facts(tuple((method, "; ".join(names)) for method, names in methods))
+    yield Heading("What the numbers do not say", level=3)
+    yield Text(items=tuple(describe_limits(audit)))
+
+
+def _method_facts(audit: AuditResult) -> Iterator[tuple[str, str]]:
+    model, individual = audit.model, audit.individual
+    yield "Model", f"{model.name} ({model.type}{', gives labels only' if model.label_only else ''})"
+    inside = "yes: its inside could be read"
+    yield (
+        "Can be proved about",
+        inside if model.white_box else f"no: {model.why_not or 'its inside could not be read'}",
+    )
+    if individual.counted_with == "model":
+        yield "Flips are counted with", "the model itself"
+    else:
+        compared = format_count(individual.compared, "individual", "individuals")
+        yield (
+            "Flips are counted with",
+            "the inside of the model as it was read. It gave the model's own decision for all of "
+            f"{compared} that both were asked about; close decisions (scores less than {CLOSE} apart), missing values "
+            "and the scores of examples were left to the model itself",
+        )
+    yield "Data", f"{audit.data.name}, SHA-256 of individuals and labels as read: {audit.data.fingerprint}"
+    spent = [f"groups {format_duration(audit.groups.seconds)}", f"individuals {format_duration(individual.seconds)}"]
+    spent += [f"proof for {join_names(one.protected)} {format_duration(one.seconds)}" for one in audit.certificates]
+    yield "Time", f"{format_duration(audit.seconds)} in all; {', '.join(spent)}"
+    yield "Seed", f"{audit.seed}: the same seed gives the same numbers, as long as no time limit cuts in"
+    yield "Settings", ", ".join(f"{name} = {value}" for name, value in audit.settings.items())
+    yield "Versions", ", ".join(f"{name} {version}" for name, version in audit.versions.items())
+
+
+def _regulation(audit: AuditResult) -> Iterator[Block]:
+    yield Heading("Tables for regulations", anchor="regulation", detail=True)
+    yield Text(
+        "Numbers as some regulations ask for them. Whether one applies to this model, and whether it is complied with, "
+        "this report cannot say."
+    )
+    yield Heading("Four-fifths rule", level=3)
+    yield Text(
+        "US Uniform Guidelines, 29 CFR 1607.4 D: a selection rate below four fifths (0.8) of the highest is generally "
+        "taken as evidence of adverse impact. Smaller differences can matter too, and larger ones may be chance where "
+        "numbers are small."
+    )
+    level = confidence_level(audit)
+    ratios = tuple(
+        TableRow((row.by, show_quantity(row.ratio, "demographic_parity_ratio"), row.finding, row.highest, row.lowest))
+        for row in four_fifths(audit)
+    )
+    if ratios:
+        compared = (Column("by"), Column("ratio", numeric=True), Column("rule"), Column("highest"), Column("lowest"))
+        caption = f"Lowest selection rate divided by the highest, observed; below each its {level} interval"
+        yield Table(caption, compared, ratios, usual="observed")
+    else:
+        yield Note("Not computable: there is one group only.")
+    yield Heading("New York City Local Law 144", level=3)
+    caption = "What the summary of a bias audit holds (6 RCNY 5-300 to 5-304)"
+    yield _item_table(local_law_144(audit), caption)
+    for one in impact_tables(audit):
+        columns = (
+            Column("category"),
+            Column("people", numeric=True),
+            Column("selected", numeric=True),
+            Column("selection rate", numeric=True),
+            Column("impact ratio", numeric=True),
+            Column("note"),
+        )
+        rows = tuple(
+            TableRow(
+                (
+                    row.category,
+                    row.people,
+                    "-" if row.selected is None else row.selected,
+                    show_quantity(row.rate, "rate"),
+                    "-" if row.ratio is None else ReportedNumber(format_decimal(row.ratio), row.ratio, "observed"),
+                    row.note,
+                ),
+                faint=row.small,
+            )
+            for row in one.rows
+        )
+        crossed = "Intersections: " if one.is_intersection else ""
+        caption = (
+            f"{crossed}selection rates and impact ratios by {one.by}, observed; below each rate its {level} interval"
+        )
+        table = Table(caption, columns, rows, usual="observed")
+        yield Fold(f"Impact ratios by {one.by}: {len(rows)} categories", (table,)) if len(rows) > LONG else table
+    yield Heading("EU AI Act, Annex IV", level=3)
+    caption = "Technical documentation of a high-risk system: the parts on data and testing"
+    yield _item_table(annex_iv(audit), caption)
+
+
+def _item_table(items: list[RequiredItem], caption: str) -> Table:
+    names = ("place", "what is asked", "what this report fills", "what you must add")
+    rows = tuple(TableRow((item.place, item.asks, item.here or "-", item.yours or "-")) for item in items)
+    return Table(caption, tuple(Column(name) for name in names), rows)
+
+
+def _not_run(audit: AuditResult, words: str) -> Iterator[Note]:
+    for item in audit.not_run:
+        if words in item.what:
+            yield Note(f"Not run: {item.what}. {item.reason}")

@@ -1,0 +1,200 @@
+"""One certificate: bring the question to normal form, prove what can be proved, estimate the rest."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenhand.certification.bounds.compiled.problem import unsupported_reason
+from evenhand.certification.bounds.interval import search
+from evenhand.certification.bounds.linear import refine_boxes
+from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock
+from evenhand.certification.certificate.record import CertificateWriter
+from evenhand.certification.certificate.result import Certificate
+from evenhand.certification.config import CertifyConfig
+from evenhand.certification.counterparts import AS_PUBLISHED, certify_counterparts
+from evenhand.certification.proof_run import (
+    COMPILING,
+    DEFAULT_BOXES,
+    QueryRun,
+    choose_bounder,
+    count_processors,
+    is_compiled,
+    may_enumerate,
+)
+from evenhand.certification.query.boxes import FAIR, whole_domain
+from evenhand.certification.query.enumeration import can_enumerate, enumerate_domain
+from evenhand.certification.query.question import query_of
+from evenhand.core import WorkClock
+from evenhand.errors import OptionError
+from evenhand.models import AdditiveNetwork, network_from_dense
+from evenhand.population import MixturePopulation, ProductPopulation, uniform_mixture
+from evenhand.schema import Schema
+from evenhand.stats import Draws
+from evenhand.typing import Progress
+
+if TYPE_CHECKING:
+    from evenhand.models import TreeEnsemble
+
+
+def certify(
+    network: AdditiveNetwork | TreeEnsemble,
+    config: CertifyConfig | None = None,
+    *,
+    population: ProductPopulation | MixturePopulation | None = None,
+    certificate: Path | str | None = None,
+    drawn: Draws | None = None,
+    progress: Progress | None = None,
+    clock: WorkClock | None = None,
+    **settings: Any,
+) -> Certificate:
+    """Prove for which share of the population the label is the same under all values of the protected attributes.
+
+    The answer is sound at any time, whatever stops the run: ``certified`` and ``falsified`` are lower bounds on the
+    true shares (up to rounding, see ``slack``), and whatever was not decided counts as undecided. An interrupt
+    (Ctrl-C) while proving ends the run with what was proved.
+
+    Args:
+        network: the model, a white box: an additive network, or trees, for which ``method`` means nothing.
+        config: what is asked, where to stop, and how to compute.
+        population: what shares are measured by; by default uniform over the domain, and where the schema says who can
+            exist, over those people. By a ``MixturePopulation`` everybody is compared with their plausible
+            counterparts, by a ``ProductPopulation`` the protected attributes alone change.
+        certificate: file to write what is proved to, box by box, for ``evenhand.checker``.
+        drawn: of individuals drawn from this population before, how many are treated unfairly: they count in the
+            estimate.
+        progress: called as work goes on.
+        clock: by which limits of time are told; one made of ``Certificate.work`` repeats that run.
+        settings: fields of ``CertifyConfig`` by name, in place of those in ``config``. With ``relax`` the label must be
+            the same for everybody within that distance too, inside the domain.
+
+    Raises:
+        OptionError: an option makes no sense, or the question cannot be asked of this schema.
+        MissingExtraError: the device needs PyTorch, which is not installed.
+        SchemaError: an unknown attribute.
+        ModelError: the network's numbers are too large to bound their rounding.
+    """
+    config = CertifyConfig.of(config, settings)
+    say = progress or (lambda what, share: None)
+    timer = WorkClock.start(clock, config)
+    if population is None and network.schema.constrains_people and not config.as_published:
+        population = uniform_mixture(network.schema, config.protected)
+    if isinstance(population, MixturePopulation):
+        if config.as_published:
+            raise OptionError("as published, a population of independent attributes is needed, not one by the rules",
+                              hint="measure by product_of_marginals, or leave as_published out")  # fmt: skip
+        if certificate is not None:
+            raise OptionError("certificates about plausible counterparts cannot be written to a file",
+                              location="--certificate", hint=f"leave it out, or {AS_PUBLISHED}")  # fmt: skip
+        return certify_counterparts(network, population, config, drawn or Draws(), say, timer)
+    if not isinstance(network, AdditiveNetwork):
+        if certificate is not None:
+            raise OptionError("certificates of trees cannot be written to a file", location="--certificate",
+                              hint="leave it out")  # fmt: skip
+        return _certify_trees(network, population, config, drawn or Draws(), say, timer)
+    started, processor = time.perf_counter(), time.process_time()
+    query = query_of(
+        network, config.protected, population, where=config.where, threshold=config.threshold, relax=config.relax
+    )
+    threads = timer.threads(config.jobs or count_processors())
+    enumerated = not query.constant and may_enumerate(query, config) and can_enumerate(query, config.time_limit)
+    bounder = None
+    if config.method == "linear" and not enumerated and not query.constant and unsupported_reason(query) is None:
+        from evenhand.certification.bounds.arrays.engine import device_for
+
+        compiled = is_compiled(network, device_for(query, config.device))
+        say("preparing" if compiled else COMPILING, 0.0)
+        bounder = choose_bounder(query, config.device, threads)
+    run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
+    used = "enumeration" if enumerated else "interval" if bounder is None and not query.constant else config.method
+    recorder = None if certificate is None else CertificateWriter(Path(certificate), query, used)
+    with recorder or nullcontext():
+        if query.constant:
+            outcome = run.prove_constant(used)
+            if recorder is not None:
+                recorder.record_boxes(whole_domain(query), np.array([FAIR], dtype=np.int8))
+        elif enumerated:
+            outcome = run.prove_by_enumeration(lambda: enumerate_domain(query), recorder)
+        elif bounder is not None:
+            undecided, proved, stop = refine_boxes(
+                bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress, recorder=recorder
+            )
+            outcome = ProofOutcome(undecided, proved, stop, used)
+        else:
+            undecided, stop = search.refine_by_intervals(
+                query, run.proved_mass, run.counterexamples, run.limits(None), jobs=threads, say=run.report_progress,
+                recorder=recorder,
+            )  # fmt: skip
+            outcome = ProofOutcome(undecided, None, stop, used)
+    return run.conclude(outcome, drawn or Draws())
+
+
+def _certify_trees(
+    ensemble: TreeEnsemble,
+    population: ProductPopulation | None,
+    config: CertifyConfig,
+    drawn: Draws,
+    say: Progress,
+    timer: WorkClock,
+) -> Certificate:
+    """Return the certificate of a model of trees."""
+    from evenhand.certification.bounds.trees.question import can_enumerate_cells, enumerate_cells, tree_query_of
+
+    if config.device is not None:
+        raise OptionError("models of trees are certified on the processor", hint="leave the device out")
+    started, processor = time.perf_counter(), time.process_time()
+    query = tree_query_of(
+        ensemble,
+        protected=config.protected,
+        population=population,
+        where=config.where,
+        threshold=config.threshold,
+        relax=config.relax,
+    )
+    enumerated = may_enumerate(query, config) and can_enumerate_cells(query, config.time_limit)
+    if not query.constant and not enumerated:
+        from evenhand.certification.bounds.trees.engine import compile_tree_engine, refine_trees
+
+        say("preparing (compiling the prover, once on this machine)", 0.0)
+        bounder = compile_tree_engine(query, timer.threads(config.jobs or count_processors()))
+    run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
+    if query.constant:
+        outcome = run.prove_constant("trees")
+    elif enumerated:
+        outcome = run.prove_by_enumeration(lambda: enumerate_cells(query), inhabited=True)
+    else:
+        undecided, proved, stop = refine_trees(
+            bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress
+        )
+        outcome = ProofOutcome(undecided, proved, stop, "trees")
+    return run.conclude(outcome, drawn)
+
+
+def warm_up(model: AdditiveNetwork | TreeEnsemble | None = None, device: str | None = None) -> None:
+    """Compile the kernels, which the first use on a machine does; afterwards they come from a cache.
+
+    Args:
+        model: what will be certified; by default a network.
+        device: where linear bounds are computed; None: by compiled kernels alone.
+    """
+    if model is not None and not isinstance(model, AdditiveNetwork):
+        from evenhand.certification.bounds.trees.engine import compile_tree_engine
+        from evenhand.certification.bounds.trees.question import tree_query_of
+
+        compile_tree_engine(tree_query_of(model), 1)
+        return
+    schema = Schema.parse(
+        {
+            "target": {"name": "decision", "favourable": 1, "values": [0, 1]},
+            "attributes": [
+                {"name": "number", "kind": "integer", "lower": 0, "upper": 9},
+                {"name": "flag", "kind": "categorical", "values": [0, 1], "protected": True},
+            ],
+        }
+    )
+    tiny = network_from_dense(schema, [(np.array([[1.0], [-1.0]]), np.zeros(1)), (np.ones((1, 1)), np.array([-0.5]))])
+    choose_bounder(query_of(tiny), device, 1)

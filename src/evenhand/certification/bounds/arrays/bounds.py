@@ -1,0 +1,390 @@
+"""Linear bounds of a ReLU network over many boxes at once, as matrix products that the boxes share.
+
+The same relaxation as in the compiled kernels: backward substitution (CROWN: Zhang et al., NeurIPS 2018; DeepPoly:
+Singh et al., POPL 2019), intersected with interval arithmetic and widened by the pads of ``slack``. One row per box and
+unit whose sign is open goes back through the layers, so that nothing is ever held per box and pair of units. In wide
+networks of few layers functions below and above all units go forward instead (``Network.forward``). Units that are off
+in all the boxes are left out; those on in all of them are lines already.
+
+Rounding: sums of two products that replace one, as in ``_second`` and ``_onward``, have terms of at most twice the size
+of what they form, which the pads allow for: they take a relaxed unit for twice as large as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.certification.bounds.arrays.network import Array, ArrayNetwork
+from evenhand.certification.bounds.relu import ReluRelaxation, relax_constant, relax_relu, relax_weights
+from evenhand.typing import Integers
+
+
+@dataclass(frozen=True)
+class LayerBounds:
+    """A hidden layer over a batch of boxes.
+
+    Attributes:
+        live: its units that may be on in some box; the first ``mixed`` of them are not on in all boxes.
+        mixed: how many.
+        low, high, error: bounds before ReLU and float32 error, shape (boxes, live).
+        lines: around the ReLU, for mixed units, shape (boxes, mixed).
+    """
+
+    live: Array
+    mixed: int
+    low: Array
+    high: Array
+    error: Array
+    lines: ReluRelaxation
+
+
+class BatchBounds:
+    """Boxes on the device, and the bounds of one network over them.
+
+    Args:
+        network: the network.
+        low, high: first and last cell of each attribute, shape (boxes, attributes).
+    """
+
+    def __init__(self, network: ArrayNetwork, low: Integers, high: Integers) -> None:
+        self.network, self.backend, self.xp = network, network.backend, network.backend.xp
+        # A line over its range as middle and radius, c * middle -/+ |c| * radius, so that one matrix product serves all
+        # boxes whatever the sign of c; of a table the extremes over the cells inside. Sums of both are exact.
+        put = self.backend.put
+        lo = low[:, network.lines].astype(np.float64)
+        hi = high[:, network.lines] + network.reach
+        self.middle, self.radius = put((lo + hi) / 2), put((hi - lo) / 2)
+        self.span = put((high - low)[:, network.lines].astype(np.float64))
+        self.inside = [
+            put((cells >= low[:, [i]]) & (cells <= high[:, [i]]))
+            for i, cells in ((each.attribute, np.arange(each.end - each.begin)[None, :]) for each in network.tables)
+        ]
+        self.ranges = [each.extremes(low[:, each.attribute], high[:, each.attribute], self.backend)
+                       for each in network.tables]  # fmt: skip
+        columns = network.columns[: len(network.lines)]
+        centre, spread = self.middle @ columns, self.radius @ self.xp.abs(columns)
+        self.first_low, self.first_high = centre - spread, centre + spread
+        for least, most in self.ranges:
+            self.first_low = self.first_low + least
+            self.first_high = self.first_high + most
+        self.layers: list[LayerBounds] = []
+        self.inner: list[Array] = []
+        self.bias = network.biases[0]
+        self.below = self.above = network.columns[None, :, :]
+
+    def __len__(self) -> int:
+        return int(self.middle.shape[0])
+
+    def bound(self, run: int) -> Array:
+        """Bound all hidden units, with the bias of one run; gives float32 errors of outputs, shape (boxes, outputs)."""
+        net, xp = self.network, self.xp
+        self.bias = net.biases[run]
+        self.layers, self.inner = [], []
+        # Invariant: low and high bound the units of layer k before ReLU in float64, error what the deployed float32
+        # unit may differ by; intersecting two sound intervals keeps that.
+        low, high = self.first_low + self.bias, self.first_high + self.bias
+        # Assignments bounded together: a first unit differs by ``apart`` among them, whose extremes join the interval.
+        if net.apart is not None:
+            low, high = low + xp.amin(net.apart, 0), high + xp.amax(net.apart, 0)
+        error = net.first_error[None, :]
+        for k in range(net.depth):
+            if k:
+                low, high = self._interval_bounds(k)
+                error = self._error(k)
+                low, high = self._refine_layer(k, low, high)
+            self.layers.append(self._relax_layer(low - net.pads[k], high + net.pads[k], error))
+            if k:
+                self.inner.append(net.weights[k - 1][self.layers[k - 1].live, :][:, self.layers[k].live])
+        return self._error(net.depth) if self.layers else error
+
+    def output(self, o: int, up: bool, flat: bool) -> tuple[Array, Array]:
+        """Functions below an output, or above: coefficients (boxes, columns), constants (boxes, assignments).
+
+        Args:
+            o: which output.
+            up: above it.
+            flat: with slope 0 below ReLUs instead of the adaptive one.
+        """
+        net, xp = self.network, self.xp
+        if not self.layers:
+            one, chosen = xp.ones_like(self.first_low[:, :1]), slice(o, o + 1)
+            apart = None if net.apart is None else net.apart[:, chosen]
+            return self._expand_to_attributes(one, 0.0, net.columns[:, chosen], self.bias[chosen], apart)
+        # The start of the substitution: the output is offset + sum_h w_h relu(z_h) over the last hidden layer.
+        top = self.layers[-1]
+        weights = net.weights[-1][top.live, o][None, :]
+        constant = net.offsets[-1][o]
+        below = [each.lines.flat if flat else each.lines.adaptive for each in self.layers]
+        part, moved = self._through_relu(top, weights[:, : top.mixed], up, below[-1], None)
+        return self._substitute_backward(
+            len(self.layers) - 1, part, weights[:, top.mixed :], constant + moved, up, below, None
+        )
+
+    def scores(self) -> Array:
+        """Return how much of the relaxation gap each attribute's width accounts for, shape (boxes, attributes).
+
+        A unit's gap is the height of its relaxation times how far the outputs can move with it (absolute weights
+        through the slopes); an attribute's part is its own share of the width of the unit's pre-activation.
+        """
+        net, xp = self.network, self.xp
+        columns = [None] * (len(net.lines) + len(net.tables))
+        if not self.layers:
+            weights, live = xp.ones_like(self.first_low), slice(None)
+        else:
+            weights, live = self._gaps(), self.layers[0].live
+        if len(net.lines):
+            moved = weights @ xp.abs(net.columns[: len(net.lines)][:, live]).T * self.span
+            for q, i in enumerate(net.lines):
+                columns[i] = moved[:, q]
+        for table, (least, most) in zip(net.tables, self.ranges, strict=True):
+            columns[table.attribute] = xp.sum((most[:, live] - least[:, live]) * weights, 1)
+        return xp.stack(columns, 1)
+
+    def lower_extreme(self, coefficients: Array, boxes: Array | None = None) -> Array:
+        """Return the smallest value over the boxes of additive functions, but for their constants, shape (rows,)."""
+        return -self._upper_extreme(-coefficients, boxes)
+
+    def _upper_extreme(self, coefficients: Array, boxes: Array | None) -> Array:
+        net, xp = self.network, self.xp
+        lines = len(net.lines)
+        slopes = coefficients[:, :lines]
+        middle, radius = (self.middle, self.radius) if boxes is None else (self.middle[boxes], self.radius[boxes])
+        total = xp.sum(slopes * middle, 1) + xp.sum(xp.abs(slopes) * radius, 1)
+        for table, inside in zip(net.tables, self.inside, strict=True):
+            cells = coefficients[:, lines + table.begin : lines + table.end]
+            total = total + xp.amax(xp.where(inside if boxes is None else inside[boxes], cells, -np.inf), 1)
+        return total
+
+    def _relax_layer(self, low: Array, high: Array, error: Array) -> LayerBounds:
+        backend, xp = self.backend, self.xp
+        # In use: units that may be on in some box, or that the deployed float32 unit may take for on.
+        alive = xp.any(high + error > 0, 0)
+        on = xp.all(low >= 0, 0)
+        mixed, always = (backend.nonzero(chosen)[0] for chosen in (alive & ~on, alive & on))
+        live = xp.concatenate([mixed, always])
+        count = int(mixed.shape[0])
+        low, high = low[:, live], high[:, live]
+        lines = relax_relu(low[:, :count], high[:, :count], xp)
+        return LayerBounds(live=live, mixed=count, low=low, high=high, error=error[:, live], lines=lines)
+
+    def _interval_bounds(self, k: int) -> tuple[Array, Array]:
+        """Return the interval arithmetic for layer k."""
+        net, before = self.network, self.layers[-1]
+        # relu(z_h) is in [max(l, 0), max(u, 0)]: middles times weights, half widths times absolute weights.
+        low, high = self.backend.positive(before.low), self.backend.positive(before.high)
+        centre = ((low + high) / 2) @ net.weights[k - 1][before.live] + net.offsets[k - 1]
+        spread = ((high - low) / 2) @ net.sizes[k - 1][before.live]
+        return centre - spread, centre + spread
+
+    def _error(self, k: int) -> Array:
+        """Return float32 error of layer k (see ``RoundingError.after``)."""
+        net, before = self.network, self.layers[-1]
+        # e_j = gamma * |offset_j| + sum_h |w_hj| * (e'_h + gamma * (max(u_h, 0) + e'_h)), where ReLU passes on e'_h.
+        gamma = float(net.gammas[k])
+        passed = self.backend.positive(self.xp.minimum(before.error, before.high + before.error))
+        carried = passed + gamma * (self.backend.positive(before.high) + passed)
+        return carried @ net.sizes[k - 1][before.live] + gamma * net.offset_sizes[k - 1]
+
+    def _refine_layer(self, k: int, low: Array, high: Array) -> tuple[Array, Array]:
+        """Return the bounds of layer k, the open ones tightened by backward substitution."""
+        if self.network.forward:
+            return self._continue_forward(k, low, high)
+        if k == 1:
+            return self._refine_second_layer(low, high)
+        # The lower bounds first: a unit that they show to be on needs no upper one.
+        for up in (False, True):
+            boxes, units = self.backend.nonzero((low < 0) & (high > 0))
+            rows = self._rows()
+            for at in range(0, int(boxes.shape[0]), rows):
+                b, j = boxes[at : at + rows], units[at : at + rows]
+                found = self._unit_bounds(k, b, j, up)
+                if up:
+                    high[b, j] = self.xp.minimum(high[b, j], found)
+                else:
+                    low[b, j] = self.xp.maximum(low[b, j], found)
+        return low, high
+
+    def _refine_second_layer(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """The same for the second layer, one step away from the attributes: all boxes and units in three products."""
+        # z_j = offset_j + sum_h w_hj relu(z_h). Below, w+ goes with the lower line's slope b and w- with the chord's s:
+        # w+ b + w- s = w b + w- (s - b), where w b is common to both directions; above the same with w+. So three
+        # products.
+        net, xp, backend, first = self.network, self.xp, self.backend, self.layers[0]
+        units = backend.nonzero(xp.any((low < 0) & (high > 0), 0))[0]
+        m, count, lines = first.mixed, int(units.shape[0]), len(net.lines)
+        if count == 0:
+            return low, high
+        ends = [net.columns, self.bias[None, :]] if net.apart is None else [net.columns, self.bias + net.apart]
+        adds = xp.concatenate(ends)[:, first.live]
+        columns, rows = int(net.columns.shape[0]), int(adds.shape[0])
+        weights = net.weights[0][first.live, :][:, units]
+        shared = adds[:, m:] @ weights[m:]
+        weights = weights[:m]
+        plus = backend.positive(weights)
+        minus = weights - plus
+        offset = net.offsets[0][units]
+        step = max(1, backend.budget // (8 * rows * (2 * m + 4 * count)))
+        for at in range(0, len(self), step):
+            boxes = slice(at, min(at + step, len(self)))
+            below, slope, shift = first.lines.adaptive[boxes], first.lines.slope[boxes], first.lines.shift[boxes]
+            n = int(below.shape[0])
+
+            def through(factor: Array, by: Array, n: int = n) -> Array:
+                scaled = xp.reshape(adds[None, :, :m] * factor[:, None, :], (n * rows, m))
+                return xp.reshape(scaled @ by, (n, rows, count))
+
+            base = through(below, weights) + shared
+            for up, part in ((False, minus), (True, plus)):
+                functions = base + through(slope - below, part)
+                extremes = self._function_extremes(
+                    functions[:, :lines], functions[:, lines:columns], functions[:, columns:], boxes, up
+                )
+                found = shift @ part + offset + extremes
+                here_low, here_high = low[boxes][:, units], high[boxes][:, units]
+                still = (here_low < 0) & (here_high > 0)
+                if up:
+                    high[boxes, units] = xp.where(still, xp.minimum(here_high, found), here_high)
+                else:
+                    low[boxes, units] = xp.where(still, xp.maximum(here_low, found), here_low)
+        return low, high
+
+    def _continue_forward(self, k: int, low: Array, high: Array) -> tuple[Array, Array]:
+        """Return the same by functions below and above every unit, carried forward layer by layer."""
+        net, xp, before = self.network, self.xp, self.layers[-1]
+        # Invariant: each unit of the layer lies between the functions ``below`` and ``above``, rows of coefficients of
+        # the attributes' columns and then one constant per assignment. They grow with the columns, not with the depth.
+        columns, lines, m = int(net.columns.shape[0]), len(net.lines), before.mixed
+        if k == 1:
+            ends = [net.columns, self.bias[None, :]] if net.apart is None else [net.columns, self.bias + net.apart]
+            self.below = xp.concatenate(ends)[None, :, before.live]
+            self.above = self.below
+        else:
+            self.below, self.above = self.below[:, :, before.live], self.above[:, :, before.live]
+        every = xp.zeros_like(before.low[:, None, m:])
+        lower = xp.concatenate(
+            [self.below[:, :, :m] * before.lines.adaptive[:, None, :], self.below[:, :, m:] + every], 2
+        )
+        upper = xp.concatenate([self.above[:, :, :m] * before.lines.slope[:, None, :], self.above[:, :, m:] + every], 2)
+        upper[:, columns:, :m] += before.lines.shift[:, None, :]
+        n, rows, units = (int(size) for size in lower.shape)
+        weights, sizes = net.weights[k - 1][before.live], net.sizes[k - 1][before.live]
+        # With lower <= relu(z) <= upper and w = w+ + w-, the next unit lies between (total - apart) / 2 and (total +
+        # apart) / 2, where total = (lower + upper) @ w and apart = (upper - lower) @ |w|: two products in place of
+        # four.
+        total = xp.reshape(xp.reshape(lower + upper, (n * rows, units)) @ weights, (n, rows, -1))
+        apart = xp.reshape(xp.reshape(upper - lower, (n * rows, units)) @ sizes, (n, rows, -1))
+        total[:, columns:] += 2 * net.offsets[k - 1]
+        self.below, self.above = (total - apart) / 2, (total + apart) / 2
+        found = []
+        for up, functions in ((False, self.below), (True, self.above)):
+            found.append(
+                self._function_extremes(functions[:, :lines], functions[:, lines:columns], functions[:, columns:],
+                               slice(None), up)
+            )  # fmt: skip
+        return xp.maximum(low, found[0]), xp.minimum(high, found[1])
+
+    def _function_extremes(self, slopes: Array, cells: Array, constants: Array, boxes: slice, up: bool) -> Array:
+        """Largest or smallest value of functions (boxes, terms, units) over their boxes, shape (boxes, units)."""
+        xp = self.xp
+        end, none = (xp.amax, -np.inf) if up else (xp.amin, np.inf)
+        # c * x over [m - r, m + r] is c * m -/+ |c| * r; of a table, the extreme of its cells inside the box.
+        spread = (self.radius[boxes][:, None, :] @ xp.abs(slopes))[:, 0, :]
+        total = (self.middle[boxes][:, None, :] @ slopes)[:, 0, :] + (spread if up else -spread) + end(constants, 1)
+        for table, inside in zip(self.network.tables, self.inside, strict=True):
+            held = xp.where(inside[boxes][:, :, None], cells[:, table.begin : table.end], none)
+            total = total + end(held, 1)
+        return total
+
+    def _rows(self) -> int:
+        """Return the rows that may go back at once."""
+        widest = max([int(layer.live.shape[0]) for layer in self.layers] + [int(self.network.columns.shape[0])])
+        return max(16, self.backend.budget // (8 * 8 * max(1, widest)))
+
+    def _unit_bounds(self, k: int, boxes: Array, units: Array, up: bool) -> Array:
+        """Return the lower bounds, or upper, of single units of layer k over single boxes, shape (rows,)."""
+        net, xp = self.network, self.xp
+        before = self.layers[-1]
+        below = [each.lines.adaptive for each in self.layers]
+        weights = net.weights[k - 1].T[units][:, before.live]
+        part, moved = self._through_relu(before, weights[:, : before.mixed], up, below[-1], boxes)
+        constant = net.offsets[k - 1][units] + moved
+        coefficients, constants = self._substitute_backward(
+            k - 1, part, weights[:, before.mixed :], constant, up, below, boxes
+        )  # fmt: skip
+        if up:
+            return xp.amax(constants, 1) + self._upper_extreme(coefficients, boxes)
+        return xp.amin(constants, 1) + self.lower_extreme(coefficients, boxes)
+
+    def _through_relu(
+        self, layer: LayerBounds, weights: Array, up: bool, below: Array, boxes: Array | None
+    ) -> tuple[Array, Array]:
+        """Replace mixed ReLUs by their lines, as the signs of their weights ask for; gives weights and constants."""
+        slope, shift = layer.lines.slope, layer.lines.shift
+        if boxes is not None:
+            slope, shift, below = slope[boxes], shift[boxes], below[boxes]
+        carried = relax_weights(weights, slope, below, up=up, xp=self.xp)
+        return carried, relax_constant(weights, shift, up=up, xp=self.xp)
+
+    def _substitute_backward(
+        self, k: int, part: Array, rest: Array, constant: Array, up: bool, below: list[Array], boxes: Array | None
+    ) -> tuple[Array, Array]:
+        """From weights on layer k's mixed units and on those always on, behind ReLU no more, to the attributes."""
+        net = self.network
+        # Invariant: the bounded output is constant + part @ relu(mixed units of layer k, as lines) + rest @ (units
+        # always on). A step writes those units by the layer before (CROWN: Zhang et al., NeurIPS 2018, Theorem 3.2).
+        while k:
+            layer, previous = self.layers[k], self.layers[k - 1]
+            inner, offsets = self.inner[k - 1].T, net.offsets[k - 1][layer.live]
+            m = layer.mixed
+            weights = part @ inner[:m] + rest @ inner[m:]
+            constant = constant + part @ offsets[:m] + rest @ offsets[m:]
+            part, moved = self._through_relu(previous, weights[:, : previous.mixed], up, below[k - 1], boxes)
+            rest, constant = weights[:, previous.mixed :], constant + moved
+            k -= 1
+        first = self.layers[0]
+        m, live = first.mixed, first.live
+        mixed, always = live[:m], live[m:]
+        apart = net.apart
+        one = self._expand_to_attributes(part, constant, net.columns[:, mixed], self.bias[mixed],
+                               None if apart is None else apart[:, mixed])  # fmt: skip
+        two = self._expand_to_attributes(rest, 0.0, net.columns[:, always], self.bias[always],
+                               None if apart is None else apart[:, always])  # fmt: skip
+        return one[0] + two[0], one[1] + two[1]
+
+    def _expand_to_attributes(
+        self, weights: Array, constant: Array | float, columns: Array, bias: Array, apart: Array | None
+    ) -> tuple[Array, Array]:
+        """Return the weights on first units as coefficients of columns, and constants by assignment."""
+        # sum_h w_h z_h = sum_h w_h bias_h + sum_i sum_h w_h c_ih(x_i), and the assignments differ by sum_h w_h apart_h.
+        constants = (weights @ bias + constant)[:, None]
+        if apart is not None:
+            constants = constants + weights @ apart.T
+        return weights @ columns.T, constants
+
+    def _gaps(self) -> Array:
+        """Gap per unit of width of each first unit, all layers' gaps gathered there, shape (boxes, live)."""
+        xp = self.xp
+        weights = xp.sum(xp.abs(self.network.weights[-1][self.layers[-1].live]), 1)[None, :]
+        weights = weights + xp.zeros_like(self.layers[-1].low)
+        gaps: list[Array] = []
+        for k in range(len(self.layers) - 1, -1, -1):
+            layer = self.layers[k]
+            m = layer.mixed
+            low, high = layer.low[:, :m], layer.high[:, :m]
+            # The chord lies -l * u / (u - l) above ReLU at zero; divided by u - l, the gap per unit of width.
+            open_ = (low < 0) & (high > 0)
+            weights = xp.concatenate([weights[:, :m] * layer.lines.slope, weights[:, m:]], 1)
+            gap = xp.where(open_, weights[:, :m] * -low / xp.where(open_, high - low, xp.ones_like(low)), 0.0)
+            gaps.append(xp.concatenate([gap, xp.zeros_like(weights[:, m:])], 1))
+            if k:
+                weights = weights @ xp.abs(self.inner[k - 1]).T
+        # A deeper unit's width comes from the units before it, by |w| * slope, and so does its gap per unit of width.
+        gathered = gaps[0]
+        for k in range(len(self.layers) - 1, 0, -1):
+            layer = self.layers[k - 1]
+            m = layer.mixed
+            gathered = gathered @ xp.abs(self.inner[k - 1]).T
+            gathered = xp.concatenate([gathered[:, :m] * layer.lines.slope, gathered[:, m:]], 1) + gaps[len(gaps) - k]
+        return gathered

@@ -1,0 +1,357 @@
+"""The linear method's engine on whole arrays: a ``LinearBounder`` like the compiled one, for wide networks and GPUs."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certification.bounds.arrays.functions import (
+    FAIR,
+    OPEN,
+    UNFAIR,
+    MarginFunctions,
+    likely_events,
+    margin_functions_of,
+)
+from evenhand.certification.bounds.arrays.network import ArrayBackend, ArrayNetwork, array_network_of, backend_of
+from evenhand.certification.bounds.compiled.problem import _attribute_axes
+from evenhand.certification.bounds.compiled.shares import BoxFunctions, ProofEvents, prove_shares, scratch_buffers
+from evenhand.certification.bounds.linear import COARSE, BoxFrontier, root_frontier
+from evenhand.certification.query.boxes import Boxes, BoxSplitter
+from evenhand.certification.query.question import Query
+from evenhand.errors import OptionError
+from evenhand.kernels import compile_kernel
+from evenhand.typing import Floats, Integers
+
+PLANNED_SPLITS = 4
+"""A box is split this often at once, where boxes are cheap."""
+STEP, NODE = 2e8, 1e9
+"""Multiplications that one call may take, about, and that the parts of one box may: the clock is looked at after a few
+calls, so they end in a fraction of a second, whatever the network's width; only a costly box is split less often."""
+WIDE, WIDEST = 256, 4096
+"""Units from which on whole arrays are in use of themselves: in two neighbouring layers, or in any."""
+CACHE_BYTES = 256 << 20
+"""Bytes of functions that are kept for the proofs of boxes not split again."""
+
+
+def device_for(query: Query, device: str | None) -> str | None:
+    """Where to compute a query's bounds: what was asked for; without a wish ``numpy`` for wide networks, else None.
+
+    None stands for the compiled kernels. They go unit by unit, which is fast up to about ``WIDE`` units in neighbouring
+    layers, hold all layers at the width of the widest, and look at the clock after thousands of boxes.
+
+    Raises:
+        OptionError: a device was asked for that cannot take this question.
+    """
+    if query.relaxed:
+        if device is not None:
+            raise OptionError(f"device {device!r} cannot take relaxed attributes", hint="leave the device out")
+        return None
+    if device is not None:
+        return device
+    widths = [len(layer.weights) for layer in query.layers]
+    wide = any(min(a, b) >= WIDE for a, b in pairwise(widths))
+    return "numpy" if wide or max(widths, default=0) >= WIDEST else None
+
+
+def array_engine_for(query: Query, device: str, jobs: int) -> ArrayEngine:
+    """Return an engine for a query, its kernels compiled.
+
+    Raises:
+        MissingExtraError: PyTorch is not installed.
+        OptionError: no such device.
+    """
+    engine = ArrayEngine(query, backend_of(device), jobs)
+    engine.prove(engine.root(), COARSE)
+    return engine
+
+
+class ArrayEngine:
+    """Bounds on arrays for one query, proofs compiled; a ``LinearBounder``.
+
+    Args:
+        query: what is asked.
+        backend: where to compute.
+        jobs: threads. With NumPy so many calls may run at once, and results do not depend on how many; with PyTorch,
+            which shares out each operation itself, one.
+    """
+
+    proofs_per_box = 1
+
+    def __init__(self, query: Query, backend: ArrayBackend, jobs: int) -> None:
+        self.network = array_network_of(query, backend)
+        self.splitter = BoxSplitter(query)
+        self.counts = query.counts
+        self.jobs, self.threads = (jobs, 1) if backend.place is None else (1, jobs)
+        self.batch = batch_size(self.network)
+        cost = box_cost(self.network)
+        self.splits = int(np.clip(np.log2(max(2.0, NODE / cost)), 1, PLANNED_SPLITS))
+        self.most = max(1 << self.splits, int(STEP / cost))
+        self.memory = FunctionCache(self.network)
+
+    def reweighted(self, query: Query) -> ArrayEngine:
+        """Return the engine of a query that differs in the masses of its cells alone."""
+        other = copy(self)
+        axes = self.network.axes
+        other.network = replace(self.network, axes=_attribute_axes(query.cells, axes.start, axes.line, axes.reach))
+        other.memory = FunctionCache(other.network, 0)
+        return other
+
+    def beside(self, query: Query) -> ArrayEngine:
+        """Return the engine of another query about the same network; neither keeps functions for the proofs."""
+        self.memory = FunctionCache(self.network, 0)
+        other = ArrayEngine(query, self.network.backend, max(self.jobs, self.threads))
+        other.memory = FunctionCache(other.network, 0)
+        return other
+
+    def root(self) -> BoxFrontier:
+        """Return the domain as one box."""
+        return root_frontier(self.counts)
+
+    def expand(
+        self, boxes: BoxFrontier, threshold: float, limit: float = np.inf, *, recording: bool = False
+    ) -> tuple[BoxFrontier, Floats]:
+        """Split boxes until each part's estimated undecided mass is at most the threshold, or ``limit`` are bounded.
+
+        Boxes of costly networks may come back sooner, with their estimates: a call takes a fraction of a second.
+
+        Returns:
+            The parts that are not decided as a whole (with ``recording`` all of them); mass found fair, mass found
+            unfair, boxes bounded.
+        """
+        totals = np.zeros(3)
+        room = min(float(limit), float(self.most))
+        each = 1 << self.splits
+        todo, done = boxes, []
+        with self.network.backend.threads(self.threads):
+            while len(todo) and totals[2] + each <= room:
+                count = max(1, int(min(room - totals[2], self.batch)) // each)
+                parts = self._bound_parts(self._split(todo[:count], recording), totals, recording)
+                again = (parts.open > threshold) & (parts.plan[:, 0] >= 0)
+                done.append(parts[~again])
+                todo = BoxFrontier.concatenate([parts[again], todo[count:]])
+        return BoxFrontier.concatenate([*done, todo]), totals
+
+    def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
+        """Proved shares of each box, fair and unfair, shape (boxes, 2)."""
+        shares = np.zeros((len(boxes), 2))
+        found, known = self.memory.take(boxes)
+        if len(known):
+            shares[known] = self._proved_shares(boxes[known], found, precision)
+        rest = np.setdiff1d(np.arange(len(boxes)), known)
+        rest = rest[boxes.mass[rest] > 0]
+        for at in range(0, len(rest), self.batch):
+            these = boxes[rest[at : at + self.batch]]
+            with self.network.backend.threads(self.threads):
+                low, high = these.low.astype(np.int64), these.high.astype(np.int64)
+                functions, _ = margin_functions_of(self.network, low, high, scoring=False)
+            shares[rest[at : at + self.batch]] = self._proved_shares(these, functions, precision)
+        return shares
+
+    def _split(self, boxes: BoxFrontier, recording: bool) -> BoxFrontier:
+        """Return the grandchildren of boxes, by their plans; without ``recording`` only those where somebody lives."""
+        parts, plan = boxes.boxes(), boxes.plan
+        self.memory.forget(boxes)
+        for r in range(self.splits):
+            a = plan[:, r].astype(np.int64)
+            rows = np.arange(len(a))
+            cut = (a >= 0) & (parts.lo[rows, a] < parts.hi[rows, a])
+            if not cut.any():
+                continue
+            # Children stay where their parent was, so that neighbours are bounded together.
+            place = np.concatenate([rows[~cut], np.repeat(rows[cut], 2)])
+            halves = Boxes.concatenate([parts[~cut], self.splitter.split_boxes(parts[cut], a[cut])])
+            lived = np.arange(len(place)) if recording else np.flatnonzero(halves.mass > 0)
+            order = lived[np.argsort(place[lived], kind="stable")]
+            parts, plan = halves[order], plan[place[order]]
+        kind = np.zeros(len(parts), dtype=np.int8)
+        low, high = parts.lo.astype(np.int32), parts.hi.astype(np.int32)
+        return BoxFrontier(low, high, plan, parts.mass, parts.mass, parts.region, kind)
+
+    def _bound_parts(self, parts: BoxFrontier, totals: Floats, recording: bool) -> BoxFrontier:
+        """Bound boxes, count the decided ones; the others come back with estimates and plans."""
+        kept = []
+        for at in range(0, len(parts), self.batch):
+            piece = parts[at : at + self.batch]
+            low, high = piece.low.astype(np.int64), piece.high.astype(np.int64)
+            functions, scores = margin_functions_of(self.network, low, high, scoring=True)
+            lived = piece.mass > 0
+            kind = np.where(lived, functions.kind, OPEN)
+            totals += piece.mass[kind == FAIR].sum(), piece.mass[kind == UNFAIR].sum(), len(piece)
+            rest = (kind == OPEN) & lived
+            open_ = np.zeros(len(piece))
+            plan = np.full((len(piece), PLANNED_SPLITS), -1, dtype=np.int8)
+            if rest.any():
+                left = likely_events(functions.zscore[rest], self.network.beats, self.network.assignments).open
+                open_[rest] = piece.mass[rest] * left
+                plan[rest] = plan_splits(scores[rest], high[rest] - low[rest] + 1)
+            found = BoxFrontier(piece.low, piece.high, plan, open_, piece.mass, piece.region, kind.astype(np.int8))
+            self.memory.keep(found[rest], functions[rest])
+            kept.append(found if recording else found[rest])
+        return BoxFrontier.concatenate(kept)
+
+    def _proved_shares(self, boxes: BoxFrontier, functions: MarginFunctions, precision: tuple[int, int]) -> Floats:
+        low, high = boxes.low.astype(np.int64), boxes.high.astype(np.int64)
+        shares = np.zeros((len(boxes), 2))
+        net = self.network
+        open_ = np.flatnonzero(functions.kind == OPEN)
+
+        def piece(chosen: NDArray[np.intp]) -> None:
+            if len(chosen) == 0:
+                return
+            shares[chosen] = proved_shares_of(net, (low[chosen], high[chosen]), functions[chosen], precision)
+
+        if self.threads == 1:
+            piece(open_)
+        else:
+            with ThreadPoolExecutor(self.threads) as pool:
+                list(pool.map(piece, np.array_split(open_, self.threads)))
+        shares[functions.kind == FAIR] = 1.0, 0.0
+        shares[functions.kind == UNFAIR] = 0.0, 1.0
+        return shares
+
+
+class FunctionCache:
+    """Functions of boxes that wait for their proof, so that nothing is bounded twice; limited in bytes."""
+
+    def __init__(self, network: ArrayNetwork, limit: int = CACHE_BYTES) -> None:
+        self._held: dict[bytes, tuple[Floats, Floats, Floats]] = {}
+        self._shape = (2 * network.outputs * network.assignments, len(network.order))
+        each = 8 * self._shape[0] * (self._shape[1] + 2) + 8 * len(network.axes.first) + 600
+        self._room = limit // each
+
+    def keep(self, boxes: BoxFrontier, functions: MarginFunctions) -> None:
+        """Remember boxes that are not decided as a whole."""
+        for t, name in enumerate(_box_keys(boxes)[: max(0, self._room - len(self._held))]):
+            self._held[name] = (
+                functions.coefficients[t].copy(), functions.constants[t].copy(), functions.zscore[t].copy()
+            )  # fmt: skip
+
+    def forget(self, boxes: BoxFrontier) -> None:
+        """Let go of boxes that are split."""
+        for name in _box_keys(boxes):
+            self._held.pop(name, None)
+
+    def take(self, boxes: BoxFrontier) -> tuple[MarginFunctions, Integers]:
+        """The functions of those that are remembered, and which they are; few boxes are proved twice, so they go."""
+        named = enumerate(_box_keys(boxes))
+        found = [(t, held) for t, name in named if (held := self._held.pop(name, None)) is not None]
+        known = np.array([t for t, _ in found], dtype=np.int64)
+        count = len(found)
+        coefficients = np.array([held[0] for _, held in found]).reshape(count, *self._shape)
+        constants, zscore = (
+            np.array([held[part] for _, held in found]).reshape(count, self._shape[0]) for part in (1, 2)
+        )
+        return MarginFunctions(coefficients, constants, zscore, np.full(count, OPEN, dtype=np.int8)), known
+
+
+def _box_keys(boxes: BoxFrontier) -> list[bytes]:
+    cells = np.ascontiguousarray(np.concatenate([boxes.low, boxes.high], axis=1))
+    return [row.tobytes() for row in cells]
+
+
+def plan_splits(scores: Floats, widths: Integers) -> NDArray[np.int8]:
+    """Return the next splits of boxes: the best attribute, its score halved, again; the widest where no score tells."""
+    scores, widths = scores.copy(), widths.copy()
+    rows = np.arange(len(scores))
+    plan = np.full((len(scores), PLANNED_SPLITS), -1, dtype=np.int8)
+    able = np.ones(len(scores), dtype=np.bool_)
+    for r in range(PLANNED_SPLITS):
+        open_scores = np.where(widths > 1, scores, -1.0)
+        top = open_scores.max(axis=1, keepdims=True)
+        best = np.where((open_scores == top) & (widths > 1), widths, 0).argmax(axis=1)
+        able &= top[:, 0] >= 0
+        plan[able, r] = best[able]
+        scores[rows, best] *= 0.5
+        widths[rows, best] = (widths[rows, best] + 1) // 2
+    return plan
+
+
+def box_cost(network: ArrayNetwork) -> float:
+    """Multiplications that one box may take, if half of the units of inner layers are open."""
+    widths = network.widths
+    columns = len(network.order) + (network.assignments if network.apart is not None else 1)
+    products = [a * b for a, b in pairwise(widths)]
+    cost = 0.0
+    for k in range(1, len(widths)):
+        if network.forward:
+            cost += 2 * columns * products[k - 1]
+        else:
+            cost += widths[k] * (widths[0] * columns + sum(products[: k - 1]))
+        cost += 3 * products[k - 1]
+    final = network.outputs * (12 * sum(products) + 30 * sum(widths))
+    return len(network.biases) * (cost + final + (4 * columns + 20) * (widths[0] if widths else 1))
+
+
+def batch_size(network: ArrayNetwork) -> int:
+    """Boxes that are bounded side by side, by the bytes that their work arrays take."""
+    columns = len(network.order)
+    each = 8 * (
+        14 * sum(network.widths) + 6 * max([1, *network.widths]) + 8 * columns * network.assignments * network.outputs
+    )
+    return max(16, min(4096, network.backend.budget // each))
+
+
+# Proofs: one call of the compiled kernel for many boxes.
+
+
+def proved_shares_of(
+    net: ArrayNetwork, cells: tuple[Integers, Integers], functions: MarginFunctions, precision: tuple[int, int]
+) -> Floats:
+    """Return proved shares of boxes, fair and unfair, shape (boxes, 2).
+
+    Args:
+        net: says what the functions mean.
+        cells: first and last cell of each attribute, each of shape (boxes, attributes).
+        functions: those of the boxes.
+        precision: grid steps and joint values enumerated.
+    """
+    attributes = cells[0].shape[1]
+    labels, assignments = len(net.beats), net.assignments
+    fair = (labels - 1) * assignments
+    # With two labels and two assignments there are two unfair events, which exclude each other: both are proved.
+    both = labels == 2 and assignments == 2
+    events = ProofEvents(
+        number=np.array([labels + (2 if both else 1)]),
+        size=np.where(np.arange(labels + 2) < labels, fair, labels),
+        member=np.zeros((labels + 2, max(2, fair)), dtype=np.int64),
+        unfair=np.arange(labels + 2) >= labels,
+    )
+    for c in range(labels):
+        won = net.beats[c, [d for d in range(labels) if d != c]]
+        events.member[c, :fair] = (won[:, None] * assignments + np.arange(assignments)).ravel()
+    if both:
+        events.member[2] = net.beats[1, 0] * 2, net.beats[0, 1] * 2 + 1
+        events.member[3] = net.beats[1, 0] * 2 + 1, net.beats[0, 1] * 2
+    likely = likely_events(functions.zscore, net.beats, assignments).members[:, : 0 if both else labels]
+    count = functions.zscore.shape[1]
+    work = scratch_buffers(count, attributes, len(net.axes.weight) - attributes, labels + 2, max(2, fair))
+    # No one here is compared within a tolerance: functions gain nothing in unfair events.
+    wanted = BoxFunctions(
+        functions.coefficients, functions.constants.copy(), np.zeros(count), functions.zscore, functions.zscore
+    )
+    shares = np.zeros((len(functions), 2))
+    _prove_boxes(events, likely, cells, wanted, net.axes, precision, work, shares)
+    return shares
+
+
+@compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+def _prove_boxes(events, likely, cells, functions, axes, precision, work, shares):  # type: ignore[no-untyped-def]  # a kernel: Numba infers types
+    """Prove the shares of each box; members of its unfair event stand in ``likely``, unless it is the same for all."""
+    low, high = cells
+    grid, room = precision
+    count = events.number[0]
+    for t in range(low.shape[0]):
+        for k in range(likely.shape[1]):
+            events.member[count - 1, k] = likely[t, k]
+        of_box = BoxFunctions(
+            functions.g[t], functions.constant[t], functions.gain, functions.zscore[t], functions.bolder[t]
+        )
+        prove_shares(events, low[t], high[t], of_box, axes, grid, room, work)
+        for e in range(count):
+            shares[t, 1 if events.unfair[e] else 0] += work.share[e]

@@ -1,0 +1,1 @@
+"""Linear bounds of ReLU networks over sixteen boxes at once, compiled."""

@@ -1,0 +1,145 @@
+"""The linear method's engine of compiled kernels: boxes go in and out as arrays, a few hundred a call."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certification.bounds.compiled.expansion import prove_boxes, refine_stack
+from evenhand.certification.bounds.compiled.lanes import LANES
+from evenhand.certification.bounds.compiled.problem import (
+    BoxArrays,
+    CompiledProblem,
+    SplitOrder,
+    _attribute_axes,
+    compiled_problem_of,
+    kernel_workspace,
+    state_bytes,
+)
+from evenhand.certification.bounds.linear import CALL_BOXES, COARSE, BoxFrontier, empty_frontier, root_frontier
+from evenhand.certification.query.question import Query
+from evenhand.typing import Floats
+
+OUTPUT_BOXES = 1 << 14
+"""Boxes a call may put out before it hands them over."""
+
+
+def compile_bounder(query: Query, jobs: int) -> CompiledBounder:
+    """Lay the query out and make sure that the kernels are compiled, which takes long on their first use."""
+    bounder = CompiledBounder(compiled_problem_of(query), jobs)
+    root = bounder.root()
+    bounder.expand(root, 2.0, LANES)
+    bounder.prove(root, COARSE)
+    return bounder
+
+
+class CompiledBounder:
+    """The compiled work for one query, on several threads; results do not depend on how many."""
+
+    proofs_per_box = 1
+
+    def __init__(self, problem: CompiledProblem, jobs: int) -> None:
+        self.problem = problem
+        self.jobs = jobs
+        self._own = threading.local()
+
+    def reweighted(self, query: Query) -> CompiledBounder:
+        """Return the bounder of a query that differs in the masses of its cells alone; they share work arrays."""
+        axes = self.problem.axes
+        other = CompiledBounder(
+            self.problem._replace(axes=_attribute_axes(query.cells, axes.start, axes.line, axes.reach)), self.jobs
+        )
+        other._own = self._own
+        return other
+
+    def beside(self, query: Query) -> CompiledBounder:
+        """Return the bounder of another query; they share work arrays where these fit."""
+        other = CompiledBounder(compiled_problem_of(query), self.jobs)
+        if _array_shapes(other.problem) == _array_shapes(self.problem):
+            other._own = self._own
+        return other
+
+    def _work(self) -> Any:
+        """Work arrays of this thread."""
+        if not hasattr(self._own, "work"):
+            self._own.work = kernel_workspace(self.problem)
+        return self._own.work
+
+    def root(self) -> BoxFrontier:
+        """Return the domain as one box."""
+        return root_frontier(self.problem.counts)
+
+    def expand(
+        self, boxes: BoxFrontier, threshold: float, limit: float = np.inf, *, recording: bool = False
+    ) -> tuple[BoxFrontier, Floats]:
+        """Split boxes until each part's estimated undecided mass is at most the threshold, or ``limit`` are bounded.
+
+        Returns:
+            The parts that are not decided as a whole (with ``recording`` all of them); mass found fair, mass found
+            unfair, boxes bounded.
+        """
+        p = self.problem
+        work, _ = self._work()
+        n = boxes.low.shape[1]
+        size, known = len(boxes), self._unit_states(boxes)
+        if not hasattr(self._own, "room"):
+            self._own.room = tuple(
+                empty_frontier(n, room, known.shape[1]) for room in (CALL_BOXES + 4096, OUTPUT_BOXES)
+            )
+        stack, out = self._own.room
+        low, high, plan, state = stack.low, stack.high, stack.plan, stack.state
+        state[:size] = known[::-1]
+        low[:size], high[:size], plan[:size] = boxes.low[::-1], boxes.high[::-1], boxes.plan[::-1]
+        totals = np.zeros(3)
+        order = SplitOrder(threshold, float(limit), recording)  # a whole number would be compiled for once more
+        stack_arrays, out_arrays = (
+            BoxArrays(room.low, room.high, room.state, room.plan, room.open, room.mass, room.kind)
+            for room in (stack, out)
+        )
+        kept = np.int16 if p.counts.max(initial=0) < 2**15 else np.int32
+        parts: list[BoxFrontier] = []
+        while size and totals[2] + LANES <= limit:
+            size, count = refine_stack(p, work, stack_arrays, size, order, out_arrays, totals)
+            part = out[np.arange(count)]
+            parts.append(replace(part, low=part.low.astype(kept), high=part.high.astype(kept)))
+        if size:
+            mass = p.mass(low[:size], high[:size])
+            zeros = np.zeros(size, dtype=np.int16)
+            # Nothing is known of these yet but that they were worth splitting: half of each may be proved.
+            parts.append(
+                BoxFrontier(
+                    low[:size].astype(kept),
+                    high[:size].astype(kept),
+                    plan[:size],
+                    0.5 * mass,
+                    mass,
+                    zeros,
+                    zeros.astype(np.int8),
+                    state[:size],
+                )
+            )
+        found = BoxFrontier.concatenate(parts)
+        found.region[:] = boxes.region[0]
+        return found, totals
+
+    def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
+        """Proved shares of each box, fair and unfair, shape (boxes, 2)."""
+        shares = np.zeros((2, len(boxes)))
+        low, high = (np.ascontiguousarray(cells, dtype=np.int32) for cells in (boxes.low, boxes.high))
+        known = np.ascontiguousarray(self._unit_states(boxes))
+        prove_boxes(self.problem, *self._work(), low, high, known, precision, shares)
+        return shares.T
+
+    def _unit_states(self, boxes: BoxFrontier) -> NDArray[np.uint8]:
+        """What is known of the hidden units in each box."""
+        width = state_bytes(self.problem)
+        return boxes.state if boxes.state.shape[1] == width else np.zeros((len(boxes), width), dtype=np.uint8)
+
+
+def _array_shapes(problem: CompiledProblem) -> list[tuple[int, ...]]:
+    """Return the shapes of all arrays of a problem: they say which work arrays it needs."""
+    return [np.shape(array) for part in (problem.network, problem.roles, problem.axes) for array in part]

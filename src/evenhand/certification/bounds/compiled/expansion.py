@@ -1,0 +1,136 @@
+"""Bound boxes, then split them or prove their shares (compiled)."""
+
+from __future__ import annotations
+
+from evenhand.certification.bounds.compiled.functions import (
+    FAIR,
+    OPEN,
+    UNFAIR,
+    bound_lanes,
+    decide_lane,
+    pick_slopes,
+    plan_events,
+    score_labels,
+)
+from evenhand.certification.bounds.compiled.lanes import LANES
+from evenhand.certification.bounds.compiled.relaxation import unpack_states
+from evenhand.certification.bounds.compiled.shares import prove_shares
+from evenhand.certification.bounds.compiled.splits import plan_splits, split_by_plan
+from evenhand.kernels import compile_kernel
+
+jit = compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+
+
+@jit
+def refine_stack(problem, work, stack, size, order, out, totals):
+    """Take boxes off the stack, split them by their plans, and sort their parts.
+
+    A part goes back on the stack, of which ``size`` boxes are in use, while its estimated undecided mass exceeds
+    ``order.threshold``, else into ``out``. Parts decided as a whole are counted in ``totals`` (fair, unfair, boxes),
+    and put out too when ``order.recording``. At most ``order.limit`` boxes are bounded.
+
+    Returns:
+        What is left on the stack, and the number of boxes put out (it stops when the output might overflow).
+    """
+    net, roles, axes = problem.network, problem.roles, problem.axes
+    b, s, events = work.lanes, work.relaxation, work.events
+    threshold, limit, recording = order.threshold, order.limit, order.recording
+    attributes = axes.first.shape[0]
+    found = 0
+    # Invariant: the boxes on the stack, those put out and those counted in ``totals`` are disjoint and cover what was
+    # given, so fair, unfair and undecided mass always add up to it (FairQuant, Algorithms 1 and 4).
+    while size > 0 and found + LANES <= out.open.shape[0] and size + LANES <= stack.low.shape[0]:
+        if totals[2] + LANES > limit:
+            break
+        size -= 1
+        count = split_by_plan(stack.low[size], stack.high[size], stack.plan[size], axes, not recording, b.lo, b.hi)
+        unpack_states(net, roles.biases.shape[0], stack.state[size], True, b.known)
+        bound_lanes(net, roles, axes, count, True, b, s)
+        totals[2] += count
+        for t in range(count):
+            mass = b.mass[t]
+            if mass <= 0 and not recording:
+                continue
+            # Where no one lives nothing needs deciding; a record wants the box all the same, to cover the domain.
+            known = decide_lane(roles, t, b) if mass > 0 else OPEN
+            for i in range(attributes):
+                b.low[i] = int(b.lo[i, t])
+                b.high[i] = int(b.hi[i, t])
+            undecided = 0.0
+            if known != OPEN:
+                totals[known - 1] += mass
+                if not recording:
+                    continue
+            elif mass > 0:
+                # An estimate: what the disjoint events, fair and unfair, would decide if sums were normal.
+                score_labels(roles, t, b)
+                undecided = mass * max(0.0, 1 - plan_events(roles, b, events))
+                if undecided > threshold:
+                    plan_splits(t, b, stack.plan[size])
+                    if stack.plan[size, 0] >= 0:
+                        for i in range(attributes):
+                            stack.low[size, i] = b.low[i]
+                            stack.high[size, i] = b.high[i]
+                        for i in range(b.state.shape[1]):
+                            stack.state[size, i] = b.state[t, i]
+                        size += 1
+                        continue
+                plan_splits(t, b, out.plan[found])
+            else:
+                out.plan[found, 0] = -1
+            for i in range(attributes):
+                out.low[found, i] = b.low[i]
+                out.high[found, i] = b.high[i]
+            for i in range(b.state.shape[1]):
+                out.state[found, i] = b.state[t, i]
+            out.open[found] = undecided
+            out.mass[found] = mass
+            out.kind[found] = known
+            found += 1
+    return size, found
+
+
+@jit
+def prove_boxes(problem, work, d, low, high, state, precision, shares):
+    """Bound the boxes as they are, sixteen neighbours at a time, and prove the shares of each, (2, boxes)."""
+    net, roles, axes = problem.network, problem.roles, problem.axes
+    b, s, events = work.lanes, work.relaxation, work.events
+    grid, room = precision
+    # Each share is a lower bound: 1 where the bounds decide the whole box, else what the functions prove. The events
+    # are disjoint, so their shares add up.
+    attributes = axes.first.shape[0]
+    at = 0
+    size = low.shape[0]
+    while at < size:
+        count = min(LANES, size - at)
+        # Lanes without a box of their own repeat the last one, which widens no hull and costs nothing more.
+        for t in range(LANES):
+            for i in range(attributes):
+                b.lo[i, t] = low[at + min(t, count - 1), i]
+                b.hi[i, t] = high[at + min(t, count - 1), i]
+        for t in range(count):
+            unpack_states(net, roles.biases.shape[0], state[at + t], t == 0, b.known)
+        bound_lanes(net, roles, axes, count, False, b, s)
+        for t in range(count):
+            fair = 0.0
+            unfair = 0.0
+            known = decide_lane(roles, t, b) if b.mass[t] > 0 else OPEN
+            if known == FAIR:
+                fair = 1.0
+            elif known == UNFAIR:
+                unfair = 1.0
+            elif b.mass[t] > 0:
+                for i in range(attributes):
+                    b.low[i] = int(b.lo[i, t])
+                    b.high[i] = int(b.hi[i, t])
+                pick_slopes(net, roles, attributes, t, b)
+                plan_events(roles, b, events)
+                prove_shares(events, b.low, b.high, b.chosen, axes, grid, room, d)
+                for e in range(events.number[0]):
+                    if events.unfair[e]:
+                        unfair += d.share[e]
+                    else:
+                        fair += d.share[e]
+            shares[0, at + t] = fair
+            shares[1, at + t] = unfair
+        at += count

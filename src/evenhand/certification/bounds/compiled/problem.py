@@ -1,0 +1,350 @@
+"""A query in the flat arrays that the compiled linear method reads, and the arrays it works in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certification.bounds.compiled.lanes import LANES
+from evenhand.certification.bounds.compiled.relaxation import FlatNetwork, RelaxationBuffers, relaxation_buffers
+from evenhand.certification.bounds.compiled.shares import (
+    AttributeAxes,
+    BoxFunctions,
+    ProofEvents,
+    ScratchBuffers,
+    scratch_buffers,
+)
+from evenhand.certification.query.cells import Cells
+from evenhand.certification.query.question import Query
+from evenhand.typing import Booleans, Floats, Integers
+
+MAX_CELLS = 2_000_000
+"""Cells of one attribute that prefix sums are kept for."""
+MAX_COMPARISONS = 1024
+"""Pairs of labels, times protected assignments."""
+JOINT_DEPTH = 3
+"""From this many hidden layers on, the protected assignments are bounded together: measured, it pays there."""
+
+
+class FunctionRoles(NamedTuple):
+    """What the functions say. Function ``beats[a, b] * P + p``: label a beats label b under assignment p.
+
+    Attributes:
+        assignments: P.
+        labels: how many there are.
+        beats: shape (labels, labels).
+        biases: of the first units; one row if the assignments are bounded together, else P.
+        joint: whether they are; then the assignment is the attribute of the network after the unprotected ones.
+        relaxed: which unprotected attribute each of the last attributes of the network moves within its tolerance.
+        tolerance: by how much, in positions.
+        last: largest position of each of those unprotected attributes.
+    """
+
+    assignments: int
+    labels: int
+    beats: Integers
+    biases: Floats
+    joint: bool
+    relaxed: Integers
+    tolerance: Floats
+    last: Floats
+
+
+class CompiledProblem(NamedTuple):
+    """What the compiled kernels of ``expansion`` need to know.
+
+    Attributes:
+        network: the network; after the unprotected attributes come those that are bounded over but not counted.
+        roles: what its outputs say about labels and assignments.
+        axes: the unprotected attributes.
+        counts: cells of each.
+    """
+
+    network: FlatNetwork
+    roles: FunctionRoles
+    axes: AttributeAxes
+    counts: Integers
+
+    def mass(self, low: NDArray[np.integer], high: NDArray[np.integer]) -> Floats:
+        """Return the share of the population in each box, shape (boxes,)."""
+        first, weight = self.axes.first, self.axes.weight
+        inside = weight[first + high + 1] - weight[first + low]
+        return np.asarray((inside / self.axes.total).prod(axis=1))
+
+
+def unsupported_reason(query: Query) -> str | None:
+    """Why the linear method cannot take a query, None if it can."""
+    comparisons = len(query.pairs) * len(query.assignments)
+    if comparisons > MAX_COMPARISONS:
+        return f"it makes up to {MAX_COMPARISONS} comparisons, and {comparisons} are asked for"
+    uneven = [
+        cells.attribute.name
+        for cells, tolerance in zip(query.cells, query.tolerance, strict=True)
+        if tolerance and not _evenly_spaced(cells)
+    ]
+    if uneven:
+        return f"the relaxed attribute {uneven[0]!r} does not enter along a line"
+    wide = [cells.attribute.name for cells in query.cells if cells.count > MAX_CELLS]
+    return f"attribute {wide[0]!r} has more than {MAX_CELLS:,} values" if wide else None
+
+
+def compiled_problem_of(query: Query) -> CompiledProblem:
+    """Lay a query out in flat arrays. It must not be ``unsupported``."""
+    layers = [(layer.weights, layer.bias) for layer in query.layers]
+    pads = list(query.slack.pads)
+    rounding = 0.0
+    lift = 0.0
+    if not layers:
+        # Without hidden layers the first unit is the answer. Lifted far above zero it passes a ReLU unchanged.
+        reach = np.abs(query.biases).max() + sum(float(cells.size().max()) for cells in query.cells)
+        lift = 4.0 * float(reach) + 1.0
+        outputs = query.biases.shape[1]
+        layers = [(np.eye(outputs), np.full(outputs, -lift))]
+        pads = [pads[0], pads[0]]
+        rounding = 64 * 2.0**-53 * lift
+    sizes = np.array([len(weights) for weights, _ in layers], dtype=np.int64)
+    sizes = np.append(sizes, layers[-1][0].shape[1])
+    depth, most = len(layers), int(max(sizes))
+    weights = np.zeros((depth, most, most))
+    offsets, held_pads, bias_sizes = (np.zeros((depth, most)) for _ in range(3))
+    for k, (matrix, bias) in enumerate(layers):
+        weights[k, : matrix.shape[0], : matrix.shape[1]] = matrix
+        offsets[k, : len(bias)] = bias
+        held_pads[k, : sizes[k]] = pads[k]
+        if query.layers:
+            bias_sizes[k, : len(bias)] = query.slack.biases[k]
+    relaxed = np.flatnonzero(query.tolerance)
+    joint = len(query.assignments) > 2 or len(query.layers) >= JOINT_DEPTH or len(relaxed) > 0
+    columns, start, line, reaches, moved = _term_columns(query.cells)
+    axes = _attribute_axes(query.cells, start, line, reaches)
+    biases = query.biases + moved + lift
+    if joint:
+        # What is bounded over but not counted: the assignment, and how far people within the tolerances are apart.
+        slopes = columns[start[relaxed]]
+        start = np.concatenate([start, [len(columns)], len(columns) + len(biases) + np.arange(len(relaxed))])
+        line = np.concatenate([line, [False], np.ones(len(relaxed), dtype=np.bool_)])
+        reaches = np.concatenate([reaches, np.zeros(1 + len(relaxed))])
+        columns = np.concatenate([columns, biases - biases[0], slopes])
+    if len(relaxed):
+        # Somebody's neighbours may lie outside the domain for the bounds, where terms are up to twice as large.
+        pads = [2 * pad for pad in pads]
+        rounding += float(pads[-1].max())
+    gammas = np.zeros(depth + 1)
+    gammas[: len(query.slack.gammas)] = query.slack.gammas
+    largest = sum((cells.size() for cells in query.cells), np.zeros(len(query.slack.base)))
+    network = FlatNetwork(
+        sizes=sizes,
+        columns=_pad_rows(columns, most),
+        start=start,
+        line=line,
+        reach=reaches,
+        weights=weights,
+        offsets=offsets,
+        pads=held_pads,
+        first_error=_pad_rows(query.slack.first(largest)[None, :], most)[0],
+        gammas=gammas,
+        bias_sizes=bias_sizes,
+        output_sizes=_pad_rows((query.slack.weights[-1] if query.layers else np.abs(layers[-1][0])).T, most).T.copy(),
+        last_pads=query.slack.decision(np.zeros(len(query.pairs))) + rounding,
+    )
+    return CompiledProblem(
+        network=network,
+        roles=FunctionRoles(
+            assignments=len(query.assignments),
+            labels=len(query.network.classes),
+            beats=_beats_matrix(query.pairs),
+            biases=_pad_rows(biases[:1] if joint else biases, most),
+            joint=joint,
+            relaxed=relaxed,
+            tolerance=query.tolerance[relaxed].astype(np.float64),
+            last=(query.counts[relaxed] - 1).astype(np.float64),
+        ),
+        axes=axes,
+        counts=query.counts,
+    )
+
+
+def _beats_matrix(pairs: Integers) -> Integers:
+    labels = int(pairs.max()) + 1
+    beats = np.zeros((labels, labels), dtype=np.int64)
+    for output, (a, b) in enumerate(pairs):
+        beats[b, a] = output
+        beats[a, b] = len(pairs) + output
+    return beats
+
+
+def _pad_rows(rows: Floats, width: int) -> Floats:
+    wide = np.zeros((len(rows), width))
+    wide[:, : rows.shape[1]] = rows
+    return wide
+
+
+def _evenly_spaced(cells: Cells) -> bool:
+    """Return whether an attribute enters along a line on which its cells are evenly spaced."""
+    return cells.scale is not None and cells.scale.keys is None and cells.scale.step > 0
+
+
+def _term_columns(
+    cells: tuple[Cells, ...],
+) -> tuple[Floats, Integers, Booleans, Floats, Floats | float]:
+    """Columns, first column, line or not, and reach of each attribute; and what lines add at their first cell."""
+    blocks: list[Floats] = []
+    line, reach = [], []
+    moved: Floats | float = 0.0
+    for each in cells:
+        scale = each.scale
+        even = _evenly_spaced(each)
+        if scale is not None and even:
+            blocks.append(each.rows * scale.step)
+            moved = moved + each.rows[0] * (scale.base - scale.pad)
+            reach.append((scale.reach + 2 * scale.pad) / scale.step)
+        else:
+            blocks.append(each.cell_contributions(np.arange(each.count)))
+            reach.append(0.0)
+        line.append(even)
+    start = np.cumsum([0, *(len(block) for block in blocks)])[:-1].astype(np.int64)
+    return np.concatenate(blocks), start, np.array(line, dtype=np.bool_), np.array(reach), moved
+
+
+def _attribute_axes(cells: tuple[Cells, ...], start: Integers, line: Booleans, reach: Floats) -> AttributeAxes:
+    weights, moments, squares = [], [], []
+    for each in cells:
+        before = each.before(np.arange(each.count + 1)).astype(np.float64)
+        weight, position = np.diff(before), np.arange(each.count, dtype=np.float64)
+        weights.append(before)
+        moments.append(np.concatenate([[0.0], np.cumsum(weight * position)]))
+        squares.append(np.concatenate([[0.0], np.cumsum(weight * position**2)]))
+    first = np.cumsum([0, *(each.count + 1 for each in cells)])[:-1].astype(np.int64)
+    n = len(cells)
+    return AttributeAxes(
+        start=start[:n].copy(),
+        line=line[:n].copy(),
+        reach=reach[:n].copy(),
+        first=first,
+        weight=np.concatenate(weights),
+        moment=np.concatenate(moments),
+        square=np.concatenate(squares),
+        total=np.array([float(each.total) for each in cells]),
+    )
+
+
+# Work arrays.
+
+
+class LaneBuffers(NamedTuple):
+    """Work arrays of one thread.
+
+    Lanes come last in ``lo``, ``hi`` (held attributes), ``mean``, ``variance`` (attributes), ``mass``, ``score``, ``g``
+    (forms, 2 slopes, columns), ``constant``, ``least``, ``gain``, ``zscore``, ``bolder`` (functions * 2 slopes),
+    ``work`` (5). A form is the part of a function that all assignments share if they are bounded together.
+    """
+
+    lo: Floats
+    hi: Floats
+    low: Integers
+    high: Integers
+    mean: Floats
+    variance: Floats
+    mass: Floats
+    score: Floats
+    left: Floats
+    width: Integers
+    g: Floats
+    constant: Floats
+    least: Floats
+    gain: Floats
+    zscore: Floats
+    bolder: Floats
+    work: Floats
+    chosen: BoxFunctions
+    wins: Floats
+    sure: Booleans
+    unit: Floats
+    following: Floats
+    miss: Floats
+    missing: Floats
+    offset: Floats
+    known: NDArray[np.int8]
+    state: NDArray[np.uint8]
+
+
+class KernelWorkspace(NamedTuple):
+    """All work arrays of one thread but those of proofs."""
+
+    lanes: LaneBuffers
+    relaxation: RelaxationBuffers
+    events: ProofEvents
+
+
+class BoxArrays(NamedTuple):
+    """Boxes one below the other, as a stack or as room for what comes out; see ``BoxFrontier``."""
+
+    low: Integers
+    high: Integers
+    state: NDArray[np.uint8]
+    plan: NDArray[np.int8]
+    open: Floats
+    mass: Floats
+    kind: NDArray[np.int8]
+
+
+class SplitOrder(NamedTuple):
+    """How far to split: to which undecided mass, into how many boxes at most, and whether decided parts are kept."""
+
+    threshold: float
+    limit: float
+    recording: bool
+
+
+def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, ScratchBuffers]:
+    """Return fresh work arrays for a problem; the second for its proofs."""
+    net, roles, axes = problem.network, problem.roles, problem.axes
+    attributes, held, columns, widest = len(axes.first), len(net.start), len(net.columns), net.weights.shape[1]
+    labels, outputs = len(roles.beats), int(net.sizes[-1])
+    functions, members = 2 * outputs * roles.assignments, max(2, (labels - 1) * roles.assignments)
+    kinds = [np.zeros((2 * functions, LANES)) for _ in range(5)]
+    lanes = LaneBuffers(
+        lo=np.zeros((held, LANES)),
+        hi=np.zeros((held, LANES)),
+        low=np.zeros(attributes, np.int64),
+        high=np.zeros(attributes, np.int64),
+        mean=np.zeros((attributes, LANES)),
+        variance=np.zeros((attributes, LANES)),
+        mass=np.zeros(LANES),
+        score=np.zeros((held, LANES)),
+        left=np.zeros(attributes),
+        width=np.zeros(attributes, np.int64),
+        g=np.zeros((2 * outputs * len(roles.biases), 2, columns, LANES)),
+        constant=kinds[0],
+        least=kinds[1],
+        gain=kinds[2],
+        zscore=kinds[3],
+        bolder=kinds[4],
+        work=np.zeros((5, LANES)),
+        chosen=BoxFunctions(np.zeros((functions, columns)), *np.zeros((4, functions))),
+        wins=np.zeros((labels, roles.assignments)),
+        sure=np.zeros((labels, roles.assignments), np.bool_),
+        unit=np.zeros(widest),
+        following=np.zeros(widest),
+        miss=np.zeros(widest),
+        missing=np.zeros(widest),
+        offset=np.zeros(max(1, len(roles.relaxed))),
+        known=np.zeros((len(roles.biases), len(net.sizes) - 1, widest), np.int8),
+        state=np.zeros((LANES, state_bytes(problem)), np.uint8),
+    )
+    events = ProofEvents(
+        number=np.zeros(1, np.int64),
+        size=np.zeros(labels + 2, np.int64),
+        member=np.zeros((labels + 2, members), np.int64),
+        unfair=np.zeros(labels + 2, np.bool_),
+    )
+    cells = len(axes.weight) - attributes
+    scratch = scratch_buffers(functions, attributes, cells, labels + 2, members)
+    return KernelWorkspace(lanes, relaxation_buffers(net), events), scratch
+
+
+def state_bytes(problem: CompiledProblem) -> int:
+    """Return the room that two bits take for every unit after the first layer."""
+    return (len(problem.roles.biases) * int(problem.network.sizes[1:-1].sum()) + 3) // 4

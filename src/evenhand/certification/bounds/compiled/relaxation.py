@@ -1,0 +1,547 @@
+"""Linear bounds of a ReLU network over sixteen boxes at once (compiled).
+
+Backward linear relaxation (CROWN: Zhang et al., NeurIPS 2018; DeepPoly: Singh et al., POPL 2019): the output is bounded
+from below and above by additive functions of the individual. Inner units are bounded by the same relaxation,
+intersected with interval arithmetic, and widened by the pads of ``slack``.
+
+Layout. ``columns`` holds what attributes add to the first units: one row for an attribute that enters along a line
+(per position, ``reach`` positions wide), one row per cell for the others. Lanes are the last axis of every work array.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.certification.bounds.compiled.lanes import (
+    LANES,
+    add,
+    axpy,
+    fill_vector,
+    load_row,
+    maximum,
+    minimum,
+    multiply,
+    multiply_add,
+    store_row,
+    subtract,
+)
+from evenhand.kernels import compile_kernel
+from evenhand.typing import Booleans, Floats, Integers
+
+# Without reference counts on views (``_nrt``), which would cost several times the arithmetic; so nothing is allocated.
+jit = compile_kernel(
+    internal=True, nogil=True, error_model="numpy", fastmath={"contract"}, boundscheck=False, _nrt=False
+)
+
+
+# Handing all the work arrays to a short function takes longer than what it does, so LLVM puts it where it is called.
+inlined = compile_kernel(
+    internal=True, nogil=True, error_model="numpy", fastmath={"contract"}, boundscheck=False, _nrt=False,
+    forceinline=True,
+)  # fmt: skip
+
+UNKNOWN, OFF, ON = 0, 1, 2
+"""What is known of a unit in a whole box, and so in all its parts."""
+UNBOUNDED = 1e100
+
+
+class FlatNetwork(NamedTuple):
+    """The network in flat arrays; ``K`` hidden layers and the outputs, of at most ``m`` units each.
+
+    ``sizes`` (K + 1,); ``columns`` (columns, m); ``start``, ``line``, ``reach`` per attribute; ``weights`` (K, m, m)
+    and ``offsets`` (K, m) of the layer after each hidden one; ``pads`` (K, m); for the model's own rounding
+    ``first_error`` (m,), ``gammas`` (K + 1,), ``bias_sizes`` (K, m), ``output_sizes`` (m, outputs) which bound the last
+    weights as deployed, and ``last_pads`` (outputs,).
+    """
+
+    sizes: Integers
+    columns: Floats
+    start: Integers
+    line: Booleans
+    reach: Floats
+    weights: Floats
+    offsets: Floats
+    pads: Floats
+    first_error: Floats
+    gammas: Floats
+    bias_sizes: Floats
+    output_sizes: Floats
+    last_pads: Floats
+
+
+class RelaxationBuffers(NamedTuple):
+    """Work arrays of one thread.
+
+    Per hidden layer and unit: ``zl``, ``zu`` its interval, ``slope`` and ``shift`` of the chord above its ReLU, the
+    slopes ``adaptive`` and ``flat`` of the lines below it, ``gaps``; ``error`` (K + 1, m) in float32, for all lanes
+    together; the units that are ``on`` in every lane, and those ``live`` that may be either, with their numbers
+    ``always`` and ``mixed``; ``held_low`` and ``held_high``, the cells of each attribute that some lane's box has.
+    """
+
+    zl: Floats
+    zu: Floats
+    error: Floats
+    slope: Floats
+    shift: Floats
+    adaptive: Floats
+    flat: Floats
+    gaps: Floats
+    live: Integers
+    on: Integers
+    mixed: Integers
+    always: Integers
+    wa: Floats
+    wb: Floats
+    coef: Floats
+    const: Floats
+    out: Floats
+    middle: Floats
+    half: Floats
+    base_low: Floats
+    base_high: Floats
+    held_low: Integers
+    held_high: Integers
+
+
+def relaxation_buffers(net: FlatNetwork) -> RelaxationBuffers:
+    """Return fresh work arrays for a network."""
+    k, m = len(net.sizes) - 1, net.weights.shape[1]
+    lanes = [np.zeros((k, m, LANES)) for _ in range(7)]
+    return RelaxationBuffers(
+        zl=lanes[0],
+        zu=lanes[1],
+        error=np.zeros((k + 1, m)),
+        slope=lanes[2],
+        shift=lanes[3],
+        adaptive=lanes[4],
+        flat=lanes[5],
+        gaps=lanes[6],
+        live=np.zeros((k, m), np.int64),
+        on=np.zeros((k, m), np.int64),
+        mixed=np.zeros(k, np.int64),
+        always=np.zeros(k, np.int64),
+        wa=np.zeros((m, LANES)),
+        wb=np.zeros((m, LANES)),
+        coef=np.zeros((len(net.columns), LANES)),
+        const=np.zeros((1, LANES)),
+        out=np.zeros((1, LANES)),
+        middle=np.zeros((len(net.start), LANES)),
+        half=np.zeros((len(net.start), LANES)),
+        base_low=np.zeros((m, LANES)),
+        base_high=np.zeros((m, LANES)),
+        held_low=np.zeros(len(net.start), np.int64),
+        held_high=np.zeros(len(net.start), np.int64),
+    )
+
+
+@jit
+def bound_first_layer(net, lo, hi, s):
+    """Compute the interval of every first unit without its bias: exact for the box, attribute by attribute."""
+    n, units = lo.shape[0], net.sizes[0]
+    # z_h(x) = bias_h + sum_i c_ih(x_i) is a sum of tables and lines, one per attribute. Over a product of ranges each
+    # term takes its extreme whatever the others do, so the extremes of the sum are the sums of the extremes: nothing is
+    # relaxed here. What follows needs the interval for every assignment; only the bias differs, and is added later.
+    for i in range(n):
+        # c * x over [m - r, m + r] is c * m - |c| * r to c * m + |c| * r: no branch on the sign of c.
+        a = multiply(fill_vector(0.5), load_row(lo, i))
+        b = multiply(fill_vector(0.5), add(load_row(hi, i), fill_vector(net.reach[i])))
+        store_row(s.middle, i, add(b, a))
+        store_row(s.half, i, subtract(b, a))
+    # Invariant: base_low and base_high of unit h hold the extremes of its lines; the tables are added after them.
+    for h in range(units):
+        middle = fill_vector(0.0)
+        half = fill_vector(0.0)
+        for i in range(n):
+            if net.line[i]:
+                x = net.columns[net.start[i], h]
+                middle = axpy(x, load_row(s.middle, i), middle)
+                half = axpy(abs(x), load_row(s.half, i), half)
+        store_row(s.base_low, h, subtract(middle, half))
+        store_row(s.base_high, h, add(middle, half))
+    for i in range(n):
+        if not net.line[i]:
+            for t in range(LANES):
+                a = net.start[i] + int(lo[i, t])
+                b = net.start[i] + int(hi[i, t])
+                for h in range(units):
+                    x = net.columns[a, h]
+                    y = x
+                    for c in range(a + 1, b + 1):
+                        z = net.columns[c, h]
+                        x = min(x, z)
+                        y = max(y, z)
+                    s.base_low[h, t] += x
+                    s.base_high[h, t] += y
+
+
+@jit
+def relax_layer(k, net, s):
+    """Widen the intervals of layer k, then draw the lines above and below each ReLU.
+
+    Units that are off in every lane are left out, those on in every lane kept apart: they are lines already.
+    """
+    zl, zu, error = s.zl[k], s.zu[k], s.error[k]
+    chord, shifts, adaptives, flats = s.slope[k], s.shift[k], s.adaptive[k], s.flat[k]
+    mixed = 0
+    always = 0
+    for h in range(net.sizes[k]):
+        pad = net.pads[k, h]
+        alive = False
+        sure = True
+        for t in range(LANES):
+            # The pad covers the rounding of these bounds; the error is what the deployed float32 unit may differ by.
+            zl[h, t] -= pad
+            zu[h, t] += pad
+            alive = alive or zu[h, t] + error[h] > 0
+            sure = sure and zl[h, t] >= 0
+        # Off in every lane, for the deployed float32 unit too (hence the error): ReLU passes on nothing of it.
+        if not alive:
+            continue
+        # On in every lane: relu(z) = z needs no line, and one weight serves all lanes when functions go back.
+        if sure:
+            s.on[k, always] = h
+            always += 1
+            continue
+        s.live[k, mixed] = h
+        mixed += 1
+        for t in range(LANES):
+            # For z in [l, u] with l < 0 < u: relu(z) <= u / (u - l) * (z - l) = slope * z + shift, the chord of a
+            # convex function, and relu(z) >= a * z for every a in [0, 1]. a = 1 where u > -l, else 0, leaves the least
+            # area between the lines (CROWN, DeepPoly); a = 0 (flat) is better where most of the mass is below zero.
+            # A lane in which the unit is sure gets the line itself: slope 1 where on, 0 where off, no shift.
+            low = zl[h, t]
+            high = zu[h, t]
+            slope = 0.0
+            shift = 0.0
+            adaptive = 0.0
+            flat = 0.0
+            if low >= 0:
+                slope = 1.0
+                adaptive = 1.0
+                flat = 1.0
+            elif high > 0:
+                slope = high / (high - low)
+                shift = -slope * low
+                adaptive = 1.0 if high > -low else 0.0
+            chord[h, t] = slope
+            shifts[h, t] = shift
+            adaptives[h, t] = adaptive
+            flats[h, t] = flat
+    s.mixed[k] = mixed
+    s.always[k] = always
+
+
+@inlined
+def through_relu(k, s, below, up, weights):
+    """Replace each mixed ReLU by its line above or below, as the sign of its weight asks for."""
+    # A lower bound of x * relu(z) takes the line below where x > 0 and the chord where x < 0; an upper bound the
+    # reverse. With x = x+ + x-: x * relu(z) >= x+ * a * z + x- * (slope * z + shift).
+    zero = fill_vector(0.0)
+    live, slope, shift, least = s.live[k], s.slope[k], s.shift[k], below[k]
+    const = load_row(s.const, 0)
+    for q in range(s.mixed[k]):
+        h = live[q]
+        x = load_row(weights, h)
+        if up:
+            chord = maximum(x, zero)
+            rest = minimum(x, zero)
+        else:
+            chord = minimum(x, zero)
+            rest = maximum(x, zero)
+        store_row(weights, h, multiply_add(chord, load_row(slope, h), multiply(rest, load_row(least, h))))
+        const = multiply_add(chord, load_row(shift, h), const)
+    store_row(s.const, 0, const)
+
+
+@inlined
+def expand_to_attributes(net, bias, s, weights):
+    """Write a combination of first units as an additive function of the individual, into ``coef`` and ``const``."""
+    # sum_h w_h z_h(x) = sum_h w_h bias_h + sum_i sum_h w_h c_ih(x_i): the terms of attribute i are its coefficient, one
+    # number for a line, one per cell of a table. Only cells that some lane's box has are looked at.
+    mixed, always = s.mixed[0], s.always[0]
+    const = load_row(s.const, 0)
+    for q in range(mixed + always):
+        h = s.live[0, q] if q < mixed else s.on[0, q - mixed]
+        const = axpy(bias[h], load_row(weights, h), const)
+    store_row(s.const, 0, const)
+    for i in range(net.line.shape[0]):
+        a = net.start[i]
+        b = a + 1
+        if not net.line[i]:
+            a = net.start[i] + s.held_low[i]
+            b = net.start[i] + s.held_high[i] + 1
+        for c in range(a, b):
+            x = fill_vector(0.0)
+            for q in range(mixed):
+                h = s.live[0, q]
+                x = axpy(net.columns[c, h], load_row(weights, h), x)
+            for q in range(always):
+                h = s.on[0, q]
+                x = axpy(net.columns[c, h], load_row(weights, h), x)
+            store_row(s.coef, c, x)
+
+
+@jit
+def substitute_backward(k, j, up, below, net, bias, s):
+    """Unit j of layer k (the output is layer K) as an additive function: below it, or above with ``up``.
+
+    In the first step, units that are on in every lane have one weight for all of them: their part is summed once.
+    """
+    # Invariant: for everybody in the boxes unit j is at least (with ``up``: at most) const + sum_h weights_h *
+    # relu(z_h) over the units h of the layer reached. A step replaces each relu(z_h) by a line in z_h, and z_h by
+    # offset_h + sum_r w_rh * relu(z_r) of the layer before; after the first layer the bound is additive in the
+    # attributes (CROWN, Theorem 3.2).
+    # The first step is written out: z_j = offset_j + sum_h w_hj relu(z_h) has the same weights in all lanes, so the
+    # part of units that are on everywhere is one scalar sum (``constant``, ``shared``) instead of sixteen.
+    m = k - 1
+    mixed, always = s.mixed[m], s.always[m]
+    constant = net.offsets[m, j]
+    store_row(s.const, 0, fill_vector(0.0))
+    for q in range(mixed):
+        h = s.live[m, q]
+        store_row(s.wa, h, fill_vector(net.weights[m, h, j]))
+    through_relu(m, s, below, up, s.wa)
+    if m == 0:
+        for q in range(always):
+            h = s.on[0, q]
+            constant += bias[h] * net.weights[0, h, j]
+        const = add(load_row(s.const, 0), fill_vector(constant))
+        for q in range(mixed):
+            h = s.live[0, q]
+            const = axpy(bias[h], load_row(s.wa, h), const)
+        store_row(s.const, 0, const)
+        for i in range(net.line.shape[0]):
+            a = net.start[i]
+            b = a + 1
+            if not net.line[i]:
+                a = net.start[i] + s.held_low[i]
+                b = net.start[i] + s.held_high[i] + 1
+            for c in range(a, b):
+                shared = 0.0
+                for q in range(always):
+                    h = s.on[0, q]
+                    shared += net.columns[c, h] * net.weights[0, h, j]
+                x = fill_vector(shared)
+                for q in range(mixed):
+                    h = s.live[0, q]
+                    x = axpy(net.columns[c, h], load_row(s.wa, h), x)
+                store_row(s.coef, c, x)
+        return
+    for q in range(always):
+        r = s.on[m, q]
+        constant += net.offsets[m - 1, r] * net.weights[m, r, j]
+    const = add(load_row(s.const, 0), fill_vector(constant))
+    for q in range(mixed):
+        r = s.live[m, q]
+        const = axpy(net.offsets[m - 1, r], load_row(s.wa, r), const)
+    store_row(s.const, 0, const)
+    for z in range(s.mixed[m - 1] + s.always[m - 1]):
+        h = s.live[m - 1, z] if z < s.mixed[m - 1] else s.on[m - 1, z - s.mixed[m - 1]]
+        shared = 0.0
+        for q in range(always):
+            r = s.on[m, q]
+            shared += net.weights[m - 1, h, r] * net.weights[m, r, j]
+        x = fill_vector(shared)
+        for q in range(mixed):
+            r = s.live[m, q]
+            x = axpy(net.weights[m - 1, h, r], load_row(s.wa, r), x)
+        store_row(s.wb, h, x)
+    # From here on weights differ by lane. Each layer: lines in place of ReLUs, then the layer's own sums in place of z.
+    here, there = s.wb, s.wa
+    for layer in range(m - 1, -1, -1):
+        through_relu(layer, s, below, up, here)
+        if layer == 0:
+            expand_to_attributes(net, bias, s, here)
+        else:
+            substitute_layer(layer, net, s, here, there)
+            here, there = there, here
+
+
+@inlined
+def substitute_layer(k, net, s, here, there):
+    """Turn the weights on layer k's pre-activations into weights on layer k - 1's activations."""
+    # sum_r w_r z_r = sum_r w_r offset_r + sum_h (sum_r w_r W_hr) relu(z_h).
+    mixed, always = s.mixed[k], s.always[k]
+    const = load_row(s.const, 0)
+    for q in range(mixed + always):
+        r = s.live[k, q] if q < mixed else s.on[k, q - mixed]
+        const = axpy(net.offsets[k - 1, r], load_row(here, r), const)
+    store_row(s.const, 0, const)
+    for z in range(s.mixed[k - 1] + s.always[k - 1]):
+        h = s.live[k - 1, z] if z < s.mixed[k - 1] else s.on[k - 1, z - s.mixed[k - 1]]
+        x = fill_vector(0.0)
+        for q in range(mixed):
+            r = s.live[k, q]
+            x = axpy(net.weights[k - 1, h, r], load_row(here, r), x)
+        for q in range(always):
+            r = s.on[k, q]
+            x = axpy(net.weights[k - 1, h, r], load_row(here, r), x)
+        store_row(there, h, x)
+
+
+@inlined
+def extremes_over_boxes(net, lo, hi, up, s):
+    """Compute the largest (``up``) or smallest value of the additive function over each box, into ``out``."""
+    # max of c * x over [lo, hi] is c+ * hi + c- * lo; attributes are independent of each other, so extremes add up.
+    zero = fill_vector(0.0)
+    x = load_row(s.const, 0)
+    for i in range(lo.shape[0]):
+        if net.line[i]:
+            c = load_row(s.coef, net.start[i])
+            a = load_row(lo, i)
+            b = add(load_row(hi, i), fill_vector(net.reach[i]))
+            positive = maximum(c, zero)
+            negative = minimum(c, zero)
+            if up:
+                x = multiply_add(positive, b, multiply_add(negative, a, x))
+            else:
+                x = multiply_add(positive, a, multiply_add(negative, b, x))
+    store_row(s.out, 0, x)
+    for i in range(lo.shape[0]):
+        if not net.line[i]:
+            for t in range(LANES):
+                y = s.coef[net.start[i] + int(lo[i, t]), t]
+                for c in range(net.start[i] + int(lo[i, t]) + 1, net.start[i] + int(hi[i, t]) + 1):
+                    y = max(y, s.coef[c, t]) if up else min(y, s.coef[c, t])
+                s.out[0, t] += y
+
+
+@jit
+def bound_hidden_layers(net, bias, lo, hi, known, s):
+    """Intervals and relaxations of every hidden unit, layer by layer; float32 errors, those of the outputs last.
+
+    ``known`` (K, m): units that are OFF or ON in boxes around all of these need no bounds of their own.
+    """
+    zero = fill_vector(0.0)
+    depth = net.sizes.shape[0] - 1
+    for h in range(net.sizes[0]):
+        x = fill_vector(bias[h])
+        store_row(s.zl[0], h, add(load_row(s.base_low, h), x))
+        store_row(s.zu[0], h, add(load_row(s.base_high, h), x))
+        s.error[0, h] = net.first_error[h]
+    relax_layer(0, net, s)
+    for k in range(1, depth + 1):
+        rounding_errors(k, net, s)
+        if k == depth:
+            return
+        # Interval arithmetic first: relu(z_h) lies in [max(l_h, 0), max(u_h, 0)], a middle x and a half width y, so z_j
+        # in offset_j + sum_h w_hj x_h -/+ sum_h |w_hj| y_h.
+        below, above = s.zl[k - 1], s.zu[k - 1]
+        mixed, always = s.mixed[k - 1], s.always[k - 1]
+        zl, zu = s.zl[k], s.zu[k]
+        live, on = s.live[k - 1], s.on[k - 1]
+        for q in range(mixed + always):
+            h = live[q] if q < mixed else on[q - mixed]
+            x = multiply(fill_vector(0.5), maximum(load_row(below, h), zero))
+            y = multiply(fill_vector(0.5), maximum(load_row(above, h), zero))
+            store_row(s.wa, h, add(y, x))
+            store_row(s.wb, h, subtract(y, x))
+        for j in range(net.sizes[k]):
+            if known[k, j] == OFF:
+                store_row(zl, j, fill_vector(-UNBOUNDED))
+                store_row(zu, j, fill_vector(-UNBOUNDED))
+                continue
+            # Middle and half width of the sum: signs of weights, which no processor can guess, need no branch.
+            middle = fill_vector(net.offsets[k - 1, j])
+            half = zero
+            for q in range(mixed):
+                h = live[q]
+                w = net.weights[k - 1, h, j]
+                middle = axpy(w, load_row(s.wa, h), middle)
+                half = axpy(abs(w), load_row(s.wb, h), half)
+            for q in range(always):
+                h = on[q]
+                w = net.weights[k - 1, h, j]
+                middle = axpy(w, load_row(s.wa, h), middle)
+                half = axpy(abs(w), load_row(s.wb, h), half)
+            low = subtract(middle, half)
+            high = add(middle, half)
+            if known[k, j] == ON:
+                low = maximum(low, fill_vector(net.pads[k, j]))
+            store_row(zl, j, low)
+            store_row(zu, j, high)
+        # Back-substitution where the sign is open: any other ReLU is a line. Intersections of sound bounds are sound.
+        for j in range(net.sizes[k]):
+            if known[k, j] == UNKNOWN and is_unstable(zl, zu, j):
+                substitute_backward(k, j, False, s.adaptive, net, bias, s)
+                extremes_over_boxes(net, lo, hi, False, s)
+                store_row(zl, j, maximum(load_row(zl, j), load_row(s.out, 0)))
+                if is_unstable(zl, zu, j):
+                    substitute_backward(k, j, True, s.adaptive, net, bias, s)
+                    extremes_over_boxes(net, lo, hi, True, s)
+                    store_row(zu, j, minimum(load_row(zu, j), load_row(s.out, 0)))
+        relax_layer(k, net, s)
+
+
+@jit
+def pack_states(net, p, passes, t, s, state):
+    """Pack which units of the layers after the first are off or on in lane t, two bits each; pass p of so many."""
+    # A unit that is off or on in a box is so in every part of it, and its children need not bound it again. Off counts
+    # only with the error: then the deployed unit is off as well, and nothing of its rounding passes.
+    at = 0
+    for k in range(1, net.sizes.shape[0] - 1):
+        at += net.sizes[k]
+    at *= p
+    for k in range(1, net.sizes.shape[0] - 1):
+        zl, zu, error = s.zl[k], s.zu[k], s.error[k]
+        for j in range(net.sizes[k]):
+            x = UNKNOWN
+            if zl[j, t] >= 0:
+                x = ON
+            elif zu[j, t] + error[j] <= 0:
+                x = OFF
+            if at & 3 == 0:
+                state[at >> 2] = 0
+            state[at >> 2] |= x << (2 * (at & 3))
+            at += 1
+
+
+@jit
+def unpack_states(net, passes, state, first, known):
+    """Unpack what ``pack_states`` packed into ``known`` (passes, K, m); unless ``first``, keep what agrees with it."""
+    # Lanes may come from different parents: what is known in all of them is what all of them agree on.
+    at = 0
+    for p in range(passes):
+        for k in range(1, net.sizes.shape[0] - 1):
+            for j in range(net.sizes[k]):
+                x = (state[at >> 2] >> (2 * (at & 3))) & 3
+                if first:
+                    known[p, k, j] = x
+                elif known[p, k, j] != x:
+                    known[p, k, j] = UNKNOWN
+                at += 1
+
+
+@jit
+def rounding_errors(k, net, s):
+    """Float32 errors of layer k's sums from those of the layer before (see ``RoundingError.after``), for all lanes."""
+    # e_j <= gamma * |bias_j| + sum_h |w_hj| * (e'_h + gamma * (max(u_h, 0) + e'_h)), where e'_h = min(e_h, u_h + e_h)+
+    # is what ReLU passes on, and gamma = n u / (1 - n u) for n operations with unit roundoff u (Higham 2002, 3.1).
+    gamma = net.gammas[k]
+    error, above = s.error[k], s.zu[k - 1]
+    mixed, always = s.mixed[k - 1], s.always[k - 1]
+    for j in range(net.sizes[k]):
+        error[j] = gamma * net.bias_sizes[k - 1, j]
+    for q in range(mixed + always):
+        h = s.live[k - 1, q] if q < mixed else s.on[k - 1, q - mixed]
+        e = s.error[k - 1, h]
+        # One error for all lanes, from the largest value in any: a little more, and a sixteenth of the work.
+        u = above[h, 0]
+        for t in range(1, LANES):
+            u = max(u, above[h, t])
+        passed = max(min(e, u + e), 0.0)
+        carried = passed + gamma * (max(u, 0.0) + passed)
+        weights = net.output_sizes[h] if k == net.sizes.shape[0] - 1 else net.weights[k - 1, h]
+        for j in range(net.sizes[k]):
+            error[j] += abs(weights[j]) * carried
+
+
+@inlined
+def is_unstable(zl, zu, j):
+    """Return whether unit j may be on or off in some lane."""
+    found = False
+    for t in range(LANES):
+        found = found or (zl[j, t] < 0 and zu[j, t] > 0)
+    return found

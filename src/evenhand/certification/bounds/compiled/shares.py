@@ -1,0 +1,573 @@
+"""Which share of a box is decided by linear bounds: proved, not sampled (compiled).
+
+Functions wanted positive: each G says, where it is above zero, that one label beats another under one protected
+assignment. An event is a set of functions that are all positive; the events given are disjoint. Each G is a sum of
+independent terms, one per attribute, so P(G > t) is a tail probability of a sum of discrete variables. It is bounded
+from below: some attributes are enumerated exactly, the terms of the others are rounded down to a grid and convolved.
+Several conditions become one through the ranges of their differences.
+
+Rounding: constants are lowered by 1e-12 of the sizes of their terms, tables shrunk by their accumulated relative error.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.certification.bounds.compiled.lanes import axpy, fill_vector, load_at, store_at
+from evenhand.kernels import compile_kernel
+from evenhand.typing import Booleans, Floats, Integers
+
+# Nothing is allocated, so that views need no reference counts (see ``relaxation``).
+jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+# Passing the layout to a function takes longer than what the shortest ones do, so LLVM puts them where they are called.
+# If Numba does that (``inline="always"``), each call is typed and lowered again: a fifth longer to compile.
+inlined = compile_kernel(
+    internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False, forceinline=True
+)
+
+MAX_ATOMS = 1024
+"""Joint values of the narrowest attributes that are enumerated before anything is rounded."""
+MAX_GRID_STEPS = 4096
+"""Grid steps at most."""
+UNIT_ROUNDOFF = 2.0**-53
+FAIR_WORTH = -2.0
+"""A fair event this many standard deviations away (2 % of the box) is not worth its proof."""
+UNFAIR_WORTH = 0.1
+"""An unfair event is worth a proof when its two hardest functions are this far above zero together."""
+
+
+class AttributeAxes(NamedTuple):
+    """How unprotected attributes are laid out and weighed.
+
+    ``start``, ``line``, ``reach`` as in ``relaxation.Network``; the prefix sums of attribute i begin at ``first[i]``;
+    ``weight`` (exact whole numbers), ``moment`` and ``square`` are sums of weight, weight * position, weight * position
+    squared over the cells before; ``total`` the weight of all cells.
+    """
+
+    start: Integers
+    line: Booleans
+    reach: Floats
+    first: Integers
+    weight: Floats
+    moment: Floats
+    square: Floats
+    total: Floats
+
+
+class ProofEvents(NamedTuple):
+    """What is to be proved about a box: disjoint events, each a set of functions that must all be positive.
+
+    Attributes:
+        number: (1,), how many there are.
+        size: functions of each.
+        member: their indices, shape (events, most).
+        unfair: whether an event is about different labels; then ``gain`` adds to its functions.
+    """
+
+    number: Integers
+    size: Integers
+    member: Integers
+    unfair: Booleans
+
+
+class BoxFunctions(NamedTuple):
+    """The functions of one box, whose being positive together is an event.
+
+    Attributes:
+        g: coefficients, shape (functions, columns).
+        constant: shape (functions,).
+        gain: what each has more in unfair events.
+        zscore: mean over standard deviation; steers only, proves nothing.
+        bolder: the same with the gain.
+    """
+
+    g: Floats
+    constant: Floats
+    gain: Floats
+    zscore: Floats
+    bolder: Floats
+
+
+class ScratchBuffers(NamedTuple):
+    """Work arrays of one thread for proofs; ``share`` (events,) takes what is proved."""
+
+    share: Floats
+    n: Integers
+    at: Integers
+    lows: Floats
+    highs: Floats
+    most: Floats
+    needed: Integers
+    wanted: Booleans
+    live: Booleans
+    lead: Integers
+    chance: Floats
+    enumerated: Booleans
+    worth: Floats
+    chosen: Integers
+    order: Integers
+    tables: Floats
+    here: Floats
+    there: Floats
+    hits: Floats
+    values: Floats
+    odds: Floats
+    least: Floats
+    inverse: Floats
+    drop: Floats
+    rise: Floats
+    position: Integers
+    partial: Floats
+    weight: Floats
+
+
+def scratch_buffers(functions: int, attributes: int, cells: int, events: int, most: int) -> ScratchBuffers:
+    """Fresh work arrays for functions of attributes with so many cells in all, and events of ``most`` functions."""
+    return ScratchBuffers(
+        share=np.zeros(events),
+        n=np.zeros(attributes, np.int64),
+        at=np.zeros(attributes, np.int64),
+        lows=np.zeros((functions, attributes)),
+        highs=np.zeros((functions, attributes)),
+        most=np.zeros(functions),
+        needed=np.zeros(functions, np.int64),
+        wanted=np.zeros(functions, np.bool_),
+        live=np.zeros(events, np.bool_),
+        lead=np.zeros(events, np.int64),
+        chance=np.zeros(cells),
+        enumerated=np.zeros(attributes, np.bool_),
+        worth=np.zeros(attributes),
+        chosen=np.zeros(attributes, np.int64),
+        order=np.zeros(attributes, np.int64),
+        tables=np.zeros((functions, MAX_GRID_STEPS + 8)),
+        here=np.zeros(MAX_GRID_STEPS + 64),
+        there=np.zeros(MAX_GRID_STEPS + 64),
+        hits=np.zeros(MAX_GRID_STEPS + 2),
+        values=np.zeros(MAX_ATOMS),
+        odds=np.zeros(MAX_ATOMS),
+        least=np.zeros(functions),
+        inverse=np.zeros(functions),
+        drop=np.zeros((events, most)),
+        rise=np.zeros((events, most)),
+        position=np.zeros(attributes, np.int64),
+        partial=np.zeros((attributes + 1, functions)),
+        weight=np.zeros(attributes + 1),
+    )
+
+
+@inlined
+def cell_term(g, f, i, v, low, axes):
+    """Return what cell ``low + v`` of attribute i adds to G_f, at least."""
+    if axes.line[i]:
+        slope = g[f, axes.start[i]]
+        return slope * (low + v) + min(0.0, slope) * axes.reach[i]
+    return g[f, axes.start[i] + low + v]
+
+
+@jit
+def term_range(g, f, i, low, n, axes):
+    """Return the smallest and largest term of attribute i."""
+    # A line has its extremes at the ends; a table may have them anywhere.
+    x = cell_term(g, f, i, 0, low, axes)
+    y = cell_term(g, f, i, n - 1, low, axes)
+    a, b = min(x, y), max(x, y)
+    if not axes.line[i]:
+        for v in range(1, n - 1):
+            x = g[f, axes.start[i] + low + v]
+            a = min(a, x)
+            b = max(b, x)
+    return a, b
+
+
+@jit
+def difference_range(g, e, f, i, low, n, axes):
+    """Return the smallest and largest difference G_f - G_e of the terms of attribute i."""
+    x = cell_term(g, f, i, 0, low, axes) - cell_term(g, e, i, 0, low, axes)
+    y = cell_term(g, f, i, n - 1, low, axes) - cell_term(g, e, i, n - 1, low, axes)
+    a, b = min(x, y), max(x, y)
+    if not axes.line[i]:
+        for v in range(1, n - 1):
+            x = g[f, axes.start[i] + low + v] - g[e, axes.start[i] + low + v]
+            a = min(a, x)
+            b = max(b, x)
+    return a, b
+
+
+@jit
+def fill_tail_table(g, f, low, axes, grid, d):
+    """Fill ``d.tables[f]`` with lower bounds on P(terms of G_f not enumerated >= their minimum + j * step).
+
+    Returns:
+        The minimum, and one over the step.
+    """
+    n, order, enumerated, chance, at = d.n, d.order, d.enumerated, d.chance, d.at
+    lows, highs = d.lows[f], d.highs[f]
+    table, here, there, hits, values, odds = d.tables[f], d.here, d.there, d.hits, d.values, d.odds
+    # S = sum_i t_i(x_i) with independent x_i, each term less its minimum, on a grid of step h = span / grid. As sum_i
+    # floor(t_i / h) <= S / h, P(sum of floors >= j) <= P(S >= j h): rounding down can only lose probability.
+    # The grid spans all of S, from the sum of the least terms to that of the largest.
+    least = 0.0
+    span = 0.0
+    widths = 0
+    for i in order:
+        if not enumerated[i]:
+            least += lows[i]
+            span += highs[i] - lows[i]
+            widths += n[i] + 4
+    if span <= 0.0:
+        for j in range(grid + 2):
+            table[j] = 0.0
+        table[0] = 1.0 - 8 * widths * UNIT_ROUNDOFF
+        return least, 1.0
+    # Steps a little longer than span / grid: rounding can then not carry x * inverse up to a whole number it is below.
+    inverse = grid / span * (1 - 1e-12)
+    # The narrowest attributes are enumerated jointly before anything is rounded: one floor for all of them together.
+    atoms = 1
+    values[0] = 0.0
+    odds[0] = 1.0
+    room = min(MAX_ATOMS, max(64, grid))
+    q = 0
+    while q < len(order):
+        i = order[q]
+        if not enumerated[i] and n[i] > 1:
+            if atoms * n[i] > room:
+                break
+            for v in range(n[i] - 1, -1, -1):
+                x = cell_term(g, f, i, v, low[i], axes) - lows[i]
+                p = chance[at[i] + v]
+                for k in range(atoms):
+                    values[v * atoms + k] = values[k] + x
+                    odds[v * atoms + k] = odds[k] * p
+            atoms *= n[i]
+        q += 1
+    zero = fill_vector(0.0)
+    for j in range(0, grid + 2, 16):
+        store_at(here, j, zero)
+    top = 0
+    for k in range(atoms):
+        j = max(0, int(values[k] * inverse))
+        here[j] += odds[k]
+        top = max(top, j)
+    # Convolution with the next attribute. Invariant: here[j] is a lower bound on the probability that the floors so far
+    # add up to j; nothing is above top.
+    while q < len(order):
+        i = order[q]
+        q += 1
+        if enumerated[i] or n[i] == 1:
+            continue
+        most = 0
+        for v in range(n[i]):
+            j = max(0, int((cell_term(g, f, i, v, low[i], axes) - lows[i]) * inverse))
+            hits[j] += chance[at[i] + v]
+            most = max(most, j)
+        for j in range(0, top + most + 18, 16):
+            store_at(there, j, zero)
+        for j in range(top + 1, top + 17):
+            here[j] = 0.0
+        for shift in range(most + 1):
+            p = hits[shift]
+            if p != 0.0:
+                hits[shift] = 0.0
+                for j in range(0, top + 1, 16):
+                    store_at(there, j + shift, axpy(p, load_at(here, j), load_at(there, j + shift)))
+        top += most
+        here, there = there, here
+    # Sums and products of non-negative numbers: relative errors only accumulate, at most 8 * widths roundoffs, so
+    # shrinking by them keeps every entry a lower bound.
+    shrink = 1 - 8 * widths * UNIT_ROUNDOFF - 1e-15
+    for j in range(top + 1, grid + 2):
+        table[j] = 0.0
+    # Running sums from above: table[j] = P(floors add up to j or more), so P(S >= j h) is at least that.
+    quarter = (top + 4) // 4
+    for j in range(top + 1, 4 * quarter):
+        here[j] = 0.0
+    a = b = c = e = 0.0
+    for j in range(quarter - 1, -1, -1):  # four sums side by side, then joined
+        a += here[j]
+        b += here[quarter + j]
+        c += here[2 * quarter + j]
+        e += here[3 * quarter + j]
+        table[j] = a
+        table[quarter + j] = b
+        table[2 * quarter + j] = c
+        table[3 * quarter + j] = e
+    c += e
+    b += c
+    for j in range(quarter):
+        table[j] = (table[j] + b) * shrink
+        table[quarter + j] = (table[quarter + j] + c) * shrink
+        table[2 * quarter + j] = (table[2 * quarter + j] + e) * shrink
+        table[3 * quarter + j] *= shrink
+    return least, inverse
+
+
+@inlined
+def tail_bound(tables, f, grid, x, inverse):
+    """Return a lower bound on P(sum - minimum > x) of function f."""
+    if x < 0:
+        return tables[f, 0]
+    # floor(x / h) + 1 steps are more than x, whatever was rounded.
+    j = x * inverse
+    if j >= grid:
+        return 0.0
+    return tables[f, int(j) + 1]
+
+
+@jit
+def prove_shares(events, low, high, functions, axes, grid, room, d):
+    """Compute lower bounds on the shares of a box on which the events hold, into ``d.share``.
+
+    Args:
+        events: what is to be proved.
+        low, high: the box, first and last cell of each attribute.
+        functions: those of the box; their constants are lowered here by their rounding.
+        axes: layout and weights of the attributes.
+        grid: steps of the tables.
+        room: joint values that may be enumerated exactly.
+        d: work arrays.
+    """
+    # Given the box, attributes are independent: cell v of attribute i has chance weight_v / (weight of the range), and
+    # each G is constant + sum of terms, one per attribute. The order of work: leave out what decides nothing, enumerate
+    # some attributes, tabulate the tails of the others' sums, add up over the enumerated values.
+    attributes = low.shape[0]
+    g, constant, gain = functions.g, functions.constant, functions.gain
+    n = d.n
+    cells = 0
+    for i in range(attributes):
+        n[i] = high[i] - low[i] + 1
+        d.at[i] = cells
+        cells += n[i]
+    d.wanted[:] = False
+    for f in range(g.shape[0]):
+        d.most[f] = -np.inf
+    for e in range(events.number[0]):
+        d.share[e] = 0.0
+        for k in range(events.size[e]):
+            d.most[events.member[e, k]] = 0.0
+    # d.most: minus infinity for functions in no event; then the largest value over the box. An event with a function
+    # that is nowhere positive has share 0 and needs no table.
+    for f in range(g.shape[0]):
+        if d.most[f] < 0.0:
+            continue
+        size = abs(constant[f]) + abs(gain[f])
+        d.most[f] = constant[f]
+        for i in range(attributes):
+            a, b = term_range(g, f, i, low[i], n[i], axes)
+            d.lows[f, i] = a
+            d.highs[f, i] = b
+            d.most[f] += b
+            # Terms are products of positions counted from the first cell: their own size bounds their rounding.
+            size += max(abs(a), abs(b)) + abs(cell_term(g, f, i, n[i] - 1, low[i], axes))
+        constant[f] -= 1e-12 * size
+    if not select_events(events, functions, d):
+        return
+    for i in range(attributes):
+        a = axes.first[i] + low[i]
+        whole = axes.weight[a + n[i]] - axes.weight[a]
+        for v in range(n[i]):
+            d.chance[d.at[i] + v] = (axes.weight[a + v + 1] - axes.weight[a + v]) / whole
+    depth = choose_enumerated(events, low, g, axes, room, d)
+    sort_by_width(n, d.order)
+    for f in range(g.shape[0]):
+        if d.wanted[f]:
+            d.least[f], d.inverse[f] = fill_tail_table(g, f, low, axes, grid, d)
+    event_differences(events, low, g, axes, d)
+    # Functions whose partial sums are followed: those of live events, with a table or without.
+    for f in range(g.shape[0]):
+        d.most[f] = 0.0
+    for e in range(events.number[0]):
+        for k in range(events.size[e] if d.live[e] else 0):
+            d.most[events.member[e, k]] = 1.0
+    used = 0
+    for f in range(g.shape[0]):
+        if d.most[f] > 0:
+            d.needed[used] = f
+            used += 1
+    sum_joint_values(
+        used, d.needed, events.number[0], events.size, events.member, events.unfair, low, g, constant, gain, axes, grid,
+        depth, n, d.at, d.chance, d.chosen, d.wanted, d.live, d.lead, d.tables, d.least, d.inverse, d.drop, d.rise,
+        d.position, d.partial, d.weight, d.share,
+    )  # fmt: skip
+
+
+@jit
+def sum_joint_values(
+    used, needed, events, size, member, unfair, low, g, constant, gain, axes, grid, depth, n, at, chance, chosen,
+    wanted, live, lead, tables, least, inverse, drop, rise, position, partial, weight, share,
+):  # fmt: skip
+    """Go through the joint values of the enumerated attributes and look the rest up in the tables."""
+    # The arrays come one by one: read out of a named tuple in these loops, proofs take half as long again (measured).
+    #
+    # share_e = sum over enumerated values v of P(v) * P(event given v), depth first like an odometer. Invariant:
+    # partial[l, f] is the constant of f plus its terms at the first l positions, weight[l] the product of their
+    # chances; so moving the last position costs one addition per function.
+    position[:] = 0
+    for k in range(used):
+        partial[0, needed[k]] = constant[needed[k]]
+    weight[0] = 1.0
+    level = 0
+    while level >= 0:
+        while level < depth:
+            i = chosen[level]
+            for k in range(used):
+                f = needed[k]
+                partial[level + 1, f] = partial[level, f] + cell_term(g, f, i, position[level], low[i], axes)
+            weight[level + 1] = weight[level] * chance[at[i] + position[level]]
+            level += 1
+        for e in range(events):
+            if not live[e]:
+                continue
+            # Given the enumerated values, P(all members positive). Unfair events: at least one less the sum of the
+            # chances to fail (Bonferroni). Fair events: on the tables' attributes member h is at least the lead plus
+            # drop, so all are positive where the lead exceeds the largest of -partial and -partial - drop.
+            if unfair[e]:
+                # Each function may fail with some chance; all together fail with no more than the sum.
+                found = 1.0
+                for k in range(size[e]):
+                    f = member[e, k]
+                    found -= (
+                        1 - tail_bound(tables, f, grid, -partial[depth, f] - gain[f] - least[f], inverse[f]) + 1e-11
+                    )
+            else:
+                f = lead[e]
+                x = -partial[depth, f]
+                for k in range(size[e]):
+                    x = max(x, -partial[depth, member[e, k]] - drop[e, k])
+                found = tail_bound(tables, f, grid, x - least[f], inverse[f])
+                if size[e] == 2:
+                    # Two functions: the other as lead, or Bonferroni, may prove more. All are sound: take the largest.
+                    k = 0 if member[e, 1] == f else 1
+                    h = member[e, k]
+                    if wanted[h]:
+                        y = max(-partial[depth, h], -partial[depth, f] + rise[e, k])
+                        found = max(found, tail_bound(tables, h, grid, y - least[h], inverse[h]))
+                        both = tail_bound(tables, f, grid, -partial[depth, f] - least[f], inverse[f])
+                        both += tail_bound(tables, h, grid, -partial[depth, h] - least[h], inverse[h])
+                        found = max(found, both - 1 - 1e-11)
+            share[e] += weight[depth] * max(0.0, found)
+        level = depth - 1
+        while level >= 0:
+            position[level] += 1
+            if position[level] < n[chosen[level]]:
+                break
+            position[level] = 0
+            level -= 1
+    for e in range(events):
+        share[e] = max(0.0, share[e] * (1 - 1e-12))
+
+
+@jit
+def select_events(events, functions, d):
+    """Which events are worth a proof, by which function, and with what tables. False if there is nothing to do."""
+    gain, zscore, bolder = functions.gain, functions.zscore, functions.bolder
+    # What is left out counts as undecided, so any rule is sound. A fair event goes through one function, the least
+    # likely to be positive, as the others mostly are where it is; an unfair one needs a table for each.
+    some = False
+    for e in range(events.number[0]):
+        d.live[e] = False
+        possible = events.size[e] > 0
+        hardest = events.member[e, 0]
+        together = 0.0
+        for k in range(events.size[e]):
+            f = events.member[e, k]
+            possible = possible and d.most[f] + (gain[f] if events.unfair[e] else 0.0) > 0
+            together += min(bolder[f], 3.0)
+            if zscore[f] < zscore[hardest]:
+                hardest = f
+        if not possible:
+            continue
+        if events.unfair[e]:
+            if together < 3.0 * (events.size[e] - 2) + UNFAIR_WORTH:
+                continue
+            for k in range(events.size[e]):
+                d.wanted[events.member[e, k]] = True
+        else:
+            if zscore[hardest] < FAIR_WORTH:
+                continue
+            d.wanted[hardest] = True
+        d.live[e] = True
+        d.lead[e] = hardest
+        some = True
+    return some
+
+
+@jit
+def event_differences(events, low, g, axes, d):
+    """Over the attributes in the tables, member k exceeds the lead by at least drop[e, k] and at most rise[e, k]."""
+    # R_h, the terms of h in the tables, exceeds R_lead by the sum of the terms' differences, and so by no less and no
+    # more than the sums of their extremes: one table, the lead's, then says where every member is positive.
+    for e in range(events.number[0]):
+        if not d.live[e] or events.unfair[e]:
+            continue
+        lead = d.lead[e]
+        for k in range(events.size[e]):
+            f = events.member[e, k]
+            drop = 0.0
+            rise = 0.0
+            size = 0.0
+            for i in range(low.shape[0]):
+                if not d.enumerated[i]:
+                    a, b = difference_range(g, lead, f, i, low[i], d.n[i], axes)
+                    drop += a
+                    rise += b
+                    size += abs(d.highs[lead, i]) + abs(d.lows[lead, i]) + abs(d.highs[f, i]) + abs(d.lows[f, i])
+            d.drop[e, k] = drop - 1e-12 * size
+            d.rise[e, k] = rise + 1e-12 * size
+
+
+@jit
+def sort_by_width(n, order):
+    """Sort the attributes by increasing width."""
+    for i in range(n.shape[0]):
+        j = i
+        while j > 0 and n[order[j - 1]] > n[i]:
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = i
+
+
+@jit
+def choose_enumerated(events, low, g, axes, room, d):
+    """Enumerate the attributes in which the functions of fair events differ most, per doubling of the work.
+
+    Returns:
+        How many there are; ``d.chosen`` names them.
+    """
+    # What an attribute in the tables costs a proof: the range of its differences, which fair events lose, and rounding,
+    # by the range of its terms. Enumerated it multiplies the work by n, log2(n) doublings; so the best ratio first.
+    attributes = low.shape[0]
+    d.enumerated[:] = False
+    for i in range(attributes):
+        d.worth[i] = -1.0
+        if d.n[i] > 1:
+            x = 0.0
+            for f in range(g.shape[0]):
+                if d.wanted[f]:
+                    x += 0.3 * (d.highs[f, i] - d.lows[f, i])
+            for e in range(events.number[0]):
+                if d.live[e] and not events.unfair[e]:
+                    for k in range(events.size[e]):
+                        f = events.member[e, k]
+                        if f != d.lead[e]:
+                            a, b = difference_range(g, d.lead[e], f, i, low[i], d.n[i], axes)
+                            x += b - a
+            d.worth[i] = x / math.log2(d.n[i])
+    depth = 0
+    points = 1
+    for _ in range(attributes):
+        i = 0
+        for j in range(1, attributes):
+            if d.worth[j] > d.worth[i]:
+                i = j
+        if d.worth[i] <= 0:
+            break
+        d.worth[i] = -1.0
+        if points * d.n[i] <= room:
+            points *= d.n[i]
+            d.enumerated[i] = True
+            d.chosen[depth] = i
+            depth += 1
+    return depth

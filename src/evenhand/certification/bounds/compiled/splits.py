@@ -1,0 +1,187 @@
+"""Where boxes are split: what each attribute's width costs the bounds, a plan of splits, and their cells (compiled)."""
+
+from __future__ import annotations
+
+from evenhand.certification.bounds.compiled.lanes import (
+    LANES,
+    axpy,
+    fill_vector,
+    load_row,
+    multiply,
+    multiply_add,
+    store_row,
+    subtract,
+)
+from evenhand.certification.bounds.compiled.relaxation import jit as jit_contracted
+from evenhand.kernels import compile_kernel
+
+jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+
+PLANNED_SPLITS = 4
+"""A box is split this often at once: its up to sixteen grandchildren fill the lanes."""
+
+
+@jit_contracted
+def split_scores(net, lo, hi, s, score):
+    """Add to ``score`` (attributes, lanes) how much of the relaxation gap each attribute's width accounts for.
+
+    A unit's gap is the height of its relaxation, -l * u / (u - l), times how far the outputs can move with it (absolute
+    weights through the slopes); an attribute's part is its own share of the width of the unit's pre-activation.
+    """
+    # How far the outputs move with unit h: weight_h, the products of |w| and slopes on a path to an output, summed over
+    # all paths. At zero the chord is slope * (-l) above ReLU, its farthest. ``gaps`` keeps weight * slope * (-l) / (u -
+    # l), the gap per unit of width; first the weights go back, layer by layer.
+    depth = net.sizes.shape[0] - 1
+    k = depth - 1
+    for q in range(s.mixed[k] + s.always[k]):
+        h = s.live[k, q] if q < s.mixed[k] else s.on[k, q - s.mixed[k]]
+        weight = 0.0
+        for j in range(net.sizes[depth]):
+            weight += abs(net.weights[k, h, j])
+        store_row(s.wa, h, fill_vector(weight))
+    here, there = s.wa, s.wb
+    for k in range(depth - 1, -1, -1):
+        for q in range(s.mixed[k]):
+            h = s.live[k, q]
+            for t in range(LANES):
+                low = s.zl[k, h, t]
+                high = s.zu[k, h, t]
+                v = here[h, t] * s.slope[k, h, t]
+                here[h, t] = v  # now the weight on the pre-activation, which the next step takes further back
+                s.gaps[k, h, t] = v * (-low) / (high - low) if low < 0 and high > 0 else 0.0
+        if k > 0:
+            substitute_absolute(k, net, s, here, there)
+            here, there = there, here
+    # The gaps of all layers, gathered at the first. A deeper unit's width comes from the units before it, each with
+    # |w| * slope times its own; so its gap per unit of width goes back the same way.
+    k = depth - 1
+    for q in range(s.mixed[k]):
+        h = s.live[k, q]
+        store_row(here, h, load_row(s.gaps[k], h))
+    for q in range(s.always[k]):
+        store_row(here, s.on[k, q], fill_vector(0.0))
+    for k in range(depth - 1, 0, -1):
+        substitute_absolute(k, net, s, here, there)
+        for q in range(s.mixed[k - 1]):
+            h = s.live[k - 1, q]
+            store_row(
+                there, h, multiply_add(load_row(there, h), load_row(s.slope[k - 1], h), load_row(s.gaps[k - 1], h))
+            )
+        here, there = there, here
+    # here_h is now the gap that a width of one in first unit h accounts for, and attribute i widens it by the range of
+    # its term c_ih over the box.
+    for i in range(lo.shape[0]):
+        for q in range(s.mixed[0] + s.always[0]):
+            h = s.live[0, q] if q < s.mixed[0] else s.on[0, q - s.mixed[0]]
+            if net.line[i]:
+                width = subtract(load_row(hi, i), load_row(lo, i))
+                gap = multiply(load_row(here, h), width)
+                store_row(score, i, axpy(abs(net.columns[net.start[i], h]), gap, load_row(score, i)))
+            else:
+                for t in range(LANES):
+                    a = net.start[i] + int(lo[i, t])
+                    x = net.columns[a, h]
+                    y = x
+                    for c in range(a + 1, net.start[i] + int(hi[i, t]) + 1):
+                        x = min(x, net.columns[c, h])
+                        y = max(y, net.columns[c, h])
+                    score[i, t] += (y - x) * here[h, t]
+
+
+@jit_contracted
+def substitute_absolute(k, net, s, here, there):
+    """As ``substitute_layer``, with absolute weights and without constants."""
+    for z in range(s.mixed[k - 1] + s.always[k - 1]):
+        h = s.live[k - 1, z] if z < s.mixed[k - 1] else s.on[k - 1, z - s.mixed[k - 1]]
+        x = fill_vector(0.0)
+        for q in range(s.mixed[k] + s.always[k]):
+            r = s.live[k, q] if q < s.mixed[k] else s.on[k, q - s.mixed[k]]
+            x = axpy(abs(net.weights[k - 1, h, r]), load_row(here, r), x)
+        store_row(there, h, x)
+
+
+@jit
+def halving_cell(i, low, high, axes):
+    """Return the last cell of the lower half of low..high by mass; both halves have some cells."""
+    # Binary search in the prefix sums for the cell that reaches half of the mass; the nearer of the two neighbours
+    # wins.
+    begin = axes.first[i]
+    goal = 0.5 * (axes.weight[begin + low] + axes.weight[begin + high + 1])
+    a = low
+    b = high - 1
+    while a < b:
+        middle = (a + b) // 2
+        if axes.weight[begin + middle + 1] < goal:
+            a = middle + 1
+        else:
+            b = middle
+    if a > low and goal - axes.weight[begin + a] < axes.weight[begin + a + 1] - goal:
+        a -= 1
+    return a
+
+
+@jit
+def split_by_plan(box_low, box_high, plan, axes, cutting, lo, hi):
+    """Split a box by its plan into the lanes, ``cutting`` parts without mass away. Gives their number."""
+    attributes = box_low.shape[0]
+    for i in range(attributes):
+        lo[i, 0] = box_low[i]
+        hi[i, 0] = box_high[i]
+    count = 1
+    for r in range(PLANNED_SPLITS):
+        a = plan[r]
+        if a < 0:
+            break
+        for t in range(count):
+            low = int(lo[a, t])
+            high = int(hi[a, t])
+            if high <= low:
+                continue
+            # Lanes 0 to count - 1 hold disjoint parts of the box. A half without mass is cut away: its mass is zero, so
+            # the parts still account for all of it.
+            cut = halving_cell(a, low, high, axes)
+            at = axes.first[a]
+            if cutting and axes.weight[at + cut + 1] <= axes.weight[at + low]:
+                lo[a, t] = cut + 1
+                continue
+            if cutting and axes.weight[at + high + 1] <= axes.weight[at + cut + 1]:
+                hi[a, t] = cut
+                continue
+            for i in range(attributes):
+                lo[i, count] = lo[i, t]
+                hi[i, count] = hi[i, t]
+            hi[a, t] = cut
+            lo[a, count] = cut + 1
+            count += 1
+    for t in range(count, LANES):
+        for i in range(attributes):
+            lo[i, t] = lo[i, 0]
+            hi[i, t] = hi[i, 0]
+    return count
+
+
+@jit
+def plan_splits(t, b, plan):
+    """The next splits of a box: the best attribute, its score halved, again; the widest where no score tells."""
+    attributes = b.low.shape[0]
+    left, width = b.left, b.width
+    for i in range(attributes):
+        width[i] = b.high[i] - b.low[i] + 1
+        left[i] = b.score[i, t] if width[i] > 1 else -1.0
+    for r in range(PLANNED_SPLITS):
+        best = 0
+        for i in range(1, attributes):
+            if left[i] > left[best]:
+                best = i
+        if left[best] == 0.0:
+            for i in range(attributes):
+                if left[i] == 0.0 and width[i] > width[best]:
+                    best = i
+        if left[best] < 0.0:
+            for q in range(r, PLANNED_SPLITS):
+                plan[q] = -1
+            return
+        # Scores are proportional to width, so halving an attribute leaves half of its score.
+        plan[r] = best
+        width[best] = (width[best] + 1) // 2
+        left[best] = 0.5 * left[best] if width[best] > 1 else -1.0

@@ -1,0 +1,1 @@
+"""Symbolic intervals, depth first: the method of FairQuant."""

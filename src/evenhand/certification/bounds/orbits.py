@@ -1,0 +1,92 @@
+"""Linear bounds for all orbits of a population at once: one frontier, whose regions are the orbits.
+
+Bounds do not depend on masses, so all latent classes share the boxes. A box is refined where its orbit's people, all
+classes mixed, are undecided; a decided box counts with its mass in every class, w_oz m_z(B), and what is proved of
+another is proved by the masses of one class after the other:
+
+    certified >= sum_o sum_z w_oz sum_B m_z(B) s_z(B),    s_z(B) the share of B that is proved in class z.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from evenhand.certification.bounds.linear import BoxFrontier, LinearBounder, ReusableBounder
+from evenhand.certification.query.orbits import OrbitQuestion
+from evenhand.certification.query.question import Query
+from evenhand.typing import Floats
+
+NEGLIGIBLE_CLASS = 0.05
+"""Nothing is proved for a class that has less than this share of what is undecided of a box anyway, as estimated."""
+
+
+class OrbitBounder:
+    """Bounds and proofs for all orbits that anything is open in; a ``LinearBounder``.
+
+    Args:
+        question: what is asked.
+        first_bounder: makes the bounder of one query, its kernels compiled.
+    """
+
+    def __init__(self, question: OrbitQuestion, first_bounder: Callable[[Query], ReusableBounder]) -> None:
+        self._orbits = question.orbits
+        self._bounders: dict[int, ReusableBounder] = {}
+        self._of_class: dict[tuple[int, int], LinearBounder] = {}
+        latest: ReusableBounder | None = None
+        for number, orbit in enumerate(question.orbits):
+            if not orbit.query.constant:
+                latest = first_bounder(orbit.query) if latest is None else latest.beside(orbit.query)
+                self._bounders[number] = latest
+        self.jobs = 1 if latest is None else latest.jobs
+        self.proofs_per_box = max(len(orbit.classes) for orbit in question.orbits)
+
+    def root(self) -> BoxFrontier:
+        """Return the domain of each orbit that is open as one box."""
+        roots = []
+        for number, bounder in self._bounders.items():
+            root = bounder.root()
+            mass = self._orbits[number].masses.of(root.low, root.high).sum(axis=1)
+            region = np.full(1, number + 1, dtype=np.int16)
+            roots.append(replace(root, mass=mass, open=mass, region=region))
+        return BoxFrontier.concatenate(roots)
+
+    def expand(
+        self, boxes: BoxFrontier, threshold: float, limit: float = np.inf, *, recording: bool = False
+    ) -> tuple[BoxFrontier, Floats]:
+        """Split boxes of one orbit as its people, classes mixed, ask for it; masses are shares of all people."""
+        number = int(boxes.region[0]) - 1
+        # Decided parts come back too, as the kernels count them by the mixed marginals, not by the classes.
+        found, totals = self._bounders[number].expand(
+            boxes, threshold / self._orbits[number].mass, limit, recording=True
+        )
+        mass = self._orbits[number].masses.of(found.low, found.high).sum(axis=1)
+        share = np.divide(found.open, found.mass, out=np.zeros(len(found)), where=found.mass > 0)
+        region = np.full(len(found), number + 1, dtype=np.int16)
+        found = replace(found, mass=mass, open=mass * np.minimum(share, 1.0), region=region)
+        totals[:2] = [mass[found.kind == kind].sum() for kind in (1, 2)]
+        return found[(mass > 0) if recording else (mass > 0) & (found.kind == 0)], totals
+
+    def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
+        """Return the proved shares of each box, fair and unfair, shape (boxes, 2)."""
+        shares = np.zeros((len(boxes), 2))
+        for region in np.unique(boxes.region):
+            here = np.flatnonzero(boxes.region == region)
+            shares[here] = self._prove_orbit(int(region) - 1, boxes[here], precision)
+        return shares
+
+    def _prove_orbit(self, number: int, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
+        """Prove boxes of one orbit: the classes' shares, weighed by their masses."""
+        masses = self._orbits[number].masses.of(boxes.low, boxes.high)
+        total = masses.sum(axis=1)
+        proved = np.zeros((len(boxes), 2))
+        for z, query in enumerate(self._orbits[number].classes):
+            worth = np.flatnonzero(masses[:, z] > NEGLIGIBLE_CLASS * np.minimum(boxes.open, total))
+            if len(worth):
+                if (number, z) not in self._of_class:
+                    self._of_class[number, z] = self._bounders[number].reweighted(query)
+                bounder = self._of_class[number, z]
+                proved[worth] += masses[worth, z, None] * bounder.prove(boxes[worth], precision)
+        return np.asarray(proved / np.where(total > 0, total, 1.0)[:, None])

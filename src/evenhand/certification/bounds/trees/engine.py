@@ -1,0 +1,238 @@
+"""Boxes of a forest, best first: a forest's bounds prove the share of every part as soon as it is bounded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certification.bounds.trees.bounds import TreeWorkspace, tree_workspace_for
+from evenhand.certification.bounds.trees.forest import FlatForest, flat_forest_of
+from evenhand.certification.bounds.trees.question import TreeQuery
+from evenhand.certification.bounds.trees.search import TreeBoxArrays, refine_tree_boxes
+from evenhand.certification.bounds.trees.shares import SumDistribution, sum_distribution_for
+from evenhand.certification.query.boxes import ArrayRows, Boxes, whole_domain
+from evenhand.certification.query.proved_mass import (
+    InterruptCounter,
+    ProgressWatch,
+    ProvedMass,
+    SearchLimits,
+    Stop,
+)
+from evenhand.certification.refinement import CALL_SECONDS, ROUNDING_MASS, BestFirst, CallSize
+from evenhand.typing import Booleans, Floats
+
+OUTPUT_BOXES = 1 << 14
+"""Boxes that a call may put out."""
+UNTIMED_PACE = 256
+"""Boxes that a call takes up at most where no clock may say how many."""
+COARSE_REGIONS = 16
+"""Coarse parts of the domain that a certificate names, about."""
+
+
+@dataclass(frozen=True)
+class TreeFrontier(ArrayRows):
+    """Boxes that are not decided as a whole.
+
+    Attributes:
+        low, high: cells, shape (boxes, attributes).
+        known: mass, mass proved fair and mass proved unfair, shape (boxes, 3).
+        attribute, cut: where to cut next; -1 nowhere, or not known yet.
+        region: the coarse part of the domain each lies in.
+    """
+
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
+    known: Floats
+    attribute: NDArray[np.int32]
+    cut: NDArray[np.int32]
+    region: NDArray[np.int16]
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    @property
+    def open(self) -> Floats:
+        """Mass of each box that is not proved, shape (boxes,)."""
+        return np.maximum(0.0, self.known[:, 0] - self.known[:, 1] - self.known[:, 2])
+
+    @property
+    def divisible(self) -> Booleans:
+        """Which boxes have a cut."""
+        return self.attribute >= 0
+
+    def boxes(self) -> Boxes:
+        """The same as ``Boxes``."""
+        return Boxes(self.low, self.high, self.known[:, 0], np.zeros(len(self), dtype=np.int16), self.region)
+
+
+class TreeEngine:
+    """A forest and work arrays for every thread."""
+
+    def __init__(self, query: TreeQuery, jobs: int) -> None:
+        self.jobs = jobs
+        self.domain = whole_domain(query)
+        self.forest: FlatForest = flat_forest_of(query)
+        self._own = threading.local()
+
+    def _work(self) -> tuple[TreeWorkspace, SumDistribution]:
+        if not hasattr(self._own, "work"):
+            attributes = len(self.forest.offsets) - 1
+            self._own.work = (
+                tree_workspace_for(self.forest),
+                sum_distribution_for(attributes, int(self.forest.offsets[-1])),
+            )
+        found: tuple[TreeWorkspace, SumDistribution] = self._own.work
+        return found
+
+    def root(self) -> TreeFrontier:
+        """Return the domain as one box, with nothing known of it."""
+        nowhere = np.full(1, -1, dtype=np.int32)
+        low, high = self.domain.lo.astype(np.int32), self.domain.hi.astype(np.int32)
+        return TreeFrontier(low, high, np.array([[1.0, 0.0, 0.0]]), nowhere, nowhere, np.zeros(1, dtype=np.int16))
+
+    def expand(self, boxes: TreeFrontier, threshold: float, limit: float = np.inf) -> tuple[TreeFrontier, Floats]:
+        """Split boxes until no part has more undecided than the threshold, or ``limit`` parts were bounded.
+
+        Returns:
+            The parts that are not decided as a whole; mass decided fair, mass decided unfair, parts bounded.
+        """
+        work, table = self._work()
+        n, room = boxes.low.shape[1], OUTPUT_BOXES + 4 * len(boxes)
+        given = TreeBoxArrays(boxes.low, boxes.high, boxes.known, boxes.attribute, boxes.cut)
+        out = TreeBoxArrays(
+            low=np.empty((room, n), dtype=np.int32),
+            high=np.empty((room, n), dtype=np.int32),
+            known=np.empty((room, 3)),
+            attribute=np.empty(room, dtype=np.int32),
+            cut=np.empty(room, dtype=np.int32),
+        )
+        totals = np.zeros(3)
+        count = refine_tree_boxes(self.forest, work, table, given, float(threshold), float(limit), out, totals)
+        region = np.full(count, boxes.region[0], dtype=np.int16)
+        found = TreeFrontier(
+            out.low[:count].copy(),
+            out.high[:count].copy(),
+            out.known[:count].copy(),
+            out.attribute[:count].copy(),
+            out.cut[:count].copy(),
+            region,
+        )
+        return found, totals
+
+
+def compile_tree_engine(query: TreeQuery, jobs: int) -> TreeEngine:
+    """Rewrite the trees and make sure that the kernels are compiled, which takes long on their first use."""
+    engine = TreeEngine(query, jobs)
+    engine.expand(engine.root(), 2.0, 0)
+    return engine
+
+
+@dataclass
+class TreeSearch(BestFirst[TreeFrontier]):
+    """One run: what is open is proved to be, so that nothing is left to do when the loop ends.
+
+    Attributes:
+        watch: ends the run where it decides too little.
+        pace: boxes that a call takes up.
+    """
+
+    watch: ProgressWatch
+    pace: int = 1
+
+    first_threshold = 0.5
+    factor = 2.0
+
+    def stop_before_round(self, frontier: TreeFrontier) -> Stop | None:
+        """Return the limit that is reached, or "progress" if the latest rounds decided too little."""
+        undecided = float(frontier.open.sum())
+        stop = self.stop_within_round(undecided, len(frontier))
+        return "progress" if stop is None and self.watch.stalled(undecided) else stop
+
+    def stop_within_round(self, undecided: float, held: int) -> Stop | None:
+        """Return the limit that is reached; every thread needs a box to go on."""
+        if self.interrupts.count:
+            return "interrupt"
+        return self.limits.limit_reached(self.proved_mass.boxes, undecided, step=self.bounder.jobs)
+
+    def call_size(self, room: float) -> CallSize:
+        """One call for each thread, as long as a call should take."""
+        return CallSize(self.bounder.jobs, self.pace, np.inf)
+
+    def calls_done(self, undecided: float, seconds: float) -> None:
+        """Adapt the pace to how long the calls took."""
+        faster = CALL_SECONDS / max(seconds, 1e-4) if self.limits.timed else 4.0
+        self.pace = int(np.clip(self.pace * min(4.0, faster), 1, 4096 if self.limits.timed else UNTIMED_PACE))
+        self.say(1 - undecided)
+
+    def round_done(self, frontier: TreeFrontier, stop: Stop | None, seconds: float) -> None:
+        """Note where the run stands, with what is proved of the boxes that are left."""
+        fair, unfair = frontier.known[:, 1:].sum(axis=0)
+        self.proved_mass.moment(last=True, more=(float(fair), float(unfair)))
+
+
+def refine_trees(
+    bounder: TreeEngine, proved_mass: ProvedMass, limits: SearchLimits, *, say: Callable[[float], None]
+) -> tuple[Boxes, Floats, Stop]:
+    """Refine until everything is decided or a limit is reached; Ctrl-C ends it with what is proved by then.
+
+    Args:
+        bounder: bounds boxes of one query.
+        proved_mass: takes what is proved.
+        limits: when to stop.
+        say: called with about the share of the work done.
+
+    Returns:
+        The boxes that are not decided as a whole, mass proved fair and unfair in each, and why it ended.
+    """
+    with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
+        run = TreeSearch(bounder, proved_mass, limits, pool, say, interrupts, limits.progress_watch())
+        frontier, stop = run.refine(_split_domain(run))
+    run.round_done(frontier, stop, 0.0)
+    for region in np.unique(frontier.region):
+        inside = frontier.region == region
+        fair, unfair = (float(total) for total in frontier.known[inside, 1:].sum(axis=0))
+        proved_mass.add(int(region), fair, unfair, rest=float(frontier.open[inside].sum()))
+    left = frontier.open > 0
+    return frontier[left].boxes(), frontier.known[left, 1:], stop
+
+
+def _split_domain(run: TreeSearch) -> TreeFrontier:
+    """Return the first parts of the domain, each a region of the certificate; count those that are decided at once."""
+    waiting = [run.bounder.root()]
+    settled: list[TreeFrontier] = []
+    while waiting and len(waiting) + len(settled) < COARSE_REGIONS and run.stop_within_round(1.0, 1) is None:
+        heaviest = int(np.argmax([part.open[0] for part in waiting]))
+        part = waiting.pop(heaviest)
+        for piece in _halve_box(part) if part.attribute[0] >= 0 else [part]:
+            found, totals = run.bounder.expand(piece, 2.0)
+            run.proved_mass.boxes += int(totals[2])
+            if not len(found):
+                run.proved_mass.add(
+                    _region_number(run.proved_mass, piece) if totals[1] > 0 else 0, totals[0], totals[1]
+                )
+            else:
+                able = found.attribute[0] >= 0 and found.open[0] > ROUNDING_MASS
+                (waiting if able else settled).append(found)
+    parts = waiting + settled
+    for part in parts:
+        part.region[:] = _region_number(run.proved_mass, part)
+    return TreeFrontier.concatenate(parts) if parts else run.bounder.root()[:0]
+
+
+def _halve_box(part: TreeFrontier) -> list[TreeFrontier]:
+    """The two parts of one box, with what they weigh not known yet."""
+    low, high = part.low.copy(), part.high.copy()
+    low[0, part.attribute[0]], high[0, part.attribute[0]] = part.cut[0], part.cut[0] - 1
+    nowhere = np.full(1, -1, dtype=np.int32)
+    unknown = np.array([[part.known[0, 0], 0.0, 0.0]])
+    return [TreeFrontier(a, b, unknown, nowhere, nowhere, part.region) for a, b in ((part.low, high), (low, part.high))]
+
+
+def _region_number(tally: ProvedMass, part: TreeFrontier) -> int:
+    """The number of the region that a box becomes."""
+    return int(tally.assign_regions(part.boxes(), np.ones(1, dtype=np.bool_)).region[0])

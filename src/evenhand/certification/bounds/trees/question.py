@@ -1,0 +1,412 @@
+"""Which way every node sends every value of its attribute: the thresholds of an ensemble as cuts of the domain.
+
+Between two neighbouring thresholds that the trees use on an attribute, all values go the same way at every node. Such a
+run of values is one cell (a value of a nominal attribute is one by itself), and a person is a combination of cells,
+exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certification.query.cells import Cells, cells_of
+from evenhand.certification.query.enumeration import Enumeration, classify_points, decode_points, point_masses
+from evenhand.certification.query.question import MAX_CLASSES, Question
+from evenhand.certification.query.rounding import BINARY32_UNIT, BINARY64_UNIT, log_odds, resolution_of, summation_error
+from evenhand.errors import OptionError
+from evenhand.models import (
+    ZERO_THRESHOLD,
+    Cell,
+    RampCell,
+    StepTerm,
+    TableTerm,
+    TreeEnsemble,
+    TreeNodes,
+    evaluate_cell,
+    first_true,
+    goes_left,
+    is_listed,
+    plain_inputs,
+)
+from evenhand.population import UNIFORM_POPULATION, Marginal, ProductPopulation
+from evenhand.schema import Attribute, Runs, Schema, Value, parse_subdomain
+from evenhand.typing import Booleans, Floats, Integers
+
+MAX_FLAGS = 2**28
+"""Tests times values of one attribute, at most: what is held in memory."""
+
+
+@dataclass(frozen=True)
+class NodeTests:
+    """The different questions that the nodes of an ensemble ask.
+
+    Attributes:
+        of: shape (nodes,), the test of each inner node; -1 at a leaf.
+        node: shape (tests,), a node that asks it.
+        attribute: shape (tests,), the position in the schema of the attribute that it is about, -1 if of none.
+        columns: the ensemble's input columns, each a function of one attribute.
+    """
+
+    nodes: TreeNodes
+    of: Integers
+    node: Integers
+    attribute: Integers
+    columns: tuple[Cell, ...]
+
+    def flags(self, tests: Integers, attribute: Attribute, entries: Floats) -> Booleans:
+        """Which of these tests send which entries of their attribute to the left, shape (tests, entries)."""
+        if len(tests) * len(entries) > MAX_FLAGS:
+            raise OptionError(f"the trees cut {attribute.name!r} into {len(entries):,} parts, too many to certify")
+        found = np.empty((len(tests), len(entries)), dtype=np.bool_)
+        feature = self.nodes.feature[self.node[tests]]
+        for column in np.unique(feature):
+            inputs = evaluate_cell(self.columns[column], attribute, entries)
+            for row in np.flatnonzero(feature == column):
+                found[row] = goes_left(self.nodes, np.full(len(entries), self.node[tests[row]]), inputs)
+        return found
+
+
+def node_tests_of(ensemble: TreeEnsemble) -> NodeTests:
+    """Number the different questions of an ensemble's nodes."""
+    nodes = ensemble.nodes
+    columns = tuple(plain_inputs(ensemble.schema) if ensemble.columns is None else ensemble.columns)
+    owner = np.array([-1 if each.attribute is None else each.attribute for each in columns], dtype=np.int64)
+    inner = np.flatnonzero(nodes.left >= 0)
+    asked = np.stack(
+        [
+            nodes.feature[inner].astype(np.float64),
+            nodes.threshold[inner],
+            nodes.set_start[inner].astype(np.float64),
+            nodes.set_size[inner].astype(np.float64),
+            nodes.zero_missing[inner].astype(np.float64),
+            (nodes.default_left[inner] & nodes.zero_missing[inner]).astype(np.float64),
+        ],
+        axis=1,
+    )
+    _, first, number = np.unique(asked, axis=0, return_index=True, return_inverse=True)
+    of = np.full(len(nodes.left), -1, dtype=np.int64)
+    of[inner] = number.ravel()
+    node = inner[first] if len(inner) else np.zeros(0, dtype=np.int64)
+    return NodeTests(nodes=nodes, of=of, node=node, attribute=owner[nodes.feature[node]], columns=columns)
+
+
+def cells_between_cuts(
+    tests: NodeTests, mine: Integers, attribute: Attribute, position: int, marginal: Marginal | None, runs: Runs | None
+) -> Cells:
+    """The cells of an unprotected attribute.
+
+    Args:
+        tests: of the ensemble.
+        mine: those that are about this attribute.
+        attribute: which.
+        position: where it stands in an individual's row.
+        marginal: how the population has it; None for uniform.
+        runs: its entries that are asked about; by default the whole domain.
+    """
+    if attribute.is_discrete and not attribute.ordered:
+        return cells_of(attribute, position, _rank_values(tests, mine, attribute), marginal, runs=runs)
+    cuts = _cut_entries(tests, mine, attribute)
+    part = StepTerm(cuts=cuts, rows=np.arange(len(cuts) + 1, dtype=np.float64)[:, None])
+    return cells_of(attribute, position, part, marginal, runs=runs)
+
+
+def _cut_entries(tests: NodeTests, mine: Integers, attribute: Attribute) -> Floats:
+    """The first entry of each cell but the first: where some test changes its answer."""
+    if is_listed(attribute):
+        entries = attribute.domain()
+        flags = tests.flags(mine, attribute, entries)
+        changed = (flags[:, 1:] != flags[:, :-1]).any(axis=0) if len(mine) else np.zeros(len(entries) - 1, np.bool_)
+        return np.asarray(entries[1:][changed])
+    found = [np.zeros(0)]
+    for column in np.unique(tests.nodes.feature[tests.node[mine]]):
+        given = tests.columns[column]
+        asking = tests.node[mine][tests.nodes.feature[tests.node[mine]] == column]
+        if isinstance(given, RampCell):
+            found.append(_ramp_cuts(given, _switch_inputs(tests.nodes, asking), attribute))
+        elif given.cuts is not None:
+            found.append(given.cuts)
+    return np.unique(np.concatenate(found))
+
+
+def _switch_inputs(nodes: TreeNodes, asking: Integers) -> Floats:
+    """The inputs after which some node may decide otherwise."""
+    found = [nodes.threshold[asking[nodes.set_start[asking] < 0]]]
+    if nodes.zero_missing[asking].any():
+        found.append(np.array([np.nextafter(-ZERO_THRESHOLD, -np.inf), ZERO_THRESHOLD]))
+    for node in asking[nodes.set_start[asking] >= 0]:
+        start, size = nodes.set_start[node], nodes.set_size[node]
+        bits = (nodes.words[start : start + size, None].astype(np.int64) >> np.arange(32)) & 1
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], bits.ravel(), [0]])))
+        found.append(np.nextafter(edges.astype(np.float64), -np.inf))
+    return np.unique(np.concatenate(found))
+
+
+def _ramp_cuts(ramp: RampCell, switches: Floats, attribute: Attribute) -> Floats:
+    """The first entries whose input lies on the other side of a switch than that of the entries before."""
+    low, high = np.full(len(switches), ramp.low), np.full(len(switches), ramp.high)
+
+    def above(entries: Floats, limits: Floats) -> Booleans:
+        return np.asarray(np.asarray(ramp.computed(entries), dtype=np.float64) > limits)
+
+    at_low, at_high = above(low, switches), above(high, switches)
+    changing = at_low != at_high
+    low, high, limits, wanted = low[changing], high[changing], switches[changing], at_high[changing]
+    cuts = first_true(lambda entries: above(entries, limits) == wanted, low, high)
+    return np.unique(np.ceil(cuts) if attribute.size is not None else cuts)
+
+
+def _rank_values(tests: NodeTests, mine: Integers, attribute: Attribute) -> TableTerm:
+    """The values of a nominal attribute in the order in which ranges of them are useful."""
+    entries = attribute.domain()
+    flags = tests.flags(mine, attribute, entries)
+    rank = entries.copy()
+    if (np.abs(np.diff(flags.astype(np.int8), axis=1)).sum(axis=1) > 1).any():
+        means, weight = _subtree_means(tests.nodes)
+        for test, row in zip(mine, flags, strict=True):
+            asking = np.flatnonzero(tests.of == test)
+            left, right = means[tests.nodes.left[asking]], means[tests.nodes.right[asking]]
+            rank += float((weight[asking] * (left - right)).sum()) * row * len(entries) * 1e6
+        rank = np.argsort(np.argsort(rank, kind="stable"), kind="stable").astype(np.float64)
+    return TableTerm(rows=rank[:, None], first=attribute.first)
+
+
+def _subtree_means(nodes: TreeNodes) -> tuple[Floats, Floats]:
+    """Of each node the mean over what is below it, last output less first, and how often it may be reached."""
+    total = nodes.values[:, -1] - (nodes.values[:, 0] if nodes.values.shape[1] > 1 else 0.0)
+    weight = np.ones(len(total))
+    for node in range(len(total) - 1, -1, -1):
+        if nodes.left[node] >= 0:
+            total[node] = (total[nodes.left[node]] + total[nodes.right[node]]) / 2
+    for node in range(len(total)):
+        if nodes.left[node] >= 0:
+            weight[nodes.left[node]] = weight[nodes.right[node]] = weight[node] / 2
+    return total, weight
+
+
+# What is asked of an ensemble of trees, in the form that its engine works on: cells, folded leaves, margins. Leaves are
+# added in float64 and the sum is widened by its rounding; a margin that another order, or a float32 sum (XGBoost),
+# could carry over zero counts as undecided.
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeQuery(Question):
+    """Is the label the same for every protected assignment?
+
+    One margin per pair (a, b) of classes: label b beats label a where it is > 0. The margins of a person are ``base``
+    plus the sum over the trees of ``fold`` of the reached leaves.
+
+    Attributes:
+        ensemble: the model asked about.
+        tests: the questions of its nodes.
+        pairs: classes (a, b) of each margin, shape (margins, 2).
+        fold: what each output adds to each margin, shape (outputs, margins).
+        base: shape (margins,).
+        slack: how far from zero each margin must be for the deployed model to decide by its sign, shape (margins,).
+            Zero where nothing is rounded: then a margin of zero is for label a.
+        sizes: bound on the sum of the sizes of all that a margin adds up, shape (margins,).
+    """
+
+    ensemble: TreeEnsemble
+    tests: NodeTests
+    pairs: Integers
+    fold: Floats
+    base: Floats
+    slack: Floats
+    sizes: Floats
+
+    @property
+    def schema(self) -> Schema:
+        """What the model's individuals are."""
+        return self.ensemble.schema
+
+    @property
+    def classes(self) -> tuple[Value, ...]:
+        """The model's labels."""
+        return self.ensemble.classes
+
+    def labels(self, individuals: Floats) -> Integers:
+        """The model's labels for rows of its schema, as positions in its classes, shape (n,)."""
+        if self.threshold is None or self.threshold == 0.5:
+            return self.ensemble.predict(individuals)
+        return np.asarray(self.ensemble.scores(individuals)[:, 1] > self.threshold, dtype=np.int64)
+
+    def deployed(self, individuals: Floats) -> Integers:
+        """The same where the margins are further from zero than rounding can carry them; -1 elsewhere."""
+        margins = self.margins(individuals)
+        close = (np.abs(margins) <= self.slack) & (self.slack > 0)
+        return np.where(close.any(axis=1), -1, self.labels(individuals))
+
+    def margins(self, individuals: Floats) -> Floats:
+        """Margins for rows of the schema, shape (n, margins)."""
+        ensemble = self.ensemble
+        return np.asarray((ensemble.raw(individuals) - ensemble.base) @ (self.fold * ensemble.divisor) + self.base)
+
+    def possible(self, individuals: Floats) -> Integers:
+        """Sets of labels that the deployed model may give, as bits, shape (n,)."""
+        margins = self.margins(individuals)
+        labels = np.full(len(margins), (1 << len(self.classes)) - 1, dtype=np.int64)
+        for m, (a, b) in enumerate(self.pairs):
+            second, first = margins[:, m] > self.slack[m], margins[:, m] < -self.slack[m]
+            first |= (self.slack[m] == 0) & ~second
+            labels &= ~np.where(second, 1 << int(a), 0)
+            labels &= ~np.where(first, 1 << int(b), 0)
+        return labels
+
+
+def tree_query_of(
+    ensemble: TreeEnsemble,
+    protected: Sequence[str] | None = None,
+    population: ProductPopulation | None = None,
+    *,
+    where: Sequence[str] = (),
+    threshold: float | None = None,
+    relax: Mapping[str, float] | None = None,
+) -> TreeQuery:
+    """Bring a question about trees to normal form; arguments and errors as for ``query.query_of``."""
+    schema = ensemble.schema
+    names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
+    asked = parse_subdomain(schema, where)
+    among = {name: asked.entries(schema[name]) for name in names if name in asked.allowed} if asked else None
+    assignments = schema.assignments(names, among=among)
+    if any(relax.values() if relax else ()):
+        raise OptionError(
+            "people who differ in relaxed attributes cannot be compared by a model of trees yet",
+            hint="leave out the tolerance",
+        )
+    if len(ensemble.classes) > MAX_CLASSES:
+        raise OptionError(f"certification handles up to {MAX_CLASSES} labels, the model has {len(ensemble.classes)}")
+    if population is not None and population.schema.names != schema.names:
+        raise OptionError("the population and the model are about different attributes")
+    pairs, fold, base, threshold = _margin_map(ensemble, threshold)
+    tests = node_tests_of(ensemble)
+    varied = schema.positions(names)
+    cells = tuple(
+        cells_between_cuts(
+            tests,
+            np.flatnonzero(tests.attribute == i),
+            attribute,
+            i,
+            None if population is None else population.marginals[i],
+            asked.runs(attribute) if asked else None,
+        )
+        for i, attribute in enumerate(schema.attributes)
+        if i not in varied
+    )
+    slack, sizes = _rounding_error(ensemble, fold, base, threshold)
+    return TreeQuery(
+        protected=names,
+        assignments=assignments[_distinct_assignments(tests, schema, varied, assignments)],
+        cells=cells,
+        population=(UNIFORM_POPULATION if population is None else population.name)
+        + (f", where {asked}" if asked else ""),
+        tolerance=np.zeros(len(cells), dtype=np.int64),
+        threshold=threshold,
+        where=asked.conditions if asked else (),
+        ensemble=ensemble,
+        tests=tests,
+        pairs=pairs,
+        fold=fold,
+        base=base,
+        slack=slack,
+        sizes=sizes,
+    )
+
+
+def protected_flags(tests: NodeTests, schema: Schema, protected: Sequence[str], assignments: Floats) -> Booleans:
+    """Whether each test about a protected attribute sends each assignment left, shape (tests, assignments)."""
+    flags = np.zeros((len(tests.node), len(assignments)), dtype=np.bool_)
+    for column, position in enumerate(schema.positions(protected)):
+        mine = np.flatnonzero(tests.attribute == position)
+        flags[mine] = tests.flags(mine, schema.attributes[position], assignments[:, column])
+    return flags
+
+
+def _distinct_assignments(
+    tests: NodeTests, schema: Schema, varied: Sequence[int], assignments: Floats
+) -> NDArray[np.intp]:
+    """The assignments that some node tells apart, each kind once."""
+    flags = protected_flags(tests, schema, [schema.names[i] for i in varied], assignments)
+    return np.sort(np.unique(flags, axis=1, return_index=True)[1])
+
+
+def _margin_map(ensemble: TreeEnsemble, threshold: float | None) -> tuple[Integers, Floats, Floats, float | None]:
+    """Pairs of classes, what outputs add to their margins, what margins start from, and the threshold."""
+    classes = len(ensemble.classes)
+    pairs = np.array([(a, b) for a in range(classes) for b in range(a + 1, classes)], dtype=np.int64)
+    if classes != 2 and threshold is not None:
+        raise OptionError(
+            f"a threshold is for models with two labels, and this one has {classes}",
+            hint="leave it out: the label with the largest output is given",
+        )
+    if threshold is not None and not 0 < threshold < 1:
+        raise OptionError(f"a threshold lies between 0 and 1, both excluded, and {threshold:g} does not")
+    outputs = len(ensemble.base)
+    identity = np.eye(outputs)
+    fold = np.ones((1, 1)) if outputs == 1 else identity[:, pairs[:, 1]] - identity[:, pairs[:, 0]]
+    limit = 0.5 if threshold is None and classes == 2 else threshold
+    shift = 0.0
+    if limit is not None and limit != 0.5:
+        if ensemble.link == "one-vs-rest":
+            raise OptionError("with one-vs-rest probabilities, only the larger one can decide", hint="no threshold")
+        if ensemble.link == "frequency":
+            fold, shift = identity[:, 1:], limit
+        else:
+            shift = log_odds(limit) / ensemble.steepness
+    return pairs, fold / ensemble.divisor, ensemble.base @ fold - shift, limit
+
+
+def _rounding_error(
+    ensemble: TreeEnsemble, fold: Floats, base: Floats, threshold: float | None
+) -> tuple[Floats, Floats]:
+    nodes = ensemble.nodes
+    largest = np.maximum.reduceat(np.abs(nodes.values), nodes.offsets[:-1], axis=0)
+    outputs = np.zeros(len(ensemble.base))
+    for tree, first in enumerate(nodes.output):
+        outputs[first : first + largest.shape[1]] += largest[tree]
+    start = np.abs(ensemble.base) @ np.abs(fold * ensemble.divisor) + np.abs(base)
+    sizes = outputs @ np.abs(fold) + start
+    exact = nodes.trees == 1 and ensemble.divisor == 1 and not ensemble.single and not ensemble.base.any()
+    if exact and ensemble.link == "frequency" and threshold in (None, 0.5):
+        return np.zeros(len(sizes)), sizes
+    unit = BINARY32_UNIT if ensemble.single else BINARY64_UNIT
+    slack = summation_error(nodes.trees + 16, unit) * sizes
+    if ensemble.link != "frequency":
+        limit = 0.5 if threshold is None else threshold
+        # A float64 sigmoid or softmax errs as a float32 one does, 2**29 times less.
+        resolution = resolution_of(limit) if ensemble.single else 2.0**-46 * (1 + sizes + abs(math.log(1 / limit - 1)))
+        slack = slack + resolution / min(limit, 1 - limit) / ensemble.steepness
+    return slack, sizes
+
+
+# Asking about every combination of cells.
+
+MAX_POINTS = 2**21
+WALKS_PER_SECOND = 5e6
+"""Cautious: how many trees are walked for how many people."""
+MAX_SECONDS = 10.0
+BATCH = 2**16
+
+
+def can_enumerate_cells(query: TreeQuery, time_limit: float | None) -> bool:
+    """Whether asking about every combination of cells takes no more than a few seconds, and half the time limit."""
+    walks = query.points * len(query.assignments) * query.ensemble.nodes.trees
+    most = MAX_SECONDS if time_limit is None else min(MAX_SECONDS, time_limit / 2)
+    return query.points <= MAX_POINTS and walks <= most * WALKS_PER_SECOND
+
+
+def enumerate_cells(query: TreeQuery) -> Enumeration:
+    """Decide every combination of cells by asking the model about one person of each."""
+    status = np.empty(query.points, dtype=np.int8)
+    for begin in range(0, query.points, BATCH):
+        points = decode_points(query, np.arange(begin, min(begin + BATCH, query.points)))
+        entries = np.empty(points.shape)
+        for i, cells in enumerate(query.cells):
+            entries[:, i] = cells.entry(points[:, i])
+        possible = [query.possible(query.individuals(entries, p)) for p in range(len(query.assignments))]
+        status[begin : begin + len(points)] = classify_points(np.stack(possible))
+    return Enumeration(status=status, mass=point_masses(query))

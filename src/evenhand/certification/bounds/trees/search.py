@@ -1,0 +1,284 @@
+"""The compiled search: bound boxes, decide them or prove the share of them that is decided, split what stays open."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certification.bounds.trees.bounds import bound_margins
+from evenhand.certification.bounds.trees.shares import (
+    RELATIVE_MASS_ERROR,
+    collect_values,
+    fill_distribution,
+    share_above,
+    share_below,
+    share_between,
+)
+from evenhand.kernels import compile_kernel
+from evenhand.typing import Floats
+
+OPEN, FAIR, UNFAIR = 0, 1, 2
+WEIGHTS = (1.0, 1.0, 0.5)
+"""What a cut is worth: its own promise, that it halves the promise of its attribute's cuts, that it halves the mass."""
+
+
+class TreeBoxArrays(NamedTuple):
+    """Boxes one below the other: cells, mass and proved masses, and where to cut; see ``TreeFrontier``."""
+
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
+    known: Floats
+    attribute: NDArray[np.int32]
+    cut: NDArray[np.int32]
+
+
+@compile_kernel(internal=True, nogil=True)
+def decide_box(f, w):
+    """What the bounds in ``w`` say of the whole box, from the sets of labels that each assignment may get in it."""
+    # Margin m under p is, over the whole box, in [low + min M, high + max M], and in [least, greatest] from the leaves
+    # alone: the narrower of both, widened by our own rounding. Beyond the slack it rules one label of its pair out, for
+    # the deployed model too. FAIR: one label is left, the same under all assignments. UNFAIR: two assignments leave no
+    # label in common, so everybody in the box gets different ones.
+    margins, assignments = w.low.shape
+    everything = (1 << f.classes) - 1
+    sets = np.empty(assignments, np.int64)
+    for p in range(assignments):
+        possible = everything
+        for m in range(margins):
+            least = max(w.low[m, p] + w.ends[m, 0] - f.pad[m], w.least[m, p] - f.plain[m])
+            most = min(w.high[m, p] + w.ends[m, 1] + f.pad[m], w.greatest[m, p] + f.plain[m])
+            if least > f.slack[m]:
+                possible &= ~(1 << f.pairs[m, 0])
+            # A margin of exactly zero goes to the first label; that counts only where nothing rounds.
+            if most < -f.slack[m] or (f.slack[m] == 0 and most <= 0):
+                possible &= ~(1 << f.pairs[m, 1])
+        sets[p] = possible
+    common = everything
+    same = True
+    for p in range(assignments):
+        common &= sets[p]
+        same &= sets[p] == sets[0]
+    if same and sets[0] & (sets[0] - 1) == 0:
+        return FAIR
+    if common == 0:
+        for p in range(assignments):
+            for q in range(p):
+                if sets[p] & sets[q] == 0:
+                    return UNFAIR
+    return OPEN
+
+
+@compile_kernel(internal=True, nogil=True)
+def prove_box(f, w, t):
+    """Return the shares of the box that are proved fair and unfair."""
+    # margin_m(x, p) lies in M_m(x) + [low_p, high_p], and M_m is the same for all p. So M_m > away - min_p low_p makes
+    # margin m positive under every assignment, M_m < -away - max_p high_p negative: two tails of one sum.
+    margins = len(f.base)
+    wins = np.zeros(f.classes)
+    unfair = 0.0
+    exact = True
+    for m in range(margins):
+        away = f.slack[m] + f.pad[m]
+        high, low = away - w.low[m].min(), -away - w.high[m].max()
+        some = w.ends[m, 1] > high or w.ends[m, 0] < low
+        # Unfair with two labels: positive under the assignment with the largest low_p, negative under the one with the
+        # smallest high_p, which holds where M lies between these two.
+        apart, bpart = away - w.low[m].max(), -away - w.high[m].min()
+        mixed = margins == 1 and apart < bpart and w.ends[m, 0] < bpart and w.ends[m, 1] > apart
+        first = second = 0.0
+        if some or mixed:
+            terms, constant = collect_values(t, w.effect[m], w.share, f.offsets, w.lo, w.hi)
+            size, rest, least, step, last = fill_distribution(t, terms, constant)
+            exact &= rest == 0
+            second = share_above(t, high, size, rest, least, step, last)
+            first = share_below(t, low, size, rest, least, step, last)
+            if mixed:
+                unfair = share_between(t, apart, bpart, size, rest, least, step, last)
+        # By label, the chances that it does not surely beat some other: label k wins everywhere with at least 1 - their
+        # sum (Bonferroni).
+        wins[f.pairs[m, 1]] += 1 - second
+        wins[f.pairs[m, 0]] += 1 - first
+    fair = 0.0
+    for k in range(f.classes):
+        fair += max(0.0, 1 - wins[k])
+    if fair + unfair > 1 - 1e-10 and exact and margins == 1:
+        # All joint values were looked at and none is open: what the sums lack is rounding.
+        unfair = min(1.0, unfair)
+        return 1 - unfair, unfair
+    return max(0.0, fair * (1 - RELATIVE_MASS_ERROR) - RELATIVE_MASS_ERROR), max(
+        0.0, unfair * (1 - RELATIVE_MASS_ERROR) - RELATIVE_MASS_ERROR
+    )
+
+
+@compile_kernel(internal=True, nogil=True)
+def best_cut(f, w):
+    """The attribute, and the first cell above the cut, of what promises most; -1 where no cut tells cells apart."""
+    n, margins = len(f.offsets) - 1, len(f.base)
+    best, chosen = 0.0, -1
+    for i in range(n):
+        at = f.offsets[i]
+        total = 0.0
+        for c in range(at + w.lo[i] + 1, at + w.hi[i] + 1):
+            total += w.score[c]
+        if total > best:
+            best, chosen = total, i
+    size = 0.0
+    for m in range(margins):
+        size += f.plain[m] + f.pad[m]
+    if chosen < 0 or best <= size:
+        # Only sums of terms are left: part the widest.
+        best, chosen = 0.0, -1
+        for i in range(n):
+            at = f.offsets[i]
+            width = 0.0
+            for m in range(margins):
+                part = w.effect[m, at + w.lo[i] : at + w.hi[i] + 1]
+                width += part.max() - part.min()
+            if width > best:
+                best, chosen = width, i
+        if chosen < 0:
+            return -1, 0
+        at = f.offsets[chosen]
+        for c in range(at + w.lo[chosen] + 1, at + w.hi[chosen] + 1):
+            w.score[c] = 0.0
+            for m in range(margins):
+                w.score[c] += abs(w.effect[m, c] - w.effect[m, c - 1])
+    at = f.offsets[chosen]
+    total = 0.0
+    for c in range(at + w.lo[chosen] + 1, at + w.hi[chosen] + 1):
+        total += w.score[c]
+    # A cut's own score says how much of the gap it takes away; ``middle`` is the score on its left (with half its own),
+    # so the second term is largest where both parts keep as much, and the third where both weigh as much.
+    running, best, cut = 0.0, -1.0, -1
+    for c in range(w.lo[chosen] + 1, w.hi[chosen] + 1):
+        score = w.score[at + c] / total
+        if score <= 0:
+            continue
+        running += score
+        middle = running - score / 2
+        share = w.share[at + c]
+        worth = WEIGHTS[0] * score + WEIGHTS[1] * min(middle, 1 - middle) + WEIGHTS[2] * min(share, 1 - share)
+        if worth > best:
+            best, cut = worth, c
+    return chosen, cut
+
+
+@compile_kernel(internal=True, nogil=True)
+def box_mass(f, lo, hi):
+    """Return the share of the population in a box."""
+    # Attributes are independent: the masses of the ranges multiply.
+    mass = 1.0
+    for i in range(len(lo)):
+        at = f.offsets[i]
+        mass *= f.before[at + hi[i] + 1] - f.before[at + lo[i]]
+    return mass
+
+
+@compile_kernel(internal=True, nogil=True)
+def inspect_box(f, w, t, lo, hi):
+    """Return one box: what it is as a whole, proved shares (fair, unfair), and where to cut it."""
+    w.lo[:] = lo
+    w.hi[:] = hi
+    if not bound_margins(f, w):
+        return FAIR, 1.0, 0.0, -1, 0
+    kind = decide_box(f, w)
+    if kind != OPEN:
+        return kind, 1.0 if kind == FAIR else 0.0, 1.0 if kind == UNFAIR else 0.0, -1, 0
+    fair, unfair = prove_box(f, w, t)
+    attribute, cut = best_cut(f, w)
+    return OPEN, fair, unfair, attribute, cut
+
+
+@compile_kernel(nogil=True)
+def refine_tree_boxes(f, w, t, boxes, threshold, limit, out, totals):
+    """Split boxes again and again until no part has more than a threshold open, or so many boxes were bounded.
+
+    Args:
+        f, w, t: forest and work arrays.
+        boxes: to be split, those with attribute -1 to be bounded first.
+        threshold: open mass at which a part is put out.
+        limit: boxes to bound at most.
+        out: takes the parts that are not decided as a whole.
+        totals: takes mass decided fair, mass decided unfair, and boxes bounded.
+
+    Returns:
+        How many parts were put out.
+    """
+    low, high, attribute, cut = boxes.low, boxes.high, boxes.attribute, boxes.cut
+    # Depth first, box by box. Invariant: the parts on the stack, those put out and those counted in ``totals`` are
+    # disjoint and cover the boxes taken up so far, but for parts without mass. What there is no room or work left for
+    # goes out as it is.
+    n = low.shape[1]
+    room = len(out.known)
+    stack_low = np.empty((room + 2, n), np.int32)
+    stack_high = np.empty((room + 2, n), np.int32)
+    count = 0
+    for b in range(len(low)):
+        top = 0
+        if totals[2] >= limit or count + 2 * (len(low) - b) + 2 >= room:
+            out.low[count] = low[b]
+            out.high[count] = high[b]
+            out.known[count] = boxes.known[b]
+            out.attribute[count] = attribute[b]
+            out.cut[count] = cut[b]
+            count += 1
+            continue
+        if attribute[b] < 0:
+            stack_low[0] = low[b]
+            stack_high[0] = high[b]
+            top = 1
+        else:
+            for side in range(2):
+                stack_low[top] = low[b]
+                stack_high[top] = high[b]
+                if side:
+                    stack_low[top, attribute[b]] = cut[b]
+                else:
+                    stack_high[top, attribute[b]] = cut[b] - 1
+                top += 1
+        while top > 0:
+            top -= 1
+            lo, hi = stack_low[top].copy(), stack_high[top].copy()
+            mass = box_mass(f, lo, hi)
+            if mass <= 0:
+                continue
+            if totals[2] >= limit or count + top + 2 * (len(low) - b) + 2 >= room:
+                out.low[count] = lo
+                out.high[count] = hi
+                out.known[count, 0] = mass
+                out.known[count, 1] = 0.0
+                out.known[count, 2] = 0.0
+                out.attribute[count] = -1
+                out.cut[count] = 0
+                count += 1
+                continue
+            kind, fair, unfair, where, place = inspect_box(f, w, t, lo, hi)
+            totals[2] += 1
+            # A share of one is a proof too: then every joint value was looked at.
+            if kind == FAIR or fair == 1.0:
+                totals[0] += mass
+                continue
+            if kind == UNFAIR:
+                totals[1] += mass
+                continue
+            if where < 0 or mass * (1 - fair - unfair) <= threshold:
+                out.low[count] = lo
+                out.high[count] = hi
+                out.known[count, 0] = mass
+                out.known[count, 1] = mass * fair
+                out.known[count, 2] = mass * unfair
+                out.attribute[count] = where
+                out.cut[count] = place
+                count += 1
+                continue
+            for side in range(2):
+                stack_low[top] = lo
+                stack_high[top] = hi
+                if side:
+                    stack_low[top, where] = place
+                else:
+                    stack_high[top, where] = place - 1
+                top += 1
+    return count

@@ -1,0 +1,217 @@
+"""How much of a box lies where one additive function is above, below or between thresholds: proved lower bounds.
+
+The function is a sum of independent terms, one per attribute. Some attributes are enumerated exactly, all their joint
+values; the sum of the others is put on a grid, every term rounded down, and convolved. Rounding can only lose mass: a
+sum on the grid is at most the true one, and falls short of it by less than a step per attribute.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.kernels import compile_kernel
+from evenhand.typing import Floats, Integers
+
+MAX_EXACT_VALUES = 2048
+"""Joint values enumerated exactly, at most."""
+GRID_STEPS = 1024
+"""Steps of the grid."""
+RELATIVE_MASS_ERROR = 1e-11
+"""Relative error of a mass: a sum of at most a million products of shares, each off by a few roundings."""
+
+
+class SumDistribution(NamedTuple):
+    """Arrays that a thread works in.
+
+    Attributes:
+        value, mass: the different values of each attribute's term and how likely they are, attribute after attribute.
+        start, number: where an attribute's are.
+        joint, weight: sums of the enumerated attributes' values, and how likely they are.
+        grid, other: the distribution of the sum of the rest, in steps above its least value.
+    """
+
+    value: Floats
+    mass: Floats
+    start: Integers
+    number: Integers
+    least: Floats
+    range: Floats
+    joint: Floats
+    weight: Floats
+    grid: Floats
+    other: Floats
+
+
+def sum_distribution_for(attributes: int, cells: int) -> SumDistribution:
+    """Room for so many attributes with so many cells in all."""
+    return SumDistribution(
+        value=np.zeros(cells + 1),
+        mass=np.zeros(cells + 1),
+        start=np.zeros(attributes + 1, dtype=np.int64),
+        number=np.zeros(attributes + 1, dtype=np.int64),
+        least=np.zeros(attributes + 1),
+        range=np.zeros(attributes + 1),
+        joint=np.zeros(MAX_EXACT_VALUES),
+        weight=np.zeros(MAX_EXACT_VALUES),
+        grid=np.zeros(2 * GRID_STEPS + 2),
+        other=np.zeros(2 * GRID_STEPS + 2),
+    )
+
+
+@compile_kernel(internal=True, nogil=True)
+def collect_values(t, effect, share, offsets, lo, hi):
+    """Collect the different values of every term that varies in the box. How many terms do, and what the others add."""
+    # Neighbouring cells with the same value are one; a term with a single value is a number, and not random at all.
+    terms = held = 0
+    constant = 0.0
+    for i in range(len(lo)):
+        begin = held
+        for c in range(offsets[i] + lo[i], offsets[i] + hi[i] + 1):
+            mass = share[c + 1] - share[c]
+            if mass <= 0:
+                continue
+            if held > begin and t.value[held - 1] == effect[c]:
+                t.mass[held - 1] += mass
+            else:
+                t.value[held] = effect[c]
+                t.mass[held] = mass
+                held += 1
+        if held - begin == 1:
+            constant += t.value[begin]
+            held = begin
+        elif held > begin:
+            t.start[terms] = begin
+            t.number[terms] = held - begin
+            t.least[terms] = t.value[begin:held].min()
+            t.range[terms] = t.value[begin:held].max() - t.least[terms]
+            terms += 1
+    return terms, constant
+
+
+@compile_kernel(internal=True, nogil=True)
+def fill_distribution(t, terms, constant):
+    """Put the distribution of the sum into ``t``.
+
+    Returns:
+        How many joint values are enumerated; of the rest: how many terms, their least sum, step and last index of the
+        grid.
+    """
+    # Enumerate where the grid would lose most for the work: its rounding goes by the range of a term, and a term with n
+    # values doubles the joint values log2(n) times.
+    chosen = np.zeros(terms, np.bool_)
+    number = 1
+    while True:
+        best, pick = 0.0, -1
+        for s in range(terms):
+            worth = t.range[s] / np.log2(t.number[s] + 0.0)
+            if not chosen[s] and number * t.number[s] <= MAX_EXACT_VALUES and worth > best:
+                best, pick = worth, s
+        if pick < 0:
+            break
+        chosen[pick] = True
+        number *= t.number[pick]
+    # Invariant: joint[k] and weight[k] for k < size are all sums of the terms so far and their chances. The last value
+    # first, so that the sums to be added to are overwritten last.
+    t.joint[0] = constant
+    t.weight[0] = 1.0
+    size = 1
+    for s in range(terms):
+        if chosen[s]:
+            count, start = t.number[s], t.start[s]
+            for a in range(count - 1, -1, -1):
+                for k in range(size):
+                    t.joint[a * size + k] = t.joint[k] + t.value[start + a]
+                    t.weight[a * size + k] = t.weight[k] * t.mass[start + a]
+            size *= count
+    rest, total, least = 0, 0.0, 0.0
+    for s in range(terms):
+        if not chosen[s]:
+            rest += 1
+            total += t.range[s]
+            least += t.least[s]
+    t.grid[0] = 1.0
+    if rest == 0:
+        return size, 0, 0.0, 1.0, 0
+    # Each of the rest terms is rounded down by less than a step, so that with G the sum on the grid least + G * step <=
+    # S < least + (G + rest) * step. Invariant: grid[j] is P(G = j) for the terms so far.
+    step = total / GRID_STEPS
+    last = 0
+    for _ in range(rest):
+        pick = -1
+        for s in range(terms):
+            if not chosen[s] and (pick < 0 or t.range[s] < t.range[pick]):
+                pick = s
+        chosen[pick] = True
+        start = t.start[pick]
+        reach = int(t.range[pick] / step)
+        t.other[: last + reach + 1] = 0.0
+        for a in range(t.number[pick]):
+            shift = int((t.value[start + a] - t.least[pick]) / step)
+            mass = t.mass[start + a]
+            for j in range(last + 1):
+                t.other[shift + j] += mass * t.grid[j]
+        last += reach
+        t.grid[: last + 1] = t.other[: last + 1]
+    # From here on grid[j] is P(G >= j).
+    for j in range(last - 1, -1, -1):
+        t.grid[j] += t.grid[j + 1]
+    return size, rest, least, step, last
+
+
+@compile_kernel(internal=True, nogil=True)
+def share_above(t, limit, size, rest, least, step, last):
+    """Return the share of the box where the sum is greater than a limit, at least."""
+    # P(S > limit) >= P(G >= floor(room / step) + 1), by the lower end of S.
+    share = 0.0
+    for k in range(size):
+        room = limit - t.joint[k] - least
+        if room < 0:
+            share += t.weight[k]
+        elif rest > 0 and room / step < last:
+            share += t.weight[k] * t.grid[int(room / step) + 1] * (1 - RELATIVE_MASS_ERROR)
+    return share
+
+
+@compile_kernel(internal=True, nogil=True)
+def share_below(t, limit, size, rest, least, step, last):
+    """Return the share of the box where the sum is smaller than a limit, at least."""
+    # P(S < limit) >= P(G <= room / step - rest) = 1 - P(G > that), by the upper end of S.
+    share = 0.0
+    for k in range(size):
+        room = limit - t.joint[k] - least
+        if room <= 0:
+            continue
+        if rest == 0:
+            share += t.weight[k]
+            continue
+        steps = room / step - rest
+        if steps >= last:
+            share += t.weight[k]
+        elif steps >= 0:
+            share += t.weight[k] * max(0.0, 1 - t.grid[int(steps) + 1] * (1 + RELATIVE_MASS_ERROR))
+    return share
+
+
+@compile_kernel(internal=True, nogil=True)
+def share_between(t, low, high, size, rest, least, step, last):
+    """Return the share of the box where the sum is greater than one limit and smaller than another, at least."""
+    # P(low < S < high) >= P(S > low) - P(S >= high), the first from below and the second from above.
+    share = 0.0
+    for k in range(size):
+        room, upper = low - t.joint[k] - least, high - t.joint[k] - least
+        if upper <= 0:
+            continue
+        if rest == 0:
+            share += t.weight[k] if room < 0 else 0.0
+            continue
+        over = 1.0
+        if room >= 0:
+            over = t.grid[int(room / step) + 1] if room / step < last else 0.0
+        steps = upper / step - rest
+        if steps < 0:
+            continue
+        beyond = t.grid[int(steps) + 1] if steps < last else 0.0
+        share += t.weight[k] * max(0.0, over * (1 - RELATIVE_MASS_ERROR) - beyond * (1 + RELATIVE_MASS_ERROR))
+    return share

@@ -1,0 +1,269 @@
+"""Where the unfair and the undecided lie, attribute by attribute: shares among the people of each value or range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certification.certificate.counterexamples import CounterexampleFinder
+from evenhand.certification.certificate.result import AttributeSlice, Estimate, Subregion
+from evenhand.certification.query.boxes import FAIR, UNFAIR, Boxes
+from evenhand.certification.query.cells import Cells
+from evenhand.certification.query.enumeration import Enumeration, boxes_of
+from evenhand.certification.query.proved_mass import REGION_DEPTH
+from evenhand.certification.query.question import Question
+from evenhand.core import WorkClock
+from evenhand.stats import Draws, clopper_pearson
+from evenhand.typing import Booleans, Floats, Integers
+
+MAX_RANGES = 8
+"""Ranges of an ordered attribute, of about equal mass."""
+MAX_VALUES = 12
+"""Values of an attribute that are shown one by one."""
+MAX_LISTED = 4_000_000
+"""Values of an attribute that can be told apart; where one has more, there are no slices."""
+BATCH = 1024
+MAX_QUERIES = 2_000_000
+"""Questions to the model in a batch, at most."""
+MIN_SAMPLE_SECONDS = 0.25
+"""Seconds for the sample, whatever the deadline says."""
+MAX_BOXES = 20_000
+"""Boxes that are looked at, at most: of more a sample."""
+
+
+@dataclass(frozen=True)
+class SamplingPlan:
+    """How what is not proved is estimated.
+
+    Attributes:
+        samples: people to draw for one purpose, at most.
+        confidence: of every interval.
+        seed: of the draws.
+        deadline: when to stop drawing, by the clock, after one batch at least; None: never.
+        drawn: other draws from the whole population that the model was asked about before.
+    """
+
+    samples: int
+    confidence: float
+    seed: int
+    deadline: float | None
+    clock: WorkClock
+    drawn: Draws
+
+
+def attribute_breakdown(
+    query: Question,
+    boxes: Boxes,
+    open_mass: Floats,
+    undecided: float,
+    finder: CounterexampleFinder,
+    sampling: SamplingPlan,
+) -> tuple[tuple[AttributeSlice, ...], Draws]:
+    """Return the shares of every value or range of every attribute, in schema order, and the draws they rest on.
+
+    What is unfair is estimated: people are drawn from the whole population, and the model is asked about them. What is
+    undecided is what the proof left open, shared out inside each box as its people are.
+
+    Args:
+        query: what is asked.
+        boxes: those that are not decided as a whole.
+        open_mass: undecided mass in each of them.
+        undecided: the certificate's share.
+        finder: asks the model, and keeps the counterexamples seen.
+        sampling: how many people to draw, at most, and the confidence of each interval.
+    """
+    if query.constant or any(cells.count > MAX_LISTED for cells in query.cells):
+        return (), Draws()
+    # Other people than those who estimate the whole.
+    rng, confidence = np.random.default_rng([sampling.seed, 1]), sampling.confidence
+    groups = [_group_cells(cells) for cells in query.cells]
+    asked, unfair = _count_unfair(query, groups, finder, sampling, rng)
+    rows, weights = _draw_boxes(boxes, open_mass, rng)
+    found = []
+    for i, cells in enumerate(query.cells):
+        mass = np.diff(cells.before(np.arange(cells.count + 1))) / cells.total
+        left = undecided * _undecided_by_group(cells, groups[i], boxes, i, rows, weights)
+        low, high = clopper_pearson(unfair[i], asked[i], confidence)
+        for g in range(int(groups[i].max()) + 1):
+            inside = float(mass[groups[i] == g].sum())
+            if inside <= 0:
+                continue
+            n = int(asked[i][g])
+            share = int(unfair[i][g]) / n if n else 0.0
+            found.append(
+                AttributeSlice(
+                    attribute=cells.attribute.name,
+                    values=_describe_group(cells, groups[i], g),
+                    mass=inside,
+                    estimate=Estimate(unfair=share, low=float(low[g]), high=float(high[g]), confidence=confidence, n=n),
+                    undecided=min(1.0, float(left[g]) / inside),
+                )
+            )
+    return tuple(found), Draws(int(unfair[0].sum()), int(asked[0].sum())) if asked else Draws()
+
+
+def _group_cells(cells: Cells) -> NDArray[np.int16]:
+    """Return which group each cell belongs to: one per value where they are few, else ranges of about equal mass."""
+    weight = np.diff(cells.before(np.arange(cells.count + 1)))
+    if cells.count <= (MAX_RANGES if cells.attribute.ordered else MAX_VALUES):
+        return _cell_order(cells).astype(np.int16)
+    group = np.empty(cells.count, dtype=np.int16)
+    if not cells.attribute.ordered:
+        # The heaviest values by themselves, all others together.
+        group[np.argsort(-weight, kind="stable")] = np.minimum(np.arange(cells.count), MAX_VALUES - 1)
+        return group
+    order = np.argsort(_cell_order(cells), kind="stable")
+    middle = (np.cumsum(weight[order]) - weight[order] / 2) / cells.total
+    _, group[order] = np.unique(np.floor(MAX_RANGES * middle).astype(np.int16), return_inverse=True)
+    return group
+
+
+def _cell_order(cells: Cells) -> Integers:
+    """Return the place of each cell among all, by its values."""
+    place = np.arange(cells.count)
+    if cells.entries is not None:
+        place[np.argsort(cells.entries, kind="stable")] = np.arange(cells.count)
+    return place
+
+
+def _describe_group(cells: Cells, group: NDArray[np.int16], g: int) -> str:
+    """Return a group in the data's own words."""
+    inside = np.flatnonzero(group == g)
+    first, last = int(inside[0]), int(inside[-1])
+    if len(inside) == 1:
+        return cells.words(first, last)
+    if not cells.attribute.ordered:
+        return f"{len(inside)} others"
+    if cells.entries is None:
+        return cells.words(first, last)
+    highest = (cells.entries if cells.ends is None else cells.ends)[inside].max()
+    return f"{cells.attribute.text(cells.entries[inside].min())} to {cells.attribute.text(highest)}"
+
+
+def _count_unfair(
+    query: Question,
+    groups: list[NDArray[np.int16]],
+    finder: CounterexampleFinder,
+    sampling: SamplingPlan,
+    rng: np.random.Generator,
+) -> tuple[list[Integers], list[Integers]]:
+    """Return how many people were asked about in each group of each attribute, and how many were treated unfairly."""
+    sizes = [int(group.max()) + 1 for group in groups]
+    asked, unfair = ([np.zeros(size, dtype=np.int64) for size in sizes] for _ in range(2))
+    samples, clock, until = sampling.samples, sampling.clock, sampling.deadline
+    if until is not None:
+        until = max(until, clock.now() + MIN_SAMPLE_SECONDS)
+    questions = query.window * len(query.assignments)
+    size = max(16, min(BATCH, MAX_QUERIES // questions))
+    drawn = 0
+    while drawn < samples and not (drawn and clock.passed(until)):
+        n = min(size, samples - drawn)
+        drawn += n
+        entries, places = np.empty((n, len(groups))), []
+        for i, cells in enumerate(query.cells):
+            ticket = rng.integers(0, cells.total, n)
+            if cells.cumulative is None:
+                place = ticket // cells.values
+            else:
+                place = np.searchsorted(cells.cumulative, ticket, side="right") - 1
+            entries[:, i] = cells.draw(place, place, rng)
+            places.append(place)
+        differs = finder.unfair(entries)
+        for i, (group, place) in enumerate(zip(groups, places, strict=True)):
+            asked[i] += np.bincount(group[place], minlength=sizes[i])
+            unfair[i] += np.bincount(group[place], weights=differs, minlength=sizes[i]).astype(np.int64)
+    return asked, unfair
+
+
+def _draw_boxes(boxes: Boxes, open_mass: Floats, rng: np.random.Generator) -> tuple[Integers, Floats]:
+    """Boxes to look at, and what part of the undecided each stands for."""
+    running = np.cumsum(open_mass)
+    if not len(running) or running[-1] <= 0:
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    if len(running) <= MAX_BOXES:
+        return np.arange(len(running)), open_mass / running[-1]
+    rows = np.searchsorted(running, rng.random(MAX_BOXES) * running[-1], side="right")
+    return np.minimum(rows, len(running) - 1), np.full(MAX_BOXES, 1 / MAX_BOXES)
+
+
+def _undecided_by_group(
+    cells: Cells, group: NDArray[np.int16], boxes: Boxes, attribute: int, rows: Integers, weights: Floats
+) -> Floats:
+    """Return which part of the undecided lies in each group of an attribute."""
+    before = cells.before(np.arange(cells.count + 1))
+    first, last = boxes.lo[rows, attribute].astype(np.int64), boxes.hi[rows, attribute].astype(np.int64) + 1
+    held = np.maximum(before[last] - before[first], 1)
+    shares = np.empty(int(group.max()) + 1)
+    for g in range(len(shares)):
+        own = np.concatenate([[0], np.cumsum(np.diff(before) * (group == g))])
+        shares[g] = float((weights * (own[last] - own[first]) / held).sum())
+    return shares
+
+
+# Where the unfair lie in a domain that was enumerated: a few parts of it that differ most in how unfair they are.
+
+
+def subregions_of(query: Question, answer: Enumeration) -> tuple[Subregion, ...]:
+    """Return the parts of the domain that hold unfair or undecided points, the heaviest first.
+
+    Made by splitting again and again where it explains most of the difference between points, as a regression tree.
+    """
+    affected = boxes_of(query, np.flatnonzero(answer.status != FAIR), answer.mass)
+    unfair = answer.status[answer.status != FAIR] == UNFAIR
+    lo, hi = np.zeros(len(query.cells), dtype=np.int64), query.counts - 1
+    found: list[Subregion] = []
+    _split_region(query, lo, hi, 1.0, affected, unfair, REGION_DEPTH, found)
+    return tuple(sorted(found, key=lambda region: -(region.falsified + region.undecided)))
+
+
+def _split_region(
+    query: Question,
+    lo: Integers,
+    hi: Integers,
+    mass: float,
+    points: Boxes,
+    unfair: Booleans,
+    depth: int,
+    found: list[Subregion],
+) -> None:
+    total = float(points.mass.sum())
+    if total <= 0:
+        return
+    cut = _best_cut(query, lo, hi, mass, points) if depth and total < mass * (1 - 1e-9) else None
+    if cut is None:
+        falsified = float(points.mass[unfair].sum())
+        found.append(
+            Subregion(where=query.words(lo, hi), mass=mass, falsified=falsified, undecided=max(0.0, total - falsified))
+        )
+        return
+    attribute, cell, share = cut
+    below = points.lo[:, attribute] <= cell
+    left, right = hi.copy(), lo.copy()
+    left[attribute], right[attribute] = cell, cell + 1
+    _split_region(query, lo, left, mass * share, points[below], unfair[below], depth - 1, found)
+    _split_region(query, right, hi, mass * (1 - share), points[~below], unfair[~below], depth - 1, found)
+
+
+def _best_cut(query: Question, lo: Integers, hi: Integers, mass: float, points: Boxes) -> tuple[int, int, float] | None:
+    """(attribute, last cell below the cut, share of the mass below), None if no cut tells parts apart."""
+    total = float(points.mass.sum())
+    best, chosen = total**2 / mass * (1 + 1e-9), None
+    for i, cells in enumerate(query.cells):
+        if lo[i] == hi[i]:
+            continue
+        before = cells.before(np.arange(lo[i], hi[i] + 2))
+        share = (before[1:-1] - before[0]) / (before[-1] - before[0])
+        counts = np.bincount(points.lo[:, i] - lo[i], weights=points.mass, minlength=hi[i] - lo[i] + 1)
+        below = np.cumsum(counts)[:-1]
+        inside = (share > 0) & (share < 1)
+        if not inside.any():
+            continue
+        weight = np.where(inside, share * mass, 1.0)
+        rest = np.where(inside, (1 - share) * mass, 1.0)
+        gain = np.where(inside, below**2 / weight + (total - below) ** 2 / rest, 0.0)
+        cell = int(np.argmax(gain))
+        if gain[cell] > best:
+            best, chosen = float(gain[cell]), (i, int(lo[i]) + cell, float(share[cell]))
+    return chosen

@@ -1,0 +1,228 @@
+"""From what was proved to a certificate: an estimate of the rest, counterexamples, and all that was found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.certification.certificate.breakdown import SamplingPlan, attribute_breakdown
+from evenhand.certification.certificate.counterexamples import CounterexampleFinder, OrbitCounterexampleFinder
+from evenhand.certification.certificate.result import AttributeSlice, Certificate, Estimate, Evidence, Subregion
+from evenhand.certification.query.boxes import Boxes, whole_domain
+from evenhand.certification.query.orbits import OrbitQuestion
+from evenhand.certification.query.proved_mass import ROUNDING, ProvedMass, Stop
+from evenhand.certification.query.question import Question
+from evenhand.core import WorkClock
+from evenhand.stats import Draws, OpenPart, combined_share
+from evenhand.typing import Floats, Integers
+
+
+@dataclass(frozen=True)
+class ProofOutcome:
+    """How a proof ended.
+
+    Attributes:
+        undecided: the boxes that are not decided as a whole.
+        proved: mass proved fair and unfair in each of them, shape (boxes, 2); None: nothing is.
+        stop: why it ended.
+        method: how it was proved.
+        regions: where the unfair and the undecided lie; None: as the tally has them.
+    """
+
+    undecided: Boxes
+    proved: Floats | None
+    stop: Stop
+    method: str
+    regions: tuple[Subregion, ...] | None = None
+
+
+class RunClock(NamedTuple):
+    """When a run began, by the clock and by the processor, when its proof did, and what tells limits of time."""
+
+    started: float
+    processor: float
+    proving: float
+    timer: WorkClock
+
+
+def build_certificate(
+    query: Question | OrbitQuestion,
+    tally: ProvedMass,
+    finder: CounterexampleFinder | OrbitCounterexampleFinder,
+    outcome: ProofOutcome,
+    sampling: SamplingPlan,
+    clock: RunClock,
+    say: Callable[[str, float], None],
+) -> Certificate:
+    """The certificate of a proof that has ended.
+
+    Args:
+        query: what is asked.
+        tally: holds what was proved.
+        finder: keeps counterexamples.
+        outcome: how the proof ended.
+        sampling: how the rest is estimated.
+        clock: when everything began.
+        say: called with what is being done and the share of the work done.
+    """
+    shares = tally.shares()
+    proved = np.zeros((len(outcome.undecided), 2)) if outcome.proved is None else outcome.proved
+    say(f"sampling what is undecided: {' x '.join(query.protected)}", 1.0)
+    left = outcome.undecided[outcome.undecided.mass > 0]
+    inside = ask_undecided(query, left, finder, sampling) if shares[2] > 0 else Draws()
+    if shares[1] > 0 and not finder.found:
+        # All that is unfair was proved, none of it sampled: show some of it all the same.
+        shown = max(1, sampling.samples // query.window)
+        finder.unfair(draw_people(query, everybody(query), shown, np.random.default_rng(sampling.seed)))
+    certified, falsified, rest = shares
+    slices: tuple[AttributeSlice, ...] = ()
+    walked = Draws()
+    if isinstance(query, Question) and isinstance(finder, CounterexampleFinder):
+        slices, walked = attribute_breakdown(
+            query,
+            outcome.undecided,
+            np.maximum(outcome.undecided.mass - proved.sum(axis=1), 0.0),
+            rest,
+            finder,
+            sampling,
+        )
+    asked = query if isinstance(query, Question) else query.query
+    outside = max(0.0, falsified - float(proved[:, 1].sum()))
+    part = OpenPart(float(left.mass.sum()), outside, falsified, max(falsified, 1.0 - certified - query.no_counterpart))
+    evidence = tuple(
+        Evidence(source=source, mass=mass, unfair=draws.hits, n=draws.n)
+        for source, mass, draws in (
+            ("undecided", part.mass, inside),
+            ("breakdown", 1.0, walked),
+            ("flip rate", 1.0, sampling.drawn),
+        )
+        if draws.n
+    )
+    return Certificate(
+        certified=certified,
+        falsified=falsified,
+        undecided=rest,
+        estimate=estimate_unfair_mass(evidence, part, query.distance, sampling.confidence),
+        evidence=evidence,
+        counterexamples=tuple(finder.found),
+        boxes=tally.boxes,
+        cpu_seconds=time.process_time() - clock.processor,
+        method=outcome.method,
+        population=query.population,
+        stopped_by=outcome.stop,
+        protected=query.protected,
+        where=asked.where,
+        threshold=asked.threshold,
+        positive=None if asked.threshold is None else str(asked.classes[1]),
+        relaxed=asked.relaxed,
+        moved=query.moved,
+        no_counterpart=query.no_counterpart,
+        history=tuple(tally.history),
+        regions=tally.regions() if outcome.regions is None else outcome.regions,
+        slices=slices,
+        seed=sampling.seed,
+        seconds=time.perf_counter() - clock.started,
+        work=sampling.clock.work(),
+    )
+
+
+# How much of what is undecided is unfair: a random sample of it, joined with what is proved.
+
+SAMPLE_BATCH = 2048
+MAX_SAMPLE_QUERIES = 20_000_000
+"""Questions to the model per estimate, about: with a large tolerance fewer people are sampled, but always a batch."""
+
+
+def draw_people(query: Question | OrbitQuestion, boxes: Boxes, n: int, rng: np.random.Generator) -> Floats:
+    """Draw people of the population who lie in these boxes, independently.
+
+    Returns:
+        What is not varied, shape (n, cells); with orbits, last the number of each person's orbit.
+    """
+    running = np.cumsum(boxes.mass)
+    chosen = np.minimum(np.searchsorted(running, rng.random(n) * running[-1], side="right"), len(boxes) - 1)
+    lo, hi = boxes.lo[chosen].astype(np.int64), boxes.hi[chosen].astype(np.int64)
+    if isinstance(query, Question):
+        return _draw_inside(query, lo, hi, rng)
+    entries = np.empty((n, lo.shape[1] + 1))
+    entries[:, -1] = boxes.region[chosen] - 1
+    for number in np.unique(boxes.region[chosen]) - 1:
+        orbit, here = query.orbits[number], np.flatnonzero(entries[:, -1] == number)
+        running = np.cumsum(orbit.masses.of(lo[here], hi[here]), axis=1)
+        latent = (running <= rng.random((len(here), 1)) * running[:, -1:]).sum(axis=1)
+        for z in np.unique(latent):
+            rows = here[latent == z]
+            entries[rows, :-1] = _draw_inside(orbit.classes[z], lo[rows], hi[rows], rng)
+    return entries
+
+
+def _draw_inside(query: Question, lo: Integers, hi: Integers, rng: np.random.Generator) -> Floats:
+    """Draw one person from each box, shape (boxes, cells)."""
+    drawn = [cells.draw(lo[:, i], hi[:, i], rng) for i, cells in enumerate(query.cells)]
+    return np.stack(drawn, axis=1) if drawn else np.empty((len(lo), 0))
+
+
+def everybody(query: Question | OrbitQuestion) -> Boxes:
+    """Return the domain as one box, or that of each orbit."""
+    if isinstance(query, Question):
+        return whole_domain(query)
+    boxes = Boxes.concatenate([whole_domain(orbit.query) for orbit in query.orbits])
+    region = np.arange(1, len(boxes) + 1, dtype=np.int16)
+    return replace(boxes, mass=np.array([orbit.mass for orbit in query.orbits]), region=region)
+
+
+def ask_undecided(
+    query: Question | OrbitQuestion,
+    undecided: Boxes,
+    finder: CounterexampleFinder | OrbitCounterexampleFinder,
+    sampling: SamplingPlan,
+) -> Draws:
+    """Draw people from the boxes that are not decided as a whole, and count those treated unfairly.
+
+    Args:
+        query: what is asked.
+        undecided: the boxes that are left, each with some mass.
+        finder: keeps the counterexamples seen.
+        sampling: how many people to draw, at most, and when to stop.
+    """
+    questions = query.questions
+    # Draws that are combined must be independent: flip rates are drawn with the seed alone, slices with (seed, 1).
+    rng = np.random.default_rng([sampling.seed, 2])
+    samples = min(sampling.samples, max(SAMPLE_BATCH, MAX_SAMPLE_QUERIES // questions))
+    size = max(16, min(SAMPLE_BATCH, MAX_SAMPLE_QUERIES // (16 * questions)))
+    drawn = unfair = 0
+    while len(undecided) and drawn < samples and not (drawn and sampling.clock.passed(sampling.deadline)):
+        batch = draw_people(query, undecided, min(size, samples - drawn), rng)
+        unfair += int(finder.unfair(batch).sum())
+        drawn += len(batch)
+    return Draws(unfair, drawn)
+
+
+def estimate_unfair_mass(evidence: Sequence[Evidence], part: OpenPart, distance: float, confidence: float) -> Estimate:
+    """Return one estimate of the unfair mass from what is proved and all draws, with its interval.
+
+    Args:
+        evidence: all draws: those marked ``undecided`` lie in the open part, all others anywhere in the population.
+        part: what is proved, and where it is not.
+        distance: of the population's weights from those that the proof adds up, in total variation.
+        confidence: of the interval.
+    """
+    whole = [one for one in evidence if one.source != "undecided"]
+    inside = [one for one in evidence if one.source == "undecided"]
+    value, low, high = combined_share(_pool_draws(whole), _pool_draws(inside), part, confidence=confidence)
+    slack = 2 * ROUNDING + 2 * distance  # proved masses are rounded down (see ProvedMass)
+    return Estimate(
+        unfair=value,
+        low=max(part.low, low - slack),
+        high=min(part.high, high + slack),
+        confidence=confidence,
+        n=sum(one.n for one in evidence),
+    )
+
+
+def _pool_draws(evidence: Sequence[Evidence]) -> Draws:
+    return Draws(sum(one.unfair for one in evidence), sum(one.n for one in evidence))

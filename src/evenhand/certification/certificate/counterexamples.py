@@ -1,0 +1,129 @@
+"""People whose label hangs on a protected attribute: found among given points, re-run on the model, listed once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from evenhand.certification.certificate.result import Counterexample
+from evenhand.certification.query.orbits import OrbitQuestion
+from evenhand.certification.query.question import Question
+from evenhand.typing import Booleans, Floats
+
+
+class CounterexampleFinder:
+    """Collects distinct counterexamples.
+
+    Args:
+        query: what is asked.
+        limit: how many to keep.
+        found: where to put them, if others put theirs there too; ``limit`` is then for all.
+    """
+
+    def __init__(self, query: Question, limit: int, found: list[Counterexample] | None = None) -> None:
+        self._query = query
+        self.limit = limit
+        # Everybody looked at: in a small domain the same few come up in almost every sample.
+        self._known: set[bytes] = set()
+        self.found: list[Counterexample] = [] if found is None else found
+
+    @property
+    def full(self) -> bool:
+        """Whether no more are wanted."""
+        return len(self.found) >= self.limit
+
+    def unfair(self, entries: Floats) -> Booleans:
+        """Return which of these people (n, unprotected attributes) get different labels, shape (n,). Keeps them.
+
+        With relaxed attributes: which get another label than somebody within the tolerance, by asking about all.
+        """
+        query = self._query
+        first = query.labels(query.individuals(entries, 0))
+        # Whom each person is compared with: an assignment, and entries that differ in relaxed attributes only.
+        other = np.full(len(entries), -1, dtype=np.int64)
+        people = entries.copy()
+        for near in self._people_nearby(entries):
+            for assignment in range(len(query.assignments)):
+                asked = np.flatnonzero(other < 0)
+                if (near is entries and assignment == 0) or not len(asked):
+                    continue
+                differs = asked[query.labels(query.individuals(near[asked], assignment)) != first[asked]]
+                other[differs] = assignment
+                people[differs] = near[differs]
+        unfair = other >= 0
+        for row in np.flatnonzero(unfair):
+            if self.full:
+                break
+            self._keep(entries[row : row + 1], people[row : row + 1], int(other[row]))
+        return np.asarray(unfair)
+
+    def _people_nearby(self, entries: Floats) -> Iterator[Floats]:
+        """The people themselves, then all combinations of what is within the tolerance; outside the domain the end."""
+        yield entries
+        relaxed = np.flatnonzero(self._query.tolerance)
+        widths = [range(-width, width + 1) for width in self._query.tolerance[relaxed]]
+        ends = [self._query.cells[i].entry(np.array([0, self._query.cells[i].count - 1])) for i in relaxed]
+        for steps in itertools.product(*widths):
+            if any(steps):
+                near = entries.copy()
+                for i, step, (low, high) in zip(relaxed, steps, ends, strict=True):
+                    near[:, i] = np.clip(entries[:, i] + step, low, high)
+                yield near
+
+    def _keep(self, person: Floats, near: Floats, other: int) -> None:
+        query = self._query
+        key = (person + 0.0).tobytes()  # minus zero is zero
+        if key in self._known:
+            return
+        self._known.add(key)
+        # Under all assignments alike, the person is shown with another one than the person compared with.
+        own = int(other == 0)
+        rows = np.concatenate([query.individuals(person, own), query.individuals(near, other)])
+        labels = query.labels(rows)
+        deployed = query.deployed(rows)
+        if labels[0] == labels[1] or not np.array_equal(labels, deployed):
+            return
+        varied = [query.schema[name] for name in query.protected]
+        others = [
+            (attribute, before, entry)
+            for attribute, before, entry in zip(query.schema.attributes, *rows, strict=True)
+            if attribute.name not in query.protected
+        ]
+        self.found.append(
+            Counterexample(
+                unprotected={a.name: a.text(before) for a, before, _ in others},
+                relaxed={a.name: a.text(entry) for a, before, entry in others if before != entry},
+                first={a.name: a.text(entry) for a, entry in zip(varied, query.assignments[own], strict=True)},
+                second={a.name: a.text(entry) for a, entry in zip(varied, query.assignments[other], strict=True)},
+                first_label=str(query.classes[int(labels[0])]),
+                second_label=str(query.classes[int(labels[1])]),
+            )
+        )
+
+
+class OrbitCounterexampleFinder:
+    """Collects distinct counterexamples among people of several orbits, each compared with their counterparts.
+
+    Args:
+        question: what is asked.
+        limit: how many to keep.
+    """
+
+    def __init__(self, question: OrbitQuestion, limit: int) -> None:
+        self.limit = limit
+        self.found: list[Counterexample] = []
+        self._finders = [CounterexampleFinder(orbit.query, limit, self.found) for orbit in question.orbits]
+
+    def unfair(self, entries: Floats) -> Booleans:
+        """Return which people get another label than a counterpart, shape (n,). Keeps them.
+
+        Args:
+            entries: people without the hub, and last the number of their orbit, shape (n, cells + 1).
+        """
+        found = np.zeros(len(entries), dtype=np.bool_)
+        for number in np.unique(entries[:, -1]):
+            here = np.flatnonzero(entries[:, -1] == number)
+            found[here] = self._finders[int(number)].unfair(entries[here, :-1])
+        return found

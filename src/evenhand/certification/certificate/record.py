@@ -1,0 +1,259 @@
+"""The certificate file: every final box with what was proved of it, written while the proof goes on.
+
+The layout is described in ``docs/reference/certificate-file.md``. It is read by ``evenhand.checker``, which shares no
+code with this package, and so nothing here is meant to be imported by it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import zlib
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand import __version__
+from evenhand.certification.query.boxes import FAIR, UNFAIR, Boxes
+from evenhand.certification.query.cells import Cells
+from evenhand.certification.query.enumeration import decode_points
+from evenhand.certification.query.question import Query
+from evenhand.certification.query.rounding import ACTIVATION_ERROR, ARITHMETIC_NOTE, BINARY32_UNIT
+from evenhand.errors import OptionError
+from evenhand.models import network_fingerprint
+from evenhand.population import UNIFORM_POPULATION
+from evenhand.schema import parse_subdomain
+from evenhand.typing import Floats
+
+MAGIC = b"EVENHAND certificate 1\n"
+WHOLE = 2**32 - 1
+"""Shares are stored as whole numbers of this many parts, rounded down."""
+BLOCK = 65_536
+"""Boxes per block of the file: what is held in memory."""
+
+Integers = NDArray[np.integer]
+
+
+class CertificateWriter:
+    """Writes a certificate file while the boxes come in.
+
+    The boxes of all calls together must be a partition of the domain, up to parts without mass. The file appears under
+    its name only when it is complete: as a context manager, at the end without an error.
+
+    Args:
+        path: where to write.
+        query: what is asked.
+        method: how it is proved.
+
+    Raises:
+        OptionError: the file cannot be written.
+    """
+
+    def __init__(self, path: Path, query: Query, method: str) -> None:
+        if query.relaxed:
+            raise OptionError(
+                "a certificate file cannot hold comparisons within a tolerance",
+                location="--certificate",
+                hint="leave out the tolerances, or the certificate",
+            )
+        self._path = path
+        self._part = path.with_name(path.name + ".part")
+        self._query = query
+        self._kinds = [_smallest_dtype(cells.count) for cells in query.cells]
+        self._total = int(np.prod([cells.total for cells in query.cells], dtype=object)) if query.cells else 1
+        self._mass = self._certified = self._falsified = self._boxes = 0
+        self._held: list[tuple[NDArray[Any], ...]] = []
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._digest = hashlib.sha256()
+        try:
+            self._file: BinaryIO = self._part.open("wb")
+        except OSError as error:
+            raise OptionError(f"the certificate cannot be written: {error}", location="--certificate") from None
+        self._write(MAGIC)
+        self._write_section(b"HEAD", zlib.compress(json.dumps(_file_header(query, method)).encode()))
+        for cells in query.cells:
+            for array in _cell_arrays(cells):
+                self._write_section(b"CELL", zlib.compress(array.tobytes()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self.finish()
+        else:
+            self.discard()
+
+    def take(self, low: Integers, high: Integers, fair: NDArray[Any], unfair: NDArray[Any]) -> None:
+        """Record final boxes.
+
+        Args:
+            low, high: first and last cell of every attribute, both included, shape (boxes, attributes).
+            fair, unfair: proved shares of each box, 0 to 1; a box decided as a whole has exactly 1 and 0.
+        """
+        if not len(low):
+            return
+        shares = (_round_down(np.asarray(each, dtype=np.float64)) for each in (fair, unfair))
+        columns = (np.array(low), np.array(high), *shares)
+        with self._lock:
+            self._held.append(columns)
+            self._waiting += len(low)
+            while self._waiting >= BLOCK:
+                self._flush_blocks(BLOCK)
+
+    def record_boxes(self, boxes: Boxes, status: NDArray[np.int8]) -> None:
+        """Record boxes of which only the whole was looked at."""
+        self.take(boxes.lo, boxes.hi, (status == FAIR).astype(np.float64), (status == UNFAIR).astype(np.float64))
+
+    def record_points(self, status: NDArray[np.int8]) -> None:
+        """Record every single person of the domain, by number; neighbours along the last attribute share a box."""
+        row = int(self._query.counts[-1]) if self._query.cells else 1
+        numbers = np.arange(len(status))
+        starts = np.flatnonzero((numbers % row == 0) | (np.diff(status, prepend=status[:1]) != 0))
+        ends = np.append(starts[1:], len(status)) - 1
+        for at in range(0, len(starts), BLOCK):
+            cut = slice(at, at + BLOCK)
+            first = status[starts[cut]]
+            self.take(
+                decode_points(self._query, starts[cut]),
+                decode_points(self._query, ends[cut]),
+                first == FAIR,
+                first == UNFAIR,
+            )
+
+    def finish(self) -> None:
+        """Write what is waiting and the totals, and give the file its name.
+
+        Raises:
+            OptionError: the file cannot be written.
+            RuntimeError: the boxes do not fill the domain.
+        """
+        with self._lock:
+            if self._waiting:
+                self._flush_blocks(self._waiting)
+            if self._mass != self._total:
+                self.discard()
+                raise RuntimeError(f"the boxes of the certificate hold {self._mass} of the domain's {self._total}")
+            totals = {
+                "boxes": self._boxes,
+                "certified": str(self._certified),
+                "falsified": str(self._falsified),
+                "of": str(self._total * WHOLE),
+            }
+            self._write_section(b"TOTL", zlib.compress(json.dumps(totals).encode()))
+            self._write_section(b"DONE", self._digest.digest())
+            try:
+                self._file.close()
+                os.replace(self._part, self._path)
+            except OSError as error:
+                raise OptionError(f"the certificate cannot be written: {error}", location="--certificate") from None
+
+    def discard(self) -> None:
+        """Leave no file behind."""
+        self._file.close()
+        self._part.unlink(missing_ok=True)
+
+    def _flush_blocks(self, wanted: int) -> None:
+        columns = [np.concatenate(parts) for parts in zip(*self._held, strict=True)]
+        low, high, fair, unfair = (column[:wanted] for column in columns)
+        self._waiting -= wanted
+        self._held = [tuple(column[wanted:] for column in columns)]
+        mass = self._masses(low, high)
+        self._mass += int(mass.sum())
+        self._certified += int((mass * fair.astype(object)).sum())
+        self._falsified += int((mass * unfair.astype(object)).sum())
+        self._boxes += wanted
+        pieces = [wanted.to_bytes(4, "little")]
+        for column in (low, high - low):
+            pieces += [column[:, i].astype(kind).tobytes() for i, kind in enumerate(self._kinds)]
+        pieces += [fair.astype("<u4").tobytes(), unfair.astype("<u4").tobytes()]
+        self._write_section(b"BOXS", zlib.compress(b"".join(pieces)))
+
+    def _masses(self, low: Integers, high: Integers) -> NDArray[np.object_]:
+        """Exact masses of boxes, as Python's integers."""
+        if self._total < 2**62:
+            small = np.ones(len(low), dtype=np.int64)
+            for i, cells in enumerate(self._query.cells):
+                small *= cells.before(high[:, i].astype(np.int64) + 1) - cells.before(low[:, i].astype(np.int64))
+            return small.astype(object)
+        mass = np.full(len(low), 1, dtype=object)
+        for i, cells in enumerate(self._query.cells):
+            inside = cells.before(high[:, i].astype(np.int64) + 1) - cells.before(low[:, i].astype(np.int64))
+            mass = mass * inside.astype(object)
+        return mass
+
+    def _write_section(self, tag: bytes, payload: bytes) -> None:
+        body = tag + len(payload).to_bytes(8, "little") + payload
+        self._write(body + hashlib.sha256(body).digest())
+
+    def _write(self, data: bytes) -> None:
+        self._digest.update(data)
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise OptionError(f"the certificate cannot be written: {error}", location="--certificate") from None
+
+
+def _round_down(shares: Floats) -> NDArray[np.uint32]:
+    """Shares in parts of ``WHOLE``, never above what they were.
+
+    The product errs by less than one part: one is taken off, except from 1 and 0 themselves.
+    """
+    parts = np.floor(np.clip(shares, 0.0, 1.0) * WHOLE) - 1
+    return np.where(shares >= 1, WHOLE, np.maximum(parts, 0)).astype(np.uint32)
+
+
+def _smallest_dtype(count: int) -> str:
+    return "<u1" if count <= 2**8 else "<u2" if count <= 2**16 else "<u4"
+
+
+def _file_header(query: Query, method: str) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "evenhand": __version__,
+        "method": method,
+        "model": {"name": query.network.name, "fingerprint": network_fingerprint(query.network)},
+        "schema": json.loads(query.network.schema.model_dump_json()),
+        "protected": {name: [float(entry) for entry in _protected_entries(query, name)] for name in query.protected},
+        "where": list(query.where),
+        "threshold": query.threshold,
+        "population": {"name": query.population, "uniform": query.population.startswith(UNIFORM_POPULATION)},
+        "slack": {"says": ARITHMETIC_NOTE, "unit": BINARY32_UNIT, "activation": ACTIVATION_ERROR},
+        "whole": WHOLE,
+        "attributes": [_describe_cells(cells) for cells in query.cells],
+    }
+
+
+def _protected_entries(query: Query, name: str) -> Floats:
+    """The entries of a protected attribute that are compared."""
+    attribute = query.network.schema[name]
+    asked = parse_subdomain(query.network.schema, query.where)
+    return attribute.domain() if asked is None else asked.entries(attribute)
+
+
+def _describe_cells(cells: Cells) -> dict[str, Any]:
+    """How the cells of an attribute are made; listed numbers follow in sections of their own."""
+    if cells.entries is not None:
+        form: dict[str, Any] = {"form": "listed" if cells.ends is None else "bins"}
+    else:
+        ends = {"first": cells.attribute.first, "last": cells.attribute.last}
+        form = ends | ({"form": "even"} if cells.attribute.size is None else {"form": "runs", "values": cells.values})
+    weights = "entries" if cells.cumulative is None else "listed"
+    return {"name": cells.attribute.name, "cells": cells.count, "weights": weights} | form
+
+
+def _cell_arrays(cells: Cells) -> list[NDArray[Any]]:
+    listed: list[NDArray[Any]] = []
+    if cells.entries is not None:
+        listed.append(cells.entries.astype("<f8"))
+    if cells.ends is not None:
+        listed.append(cells.ends.astype("<f8"))
+    if cells.cumulative is not None:
+        listed.append(np.diff(cells.cumulative).astype("<i8"))
+    return listed

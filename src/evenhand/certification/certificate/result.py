@@ -1,0 +1,468 @@
+"""For which share of everybody a model is proved to decide the same whatever the protected attributes say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from evenhand.core import (
+    Block,
+    Column,
+    Document,
+    Figure,
+    Fold,
+    Heading,
+    Metric,
+    Note,
+    Pair,
+    ReportedNumber,
+    Result,
+    Side,
+    Table,
+    TableRow,
+    Text,
+)
+from evenhand.stats import COMBINED, Estimated, show_quantity
+from evenhand.text import (
+    SIMULATED,
+    format_count,
+    format_duration,
+    format_level,
+    format_percent,
+    join_names,
+    percent_at_least,
+    percent_at_most,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+REGIONS = 6
+"""Parts of the domain shown per certificate; the JSON has all."""
+
+EXAMPLES = 6
+"""Counterexamples shown per certificate; the JSON has all."""
+
+STOPPED = {
+    "done": "complete",
+    "time": "time limit reached",
+    "progress": "little progress: another second would decide less than 0.05 points",
+    "boxes": "limit on boxes reached",
+    "target": "little enough is undecided",
+    "depth": "boxes cannot be divided further",
+    "interrupt": "interrupted",
+}
+"""Why a proof ended."""
+
+GOING_ON = {
+    "done": "what is undecided lies too close to the border for this proof",
+    "time": "a longer time limit decides more",
+    "progress": "another second would decide little; --time-limit goes on until then",
+    "boxes": "a higher limit on boxes decides more",
+    "target": "a time limit, or a lower target of evenhand certify, decides more",
+    "depth": "what is undecided cannot be divided further",
+    "interrupt": "let it run on to decide more",
+}
+"""Why a proof ended -> what would decide more."""
+
+METHODS = {
+    "interval": "symbolic intervals, box by box",
+    "linear": "linear bounds, box by box",
+}
+
+
+class Estimate(BaseModel):
+    """A two-sided confidence interval for a share of people treated unfairly, from n of them drawn at random.
+
+    That of a whole certificate combines the draws with what is proved (``evenhand.stats.combined_share``).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    unfair: float
+    low: float
+    high: float
+    confidence: float
+    n: int
+
+
+class Evidence(BaseModel):
+    """Individuals drawn at random and asked about, a part of what the estimate of a certificate rests on.
+
+    Attributes:
+        source: ``undecided`` (drawn from the boxes that are not decided as a whole), ``breakdown`` (from the whole
+            population, for the shares by attribute) or ``flip rate`` (from it, for the counterfactual flip rate).
+        mass: of the population, the share that they were drawn from.
+        unfair: how many of them are treated unfairly.
+        n: how many were drawn.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: Literal["undecided", "breakdown", "flip rate"]
+    mass: float
+    unfair: int
+    n: int
+
+
+class Counterexample(BaseModel):
+    """A person of the domain, re-run on the model, whose label differs between two protected assignments.
+
+    ``relaxed`` holds what else differs under the second one: values of relaxed attributes, within their tolerance.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    unprotected: dict[str, str]
+    first: dict[str, str]
+    second: dict[str, str]
+    first_label: str
+    second_label: str
+    relaxed: dict[str, str] = Field(default_factory=dict)
+
+
+class ProgressPoint(BaseModel):
+    """What was proved after so many seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seconds: float
+    boxes: int
+    certified: float
+    falsified: float
+
+
+class Subregion(BaseModel):
+    """Part of the domain, attribute -> range or values in words (none: all of it), with its mass in the population.
+
+    ``falsified`` and ``undecided`` are the parts of that mass which are proved unfair, and still open.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    where: dict[str, str]
+    mass: float
+    falsified: float
+    undecided: float
+
+
+class AttributeSlice(BaseModel):
+    """Everybody with one value, or a range of values, of one attribute.
+
+    Attributes:
+        attribute, values: who, in the data's own words.
+        mass: their share of the population.
+        estimate: which share of them is treated unfairly, from a sample of the whole population; with ``n`` 0 none of
+            them was drawn, and nothing is known.
+        undecided: about which share of them the proof left open: inside a box of the proof, open mass is taken to be
+            spread as the population is.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    attribute: str
+    values: str
+    mass: float
+    estimate: Estimate
+    undecided: float
+
+
+class Certificate(Result):
+    """Shares of the population: certified + falsified + undecided + no_counterpart = 1.
+
+    Attributes:
+        certified: proved lower bound on the mass of individuals treated fairly.
+        falsified: proved lower bound on the mass treated unfairly.
+        undecided: the rest.
+        estimate: the unfair mass in all, from what is proved and all draws together, with its interval.
+        evidence: the draws behind it.
+        counterexamples: distinct, in the domain, re-verified.
+        boxes: how many boxes were analysed.
+        cpu_seconds: processor time of the whole run.
+        method: ``linear`` (linear bounds, best first), ``interval`` (symbolic intervals, depth first), ``trees``
+            (bounds over leaves), or ``enumeration`` where the domain was small enough to ask about everybody.
+        population: what the masses are measured by.
+        stopped_by: ``done``, ``time``, ``progress`` (another second decided too little), ``boxes``, ``target``,
+            ``depth`` or ``interrupt``.
+        protected: the attributes that were varied.
+        where: the conditions that all shares are conditional on.
+        threshold: with two labels, ``positive`` is given if its probability is greater than this; else None.
+        positive: the label that the threshold is about.
+        relaxed: by how many values these attributes may differ between the people compared.
+        moved: where everybody is compared with plausible counterparts, the attributes that change with the protected
+            ones; None where the protected attributes change alone.
+        no_counterpart: share of people without a plausible counterpart: they are neither certified nor undecided.
+        history: the course of the run.
+        regions: where the unfair and the undecided lie, in coarse parts of the domain: proved.
+        slices: the same by single attributes: estimated.
+    """
+
+    kind: Literal["certificate"] = "certificate"
+    certified: float = Field(ge=0, le=1)
+    falsified: float = Field(ge=0, le=1)
+    undecided: float = Field(ge=0, le=1)
+    estimate: Estimate
+    evidence: tuple[Evidence, ...] = ()
+    counterexamples: tuple[Counterexample, ...]
+    boxes: int
+    cpu_seconds: float
+    method: str
+    population: str
+    stopped_by: Literal["done", "time", "progress", "boxes", "target", "depth", "interrupt"]
+    protected: tuple[str, ...]
+    where: tuple[str, ...] = ()
+    threshold: float | None = None
+    positive: str | None = None
+    relaxed: dict[str, int] = Field(default_factory=dict)
+    moved: tuple[str, ...] | None = None
+    no_counterpart: float = 0.0
+    history: tuple[ProgressPoint, ...] = ()
+    regions: tuple[Subregion, ...] = ()
+    slices: tuple[AttributeSlice, ...] = ()
+
+    def document(self) -> Document:
+        """Return the proved shares, the estimate, and where the undecided and the unfair lie."""
+        name = join_names(self.protected)
+        asked = [
+            *([self._describe_counterparts()] if self.moved is not None else []),
+            *(f"Only people with {condition}." for condition in self.where),
+            *(
+                f"Also against people who differ in {attribute} by up to {width}."
+                for attribute, width in self.relaxed.items()
+            ),
+        ]
+        if self.threshold not in (None, 0.5):
+            asked.append(f"{self.positive!r} is given if its probability is greater than {self.threshold:g}.")
+        return Document(
+            f"Certificate for {name}",
+            f"For which share of {SIMULATED} ({self.population}) it is proved that the decision stays the same, or "
+            f"changes, whatever {name} says.",
+            (
+                *(Text(sentence) for sentence in asked),
+                *proof_answers(self),
+                Heading("Proof", anchor="proof", detail=True),
+                *proof_blocks((self,)),
+            ),
+            brand="Evenhand certify",
+            made=self.provenance,
+        )
+
+    def _describe_counterparts(self) -> str:
+        along = f", but for {', '.join(self.moved)}, which moves along" if self.moved else ""
+        return (
+            "Everybody is compared with plausible counterparts alone: people who obey the schema's rules, have another "
+            f"{join_names(self.protected)}, and are the same otherwise{along}."
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per share."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "share": ["certified", "falsified", "undecided"],
+                "value": [self.certified, self.falsified, self.undecided],
+            }
+        )
+
+
+def proof_answers(certificate: Certificate) -> list[Metric]:
+    """Return the three proved shares, the estimate of what is different in all, and what would decide more."""
+    steps = ["see under Proof for whom it differs"] if certificate.falsified > 0 else []
+    if certificate.undecided > 0:
+        steps.append(GOING_ON[certificate.stopped_by])
+    different = show_quantity(estimated_share(certificate), "rate")
+    name = join_names(certificate.protected)
+    fair = ReportedNumber(
+        percent_at_least(certificate.certified), certificate.certified, "proved", basis=f"of {SIMULATED}"
+    )
+    return [
+        Metric(
+            "certified fair",
+            fair,
+            (
+                f"certified unfair {percent_at_least(certificate.falsified)}; undecided "
+                f"{percent_at_most(certificate.undecided)}",
+                *(
+                    [f"without a plausible counterpart {format_percent(certificate.no_counterpart)}: neither"]
+                    if certificate.no_counterpart > 0
+                    else []
+                ),
+                f"different decisions in all: {different.text}, estimated, {different.interval}",
+                f"{format_count(certificate.boxes, 'box', 'boxes')} in {format_duration(certificate.seconds)}; "
+                f"{STOPPED[certificate.stopped_by]}",
+            ),
+            about=name,
+            next_step="; ".join(steps) or "nothing is left open",
+        )
+    ]
+
+
+def proof_blocks(certificates: Sequence[Certificate]) -> Iterator[Block]:
+    """Yield what is proved about the same model, one certificate for each set of protected attributes."""
+    yield Figure(
+        "proved shares",
+        "From left to right: certified fair, undecided, certified unfair. Long upright mark: where the border between "
+        "the same and different decisions is estimated to lie; across it, its interval.",
+        tuple(certificates),
+    )
+    yield _share_table(certificates)
+    yield _evidence_table(certificates)
+    timed = tuple(certificate for certificate in certificates if len(certificate.history) > 1)
+    if timed:
+        yield Heading("How much was still undecided", level=3)
+        yield Figure("proof over time", "Share still undecided after so many seconds; each step down is proved.", timed)
+    for certificate in certificates:
+        yield from _place_blocks(certificate)
+    for certificate in certificates:
+        if certificate.counterexamples:
+            yield _counterexamples(certificate)
+
+
+def estimated_share(certificate: Certificate) -> Estimated:
+    """Return the share that is treated unfairly in all, as a number that says what it is."""
+    it = certificate.estimate
+    return Estimated(
+        value=it.unfair,
+        low=it.low,
+        high=it.high,
+        confidence=it.confidence,
+        n=it.n,
+        population=certificate.population,
+        method=COMBINED,
+    )
+
+
+def _share_table(certificates: Sequence[Certificate]) -> Table:
+    columns = (
+        Column("protected"),
+        Column("certified fair, at least", numeric=True),
+        Column("certified unfair, at least", numeric=True),
+        Column("undecided, at most", numeric=True),
+        Column("different in all", numeric=True),
+        Column("how, and what ended it"),
+    )
+    rows = tuple(
+        TableRow(
+            (
+                join_names(one.protected),
+                ReportedNumber(percent_at_least(one.certified), one.certified, "proved"),
+                ReportedNumber(percent_at_least(one.falsified), one.falsified, "proved"),
+                ReportedNumber(percent_at_most(one.undecided), one.undecided, "proved"),
+                show_quantity(estimated_share(one), "rate"),
+                f"{METHODS.get(one.method, one.method)}; {format_count(one.boxes, 'box', 'boxes')} in "
+                f"{format_duration(one.seconds)} ({format_duration(one.cpu_seconds)} of processor time); "
+                f"{STOPPED[one.stopped_by]}",
+            )
+        )
+        for one in certificates
+    )
+    return Table("Proved shares, and the estimate of what is different in all", columns, rows)
+
+
+SOURCES = {
+    "undecided": "drawn from the boxes that are not decided as a whole, {mass} of the simulated population",
+    "breakdown": "drawn from all of the simulated population, for shares by attribute",
+    "flip rate": "drawn from all of the simulated population, for the counterfactual flip rate",
+}
+"""What individuals were drawn from, and what for."""
+
+
+def _evidence_table(certificates: Sequence[Certificate]) -> Table:
+    """Return what each estimate of different decisions is made of."""
+    rows = []
+    for one in certificates:
+        name = join_names(one.protected)
+        different = ReportedNumber(percent_at_least(one.falsified), one.falsified, "proved")
+        rows.append(TableRow((name, "proved to be different, at least", "", "", different)))
+        same = 1 - one.certified
+        rows.append(
+            TableRow(
+                (
+                    name,
+                    "not proved to be the same, at most",
+                    "",
+                    "",
+                    ReportedNumber(percent_at_most(same), same, "proved"),
+                )
+            )
+        )
+        for draws in one.evidence:
+            share = draws.unfair / draws.n
+            said = SOURCES[draws.source].format(mass=format_percent(draws.mass))
+            number = ReportedNumber(format_percent(share), share, "observed")
+            rows.append(TableRow((name, said, draws.unfair, draws.n, number)))
+        rows.append(TableRow((name, "together", "", "", show_quantity(estimated_share(one), "rate"))))
+    columns = (
+        Column("protected"),
+        Column("evidence"),
+        Column("different", numeric=True),
+        Column("of", numeric=True),
+        Column("share", numeric=True),
+    )
+    return Table(
+        "What the estimate of different decisions rests on: each draw counts once, and what is proved is not estimated",
+        columns,
+        tuple(rows),
+    )
+
+
+def _place_blocks(certificate: Certificate) -> Iterator[Block]:
+    """Yield where decisions differ: estimated by single attributes, proved by parts of the domain."""
+    name, level = join_names(certificate.protected), format_level(certificate.estimate.confidence)
+    if any(one.estimate.unfair or one.undecided for one in certificate.slices):
+        yield Heading(f"Among whom decisions differ, by {name}", level=3)
+        yield Figure(
+            "shares by attribute",
+            "The attributes that tell most, value by value. Bars: about which share of these people the proof left "
+            f"undecided. Diamonds: which share is estimated to be decided differently, from a sample of {SIMULATED}; "
+            f"lines: each estimate\u2019s {level} interval.",
+            certificate,
+        )
+    if not certificate.regions:
+        return
+    yield Heading(f"Where decisions differ or are undecided, by {name}", level=3)
+    columns = (
+        Column("where"),
+        Column("all of it", numeric=True),
+        Column("certified unfair", numeric=True),
+        Column("undecided", numeric=True),
+    )
+    rows = tuple(
+        TableRow(
+            (
+                "; ".join(f"{attribute} {value}" for attribute, value in region.where.items()) or "everywhere",
+                *(
+                    ReportedNumber(format_percent(share), share, "proved")
+                    for share in (region.mass, region.falsified, region.undecided)
+                ),
+            )
+        )
+        for region in certificate.regions[:REGIONS]
+    )
+    caption = f"Parts of the domain, the heaviest first; shares of {SIMULATED}, proved"
+    yield Table(caption, columns, rows, usual="proved")
+    rest = len(certificate.regions) - REGIONS
+    if rest > 0:
+        yield Note(f"{format_count(rest, 'lighter part is', 'lighter parts are')} in the JSON.")
+
+
+def _counterexamples(certificate: Certificate) -> Fold:
+    found = certificate.counterexamples
+    pairs: list[Block] = [
+        Pair(
+            f"Drawn from {SIMULATED}, asked again of the model itself",
+            Side(one.first, one.first_label),
+            Side(one.second, one.second_label),
+            one.unprotected,
+            "; ".join(f"the second also has {name} {value}" for name, value in one.relaxed.items()),
+        )
+        for one in found[:EXAMPLES]
+    ]
+    if len(found) > EXAMPLES:
+        pairs.append(Note(f"The JSON has the other {len(found) - EXAMPLES:,}."))
+    name, many = join_names(certificate.protected), format_count(len(found), "example", "examples")
+    return Fold(f"Different decisions found by the proof, by {name}: {many}", tuple(pairs))

@@ -1,0 +1,69 @@
+"""Settings of a certificate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal, Self
+
+from pydantic import field_validator, model_validator
+
+from evenhand.core import Config, setting
+from evenhand.errors import OptionError
+
+
+class CertifyConfig(Config):
+    """Settings of a certificate: what is asked, where to stop, and how to compute.
+
+    The time limit is for everything but the compilation that a first use begins with. Without any limit the linear
+    method stops after ``DEFAULT_BOXES``. The result does not depend on ``jobs`` (with PyTorch, which shares out single
+    operations, but for rounding).
+    """
+
+    protected: tuple[str, ...] | None = setting(
+        None, "attributes to vary together; by default those that the schema protects"
+    )
+    method: Literal["linear", "interval"] = setting(
+        "linear", "linear bounds, best first; or the older symbolic intervals, also for more than two labels"
+    )
+    as_published: bool = setting(False, "change the protected attributes alone, whatever rules the schema has")
+    where: tuple[str, ...] = setting(
+        (), "only people for whom this holds, like 'age >= 18'; all shares are then conditional on it"
+    )
+    threshold: float | None = setting(
+        None, "of two labels, give the second if its probability exceeds this, not a half"
+    )
+    relax: Mapping[str, float] | None = setting(
+        None, "compare people who differ by so much too, like age=2; integers and ordinal values, by so many values"
+    )
+    time_limit: float | None = setting(None, "stop after so many seconds", unit="seconds", gt=0)
+    max_boxes: int | None = setting(None, "stop after so many boxes", ge=1)
+    target_undecided: float | None = setting(None, "stop when no more than this share is undecided", ge=0, le=1)
+    min_progress: float | None = setting(
+        None,
+        "stop where another second of the processor decides less than this share (linear method and trees)",
+        gt=0,
+        lt=1,
+    )
+    seed: int = setting(0, "same seed, same result", ge=0)
+    confidence: float = setting(0.99, "confidence level of the estimate's interval", gt=0, lt=1)
+    samples: int = setting(20_000, "people drawn from what is undecided", ge=1)
+    counterexamples: int = setting(100, "counterexamples listed, at most", ge=0)
+    enumeration: bool = setting(True, "ask about everybody where the domain is small enough, instead of proving boxes")
+    jobs: int | None = setting(None, "threads; by default one per available processor", ge=1)
+    device: str | None = setting(
+        None, "compute on whole arrays: numpy, torch, cuda or cuda:1; by itself for wide networks"
+    )
+
+    @field_validator("device")
+    @classmethod
+    def _check_device(cls, device: str | None) -> str | None:
+        if device is not None and not re.fullmatch(r"numpy|torch|cuda(:\d+)?", device):
+            raise OptionError(f"there is no device {device!r}", hint="numpy, torch, cuda or cuda:1")
+        return device
+
+    @model_validator(mode="after")
+    def _check_method(self) -> Self:
+        if self.device is not None and self.method == "interval":
+            raise OptionError("symbolic intervals have no device to choose", hint="method linear, or leave device out")
+        return self

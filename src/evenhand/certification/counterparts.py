@@ -1,0 +1,135 @@
+"""Certificates about plausible counterparts: a population of people who can exist, each compared with such people."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evenhand.certification.bounds.compiled.problem import unsupported_reason
+from evenhand.certification.bounds.linear import refine_boxes
+from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock, everybody
+from evenhand.certification.certificate.counterexamples import OrbitCounterexampleFinder
+from evenhand.certification.certificate.result import Certificate
+from evenhand.certification.config import CertifyConfig
+from evenhand.certification.proof_run import (
+    COMPILING,
+    DEFAULT_BOXES,
+    ProofRun,
+    choose_bounder,
+    count_processors,
+    is_compiled,
+    may_enumerate,
+)
+from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
+from evenhand.certification.query.enumeration import boxes_of, can_enumerate, enumerate_domain, point_masses
+from evenhand.certification.query.orbits import OrbitQuestion, orbit_question_of
+from evenhand.core import WorkClock
+from evenhand.errors import OptionError
+from evenhand.models import AdditiveNetwork
+from evenhand.population import MixturePopulation
+from evenhand.stats import Draws
+from evenhand.typing import Progress
+
+if TYPE_CHECKING:
+    from evenhand.models import TreeEnsemble
+
+AS_PUBLISHED = "ask as published, so that only the protected attributes change: --as-published"
+
+
+def certify_counterparts(
+    network: AdditiveNetwork | TreeEnsemble,
+    population: MixturePopulation,
+    config: CertifyConfig,
+    drawn: Draws,
+    say: Progress,
+    timer: WorkClock,
+) -> Certificate:
+    """Return the certificate of a question about plausible counterparts.
+
+    Raises:
+        OptionError: the model or the method cannot do it.
+    """
+    if not isinstance(network, AdditiveNetwork):
+        raise OptionError("models of trees cannot be certified by plausible counterparts", hint=AS_PUBLISHED)
+    started, processor = time.perf_counter(), time.process_time()
+    question = orbit_question_of(
+        network, config.protected, population, where=config.where, threshold=config.threshold, relax=config.relax
+    )
+    limit = None if config.time_limit is None else config.time_limit / len(question.orbits)
+    enumerated = may_enumerate(question, config) and all(can_enumerate(one.query, limit) for one in question.orbits)
+    if not question.constant and not enumerated:
+        reasons = [unsupported_reason(one.query) for one in question.orbits]
+        reason = next((reason for reason in reasons if reason is not None), None)
+        if config.method == "interval" or reason is not None:
+            raise OptionError(
+                f"plausible counterparts need linear bounds{'' if reason is None else f', and {reason}'}",
+                hint=AS_PUBLISHED,
+            )
+        from evenhand.certification.bounds.arrays.engine import device_for
+        from evenhand.certification.bounds.orbits import OrbitBounder
+
+        compiled = is_compiled(network, device_for(question.query, config.device))
+        say("preparing" if compiled else COMPILING, 0.0)
+        threads = timer.threads(config.jobs or count_processors())
+        bounder = OrbitBounder(question, lambda query: choose_bounder(query, config.device, threads))
+    run = OrbitRun(question, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
+    if enumerated or question.constant:
+        return run.conclude(run.prove_by_enumeration() if enumerated else run.prove_constant(config.method), drawn)
+    run.prove_constant_orbits()
+    undecided, proved, stop = refine_boxes(bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress)
+    return run.conclude(ProofOutcome(undecided, proved, stop, config.method), drawn)
+
+
+class OrbitRun(ProofRun):
+    """A run in which everybody is compared with their plausible counterparts.
+
+    Args:
+        question: what is asked.
+        config: settings.
+        clock: when everything began.
+        say: called as work goes on.
+    """
+
+    def __init__(self, question: OrbitQuestion, config: CertifyConfig, clock: RunClock, say: Progress) -> None:
+        super().__init__(question, OrbitCounterexampleFinder(question, config.counterexamples), config, clock, say)
+        self.orbits = question.orbits
+
+    def prove_constant_orbits(self) -> None:
+        """Count everybody as treated fairly in whose orbit all joint values add the same to the model."""
+        for number, orbit in enumerate(self.orbits, 1):
+            if orbit.query.constant:
+                self.proved_mass.add(number, orbit.mass, 0.0)
+                self.proved_mass.boxes += 1
+
+    def prove_constant(self, method: str) -> ProofOutcome:
+        """Do so where all orbits are like that."""
+        self.prove_constant_orbits()
+        self.proved_mass.moment(last=True)
+        return ProofOutcome(everybody(self.question)[:0], None, "done", method)
+
+    def prove_by_enumeration(self) -> ProofOutcome:
+        """Decide every point of every orbit; after an interrupt the orbits that are left are undecided."""
+        proved_mass, undecided = self.proved_mass, [everybody(self.question)[:0]]
+        for number, orbit in enumerate(self.orbits, 1):
+            try:
+                status = enumerate_domain(orbit.query).status
+            except KeyboardInterrupt:
+                rest = everybody(self.question)[np.arange(number - 1, len(self.orbits))]
+                proved_mass.add_undecided(rest)
+                return ProofOutcome(Boxes.concatenate([*undecided, rest]), None, "interrupt", "enumeration")
+            masses = sum(w * point_masses(query) for w, query in zip(orbit.weights, orbit.classes, strict=True))
+            points = boxes_of(orbit.query, np.arange(orbit.query.points), np.asarray(masses))
+            points.region[:] = number
+            proved_mass.prove(points[status == FAIR], fair=True)
+            proved_mass.prove(points[status == UNFAIR], fair=False)
+            proved_mass.add_undecided(points[status == UNDECIDED])
+            undecided.append(points[status == UNDECIDED])
+            proved_mass.boxes += len(points)
+            shown = points[(status == UNFAIR) & (points.mass > 0)][: 4 * self.finder.limit]
+            if len(shown):
+                entries = [cells.entry(shown.lo[:, i]) for i, cells in enumerate(orbit.query.cells)]
+                self.finder.unfair(np.stack([*entries, np.full(len(shown), number - 1.0)], axis=1))
+        proved_mass.moment(last=True)
+        return ProofOutcome(Boxes.concatenate(undecided), None, "done", "enumeration")

@@ -1,0 +1,191 @@
+"""What every proof needs: limits, clock, kernels, and a certificate in the end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evenhand import kernels
+from evenhand.certification.bounds.linear import ReusableBounder
+from evenhand.certification.certificate.breakdown import SamplingPlan, subregions_of
+from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock, build_certificate
+from evenhand.certification.certificate.counterexamples import CounterexampleFinder, OrbitCounterexampleFinder
+from evenhand.certification.certificate.record import CertificateWriter
+from evenhand.certification.certificate.result import Certificate
+from evenhand.certification.config import CertifyConfig
+from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, whole_domain
+from evenhand.certification.query.enumeration import Enumeration, boxes_of
+from evenhand.certification.query.orbits import OrbitQuestion
+from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
+from evenhand.certification.query.question import Query, Question
+from evenhand.models import AdditiveNetwork
+from evenhand.stats import Draws
+from evenhand.typing import Progress
+
+if TYPE_CHECKING:
+    from evenhand.models import TreeEnsemble
+
+DEFAULT_BOXES = 1_000_000
+"""Where the linear method stops if nothing else says so: it would go on for ever."""
+COMPILING = "compiling the prover, once on this machine (up to half a minute of processor time)"
+ESTIMATE_SHARE, ESTIMATE_SECONDS = 0.05, 0.5
+"""What the estimate gets of the time limit, and of any time limit at most; the rest is for proving."""
+
+
+def may_enumerate(question: Question | OrbitQuestion, config: CertifyConfig) -> bool:
+    """Return whether asking about everybody is allowed, and takes no more boxes than that."""
+    return config.enumeration and (config.max_boxes is None or question.points <= config.max_boxes)
+
+
+class ProofRun:
+    """One question on its way to a certificate: what is proved, who is treated unfairly, the limits and the clock.
+
+    Args:
+        question: what is asked.
+        finder: keeps counterexamples.
+        config: settings.
+        clock: when everything began.
+        say: called as work goes on.
+    """
+
+    def __init__(
+        self,
+        question: Question | OrbitQuestion,
+        finder: CounterexampleFinder | OrbitCounterexampleFinder,
+        config: CertifyConfig,
+        clock: RunClock,
+        say: Progress,
+    ) -> None:
+        self.question = question
+        self.finder = finder
+        self.config = config
+        self.clock = clock
+        self.say = say
+        self.proved_mass = ProvedMass(question, clock.proving)
+
+    def limits(self, unlimited_boxes: int | None) -> SearchLimits:
+        """Return when to stop; with no limit of clock, boxes or target, after ``unlimited_boxes``."""
+        config = self.config
+        if config.time_limit is None and config.max_boxes is None and config.target_undecided is None:
+            return SearchLimits(None, unlimited_boxes, None, config.min_progress, self.clock.timer)
+        return SearchLimits(
+            self._deadline(), config.max_boxes, config.target_undecided, config.min_progress, self.clock.timer
+        )
+
+    def _deadline(self) -> float | None:
+        """Return when proving has to end: what is left of the time limit is the estimate's."""
+        limit = self.config.time_limit
+        return None if limit is None else limit - min(ESTIMATE_SHARE * limit, ESTIMATE_SECONDS)
+
+    def report_progress(self, share: float) -> None:
+        """Say which share of the work is done, or of the time limit if that is more."""
+        limit = self.config.time_limit
+        passed = 0.0 if limit is None else (time.perf_counter() - self.clock.proving) / limit
+        self.say(f"proving: {' x '.join(self.question.protected)}", min(1.0, max(share, passed)))
+
+    def conclude(self, outcome: ProofOutcome, drawn: Draws) -> Certificate:
+        """Estimate what is left undecided, with the help of other draws, and put everything together."""
+        config = self.config
+        sampling = SamplingPlan(
+            config.samples, config.confidence, config.seed, config.time_limit, self.clock.timer, drawn
+        )
+        return build_certificate(self.question, self.proved_mass, self.finder, outcome, sampling, self.clock, self.say)
+
+
+class QueryRun(ProofRun):
+    """A run in which everybody is compared under the same protected assignments.
+
+    Args:
+        query: what is asked.
+        config: settings.
+        clock: when everything began.
+        say: called as work goes on.
+    """
+
+    def __init__(self, query: Question, config: CertifyConfig, clock: RunClock, say: Progress) -> None:
+        self.query = query
+        self.counterexamples = CounterexampleFinder(query, config.counterexamples)
+        super().__init__(query, self.counterexamples, config, clock, say)
+
+    def prove_constant(self, method: str) -> ProofOutcome:
+        """Count everybody as treated fairly: all assignments add the same to the model, so they change nothing."""
+        self.proved_mass.boxes = 1
+        self.proved_mass.prove(whole_domain(self.query), fair=True)
+        self.proved_mass.moment(last=True)
+        return ProofOutcome(whole_domain(self.query)[:0], None, "done", method)
+
+    def prove_by_enumeration(
+        self,
+        enumerate_points: Callable[[], Enumeration],
+        recorder: CertificateWriter | None = None,
+        *,
+        inhabited: bool = False,
+    ) -> ProofOutcome:
+        """Decide everything at once; after an interrupt nothing is decided.
+
+        Args:
+            enumerate_points: decides every point of the domain.
+            recorder: takes what becomes of each.
+            inhabited: only points where the population has anybody are looked through for counterexamples.
+        """
+        query, proved_mass = self.query, self.proved_mass
+        try:
+            answer = enumerate_points()
+        except KeyboardInterrupt:
+            if recorder is not None:
+                recorder.record_boxes(whole_domain(query), np.array([UNDECIDED], dtype=np.int8))
+            return ProofOutcome(whole_domain(query), None, "interrupt", "enumeration", ())
+        if recorder is not None:
+            recorder.record_points(answer.status)
+        proved_mass.boxes = query.points
+
+        def with_status(status: int) -> Boxes:
+            return boxes_of(query, np.flatnonzero(answer.status == status), answer.mass)
+
+        for status, fair in ((FAIR, True), (UNFAIR, False)):
+            proved_mass.prove(with_status(status), fair=fair)
+        undecided, unfair = with_status(UNDECIDED), with_status(UNFAIR)
+        proved_mass.add_undecided(undecided)
+        proved_mass.moment(last=True)
+        unfair = (unfair[unfair.mass > 0] if inhabited else unfair)[: 4 * self.finder.limit]
+        if len(unfair):
+            self.finder.unfair(np.stack([cells.entry(unfair.lo[:, i]) for i, cells in enumerate(query.cells)], axis=1))
+        return ProofOutcome(undecided, None, "done", "enumeration", subregions_of(query, answer))
+
+
+def choose_bounder(query: Query, device: str | None, jobs: int) -> ReusableBounder:
+    """Compiled kernels, or whole arrays where asked for or where the network is wide."""
+    from evenhand.certification.bounds.arrays.engine import array_engine_for, device_for
+    from evenhand.certification.bounds.compiled.engine import compile_bounder
+
+    place = device_for(query, device)
+    return compile_bounder(query, jobs) if place is None else array_engine_for(query, place, jobs)
+
+
+def count_processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def is_compiled(model: AdditiveNetwork | TreeEnsemble | None = None, device: str | None = None) -> bool:
+    """Return whether the kernels are compiled already, in this process or in the cache on disk.
+
+    Args:
+        model: what will be certified; by default a network.
+        device: where linear bounds are computed; None: by compiled kernels alone.
+    """
+    if model is not None and not isinstance(model, AdditiveNetwork):
+        from evenhand.certification.bounds.trees import search
+
+        return kernels.is_compiled(search.refine_tree_boxes)
+    if device is not None:
+        from evenhand.certification.bounds.arrays import engine
+
+        return kernels.is_compiled(engine._prove_boxes)
+    from evenhand.certification.bounds.compiled import expansion
+
+    return kernels.is_compiled(expansion.refine_stack, expansion.prove_boxes)

@@ -1,0 +1,126 @@
+"""Boxes: products of cell ranges, thousands at a time as flat arrays, with their exact shares of the population."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certification.query.question import Question
+from evenhand.typing import Booleans, Floats, Integers
+
+UNDECIDED, FAIR, UNFAIR = 0, 1, 2
+"""What is known of a whole box: nothing, the same label for everybody's assignments, different labels."""
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """Arrays of the same length, one row of each for every box: a base for frontiers of whatever engine."""
+
+    def __getitem__(self, chosen: Booleans | NDArray[np.integer] | slice) -> Self:
+        return type(self)(*(getattr(self, each.name)[chosen] for each in fields(self)))
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        arrays: list[NDArray[Any]] = [getattr(self, each.name) for each in fields(self)]
+        return sum(array.nbytes for array in arrays) // max(1, len(arrays[0]))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self], /) -> Self:
+        """All rows of several, in order."""
+        return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
+
+
+CellArray: TypeAlias = NDArray[np.int32] | NDArray[np.int16]
+
+
+@dataclass(frozen=True)
+class Boxes(ArrayRows):
+    """Disjoint parts of the domain.
+
+    Attributes:
+        lo, hi: first and last cell of each attribute, both included, shape (boxes, attributes).
+        mass: share of the population, relative error below ``1e-15`` per split.
+        depth: how many splits made it.
+        region: the coarse part of the domain that it lies in (see ``regions``), 0 before one is given.
+    """
+
+    lo: CellArray
+    hi: CellArray
+    mass: Floats
+    depth: NDArray[np.int16]
+    region: NDArray[np.int16]
+
+    def __len__(self) -> int:
+        return len(self.mass)
+
+
+def whole_domain(query: Question) -> Boxes:
+    """The domain as one box."""
+    return Boxes(
+        lo=np.zeros((1, len(query.cells)), dtype=np.int32),
+        hi=(query.counts - 1).astype(np.int32)[None, :],
+        mass=np.ones(1),
+        depth=np.zeros(1, dtype=np.int16),
+        region=np.zeros(1, dtype=np.int16),
+    )
+
+
+class BoxSplitter:
+    """Cuts boxes in two and shares out their mass.
+
+    Args:
+        query: says what ranges of cells weigh.
+    """
+
+    def __init__(self, query: Question) -> None:
+        self._starts = np.full(len(query.cells), -1, dtype=np.int64)
+        self._values = np.array([cells.values for cells in query.cells], dtype=np.int64)
+        self._counts = query.counts
+        self._totals = np.array([cells.total for cells in query.cells], dtype=np.int64)
+        tables = [np.zeros(1, dtype=np.int64)]
+        held = 1
+        for i, cells in enumerate(query.cells):
+            if cells.cumulative is not None:
+                self._starts[i] = held
+                tables.append(cells.cumulative)
+                held += len(cells.cumulative)
+        self._tables = np.concatenate(tables)
+
+    def split_boxes(self, boxes: Boxes, attribute: NDArray[np.integer]) -> Boxes:
+        """Lower and upper half (of the mass) of each box along its attribute, which has two cells there at least."""
+        rows = np.arange(len(boxes))
+        first, last = boxes.lo[rows, attribute].astype(np.int64), boxes.hi[rows, attribute].astype(np.int64)
+        middle = self._split_points(attribute, first, last)
+        start, cut, stop = (self._before(attribute, cells) for cells in (first, middle + 1, last + 1))
+        share = np.where(stop > start, (cut - start) / np.maximum(stop - start, 1), 0.5)
+        rest = np.where(stop > start, (stop - cut) / np.maximum(stop - start, 1), 0.5)
+        hi, lo = boxes.hi.copy(), boxes.lo.copy()
+        hi[rows, attribute] = middle
+        lo[rows, attribute] = middle + 1
+        depth = boxes.depth + np.int16(1)
+        lower = Boxes(boxes.lo, hi, boxes.mass * share, depth, boxes.region)
+        upper = Boxes(lo, boxes.hi, boxes.mass * rest, depth, boxes.region)
+        return Boxes.concatenate([lower, upper])[np.arange(2 * len(boxes)).reshape(2, -1).T.ravel()]
+
+    def _split_points(self, attribute: NDArray[np.integer], first: Integers, last: Integers) -> Integers:
+        """Last cell of each lower half: in the middle of the mass, or of the range where all values weigh the same."""
+        middle = (first + last) // 2
+        for i in np.unique(attribute[self._starts[attribute] >= 0]):
+            here = np.flatnonzero(attribute == i)
+            begin = self._starts[i]
+            before = self._tables[begin : begin + self._counts[i] + 1]
+            target = (before[first[here]] + before[last[here] + 1]) // 2
+            above = np.clip(np.searchsorted(before, target), first[here] + 1, last[here])
+            nearer = (above > first[here] + 1) & (target - before[above - 1] < before[above] - target)
+            middle[here] = above - nearer - 1
+        return middle
+
+    def _before(self, attribute: NDArray[np.integer], cells: Integers) -> Integers:
+        starts = self._starts[attribute]
+        even = np.minimum(cells * self._values[attribute], self._totals[attribute])
+        return np.where(starts >= 0, self._tables[np.where(starts >= 0, starts + cells, 0)], even)

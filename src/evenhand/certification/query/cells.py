@@ -1,0 +1,439 @@
+"""An unprotected attribute as certification sees it: finitely many cells in a row, what each adds, what it weighs.
+
+A box takes a range of cells of every attribute. A cell is one value, a bin, or (for a number that enters affinely and
+has too many values to list) a short interval. Cells are put in the order in which ranges of them are useful: numbers
+by size, categories by what they add to the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import OptionError
+from evenhand.models import AttributeTerm, LineTerm, StepTerm, TableTerm
+from evenhand.population import Marginal, UniformMarginal, normalize_masses
+from evenhand.schema import Attribute, Runs, list_entries
+from evenhand.typing import Floats, Integers
+
+REAL_CELLS = 65_536
+"""Cells of a real attribute that enters affinely, at least: the finest part of it that a box can single out."""
+MAX_CELLS = 2**30
+"""An integer attribute with more values shares them out to cells of several consecutive values."""
+
+
+@dataclass(frozen=True)
+class CellScale:
+    """Where along a line the cells lie: cell i spans ``[low(i), high(i)]``, rounded outward.
+
+    Either ``keys`` (one exact position per cell, increasing), or evenly spaced:
+    ``low(i) = base + step * i - pad`` and ``high(i) = base + step * i + reach + pad``.
+    """
+
+    keys: Floats | None = None
+    base: float = 0.0
+    step: float = 1.0
+    reach: float = 0.0
+    pad: float = 0.0
+
+    def low(self, cells: NDArray[np.integer]) -> Floats:
+        """Lower end of each cell."""
+        if self.keys is not None:
+            return np.asarray(self.keys[cells])
+        return np.asarray(self.base + self.step * cells - self.pad, dtype=np.float64)
+
+    def high(self, cells: NDArray[np.integer]) -> Floats:
+        """Upper end of each cell."""
+        if self.keys is not None:
+            return np.asarray(self.keys[cells])
+        return np.asarray(self.base + self.step * cells + self.reach + self.pad, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class JointValues:
+    """Several attributes that only occur together, as one: its entries count the joint values.
+
+    Attributes:
+        attributes: which.
+        columns: where they stand in an individual's row.
+        entries: shape (values, attributes).
+    """
+
+    attributes: tuple[Attribute, ...]
+    columns: tuple[int, ...]
+    entries: Floats
+
+    def text(self, entry: float) -> str:
+        """Return one joint value in the data's own words."""
+        pairs = zip(self.attributes, self.entries[int(entry)], strict=True)
+        return " and ".join(attribute.text(value) for attribute, value in pairs)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of one attribute, or of several that only occur together.
+
+    Attributes:
+        attribute: which; of several, one that stands for their joint values.
+        position: where it stands in an individual's row.
+        count: number of cells.
+        scale: positions of the cells if they contribute ``slope * position`` (rank one), None if by ``rows``.
+        rows: shape (1, units), the slope, if there is a scale; else (count, units), one row per cell.
+        offset: what every cell adds besides, shape (units,). It belongs to the biases.
+        residual: bound on what ``offset + slope * position`` misses by, shape (units,).
+        values: how many values of the attribute each cell of an evenly weighted attribute holds.
+        cumulative: integer weight of the cells before each, shape (count + 1,); None if weighted evenly by value.
+        total: weight of all cells.
+        distance: bound on the total variation distance between the population and these weights.
+        entries: first entry of each cell, None if ``attribute.first + cell * values`` (or real).
+        ends: last entry of each cell, where cells are bins.
+        marginal: how the population has the entries of a bin, where cells are bins.
+        joint: the attributes that ``attribute`` stands for, if there are several.
+    """
+
+    attribute: Attribute
+    position: int
+    count: int
+    scale: CellScale | None
+    rows: Floats
+    offset: Floats
+    residual: Floats
+    total: int
+    values: int = 1
+    cumulative: Integers | None = None
+    distance: float = 0.0
+    entries: Floats | None = None
+    ends: Floats | None = None
+    marginal: Marginal | UniformMarginal | None = field(default=None, repr=False)
+    joint: JointValues | None = None
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Where what it holds stands in an individual's row."""
+        return (self.position,) if self.joint is None else self.joint.columns
+
+    def values_of(self, entries: Floats) -> Floats:
+        """Return what entries (n,) put into these columns, shape (n, columns)."""
+        return entries[:, None] if self.joint is None else self.joint.entries[entries.astype(np.int64)]
+
+    @property
+    def exact(self) -> bool:
+        """Whether each cell adds one thing: all its individuals are the same to the network."""
+        return self.scale is None or self.scale.keys is not None or (self.scale.reach == 0 and self.scale.pad == 0)
+
+    def before(self, cells: NDArray[np.integer]) -> Integers:
+        """Weight of all cells before each of these (``count`` is allowed: the total)."""
+        if self.cumulative is not None:
+            return np.asarray(self.cumulative[cells])
+        return np.asarray(np.minimum(cells.astype(np.int64) * self.values, self.total))
+
+    def cell_contributions(self, cells: NDArray[np.integer]) -> Floats:
+        """What single cells add to the offset, shape (n, units); for an interval its lower end stands for it."""
+        if self.scale is None:
+            return np.asarray(self.rows[cells])
+        return np.asarray(self.scale.low(cells)[:, None] * self.rows[0])
+
+    def size(self) -> Floats:
+        """Largest absolute value of what any cell adds to the offset, shape (units,)."""
+        if self.scale is None:
+            return np.asarray(np.abs(self.rows).max(axis=0))
+        ends = np.array([0, self.count - 1])
+        reach = max(np.abs(self.scale.low(ends)).max(), np.abs(self.scale.high(ends)).max())
+        return np.asarray(np.abs(self.rows[0]) * reach)
+
+    def draw(self, lo: NDArray[np.integer], hi: NDArray[np.integer], rng: np.random.Generator) -> Floats:
+        """One entry from each range of cells, as the population has it there, shape (n,)."""
+        start, stop = self.before(lo), self.before(hi + 1)
+        ticket = rng.integers(start, stop)
+        if self.cumulative is not None:
+            cells = np.searchsorted(self.cumulative, ticket, side="right") - 1
+        else:
+            cells = ticket // self.values
+        return self._inside(cells, ticket, rng)
+
+    def _inside(self, cells: Integers, ticket: Integers, rng: np.random.Generator) -> Floats:
+        first, last = self.attribute.first, self.attribute.last
+        if self.ends is not None and self.entries is not None and self.marginal is not None:
+            return self.marginal.draw_between(self.entries[cells], self.ends[cells], rng)
+        if self.entries is not None:
+            return np.asarray(self.entries[cells])
+        if self.attribute.size is None:
+            share = (cells + rng.random(len(cells))) / self.count
+            return np.asarray(np.clip(first + (last - first) * share, first, last))
+        within = ticket - cells * self.values if self.cumulative is None else np.zeros_like(cells)
+        return np.asarray(first + cells * self.values + within, dtype=np.float64)
+
+    def entry(self, cells: NDArray[np.integer]) -> Floats:
+        """One entry that lies in each cell, shape (n,)."""
+        if self.entries is not None:
+            return np.asarray(self.entries[cells])
+        first, last = self.attribute.first, self.attribute.last
+        if self.attribute.size is None:
+            return np.asarray(np.clip(first + (last - first) * ((cells + 0.5) / self.count), first, last))
+        return np.asarray(np.minimum(first + cells.astype(np.float64) * self.values, last))
+
+    def words(self, lo: int, hi: int) -> str:
+        """A range of cells in the data's own words."""
+        say = self.attribute.text if self.joint is None else self.joint.text
+        if not self.attribute.ordered and self.entries is not None:
+            members = [say(entry) for entry in np.sort(self.entries[lo : hi + 1])]
+            return ", ".join(members)
+        if self.entries is not None:
+            inside = self.entries[lo : hi + 1]
+            last = inside if self.ends is None else self.ends[lo : hi + 1]
+            if len(inside) > 1 and inside.max() - inside.min() > len(inside) - 1 and self.ends is None:
+                return ", ".join(say(entry) for entry in np.sort(inside))
+            low, high = float(inside.min()), float(last.max())
+        elif self.attribute.size is None:
+            width = (self.attribute.last - self.attribute.first) / self.count
+            low, high = self.attribute.first + width * lo, self.attribute.first + width * (hi + 1)
+        else:
+            low = self.attribute.first + lo * self.values
+            high = min(self.attribute.first + (hi + 1) * self.values - 1, self.attribute.last)
+        return say(low) if low == high else f"{say(low)} to {say(high)}"
+
+
+def cells_of(
+    attribute: Attribute,
+    position: int,
+    part: AttributeTerm,
+    marginal: Marginal | None,
+    *,
+    runs: Runs | None = None,
+    stepwise: bool = False,
+) -> Cells:
+    """The cells of one attribute.
+
+    Args:
+        attribute: which.
+        position: where it stands in an individual's row.
+        part: what it adds to the network.
+        marginal: how the population has it; None for uniform.
+        runs: its entries that are asked about; by default the whole domain.
+        stepwise: make one cell of each entry, and put them in the order of the entries.
+
+    Raises:
+        OptionError: the marginal does not fit the attribute, or has no mass where it is asked about; or there are too
+            many values to list.
+    """
+    if marginal is not None and attribute.size is not None and len(marginal.masses) != attribute.size:
+        raise OptionError(
+            f"the population lists {len(marginal.masses)} masses for the {attribute.size} values of {attribute.name!r}"
+        )
+    whole = ((attribute.first, attribute.last),)
+    runs = whole if runs is None else runs
+    mass: Marginal | UniformMarginal = marginal or UniformMarginal(attribute)
+    if len(runs) == 1 and runs != whole and not attribute.is_discrete:
+        mass = mass.restrict(*runs[0])
+        attribute = attribute.model_copy(update={"lower": runs[0][0], "upper": runs[0][1]})
+        whole = runs
+    if isinstance(mass, Marginal) and np.ptp(mass.masses) == 0 and (mass.breaks is None or len(mass.masses) == 1):
+        mass = UniformMarginal(attribute)
+    if isinstance(part, TableTerm) or runs != whole or (stepwise and not isinstance(part, LineTerm)):
+        entries = attribute.domain() if isinstance(part, TableTerm) and runs == whole else list_entries(attribute, runs)
+        return _cells_by_table(attribute, position, part, mass, entries, stepwise)
+    if isinstance(part, LineTerm):
+        return _cells_by_line(attribute, position, part, mass)
+    return _cells_by_bins(attribute, position, part, mass)
+
+
+def cells_of_joint(joint: JointValues, parts: Sequence[AttributeTerm], masses: Floats) -> Cells:
+    """Return the cells of several attributes: one per joint value, which adds the sum of what its values add.
+
+    Args:
+        joint: the attributes, and their joint values.
+        parts: what each adds to the network.
+        masses: of each joint value, shape (values,).
+
+    Raises:
+        OptionError: there is no mass.
+    """
+    name = " and ".join(attribute.name for attribute in joint.attributes)
+    standing = Attribute(name=name, kind="categorical", values=tuple(range(len(joint.entries))))
+    rows = sum(part.at(joint.entries[:, k]) for k, part in enumerate(parts))
+    cells = cells_of(standing, joint.columns[0], TableTerm(np.asarray(rows), 0.0), Marginal(standing, masses))
+    return replace(cells, joint=joint)
+
+
+def _cells_by_table(
+    attribute: Attribute,
+    position: int,
+    part: AttributeTerm,
+    mass: Marginal | UniformMarginal,
+    entries: Floats,
+    stepwise: bool,
+) -> Cells:
+    rows, count = part.at(entries), len(entries)
+    weights, distance = None, 0.0
+    if isinstance(mass, Marginal):
+        weights, distance = integer_weights(
+            normalize_masses(attribute, mass.masses[(entries - attribute.first).astype(np.int64)])
+        )
+    line = _rank_one(rows)
+    if line is not None and stepwise and np.any(np.diff(line[0]) < 0):
+        keys, slope, residual = line
+        line = None if np.any(np.diff(keys) > 0) else (-keys, -slope, residual)
+    if line is not None:
+        keys, slope, residual = line
+        order = np.argsort(keys, kind="stable")
+        scale, held, offset = CellScale(keys=keys[order]), slope[None, :], rows[0].copy()
+    else:
+        in_order = stepwise or attribute.ordered
+        order = np.arange(count) if in_order else np.argsort(_principal_positions(rows), kind="stable")
+        scale, held, offset = None, rows[order], np.zeros(rows.shape[1])
+        residual = np.zeros(rows.shape[1])
+    return Cells(
+        attribute=attribute,
+        position=position,
+        count=count,
+        scale=scale,
+        rows=np.ascontiguousarray(held),
+        offset=offset,
+        residual=residual,
+        total=count if weights is None else int(weights.sum()),
+        cumulative=None if weights is None else cumulative_weights(weights[order]),
+        distance=distance,
+        entries=entries[order],
+    )
+
+
+def _cells_by_line(attribute: Attribute, position: int, part: LineTerm, mass: Marginal | UniformMarginal) -> Cells:
+    first, last = attribute.first, attribute.last
+    weights, distance = integer_weights(mass.masses) if isinstance(mass, Marginal) else (None, 0.0)
+    cumulative = None if weights is None else cumulative_weights(weights)
+    entries = ends = None
+    values = 1
+    if attribute.size is not None:
+        values = -(-attribute.size // MAX_CELLS)
+        count, total = -(-attribute.size // values), attribute.size
+        if cumulative is not None:
+            cumulative = cumulative[np.minimum(np.arange(count + 1) * values, attribute.size)]
+        scale = CellScale(base=first, step=float(values), reach=float(values - 1))
+    elif first == last:
+        count = total = 1
+        cumulative = None
+        scale = CellScale(base=first, step=0.0)
+    elif isinstance(mass, Marginal) and mass.breaks is not None:
+        # Cells of equal width cannot follow these breaks: their masses are differences of running sums.
+        count = total = REAL_CELLS
+        borders = np.linspace(first, last, count + 1)
+        entries, ends = borders[:-1], borders[1:]
+        weights, distance = integer_weights(mass.mass_between(entries, ends))
+        distance += _endpoint_error(attribute) * mass.peak_density * count
+        cumulative = cumulative_weights(weights)
+        scale = _equal_cells(attribute, count)
+    else:
+        bins = 1 if weights is None else len(weights)
+        parts = -(-REAL_CELLS // bins)
+        count = total = bins * parts
+        if weights is not None:
+            cumulative = cumulative_weights(np.repeat(weights >> 17, parts))
+            distance += bins * 2.0 ** (17 - WEIGHT_BITS)
+        scale = _equal_cells(attribute, count)
+    return Cells(
+        attribute=attribute,
+        position=position,
+        count=count,
+        scale=scale,
+        rows=np.ascontiguousarray(part.slope[None, :]),
+        offset=part.intercept.copy(),
+        residual=np.zeros(len(part.slope)),
+        total=total if cumulative is None else int(cumulative[-1]),
+        values=values,
+        cumulative=cumulative,
+        distance=distance,
+        entries=entries,
+        ends=ends,
+        marginal=None if entries is None else mass,
+    )
+
+
+def _equal_cells(attribute: Attribute, count: int) -> CellScale:
+    """The domain of a real attribute in cells of equal width."""
+    first, last = attribute.first, attribute.last
+    step = (last - first) / count
+    return CellScale(base=first, step=step, reach=step, pad=8 * float(np.spacing(max(abs(first), abs(last)))))
+
+
+def _endpoint_error(attribute: Attribute) -> float:
+    """How far rounding moves an end of a cell of a real attribute, as a share of the domain."""
+    first, last = attribute.first, attribute.last
+    coarse = 8 * float(np.spacing(max(abs(first), abs(last), last - first)))
+    return coarse / (last - first) if last > first else 0.0
+
+
+def _cells_by_bins(attribute: Attribute, position: int, part: StepTerm, mass: Marginal | UniformMarginal) -> Cells:
+    first, last = attribute.first, attribute.last
+    inside = part.cuts[(part.cuts > first) & (part.cuts <= last)]
+    if attribute.size is not None:
+        inside = np.unique(np.ceil(inside))
+    starts = np.concatenate([[first], inside])
+    used = np.searchsorted(part.cuts, starts, side="right")
+    ends = np.concatenate([inside, [last]])
+    if attribute.size is not None:
+        ends[:-1] -= 1
+        rounding = 2.0**-52
+    else:
+        rounding = _endpoint_error(attribute) * mass.peak_density
+    weights, distance = integer_weights(mass.mass_between(starts, ends))
+    # The masses of bins are differences of running sums, each off by a rounding per value of the marginal.
+    distance += rounding * len(starts) * (len(mass.masses) if isinstance(mass, Marginal) else 1)
+    return Cells(
+        attribute=attribute,
+        position=position,
+        count=len(starts),
+        scale=None,
+        rows=np.ascontiguousarray(part.rows[used]),
+        offset=np.zeros(part.rows.shape[1]),
+        residual=np.zeros(part.rows.shape[1]),
+        total=int(weights.sum()),
+        cumulative=cumulative_weights(weights),
+        distance=distance,
+        entries=starts,
+        ends=ends,
+        marginal=mass,
+    )
+
+
+def _rank_one(rows: Floats) -> tuple[Floats, Floats, Floats] | None:
+    """(keys, slope, residual) with ``rows = rows[0] + keys * slope`` up to the residual, if there are such."""
+    change = rows - rows[0]
+    row, unit = np.unravel_index(np.argmax(np.abs(change)), change.shape)
+    slope = change[row]
+    if slope[unit] == 0:
+        return np.zeros(len(rows)), np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+    keys = change[:, unit] / slope[unit]
+    missed = np.abs(change - keys[:, None] * slope).max(axis=0)
+    size = np.abs(rows).max()
+    if missed.max() > 1e-12 * size:
+        return None
+    return keys, slope, np.asarray(missed + 4 * 2.0**-53 * size)
+
+
+def _principal_positions(rows: Floats) -> Floats:
+    """Position of each row along the direction in which the rows differ most, shape (rows,)."""
+    centred = rows - rows.mean(axis=0)
+    direction = np.linalg.svd(centred, full_matrices=False)[2][0]
+    return np.asarray(centred @ direction)
+
+
+# Masses of cells as integers, so that the mass of any range is exact.
+
+WEIGHT_BITS = 52
+"""The masses of an attribute are integers out of about 2**52."""
+
+
+def integer_weights(masses: Floats) -> tuple[Integers, float]:
+    """Masses as integers of about 2**WEIGHT_BITS in all, and how far the two distributions are apart at most."""
+    scaled = np.rint(masses / masses.sum() * 2.0**WEIGHT_BITS).astype(np.int64)
+    # Half a unit per value by rounding to integers, three roundings of the share itself, and the changed total.
+    distance = (2 * len(masses) + 8) * 2.0**-WEIGHT_BITS
+    return scaled, distance
+
+
+def cumulative_weights(weights: Integers) -> Integers:
+    """Weight before each cell, and at last the total."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(weights)])

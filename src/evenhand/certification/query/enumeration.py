@@ -1,0 +1,172 @@
+"""Small domains: ask about everybody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
+from evenhand.certification.query.question import MAX_CLASSES, Query, Question
+from evenhand.typing import Floats, Integers
+
+MAX_POINTS = 2**21
+MAX_SECONDS = 20.0
+OPERATIONS_PER_SECOND = 2e9
+"""Cautious, so that the time limit holds on a slow machine."""
+BATCH = 2**22
+"""Numbers per intermediate array."""
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """What became of each point.
+
+    Attributes:
+        status: FAIR, UNFAIR or UNDECIDED (only where a margin lies within the rounding slack), shape (points,).
+        mass: share of the population, shape (points,).
+    """
+
+    status: NDArray[np.int8]
+    mass: Floats
+
+
+def can_enumerate(query: Query, time_limit: float | None) -> bool:
+    """Return whether asking about everybody takes no more than a few seconds, and at most half the time limit."""
+    if not query.exact or query.points > MAX_POINTS:
+        return False
+    work = sum(layer.weights.size for layer in query.layers) + query.biases.shape[1] * (len(query.cells) + 1)
+    seconds = 4 * query.points * len(query.assignments) * work / OPERATIONS_PER_SECOND
+    return bool(seconds <= min(MAX_SECONDS, MAX_SECONDS if time_limit is None else time_limit / 2))
+
+
+def enumerate_domain(query: Query) -> Enumeration:
+    """Decide every point of the domain."""
+    widest = max(query.biases.shape[1], *(layer.weights.shape[1] for layer in query.layers), 1)
+    batch = max(1, BATCH // widest)
+    status = np.empty(query.points, dtype=np.int8)
+    seen = _SeenLabels(query) if query.relaxed else None
+    for begin in range(0, query.points, batch):
+        points = decode_points(query, np.arange(begin, min(begin + batch, query.points)))
+        possible = _possible_labels(query, points)
+        if seen is None:
+            status[begin : begin + len(points)] = classify_points(possible)
+        else:
+            seen.note(begin, possible)
+    return Enumeration(status=status if seen is None else seen.outcomes(), mass=point_masses(query))
+
+
+def decode_points(query: Question, numbers: Integers) -> Integers:
+    """Points by number, as cells, shape (n, attributes)."""
+    points = np.empty((len(numbers), len(query.cells)), dtype=np.int64)
+    rest = numbers
+    for i in range(len(query.cells) - 1, -1, -1):
+        rest, points[:, i] = np.divmod(rest, query.counts[i])
+    return points
+
+
+def boxes_of(query: Question, numbers: Integers, mass: Floats) -> Boxes:
+    """Single points as boxes."""
+    points = decode_points(query, numbers).astype(np.int32)
+    blank = np.zeros(len(numbers), dtype=np.int16)
+    return Boxes(lo=points, hi=points, mass=mass[numbers], depth=blank, region=blank)
+
+
+def point_masses(query: Question) -> Floats:
+    """Return the share of the population of each point, shape (points,)."""
+    masses = np.ones(1)
+    for cells in query.cells:
+        weights = np.diff(cells.before(np.arange(cells.count + 1))) / cells.total
+        masses = (masses[:, None] * weights).ravel()
+    return masses
+
+
+def _possible_labels(query: Query, points: Integers) -> Integers:
+    """Sets of possible labels, as bits, under each assignment, shape (assignments, n)."""
+    slack = query.slack
+    first = query.first(points)
+    sizes = np.zeros_like(first)
+    for i, cells in enumerate(query.cells):
+        sizes += np.abs(cells.cell_contributions(points[:, i]))
+    classes = len(query.network.classes)
+    everything = (1 << classes) - 1
+    possible = np.empty((len(query.assignments), len(points)), dtype=np.int64)
+    for p, bias in enumerate(query.biases):
+        units, error = first + bias, slack.first(sizes)
+        for number, layer in enumerate(query.layers):
+            error = slack.after(number, units, error)
+            units = np.maximum(units, 0.0) @ layer.weights + layer.bias
+        reach = slack.decision(error)
+        labels = np.full(len(points), everything, dtype=np.int64)
+        for m, (a, b) in enumerate(query.pairs):
+            labels = np.where(units[:, m] > reach[:, m], labels & ~(1 << int(a)), labels)
+            labels = np.where(units[:, m] < -reach[:, m], labels & ~(1 << int(b)), labels)
+        possible[p] = labels
+    return possible
+
+
+class _SeenLabels:
+    """Which sets of possible labels occur at each point, and then also at all points within the tolerance.
+
+    The sets are numbered as they appear; a point's are bits of one word.
+    """
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._everything = (1 << len(query.network.classes)) - 1
+        self._numbers = {self._everything: 0}
+        self._present = np.zeros(query.points, dtype=np.int64)
+
+    def note(self, begin: int, possible: Integers) -> None:
+        """Take the sets of some points, shape (assignments, n)."""
+        sets, place = np.unique(possible, return_inverse=True)
+        # Should there ever be more sets than bits, the last ones stand for "any label", which decides nothing.
+        bits = np.array([1 << self._number(int(labels)) for labels in sets], dtype=np.int64)
+        present = np.bitwise_or.reduce(bits[place.reshape(possible.shape)], axis=0)
+        self._present[begin : begin + len(present)] = present
+
+    def _number(self, labels: int) -> int:
+        if labels not in self._numbers and len(self._numbers) <= MAX_CLASSES:
+            self._numbers[labels] = len(self._numbers)
+        return self._numbers.get(labels, 0)
+
+    def outcomes(self) -> NDArray[np.int8]:
+        """Outcome of each point, shape (points,)."""
+        present = self._present.reshape(self._query.counts)
+        for axis, width in enumerate(self._query.tolerance):
+            present = _dilate(present, axis, int(width))
+        kinds, kind = np.unique(present.ravel(), return_inverse=True)
+        outcomes = np.empty(len(kinds), dtype=np.int8)
+        for i, bits in enumerate(kinds):
+            sets = [labels for labels, number in self._numbers.items() if bits >> number & 1]
+            outcomes[i] = classify_points(np.array(sets, dtype=np.int64)[:, None])[0]
+        return outcomes[kind.ravel()]
+
+
+def _dilate(present: Integers, axis: int, width: int) -> Integers:
+    """Return what is present anywhere within a distance along an axis."""
+    for toward in (1, -1):
+        reached = 0
+        source = np.flip(present, axis) if toward < 0 else present
+        result = source.copy()
+        while reached < width:
+            # What is present up to ``reached`` away, moved on, is present up to twice as far, and one.
+            step = min(reached + 1, width - reached)
+            moved = np.moveaxis(result, axis, 0)
+            moved[step:] |= moved[:-step].copy()
+            reached += step
+        present = np.flip(result, axis) if toward < 0 else result
+    return present
+
+
+def classify_points(possible: Integers) -> NDArray[np.int8]:
+    """Outcome from the sets of possible labels (as bits) under each assignment, shape (assignments, n)."""
+    kinds, kind = np.unique(possible, axis=1, return_inverse=True)
+    outcomes = np.empty(kinds.shape[1], dtype=np.int8)
+    for column in range(kinds.shape[1]):
+        sets = np.unique(kinds[:, column])
+        decided = len(sets) == 1 and sets[0] & (sets[0] - 1) == 0
+        apart = bool(((sets[:, None] & sets) == 0).any())
+        outcomes[column] = UNFAIR if apart else FAIR if decided else UNDECIDED
+    return outcomes[kind.ravel()]

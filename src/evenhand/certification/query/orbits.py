@@ -1,0 +1,311 @@
+"""Questions about people who can exist: everybody is compared with their plausible counterparts alone.
+
+A person is (h, u): the hub h holds what is protected and all that goes with it, and whom a person is compared with
+depends on h. An orbit is everybody whose counterparts have the same joint values of the hub: one question, in which
+these values take the place of the protected assignments. A latent class z of the population is one product of
+independent attributes u, the same in every orbit, so that
+
+    P(a set B of u, in orbit o) = sum_z w_oz m_z(B),    w_oz = pi_z P(h in o | z).
+
+With conditions on u, w_oz is multiplied by the class's mass where they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certification.query.cells import Cells, JointValues, cells_of_joint
+from evenhand.certification.query.question import NormalForm, Query
+from evenhand.errors import OptionError
+from evenhand.models import AdditiveNetwork
+from evenhand.population import JointDistribution, Marginal, MixturePopulation
+from evenhand.schema import Attribute, Subdomain, counterparts_of
+from evenhand.typing import Booleans, Floats, Integers
+
+MAX_ORBITS = 4096
+"""Questions that are asked one after the other, at most."""
+
+
+class ClassMasses(NamedTuple):
+    """What boxes weigh in each latent class of one orbit.
+
+    Attributes:
+        weights: share of all people asked about, shape (classes,).
+        before: weight of the cells before each, attributes one after the other, shape (classes, cells + attributes).
+        totals: weight of all cells, shape (classes, attributes).
+        first: where the cells of each attribute begin, shape (attributes,).
+    """
+
+    weights: Floats
+    before: Floats
+    totals: Floats
+    first: Integers
+
+    def of(self, low: NDArray[np.integer], high: NDArray[np.integer]) -> Floats:
+        """Return the share of all people who are in each box and in each class, shape (boxes, classes)."""
+        first, stop = self.first + low, self.first + high + 1
+        masses = [
+            weight * ((before[stop] - before[first]) / total).prod(axis=1)
+            for weight, before, total in zip(self.weights, self.before, self.totals, strict=True)
+        ]
+        return np.stack(masses, axis=1)
+
+
+@dataclass(frozen=True)
+class Orbit:
+    """People who are compared under the same joint values of the hub.
+
+    Attributes:
+        query: whether the label is the same under these values, for everybody here: the classes' marginals, mixed.
+        classes: the same question by the marginals of each latent class.
+        weights: share of all people asked about, by latent class, shape (classes,).
+        values: the joint values of the hub, shape (values, hub); ``query`` has those that act alike once.
+        where: the same in words.
+    """
+
+    query: Query
+    classes: tuple[Query, ...]
+    weights: Floats
+    values: Floats
+    where: Mapping[str, str]
+
+    @property
+    def mass(self) -> float:
+        """Share of all people asked about."""
+        return float(self.weights.sum())
+
+    @cached_property
+    def masses(self) -> ClassMasses:
+        """What boxes weigh in each class."""
+        first = np.concatenate([[0], np.cumsum(self.query.counts + 1)])[:-1]
+        before = [
+            np.concatenate([cells.before(np.arange(cells.count + 1)) for cells in query.cells])
+            for query in self.classes
+        ]
+        totals = [[float(cells.total) for cells in query.cells] for query in self.classes]
+        return ClassMasses(self.weights, np.array(before, dtype=np.float64), np.array(totals), first)
+
+
+@dataclass(frozen=True)
+class OrbitQuestion:
+    """All orbits of a population.
+
+    Attributes:
+        protected: names of the protected attributes.
+        hub: names of all attributes of the hub.
+        orbits: those with at least two joint values.
+        no_counterpart: share of the people asked about who have no plausible counterpart.
+        population: name of the distribution.
+    """
+
+    protected: tuple[str, ...]
+    hub: tuple[str, ...]
+    orbits: tuple[Orbit, ...]
+    no_counterpart: float
+    population: str
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """Names of the attributes that change with the protected ones."""
+        varied = [np.ptp(orbit.values, axis=0) > 0 for orbit in self.orbits]
+        changing = zip(self.hub, np.any(varied, axis=0), strict=True)
+        return tuple(name for name, changes in changing if changes and name not in self.protected)
+
+    @property
+    def query(self) -> Query:
+        """The question of the heaviest orbit: what all have in common can be read from it."""
+        return self.orbits[0].query
+
+    @property
+    def constant(self) -> bool:
+        """Whether nothing that is varied reaches the model: everybody with a counterpart is treated fairly."""
+        return all(orbit.query.constant for orbit in self.orbits)
+
+    @property
+    def points(self) -> int:
+        """Number of cell combinations of all orbits."""
+        return sum(orbit.query.points for orbit in self.orbits)
+
+    @property
+    def window(self) -> int:
+        """How many people are within the tolerance of one person, at most."""
+        return self.query.window
+
+    @property
+    def questions(self) -> int:
+        """Questions to the model about one person, at most."""
+        return max(orbit.query.questions for orbit in self.orbits)
+
+    @property
+    def distance(self) -> float:
+        """Bound on the total variation distance between the population and the integer weights in use."""
+        return sum(
+            float(weight) * query.distance
+            for orbit in self.orbits
+            for weight, query in zip(orbit.weights, orbit.classes, strict=True)
+        )
+
+
+def orbit_question_of(
+    network: AdditiveNetwork,
+    protected: Sequence[str] | None,
+    population: MixturePopulation,
+    *,
+    where: Sequence[str] = (),
+    threshold: float | None = None,
+    relax: Mapping[str, float] | None = None,
+) -> OrbitQuestion:
+    """Bring a question about plausible counterparts to normal form; see ``query_of`` for the arguments.
+
+    Raises:
+        OptionError: as ``query_of``; or the population's strata do not tell who has a counterpart, a relaxed attribute
+            is in the hub or in a block, or there are too many orbits.
+        SchemaError: an unknown name.
+    """
+    schema = network.schema
+    names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
+    if population.schema.names != schema.names:
+        raise OptionError("the population and the model are about different attributes")
+    form = NormalForm.of(network, names, where=where, threshold=threshold, relax=relax)
+    hub = tuple(schema.names[i] for i in population.hub.columns)
+    _require_free(form, population)
+    shares = _class_shares(form.asked, population)
+    allowed = _allowed_values(form.asked, population.hub, schema.attributes)
+    weights = shares[:, None] * population.hub.masses * allowed
+    if not weights.sum() > 0:
+        raise OptionError(
+            "no one in the population meets the conditions", hint="widen them, or measure by the uniform population"
+        )
+    weights /= weights.sum()
+    orbits, no_counterpart = [], 0.0
+    living = np.flatnonzero(weights.sum(axis=1) > 0)
+    by_class = [_class_cells(form, population, np.eye(len(weights))[z]) for z in living]
+    for values, members in _compared_values(form, names, population, allowed):
+        own = weights[living][:, members].sum(axis=1)
+        if not own.sum() > 0:
+            continue
+        if len(values) < 2:
+            no_counterpart += float(own.sum())
+            continue
+        pooled = np.zeros(len(weights))
+        pooled[living] = own
+        query = form.query(hub, values, _class_cells(form, population, pooled / pooled.sum()), population.name)
+        present = own > 0
+        orbits.append(
+            Orbit(
+                query,
+                tuple(replace(query, cells=cells) for cells, here in zip(by_class, present, strict=True) if here),
+                own[present],
+                values,
+                _describe_values(hub, values, schema.attributes, population.hub.columns),
+            )
+        )
+    if not orbits:
+        raise OptionError(
+            f"no one has a plausible counterpart: with another {', '.join(names)} all break a rule or a condition",
+            hint="say which values stand for each other: links in the schema; or ask as published: --as-published",
+        )
+    if len(orbits) > MAX_ORBITS:
+        raise OptionError(
+            f"{', '.join(hub)} have so many joint values that {len(orbits):,} questions were to be asked, more than "
+            f"{MAX_ORBITS:,}",
+            hint="protect fewer attributes at once, bin a number, or ask as published: --as-published",
+        )
+    orbits.sort(key=lambda orbit: -orbit.mass)
+    name = population.name + (f", where {form.asked}" if form.asked else "")
+    return OrbitQuestion(names, hub, tuple(orbits), no_counterpart, name)
+
+
+def _require_free(form: NormalForm, population: MixturePopulation) -> None:
+    """Refuse tolerances of attributes whose values do not come one by one."""
+    together = [form.network.schema.names[i] for table in (population.hub, *population.blocks) for i in table.columns]
+    tied = [name for name in form.tolerances if name in together]
+    if tied:
+        raise OptionError(
+            f"{tied[0]!r} shares a rule or a dependency with other attributes, so it cannot differ alone",
+            location="--relax",
+            hint="relax another attribute, or ask as published: --as-published",
+        )
+
+
+def _allowed_values(asked: Subdomain | None, table: JointDistribution, attributes: Sequence[Attribute]) -> Booleans:
+    """Return which joint values meet the conditions, shape (values,)."""
+    allowed = np.ones(len(table.values), dtype=np.bool_)
+    for k, column in enumerate(table.columns):
+        if asked is not None:
+            entries = table.values[:, k]
+            runs = asked.runs(attributes[column])
+            allowed &= np.logical_or.reduce([(entries >= low) & (entries <= high) for low, high in runs])
+    return allowed
+
+
+def _class_shares(asked: Subdomain | None, population: MixturePopulation) -> Floats:
+    """Return the mass of each class among people whose attributes outside the hub meet the conditions."""
+    attributes = population.schema.attributes
+    shares = population.weights.copy()
+    for table in population.blocks:
+        shares *= table.masses @ _allowed_values(asked, table, attributes)
+    for column, marginals in zip(population.singles, population.marginals, strict=True):
+        if asked is not None and attributes[column].name in asked.allowed:
+            lows, highs = np.array(asked.runs(attributes[column])).T
+            shares *= [float(marginal.mass_between(lows, highs).sum()) for marginal in marginals]
+    return shares
+
+
+def _class_cells(form: NormalForm, population: MixturePopulation, shares: Floats) -> tuple[Cells, ...]:
+    """Return the cells of everything outside the hub, as classes have it that are mixed in these shares (classes,)."""
+    attributes = population.schema.attributes
+    cells = []
+    for column, marginals in zip(population.singles, population.marginals, strict=True):
+        mixed = sum(share * marginal.masses for share, marginal in zip(shares, marginals, strict=True))
+        cells.append(form.cells(column, Marginal(attributes[column], np.asarray(mixed))))
+    for table in population.blocks:
+        allowed = np.flatnonzero(_allowed_values(form.asked, table, attributes))
+        joint = JointValues(tuple(attributes[i] for i in table.columns), table.columns, table.values[allowed])
+        cells.append(cells_of_joint(joint, [form.parts[i] for i in table.columns], (shares @ table.masses)[allowed]))
+    return tuple(cells)
+
+
+def _compared_values(
+    form: NormalForm, names: tuple[str, ...], population: MixturePopulation, allowed: Booleans
+) -> list[tuple[Floats, list[int]]]:
+    """Return the joint values of the hub that are compared, each with the population's values that are among them."""
+    schema, columns = population.schema, list(population.hub.columns)
+    counterparts = counterparts_of(schema, names)
+    if not set(counterparts.hub) <= set(columns):
+        raise OptionError(
+            f"the population does not say how {', '.join(schema.names[i] for i in counterparts.hub)} occur together",
+            hint="fit it with these attributes protected",
+        )
+    # Whether somebody has a counterpart depends on the hub alone; what is missing breaks no rule.
+    people = np.full((len(population.hub.values), len(schema.attributes)), np.nan)
+    people[:, columns] = population.hub.values
+    moved, plausible = counterparts.of(people)
+    inside = [form.asked.runs(schema.attributes[i]) if form.asked else None for i in columns]
+    for i, runs in zip(columns, inside, strict=True):
+        if runs is not None:
+            entries = moved[:, :, i]
+            plausible &= np.logical_or.reduce([(entries >= low) & (entries <= high) for low, high in runs])
+    groups: dict[tuple[tuple[float, ...], ...], list[int]] = {}
+    for member in np.flatnonzero(allowed):
+        compared = {tuple(row) for row in moved[member][plausible[member]][:, columns].tolist()}
+        groups.setdefault(tuple(sorted(compared | {tuple(population.hub.values[member].tolist())})), []).append(
+            int(member)
+        )
+    return [(np.array(compared), members) for compared, members in groups.items()]
+
+
+def _describe_values(
+    hub: tuple[str, ...], values: Floats, attributes: Sequence[Attribute], columns: Sequence[int]
+) -> dict[str, str]:
+    """Return joint values in words: for each attribute of the hub the values that occur."""
+    return {
+        name: ", ".join(attributes[column].text(entry) for entry in np.unique(values[:, k]))
+        for k, (name, column) in enumerate(zip(hub, columns, strict=True))
+    }

@@ -1,0 +1,267 @@
+"""Ctrl-C noted instead of raised, so that no step that adds up proofs is left half done."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import FrameType, TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+
+from evenhand.certification.certificate.result import ProgressPoint, Subregion
+from evenhand.certification.query.boxes import Boxes
+from evenhand.certification.query.orbits import OrbitQuestion
+from evenhand.certification.query.question import Question
+from evenhand.core import WorkClock
+from evenhand.typing import Booleans
+
+
+class InterruptCounter:
+    """While it is open, Ctrl-C adds one to ``count`` and nothing else.
+
+    Only the main thread is ever interrupted, and a handler that a program has set up itself is left in place.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+
+
+# What has been proved so far: masses added up so that rounding never adds anything, and the course of the run.
+
+ROUNDING = 1e-12
+"""Relative error of an added-up mass: far above a thousand splits and any sum of float64."""
+REGION_DEPTH = 4
+"""Splits that make the coarse regions of a certificate, 16 at most."""
+
+
+PROGRESS_SECONDS = 0.25
+"""Seconds whose progress says what another second would decide: as a rule progress slows down."""
+
+
+class ProgressWatch:
+    """Says when another second of proving would decide too little to be worth it.
+
+    Seconds are those of the processor, so that a run ends after about the same work on any number of cores and however
+    busy they are. It begins when the first that counts is decided: how long that takes says nothing about what comes
+    after. What counts is the least that was ever undecided: proofs of smaller boxes may lose some of what proofs of
+    larger ones had, and to win that back is no progress.
+
+    Args:
+        least: mass that has to be decided in a second; None: any progress is enough.
+        clock: records what it says, or says it once more.
+    """
+
+    def __init__(self, least: float | None, clock: WorkClock | None = None) -> None:
+        self._least = least
+        self._clock = clock or WorkClock()
+        self._marks: deque[tuple[float, float]] = deque()
+        self._lowest = 1.0
+
+    def stalled(self, undecided: float, now: float | None = None) -> bool:
+        """Whether less than ``least`` a second was decided since the latest mark that is old enough to tell.
+
+        Args:
+            undecided: mass that is undecided now.
+            now: clock, in seconds; by default that of this process.
+        """
+        least = self._least
+        if least is None or undecided > 1 - least:
+            return False
+        return self._clock.decide(lambda: self._is_slow(undecided, least, time.process_time() if now is None else now))
+
+    def _is_slow(self, undecided: float, least: float, now: float) -> bool:
+        self._lowest = min(self._lowest, undecided)
+        self._marks.append((now, self._lowest))
+        while len(self._marks) > 1 and now - self._marks[1][0] >= PROGRESS_SECONDS:
+            self._marks.popleft()
+        since, before = self._marks[0]
+        return now - since >= PROGRESS_SECONDS and before - self._lowest < least * (now - since)
+
+
+Stop: TypeAlias = Literal["done", "time", "progress", "boxes", "target", "depth", "interrupt"]
+
+
+@dataclass(frozen=True)
+class SearchLimits:
+    """When to stop: moment, number of boxes, undecided mass, mass decided in a second; None is no limit.
+
+    Attributes:
+        clock: by which the moment is told.
+    """
+
+    deadline: float | None
+    max_boxes: int | None
+    target_undecided: float | None
+    min_progress: float | None = None
+    clock: WorkClock = field(default_factory=WorkClock)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the course of the run may depend on how fast it is."""
+        return self.deadline is not None or self.min_progress is not None
+
+    def progress_watch(self) -> ProgressWatch:
+        """Return a watch over a run that begins now."""
+        return ProgressWatch(self.min_progress, self.clock)
+
+    def limit_reached(self, boxes: int, undecided: float, *, step: int = 1, seconds: float = 0.0) -> Stop | None:
+        """Return the limit that is reached, if any.
+
+        Args:
+            boxes: bounded so far.
+            undecided: mass that is undecided now.
+            step: boxes that going on would take, at least.
+            seconds: what has to be done after the last box takes so long.
+        """
+        if self.target_undecided is not None and undecided <= self.target_undecided:
+            return "target"
+        if self.max_boxes is not None and boxes + step > self.max_boxes:
+            return "boxes"
+        if boxes and self.clock.passed(self.deadline, seconds):
+            return "time"
+        return None
+
+
+class ProvedMass:
+    """Certified and falsified mass, in all and by coarse region, and how they grew.
+
+    Args:
+        query: what is asked. The regions of a question about orbits are the orbits, in order.
+        started: clock at the start of the run.
+    """
+
+    def __init__(self, query: Question | OrbitQuestion, started: float) -> None:
+        self._query = query
+        self._started = started
+        self._certified: list[float] = []
+        self._falsified: list[float] = []
+        self._open: list[float] = []
+        self._sums = [0.0, 0.0]
+        self._regions: list[tuple[Mapping[str, str], float, list[float]]] = []
+        self._whole = 1.0 - query.no_counterpart
+        if isinstance(query, OrbitQuestion):
+            self._regions = [(orbit.where, orbit.mass, [0.0, 0.0]) for orbit in query.orbits]
+        self._next = 1
+        self.boxes = 0
+        self.history: list[ProgressPoint] = []
+
+    def assign_regions(self, boxes: Boxes, chosen: Booleans) -> Boxes:
+        """The same boxes, where each of the chosen ones that lies in no region yet becomes one."""
+        fresh = np.flatnonzero(chosen & (boxes.region == 0))
+        if not len(fresh) or isinstance(self._query, OrbitQuestion):
+            return boxes
+        region = boxes.region.copy()
+        for box in fresh:
+            where = self._query.words(boxes.lo[box], boxes.hi[box])
+            self._regions.append((where, float(boxes.mass[box]), [0.0, 0.0]))
+            region[box] = len(self._regions)
+        return Boxes(boxes.lo, boxes.hi, boxes.mass, boxes.depth, region)
+
+    def prove(self, boxes: Boxes, *, fair: bool) -> None:
+        """Count whole boxes as certified or falsified."""
+        if not len(boxes):
+            return
+        mass = float(boxes.mass.sum())
+        (self._certified if fair else self._falsified).append(mass)
+        self._sums[0 if fair else 1] += mass
+        if not fair:
+            self._add_by_region(boxes, 0)
+
+    def add(self, region: int, certified: float, falsified: float, *, rest: float = 0.0) -> None:
+        """Count masses of one region (0: of none): certified, falsified, and undecided for good."""
+        if certified > 0:
+            self._certified.append(certified)
+        if falsified > 0:
+            self._falsified.append(falsified)
+        if rest > 0:
+            self._open.append(rest)
+        self._sums[0] += certified
+        self._sums[1] += falsified
+        if region:
+            self._regions[region - 1][2][0] += falsified
+            self._regions[region - 1][2][1] += rest
+
+    def add_undecided(self, boxes: Boxes) -> None:
+        """Count boxes as undecided for good."""
+        if len(boxes):
+            self._open.append(float(boxes.mass.sum()))
+            self._add_by_region(boxes, 1)
+
+    def _add_by_region(self, boxes: Boxes, kind: int) -> None:
+        masses = np.bincount(boxes.region, weights=boxes.mass)
+        for region in np.flatnonzero(masses):
+            if region:
+                self._regions[region - 1][2][kind] += float(masses[region])
+
+    @property
+    def settled(self) -> float:
+        """About how much of the domain needs no more work."""
+        return min(1.0, sum(self._sums) + sum(self._open))
+
+    @property
+    def undecided(self) -> float:
+        """About how much is not proved yet."""
+        return max(0.0, self._whole - sum(self._sums))
+
+    def shares(self) -> tuple[float, float, float]:
+        """Certified and falsified share, as lower bounds, and the rest."""
+        certified, falsified = math.fsum(self._certified), math.fsum(self._falsified)
+        if certified and not falsified and not any(self._open) and certified > 0.5 * self._whole:
+            return self._whole, 0.0, 0.0
+        if falsified and not certified and not any(self._open) and falsified > 0.5 * self._whole:
+            return 0.0, self._whole, 0.0
+        lost = self._query.distance
+        low = max(0.0, certified * (1 - ROUNDING) - lost)
+        other = max(0.0, falsified * (1 - ROUNDING) - lost)
+        return low, other, max(0.0, self._whole - low - other)
+
+    def moment(self, *, last: bool = False, more: tuple[float, float] = (0.0, 0.0)) -> None:
+        """Note where the run stands, at growing intervals of boxes.
+
+        Args:
+            last: note it in any case.
+            more: what is proved besides, fair and unfair, and not counted yet.
+        """
+        if not last and self.boxes < self._next:
+            return
+        self._next = max(self._next + 1, int(self._next * 1.15))
+        certified, falsified = self._sums
+        self.history.append(
+            ProgressPoint(
+                seconds=time.perf_counter() - self._started,
+                boxes=self.boxes,
+                certified=min(1.0, certified + more[0]),
+                falsified=min(1.0, falsified + more[1]),
+            )
+        )
+
+    def regions(self) -> tuple[Subregion, ...]:
+        """The coarse regions in which something is unfair or undecided, the heaviest first."""
+        found = [
+            Subregion(where=dict(where), mass=mass, falsified=falsified, undecided=undecided)
+            for where, mass, (falsified, undecided) in self._regions
+            if falsified + undecided > 0
+        ]
+        return tuple(sorted(found, key=lambda region: -(region.falsified + region.undecided)))

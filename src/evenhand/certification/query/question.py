@@ -1,0 +1,503 @@
+"""What every question of a certificate has, whatever the model: whom it is about, what varies, how masses are measured.
+
+Boxes, sampling, counterexamples and regions need no more than this.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certification.query.cells import Cells, cells_of
+from evenhand.certification.query.rounding import (
+    ACTIVATION_ERROR,
+    RoundingError,
+    log_odds,
+    resolution_of,
+    rounding_error_of,
+)
+from evenhand.errors import OptionError
+from evenhand.models import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm
+from evenhand.population import UNIFORM_POPULATION, Marginal, ProductPopulation
+from evenhand.schema import Attribute, Schema, Subdomain, Value, parse_subdomain
+from evenhand.typing import Floats, Integers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(ABC):
+    """Is the label the same for every protected assignment, and for everybody within the tolerance?
+
+    Attributes:
+        protected: names of the attributes that are varied.
+        assignments: their joint values, shape (assignments, protected); those that act alike are kept once,
+            but with relaxed attributes there are always two.
+        cells: the other attributes, in schema order.
+        population: name of the distribution that masses are measured by.
+        tolerance: per attribute of ``cells``, by how many cells the people compared may differ; 0 where not at all.
+        threshold: with two labels, the second is given if its probability is greater; None with more labels.
+        where: the conditions that made the domain smaller.
+    """
+
+    protected: tuple[str, ...]
+    assignments: Floats
+    cells: tuple[Cells, ...]
+    population: str
+    tolerance: Integers
+    threshold: float | None
+    where: tuple[str, ...] = ()
+    moved: ClassVar[tuple[str, ...] | None] = None
+    no_counterpart: ClassVar[float] = 0.0
+
+    @property
+    @abstractmethod
+    def schema(self) -> Schema:
+        """What the model's individuals are."""
+
+    @property
+    @abstractmethod
+    def classes(self) -> tuple[Value, ...]:
+        """The model's labels."""
+
+    @abstractmethod
+    def labels(self, individuals: Floats) -> Integers:
+        """The model's labels for rows of its schema, as positions in its classes, shape (n,)."""
+
+    @abstractmethod
+    def deployed(self, individuals: Floats) -> Integers:
+        """The same as the model may compute them where it is deployed, in its own precision."""
+
+    @cached_property
+    def counts(self) -> Integers:
+        """Number of cells of each attribute."""
+        return np.array([cells.count for cells in self.cells], dtype=np.int64)
+
+    @cached_property
+    def points(self) -> int:
+        """Number of cell combinations: everybody, up to what the protected attributes say."""
+        return int(np.prod([int(count) for count in self.counts], dtype=object)) if self.cells else 1
+
+    @cached_property
+    def relaxed(self) -> dict[str, int]:
+        """Tolerances by attribute name, of the relaxed attributes."""
+        pairs = zip(self.cells, self.tolerance, strict=True)
+        return {cells.attribute.name: int(width) for cells, width in pairs if width}
+
+    @property
+    def window(self) -> int:
+        """How many people are within the tolerance of one person, at most."""
+        return math.prod(2 * int(width) + 1 for width in self.tolerance)
+
+    @property
+    def questions(self) -> int:
+        """Questions to the model about one person."""
+        return self.window * len(self.assignments)
+
+    @cached_property
+    def constant(self) -> bool:
+        """Whether nothing that is varied reaches the model: everybody is treated fairly."""
+        return len(self.assignments) == 1 and not self.relaxed
+
+    @cached_property
+    def distance(self) -> float:
+        """Bound on the total variation distance between the population and the integer weights in use."""
+        return sum(cells.distance for cells in self.cells)
+
+    def individuals(self, entries: Floats, assignment: int) -> Floats:
+        """Rows of the model's schema from unprotected entries (n, attributes) and one protected assignment."""
+        rows = np.empty((len(entries), len(self.schema.attributes)))
+        for i, cells in enumerate(self.cells):
+            rows[:, cells.columns] = cells.values_of(entries[:, i])
+        rows[:, self.schema.positions(self.protected)] = self.assignments[assignment]
+        return rows
+
+    def words(self, lo: NDArray[np.integer], hi: NDArray[np.integer]) -> dict[str, str]:
+        """A box in words: the attributes that it restricts."""
+        return {
+            cells.attribute.name: cells.words(int(lo[i]), int(hi[i]))
+            for i, cells in enumerate(self.cells)
+            if lo[i] > 0 or hi[i] < cells.count - 1
+        }
+
+
+# A network as it may run where it is deployed: in single precision.
+
+
+def predict_float32(network: AdditiveNetwork, individuals: Floats, threshold: float | None = None) -> Integers:
+    """Labels by a forward pass in float32, as the model may run where it is deployed, shape (n,).
+
+    Args:
+        network: the model.
+        individuals: shape (n, attributes).
+        threshold: on the probability of the second of two labels; None or a half for the larger output.
+    """
+    units = np.tile(network.bias.astype(np.float32), (len(individuals), 1))
+    for i, part in enumerate(network.parts):
+        entries = individuals[:, i]
+        if isinstance(part, LineTerm):
+            line = entries.astype(np.float32)[:, None] * part.slope.astype(np.float32)
+            units += line + part.intercept.astype(np.float32)
+        else:
+            units += part.at(entries).astype(np.float32)
+    # Some builds of OpenBLAS raise the flag of an invalid operation for products of finite numbers (numpy issue 24067).
+    with np.errstate(invalid="ignore"):
+        for layer in network.layers:
+            units = np.maximum(units, np.float32(0)) @ layer.weights.astype(np.float32) + layer.bias.astype(np.float32)
+    if threshold is not None and threshold != 0.5:
+        margin = units[:, -1] - units[:, 0] if units.shape[1] == 2 else units[:, 0]
+        probability = np.float32(1) / (np.float32(1) + np.exp(-np.clip(margin, -80, 80)))
+        return np.asarray(probability > np.float32(threshold), dtype=np.int64)
+    if units.shape[1] == 1:
+        return np.asarray(units[:, 0] > 0, dtype=np.int64)
+    return np.asarray(np.argmax(units, axis=1), dtype=np.int64)
+
+
+# What is asked, in the form that the engines work on: cells, a bias per protected assignment, margins.
+
+MAX_CLASSES = 62
+"""Sets of possible labels are bits of one machine word."""
+MAX_CELLS = 2**30
+"""Values of a relaxed attribute, at most."""
+MAX_WINDOW = 4096
+"""People within the tolerance of one person, at most: all of them are asked about when people are sampled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query(Question):
+    """Is the label the same for every protected assignment, and for everybody within the tolerance?
+
+    A person without the protected attributes is one cell of each of ``cells``. Under protected assignment p the first
+    pre-activation is ``biases[p] + sum_i contribution_i(cell_i)``; then come ``layers``, with ReLU before each. The
+    last gives one margin per pair (a, b) of classes: label b beats label a exactly when it is > 0. The label is the
+    class that beats all others.
+
+    With relaxed attributes a person is treated fairly if one label holds for all protected assignments and all people
+    whose relaxed attributes are each within the tolerance of the person's own, in the part of the domain asked about,
+    everything else the same. That these labels are all one is the whole condition, although a pair of people is only
+    compared if its protected values differ: where two people with the same protected value get different labels,
+    either of the two and a person with another protected value make such a pair.
+
+    Attributes:
+        network: the model asked about.
+        biases: shape (assignments, first units).
+        layers: affine maps after the first; without any, the first units are the margins themselves.
+        pairs: classes (a, b) of each margin, shape (margins, 2).
+        slack: rounding slack, valid on the whole domain.
+    """
+
+    network: AdditiveNetwork
+    biases: Floats
+    layers: tuple[AffineLayer, ...]
+    pairs: Integers
+    slack: RoundingError
+
+    @property
+    def schema(self) -> Schema:
+        """What the network's individuals are."""
+        return self.network.schema
+
+    @property
+    def classes(self) -> tuple[Value, ...]:
+        """The network's labels."""
+        return self.network.classes
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether all individuals of a cell combination are the same to the network."""
+        return all(cells.exact for cells in self.cells)
+
+    @cached_property
+    def columns(self) -> int:
+        """Terms of a linear function: one per attribute that enters along a line, one per cell of the others."""
+        return sum(len(cells.rows) for cells in self.cells)
+
+    def first(self, points: NDArray[np.integer]) -> Floats:
+        """What points (n, attributes), given as cells, add to the first units, shape (n, units)."""
+        total = np.zeros((len(points), self.biases.shape[1]))
+        for i, cells in enumerate(self.cells):
+            total += cells.cell_contributions(points[:, i])
+        return total
+
+    def margins(self, first: Floats, assignment: int) -> Floats:
+        """Margins under one protected assignment, from what ``first`` gave, shape (n, margins)."""
+        units = first + self.biases[assignment]
+        for layer in self.layers:
+            units = np.maximum(units, 0.0) @ layer.weights + layer.bias
+        return np.asarray(units)
+
+    def labels(self, individuals: Floats) -> Integers:
+        """The model's labels for rows of its schema, as positions in its classes, shape (n,)."""
+        if self.threshold is None or self.threshold == 0.5:
+            return self.network.predict(individuals)
+        return np.asarray(self.network.scores(individuals)[:, 1] > self.threshold, dtype=np.int64)
+
+    def deployed(self, individuals: Floats) -> Integers:
+        """Labels by a forward pass in float32."""
+        return predict_float32(self.network, individuals, self.threshold)
+
+
+def query_of(
+    network: AdditiveNetwork,
+    protected: Sequence[str] | None = None,
+    population: ProductPopulation | None = None,
+    *,
+    where: Sequence[str] = (),
+    threshold: float | None = None,
+    relax: Mapping[str, float] | None = None,
+) -> Query:
+    """Bring a question to normal form.
+
+    Args:
+        network: the model.
+        protected: attributes to vary; by default those that the schema protects.
+        population: what masses are measured by; by default uniform over the domain.
+        where: conditions on the people asked about, see ``schema.subdomain``.
+        threshold: with two labels, the second is given if its probability is greater; by default a half.
+        relax: by how much attributes that are not protected may differ between the people compared.
+
+    Raises:
+        OptionError: no attribute is protected, one has a single value, there are too many assignments or labels, the
+            population is about other attributes, or a condition, the threshold or a tolerance makes no sense.
+        SchemaError: an unknown name.
+    """
+    schema = network.schema
+    names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
+    form = NormalForm.of(network, names, where=where, threshold=threshold, relax=relax)
+    asked = form.asked
+    among = {name: asked.entries(schema[name]) for name in names if name in asked.allowed} if asked else None
+    assignments = schema.assignments(names, among=among)
+    if population is not None and population.schema.names != schema.names:
+        raise OptionError("the population and the model are about different attributes")
+    varied = schema.positions(names)
+    cells = tuple(
+        form.cells(i, None if population is None else population.marginals[i])
+        for i in range(len(schema.attributes))
+        if i not in varied
+    )
+    return form.query(names, assignments, cells, UNIFORM_POPULATION if population is None else population.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalForm:
+    """What a question says of the model, apart from who is compared: what attributes add, which margins count.
+
+    Attributes:
+        network: the model asked about.
+        asked: the part of the domain asked about; None: all of it.
+        threshold: with two labels, the second is given if its probability is greater; None with more labels.
+        tolerances: by attribute name, by how many values people compared may differ.
+        bias: of the first units, shape (first units,).
+        parts: what each attribute adds to the first units.
+        layers: affine maps after the first; the last gives the margins.
+        pairs: classes (a, b) of each margin, shape (margins, 2).
+        fold: makes the margins from the outputs, shape (outputs, margins).
+        resolution: how far from zero a margin must be to be told from a tie.
+    """
+
+    network: AdditiveNetwork
+    asked: Subdomain | None
+    threshold: float | None
+    tolerances: Mapping[str, int]
+    bias: Floats
+    parts: tuple[AttributeTerm, ...]
+    layers: tuple[AffineLayer, ...]
+    pairs: Integers
+    fold: Floats
+    resolution: float
+
+    @classmethod
+    def of(
+        cls,
+        network: AdditiveNetwork,
+        protected: Sequence[str],
+        *,
+        where: Sequence[str] = (),
+        threshold: float | None = None,
+        relax: Mapping[str, float] | None = None,
+    ) -> NormalForm:
+        """Read the conditions, the threshold and the tolerances; see ``query_of``.
+
+        Raises:
+            OptionError: there are too many labels, or a condition, the threshold or a tolerance makes no sense.
+            SchemaError: an unknown name.
+        """
+        asked = parse_subdomain(network.schema, where)
+        threshold, shift, resolution = _margin_threshold(network, threshold)
+        tolerances = _tolerances(network.schema, protected, relax or {}, asked)
+        if len(network.classes) > MAX_CLASSES:
+            raise OptionError(f"certification handles up to {MAX_CLASSES} labels, the model has {len(network.classes)}")
+        pairs, fold = _margin_map(network)
+        bias, parts, layers = network.bias, network.parts, network.layers
+        if layers:
+            layers = (*layers[:-1], AffineLayer(layers[-1].weights @ fold, layers[-1].bias @ fold - shift))
+        else:
+            bias, parts = bias @ fold - shift, tuple(_fold_term(part, fold) for part in parts)
+        return cls(
+            network=network,
+            asked=asked,
+            threshold=threshold,
+            tolerances=tolerances,
+            bias=bias,
+            parts=parts,
+            layers=layers,
+            pairs=pairs,
+            fold=fold,
+            resolution=resolution,
+        )
+
+    def cells(self, position: int, marginal: Marginal | None) -> Cells:
+        """Return the cells of one attribute, as some people have it; None: uniformly."""
+        attribute = self.network.schema.attributes[position]
+        return cells_of(
+            attribute,
+            position,
+            self.parts[position],
+            marginal,
+            runs=self.asked.runs(attribute) if self.asked else None,
+            stepwise=attribute.name in self.tolerances,
+        )
+
+    def query(self, names: tuple[str, ...], assignments: Floats, cells: tuple[Cells, ...], population: str) -> Query:
+        """Return the question whether the label is the same under some joint values of some attributes.
+
+        Args:
+            names: the attributes that are varied.
+            assignments: their joint values, shape (assignments, len(names)).
+            cells: the other attributes.
+            population: what masses are measured by.
+        """
+        varied = self.network.schema.positions(names)
+        biases = np.tile(self.bias, (len(assignments), 1))
+        for column, position in enumerate(varied):
+            biases += self.parts[position].at(assignments[:, column])
+        # Alike are assignments whose every term is the same: where only their sums are, float32 may still tell them
+        # apart.
+        terms = np.hstack([self.network.parts[i].at(assignments[:, column]) for column, i in enumerate(varied)])
+        kept = np.sort(np.unique(terms, axis=0, return_index=True)[1])
+        if len(kept) == 1 and self.tolerances:
+            # People are compared with others all the same, and these have another protected value.
+            kept = np.arange(2)
+        biases = biases[kept] + sum((each.offset for each in cells), np.zeros(len(self.bias)))
+        return Query(
+            network=self.network,
+            protected=names,
+            assignments=assignments[kept],
+            cells=cells,
+            biases=biases,
+            layers=self.layers,
+            pairs=self.pairs,
+            slack=_network_rounding(self.network, self.fold, cells, self.resolution),
+            population=population + (f", where {self.asked}" if self.asked else ""),
+            tolerance=np.array(
+                [min(self.tolerances.get(each.attribute.name, 0), each.count - 1) for each in cells], dtype=np.int64
+            ),
+            threshold=self.threshold,
+            where=self.asked.conditions if self.asked else (),
+        )
+
+
+def _margin_threshold(network: AdditiveNetwork, threshold: float | None) -> tuple[float | None, float, float]:
+    """The threshold on the second label's probability, the same on its margin, and what margins can be told from it."""
+    if len(network.classes) != 2:
+        if threshold is not None:
+            raise OptionError(
+                f"a threshold is for models with two labels, and this one has {len(network.classes)}",
+                hint="leave it out: the label with the largest output is given",
+            )
+        return None, 0.0, ACTIVATION_ERROR
+    if threshold is None:
+        return 0.5, 0.0, ACTIVATION_ERROR
+    if not 0 < threshold < 1:
+        raise OptionError(f"a threshold lies between 0 and 1, both excluded, and {threshold:g} does not")
+    return threshold, log_odds(threshold), resolution_of(threshold)
+
+
+def _tolerances(
+    schema: Schema, protected: Sequence[str], relax: Mapping[str, float], asked: Subdomain | None
+) -> dict[str, int]:
+    """Tolerances in values of each relaxed attribute, checked."""
+    found: dict[str, int] = {}
+    for name, tolerance in relax.items():
+        attribute = schema[name]
+        if name in protected:
+            raise OptionError(
+                f"{name!r} is protected, so all its values are compared anyway", hint="relax another attribute"
+            )
+        if not attribute.ordered:
+            raise OptionError(f"{name!r} has no order, so no difference of its values is small")
+        if attribute.size is None:
+            raise OptionError(
+                f"{name!r} is a real number: no one can be compared with all the people close to them",
+                hint="relax integers and ordinal attributes; describe it as integer, or as ordinal with `edges: [...]`",
+            )
+        if not (math.isfinite(tolerance) and tolerance >= 0 and tolerance == int(tolerance)):
+            raise OptionError(f"the tolerance of {name!r} is a whole number of values, not {tolerance:g}")
+        if attribute.size > MAX_CELLS:
+            raise OptionError(f"{name!r} has {attribute.size:,} values, more than can be compared one by one")
+        if asked is not None and len(asked.runs(attribute)) > 1:
+            raise OptionError(f"{name!r} is relaxed, so the conditions must leave it one range of values")
+        if tolerance:
+            found[name] = min(int(tolerance), attribute.size - 1)
+    window = math.prod(2 * width + 1 for width in found.values())
+    if window > MAX_WINDOW:
+        raise OptionError(
+            f"{window:,} people are within the tolerance of one person, more than {MAX_WINDOW:,}",
+            hint="relax fewer attributes, or by less",
+        )
+    return found
+
+
+def _margin_map(network: AdditiveNetwork) -> tuple[Integers, Floats]:
+    """Pairs of classes (a, b), and the map from the outputs to their margins, shape (outputs, margins)."""
+    classes = len(network.classes)
+    pairs = np.array([(a, b) for a in range(classes) for b in range(a + 1, classes)], dtype=np.int64)
+    outputs = network.layers[-1].weights.shape[1] if network.layers else len(network.bias)
+    if outputs == 1:
+        return pairs, np.ones((1, 1))
+    identity = np.eye(classes)
+    return pairs, identity[:, pairs[:, 1]] - identity[:, pairs[:, 0]]
+
+
+def _fold_term(part: AttributeTerm, fold: Floats) -> AttributeTerm:
+    if isinstance(part, LineTerm):
+        return LineTerm(slope=part.slope @ fold, intercept=part.intercept @ fold)
+    return replace(part, rows=part.rows @ fold)
+
+
+def _network_rounding(
+    network: AdditiveNetwork, fold: Floats, cells: Sequence[Cells], resolution: float
+) -> RoundingError:
+    base = np.abs(network.bias)
+    # Attributes that only occur together add up beforehand: a float32 model adds their terms, which may be larger.
+    free = {each.position for each in cells if each.joint is None}
+    for i, (attribute, part) in enumerate(zip(network.schema.attributes, network.parts, strict=True)):
+        # Without hidden layers the cells hold differences of outputs, whose terms may have been larger.
+        if i not in free or not network.layers:
+            base = base + _term_size(attribute, part)
+    if not network.layers:
+        base = base @ np.abs(fold)
+    none = np.zeros(len(base))
+    return rounding_error_of(
+        base + sum((np.abs(each.offset) for each in cells), none),
+        sum((each.size() for each in cells), none),
+        sum((each.residual for each in cells), none),
+        attributes=len(network.parts),
+        columns=sum(len(each.rows) for each in cells),
+        layers=network.layers,
+        fold=fold,
+        resolution=resolution,
+    )
+
+
+def _term_size(attribute: Attribute, part: AttributeTerm) -> Floats:
+    """Largest absolute value of the terms that any value of the attribute adds, shape (units,)."""
+    if isinstance(part, LineTerm):
+        reach = max(abs(attribute.first), abs(attribute.last))
+        return np.asarray(np.abs(part.slope) * reach + np.abs(part.intercept))
+    return np.asarray(np.abs(part.rows).max(axis=0))

@@ -1,0 +1,128 @@
+"""``evenhand schema DATA``: the inferred schema as a file to look at and edit."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenhand.cli.factory import grouped
+from evenhand.cli.options import DataArgument, HomeOption, OutputOptions, ProtectedOption, RoleOptions, read_data
+from evenhand.errors import OptionError
+from evenhand.files import write_atomically
+
+if TYPE_CHECKING:
+    from evenhand.datasets import DatasetCard
+
+
+@grouped
+def schema(
+    data: DataArgument,
+    roles: RoleOptions,
+    output: OutputOptions,
+    protected: ProtectedOption = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the YAML here instead of printing it.")] = None,
+    data_home: HomeOption = None,
+) -> None:
+    """Infer what each column is, and propose who can exist, as a schema file (YAML) that a person can edit."""
+    import narwhals as nw
+    import numpy as np
+
+    from evenhand.proposals import add_proposals, propose_rules
+    from evenhand.schema import encode, infer_schema, schema_to_yaml
+
+    source = read_data(data, schema=None, data_home=data_home)
+    if source.schema is not None and roles.target is None:
+        described = source.schema.with_protected(protected) if protected else source.schema
+    elif roles.target is None:
+        raise OptionError("what is decided about these people?", hint="name the column: --target NAME")
+    else:
+        described = infer_schema(
+            source.frame,
+            target=roles.target,
+            protected=protected or (),
+            favourable=roles.favourable,
+            ignore=roles.ignore or (),
+        )
+    # Labels do not matter here, not even those that are missing.
+    people = nw.from_native(source.frame, eager_only=True).drop(described.target.name, strict=False)
+    proposals = propose_rules(encode(described, people, location=source.name), np.random.default_rng(0))
+    text = schema_to_yaml(described, proposals)
+    output.emit_text(add_proposals(described, proposals).model_dump_json(indent=2, exclude_defaults=True))
+    if out is not None:
+        try:
+            write_atomically(out, text)
+        except OSError as error:
+            raise OptionError(f"the schema cannot be written: {error}", location="--out") from None
+    elif not output.silent:
+        typer.echo(text, nl=False)
+
+
+# ``evenhand datasets [NAME]``: which data sets are known by name, and all about one of them.
+
+
+@grouped
+def datasets(
+    output: OutputOptions,
+    name: Annotated[str | None, typer.Argument(help="A data set's name; without one, all are listed.")] = None,
+    data_home: HomeOption = None,
+) -> None:
+    """List the data sets known by name, or show one: origin, licence, columns, where it is."""
+    from evenhand import datasets
+
+    if name is not None:
+        card = datasets.dataset_card(name, data_home=data_home)
+        output.emit_text(card.model_dump_json(indent=2))
+        if not output.silent:
+            _show_dataset(card)
+        return
+    cards = datasets.dataset_cards(data_home=data_home)
+    output.emit_text(jsonlib.dumps([card.model_dump(mode="json") for card in cards], indent=2))
+    if not output.silent:
+        _list_datasets(cards)
+
+
+def _list_datasets(cards: list[DatasetCard]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("name", "people", "what is decided", "favourable", "protected", "where"):
+        table.add_column(
+            heading, justify="right" if heading == "people" else "left", no_wrap=heading in ("name", "where")
+        )
+    for card in cards:
+        table.add_row(
+            card.name, f"{card.rows:,}", card.target, str(card.favourable), ", ".join(card.protected), card.place
+        )
+    Console().print(table)
+    typer.echo("\nevenhand datasets NAME shows origin, licence and columns; evenhand audit MODEL NAME uses one.")
+
+
+def _show_dataset(card: DatasetCard) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in (
+        ("name", f"{card.name}: {card.title}"),
+        ("about", card.about),
+        ("origin", card.origin),
+        ("publisher", card.publisher),
+        ("licence", card.licence),
+        ("cite", card.citation),
+        ("people", f"{card.rows:,}"),
+        ("attributes", ", ".join(card.attributes)),
+        ("beside them", ", ".join(card.extra) or "nothing"),
+        ("protected", ", ".join(card.protected)),
+        ("label", f"{card.target}, favourable: {card.favourable}"),
+        ("prepared", card.preparation),
+        ("checked", card.check),
+        ("where", card.place if card.path is None else f"{card.place}: {card.path}"),
+    ):
+        table.add_row(label, value)
+    Console(markup=False).print(table)

@@ -1,0 +1,272 @@
+"""``evenhand serve``, ``replay`` and ``keys``: the service, its log and who may ask it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenhand.cli.factory import grouped
+from evenhand.cli.options import INTERRUPTED, JsonOption, OutputOptions, emit_json
+from evenhand.errors import MissingExtraError, OptionError, StoreError
+
+if TYPE_CHECKING:
+    from evenhand.service import KeyStore, ServiceContext
+
+
+def serve(
+    config: Annotated[
+        Path | None, typer.Option("--config", help="The service's file, in TOML; without one a demo is served.")
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on, instead of the file's.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="Port, instead of the file's; 0: any that is free.")
+    ] = None,
+) -> None:
+    """Serve shields and guarded generators over HTTP until it is interrupted."""
+    try:
+        from evenhand.service import run_server
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("evenhand"):
+            raise
+        raise MissingExtraError(error.name or "fastapi", extra="serve", purpose="to serve") from None
+    from evenhand.service import ServiceConfig, demo_config
+
+    settings = demo_config() if config is None else ServiceConfig.read(config)
+    try:
+        answered = run_server(settings.with_address(host, port), ready=_print_address)
+    except StoreError as error:
+        if config is None:
+            error.hint = f"{error.hint or 'see the file'}; the demo starts afresh in a folder without an evenhand.db"
+        raise
+    typer.echo("stopped" if answered else "stopped before everything was answered")
+    if not answered:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _print_address(context: ServiceContext, url: str) -> None:
+    """What is served, and where."""
+    settings = context.settings
+    lines = [
+        f"evenhand serves at {url}",
+        f"  state       {settings.service.place}",
+        *(f"  shield      {entry.name}{' (advisory)' if entry.advisory else ''}" for entry in settings.shields),
+        *(f"  generator   {guard.name}" for guard in context.guards.values()),
+        *(
+            []
+            if settings.shields or settings.guards
+            else ["  nothing     the file has neither [[shields]] nor [[guards]]"]
+        ),
+        f"  keys        {_describe_keys(context)}",
+        f"  interface   {url}/openapi.json",
+        "Ctrl-C stops it.",
+    ]
+    typer.echo("\n".join(lines))
+
+
+def _describe_keys(context: ServiceContext) -> str:
+    """Return whether callers need a key; while there is none yet, how to make the first one."""
+    from evenhand.service import KEY_STREAM, read_state
+
+    if not context.settings.service.keys:
+        return "not needed: only this machine should reach it"
+    with context.database.reading() as connection:
+        state = read_state(connection, KEY_STREAM)
+    made = state is not None and state["keys"]
+    return "needed" if made else "needed, and there is none: evenhand keys add NAME --scope admin --config FILE"
+
+
+# ``evenhand replay``: does a service's log again, and finds what was changed in it.
+
+
+@grouped
+def replay(
+    output: OutputOptions,
+    log: Annotated[
+        Path | None, typer.Argument(metavar="LOG", help="A stream's log, as the service exported it.")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", metavar="URL", help="Read the logs straight from a service's store.")
+    ] = None,
+    stream: Annotated[str | None, typer.Option("--stream", help="This stream of the store alone.")] = None,
+    policy: Annotated[
+        list[Path] | None,
+        typer.Option("--policy", help="A shield's policy file, if it was not made from a plan; may be repeated."),
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option("--head", metavar="HASH", help="An entry's hash noted down before: it must be there.")
+    ] = None,
+) -> None:
+    """Derive every decision of a service's log again; exit with 1 if anything in it differs."""
+    if (log is None) == (store is None):
+        raise OptionError("give a log, or a store", hint="evenhand replay LOG, or evenhand replay --store URL")
+    if stream is not None and store is None:
+        raise OptionError("a log is of one stream already", location="--stream", hint="leave it out")
+    if head is not None and store is not None and stream is None:
+        raise OptionError("each stream has a head of its own", location="--head", hint="name the stream with --stream")
+    try:
+        from evenhand.service import Database, StoreReplay, read_lines, replay_log, replay_stored_logs
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), extra="serve", purpose="to read what the service wrote") from None
+    from evenhand.service import ServiceReplay
+    from evenhand.shields import load_policy
+
+    policies = [load_policy(path) for path in policy or ()]
+    result: ServiceReplay | StoreReplay
+    if log is not None:
+        result = replay_log(read_lines(log), policies=policies, head=head)
+    else:
+        database = Database(_existing_store(str(store)), make=False)
+        try:
+            result = replay_stored_logs(database, policies=policies, head=head, stream=stream)
+        finally:
+            database.close()
+    output.finish(result, result.document)
+    if not result.all_agree:
+        raise typer.Exit(1)
+
+
+def _existing_store(given: str) -> str:
+    """Return the address, if a store can be there: looking for one in a file must not make it."""
+    from evenhand.service import ServiceConfig
+
+    try:
+        url = ServiceConfig.read({"service": {"database": given}}).service.database
+    except OptionError as error:
+        raise OptionError(
+            error.message, location="--store", hint="sqlite:///evenhand.db, postgresql://user@host/name"
+        ) from None
+    kind, _, place = url.partition(":///")
+    if kind == "sqlite" and not Path(place).is_file():
+        raise OptionError(f"there is no store {place!r}", location="--store", hint="start in the folder of the service")
+    return url
+
+
+# ``evenhand keys ...``: who may ask the service, and for what.
+
+app = typer.Typer(
+    name="keys",
+    help="Keys of the service: who may ask it, and for what. The service may be running meanwhile.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+SECONDS = {"m": 60, "h": 3_600, "d": 86_400}
+
+ConfigOption = Annotated[Path, typer.Option("--config", help="The service's file, which says where its store is.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the key's holder.")]
+CONFIG = Path("evenhand.toml")
+
+
+@app.callback()
+def _keys_group() -> None: ...
+
+
+@app.command()
+def add(
+    name: NameArgument,
+    scope: Annotated[
+        list[str], typer.Option("--scope", help="decide, generate, read or admin (all of it); may be repeated.")
+    ],
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="TIME", help="The key ends after this: 90d, 12h or 30m.")
+    ] = None,
+    config: ConfigOption = CONFIG,
+) -> None:
+    """Make a key, and show it: this once, as the store keeps its hash alone."""
+    seconds = None if expires is None else _parse_seconds(expires, "--expires")
+    with _open_keys(config) as ring:
+        _print_key(ring.add(name, scope, seconds=seconds))
+
+
+@app.command()
+def rotate(
+    name: NameArgument,
+    overlap: Annotated[
+        str, typer.Option("--overlap", metavar="TIME", help="The old key ends after this: 7d, 24h or 30m.")
+    ] = "24h",
+    config: ConfigOption = CONFIG,
+) -> None:
+    """Make another key for the same holder, with the same scopes, and show it; the old one ends later."""
+    seconds = _parse_seconds(overlap, "--overlap")
+    with _open_keys(config) as ring:
+        _print_key(ring.rotate(name, overlap=seconds))
+
+
+@app.command()
+def revoke(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the keys' holder; or the id of one key.")],
+    config: ConfigOption = CONFIG,
+) -> None:
+    """End all keys of a holder at once, or one key by its id."""
+    with _open_keys(config) as ring:
+        for key in ring.revoke(name):
+            typer.echo(f"revoked {key.id} of {key.name}")
+
+
+@app.command("list")
+def list_keys(config: ConfigOption = CONFIG, json: JsonOption = None) -> None:
+    """List all keys that there ever were; never the keys themselves."""
+    with _open_keys(config) as ring:
+        keys, now = ring.keys(), ring.now
+    rows = [
+        {
+            "id": key.id,
+            "name": key.name,
+            "scopes": sorted(key.scopes),
+            "status": key.status(now),
+            "made": _format_time(key.made),
+            "expires": _format_time(key.expires),
+            "revoked": _format_time(key.revoked),
+        }
+        for key in keys
+    ]
+    emit_json(dumps({"keys": rows}), json)
+    if json == "-":
+        return
+    if not keys:
+        typer.echo("there are no keys\n  -> evenhand keys add NAME --scope decide")
+    for key in keys:
+        status = key.status(now)
+        ends = f", ends {_format_time(key.expires)}" if key.expires is not None and status == "valid" else ""
+        scopes = ", ".join(sorted(key.scopes))
+        typer.echo(f"{key.id}  {status:<8}  {key.name}: {scopes}; made {_format_time(key.made)}{ends}")
+
+
+@contextmanager
+def _open_keys(config: Path) -> Iterator[KeyStore]:
+    try:
+        from evenhand.service import Database, KeyStore, ServiceConfig
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("evenhand"):
+            raise
+        raise MissingExtraError(error.name or "fastapi", extra="serve", purpose="for the service's keys") from None
+    database = Database(ServiceConfig.read(config).service.database)
+    try:
+        with KeyStore(database) as ring:
+            yield ring
+    finally:
+        database.close()
+
+
+def _print_key(key: str) -> None:
+    """The key alone on standard output, so that a script can take it up."""
+    typer.echo(key)
+    typer.echo("this is the only time that it is shown: the store keeps its hash alone", err=True)
+
+
+def _parse_seconds(given: str, location: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,6})([mhd])", given)
+    if found is None:
+        raise OptionError(f"expected a time, got {given!r}", location=location, hint="for example 90d, 24h or 30m")
+    return float(int(found.group(1)) * SECONDS[found.group(2)])
+
+
+def _format_time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,115 @@
+"""What every engine's result can do: be printed, tabulated, plotted, and travel as JSON."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evenhand import __version__
+from evenhand.core.configuration import first_fault
+from evenhand.core.document import Document
+from evenhand.core.work import Work
+from evenhand.errors import DataError
+from evenhand.text import format_duration
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+
+class ResultPart(BaseModel):
+    """A part of a result: immutable, and without fields that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Result(BaseModel):
+    """An immutable answer with the version, seed and time that made it.
+
+    Attributes:
+        evenhand: version of the library.
+        kind: which analysis it is; fixed by each subclass.
+        seed: what the random numbers were drawn from; the same seed gives the same result, unless a clock had a say.
+        seconds: wall-clock time it took.
+        work: what was done by the clock, by which a result is repeated; None where there are no limits of time.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    evenhand: str = __version__
+    kind: str
+    seed: int
+    seconds: float = Field(ge=0)
+    work: Work | None = None
+
+    def document(self) -> Document:
+        """Return the findings in words, numbers, tables and names of drawings: once, for every way to read them."""
+        raise TypeError(f"{type(self).__name__} must define document()")
+
+    def _write_document(self, module: str, *given: object) -> Document:
+        """Return the document that a module writes of the result: words are loaded when they are read."""
+        written: Document = importlib.import_module(module).build_document(self, *given)
+        return written
+
+    def summary(self) -> str:
+        """Return the findings as plain text: the document's screen."""
+        return str(_view("screen").summarize(self.document()))
+
+    def to_markdown(self) -> str:
+        """Return the whole document as Markdown."""
+        return str(_view("markdown").render_markdown(self.document()))
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the numbers as a table, one row per finding."""
+        raise TypeError(f"{type(self).__name__} must define to_frame()")
+
+    def plot(self) -> alt.TopLevelMixin:
+        """Return the result as an Altair chart."""
+        chart: alt.TopLevelMixin = _view("charts").plot(self)
+        return chart
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """Return the whole result as JSON text; ``from_json`` gives an equal result."""
+        return self.model_dump_json(indent=indent)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DataError: the text is not such a result.
+        """
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            fault = first_fault(error)
+            raise DataError(f"this is not a {cls.__name__}: {fault.location}: {fault.message}") from None
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        return str(_view("page_template").render_fragment(self.document()))
+
+    @property
+    def provenance(self) -> str:
+        """What made the result: version, seed and time."""
+        made = f"Made by evenhand {self.evenhand}, seed {self.seed}, in {format_duration(self.seconds)}."
+        if self.work is None or self.work.repeatable:
+            return made
+        return (
+            f"{made} Limits of time took part, so it is not repeatable by its seed: the same command may give other "
+            "numbers. With --work and the JSON of this result they are the same."
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """Return the result as plain Python data."""
+        return self.model_dump(mode="json")
+
+
+def _view(module: str) -> ModuleType:
+    """Import a module of ``evenhand.view`` on demand: screens and pages stand above the engines."""
+    return importlib.import_module(f"evenhand.view.{module}")

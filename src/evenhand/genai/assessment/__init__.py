@@ -1,0 +1,1 @@
+"""Judge what a generator shows, recorded or asked now."""

@@ -1,0 +1,129 @@
+"""What a configuration promises before anything is made: whether it can be kept, and what that is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evenhand.core import Block, Document, Facts, Heading, NextStep, Text
+from evenhand.genai.classifiers.confusion import SpecificationSuccess, specification_success
+from evenhand.genai.games.feasibility import Feasibility, SpecificationFeasibility, check_feasibility
+from evenhand.genai.games.retries import AttemptSuccess, RetrySettings, bound_misses, choose_retries
+from evenhand.genai.spec.specification import GenerationConfig
+from evenhand.stats import Unknown
+
+
+@dataclass(frozen=True)
+class ConfigurationCheck:
+    """What a configuration promises.
+
+    Attributes:
+        feasibility: whether an obedient generator can keep it for ever.
+        labels: what deadlines are worth under the samples of labels, by specification.
+        success: how often instructions work.
+        settings: what the configured retries and slack are worth; None if the configuration cannot be kept.
+        smallest: retries and slack that are enough, or why there are none; None if the configuration cannot be kept.
+    """
+
+    feasibility: Feasibility
+    labels: tuple[SpecificationSuccess, ...]
+    success: AttemptSuccess
+    settings: RetrySettings | None
+    smallest: RetrySettings | Unknown | None
+
+    def document(self, name: str = "the configuration") -> Document:
+        """Return whether the configuration can be kept, what labels make of it, and what retries and slack are worth.
+
+        Args:
+            name: of the configuration.
+        """
+        found = self.feasibility
+        blocks: list[Block] = [
+            Text(f"{found.reason[:1].upper()}{found.reason[1:]}", role="finding"),
+            Facts(tuple((one.name, _describe_specification(one)) for one in found.specifications)),
+        ]
+        if found.hint is not None:
+            blocks.append(NextStep(found.hint))
+        if self.labels:
+            blocks.append(Heading("Labels"))
+        blocks += [
+            Text(f"{one.specification}: {one.statement()}", tuple(value.statement() for value in one.values))
+            for one in self.labels
+        ]
+        if self.settings is not None:
+            blocks += [Heading("Instructions"), Text(self.success.statement()), Facts(tuple(self._settings()))]
+        return Document(
+            f"{name} {'can' if found.feasible else 'cannot'} be kept",
+            blocks=tuple(blocks),
+            brand="Evenhand, generative AI",
+        )
+
+    def _settings(self) -> Iterator[tuple[str, str]]:
+        if self.settings is not None:
+            yield "configured", self.settings.statement()
+        if isinstance(self.smallest, Unknown):
+            yield "enough", f"none; {self.smallest.reason}"
+        elif self.smallest is not None:
+            yield "enough", self.smallest.statement()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON values: what ``Feasibility.to_dict`` says, and more."""
+        return {
+            **self.feasibility.to_dict(),
+            "labels": [one.model_dump(mode="json") for one in self.labels],
+            "success": self.success.model_dump(mode="json"),
+            "settings": _to_json(self.settings),
+            "smallest": _to_json(self.smallest),
+        }
+
+
+METHODS = {
+    "hall": "no more are ever due than there are items",
+    "exact": "the game of {:,} positions was solved",
+}
+"""How it is known whether deadlines can be kept."""
+
+
+def _describe_specification(one: SpecificationFeasibility) -> str:
+    if one.repeated is None:
+        return "every value must appear; there are no deadlines"
+    within = ", ".join(f"{value} within {by}" for value, by in zip(one.values, one.repeated, strict=True))
+    how = f"; {METHODS[one.method].format(one.states)}" if one.method is not None else ""
+    return f"{'' if one.feasible else 'AT FAULT: '}{within}{how}"
+
+
+def check_configuration(
+    configuration: GenerationConfig, counts: Mapping[str, Mapping[str, int]] | None = None
+) -> ConfigurationCheck:
+    """Check a configuration.
+
+    Args:
+        configuration: what is to be kept.
+        counts: of instructions, by specification, as in ``Enforcer.counts``; as the simulation says unless given.
+
+    Raises:
+        DataError: a sample cannot be read.
+        OptionError: counts that cannot be.
+    """
+    found = check_feasibility(configuration)
+    success = (
+        AttemptSuccess.from_simulation(configuration)
+        if counts is None
+        else AttemptSuccess.from_counts(configuration, counts)
+    )
+    labels = specification_success(configuration)
+    if not found.feasible:
+        return ConfigurationCheck(found, labels, success, None, None)
+    in_flight = configuration.simulation.in_flight
+    return ConfigurationCheck(
+        found,
+        labels,
+        success,
+        bound_misses(configuration, success, in_flight=in_flight),
+        choose_retries(configuration, success, in_flight=in_flight),
+    )
+
+
+def _to_json(one: RetrySettings | Unknown | None) -> dict[str, Any] | None:
+    return one.plain() if isinstance(one, RetrySettings) else None if one is None else one.model_dump(mode="json")

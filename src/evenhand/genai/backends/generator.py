@@ -1,0 +1,211 @@
+"""An item, what generates items, the words that ask for values, and recorded items played back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from evenhand.errors import DataError, OptionError
+
+ItemKind: TypeAlias = Literal["image", "text"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A picture or a text.
+
+    Attributes:
+        kind: ``image`` or ``text``.
+        data: its bytes; a text's are UTF-8.
+        media_type: such as ``image/png``.
+    """
+
+    kind: ItemKind
+    data: bytes
+    media_type: str
+
+    @classmethod
+    def of_text(cls, text: str) -> Item:
+        """Return a text as an item."""
+        return cls("text", text.encode(), "text/plain")
+
+    @property
+    def text(self) -> str:
+        """The text.
+
+        Raises:
+            DataError: it is a picture, or no UTF-8.
+        """
+        if self.kind != "text":
+            raise DataError(f"an item of type {self.media_type} is not text")
+        try:
+            return self.data.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(f"a text is not UTF-8: {error}") from error
+
+
+class Generator(Protocol):
+    """What makes items for prompts."""
+
+    def generate(self, prompt: str) -> Item:
+        """Return one item; asked again with the same prompt, it may make another.
+
+        Raises:
+            EvenhandError: it made none.
+        """
+        ...
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A generator whose items depend on how many it made before."""
+
+    def resume(self, made: int) -> None:
+        """Go on as if so many items had been made already."""
+        ...
+
+
+# The words that ask for values in a prompt, and how they are read back.
+
+
+_CLAUSE = re.compile(r"\(showing:([^()]*)\)|\bshowing:([^()\n]*)", re.IGNORECASE)
+
+
+def add_instruction(prompt: str, must: Mapping[str, Collection[str]]) -> str:
+    """Return the prompt with a clause that asks for values; unchanged if nothing must be asked for.
+
+    Args:
+        must: for concept groups, the values, any of which will do; as in an admission.
+
+    >>> add_instruction("a business leader", {"age": ("elderly",), "gender": ("woman", "man")})
+    'a business leader (showing: age elderly, gender woman or man)'
+    """
+    if not must:
+        return prompt
+    clause = ", ".join(f"{group} {' or '.join(values)}" for group, values in must.items())
+    return f"{prompt} (showing: {clause})"
+
+
+def parse_instruction(prompt: str, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
+    """Return the values that a prompt asks for, by concept group; groups it says nothing about are left out.
+
+    A clause ``showing: group value`` decides about the groups it names. Else values count that stand in the prompt as
+    whole words, so that "an elderly woman" asks for both. No grammar is read: "not a child" asks for a child.
+
+    >>> prompt = "a leader, make sure that she is elderly"
+    >>> parse_instruction(prompt, {"age": ("child", "elderly"), "gender": ("woman", "man")})
+    {'age': ('elderly',)}
+    """
+    clauses = {}
+    for match in _CLAUSE.finditer(prompt):
+        for part in (match[1] or match[2] or "").split(","):
+            group, _, rest = part.strip().partition(" ")
+            clauses[group.casefold()] = rest
+    plain = _CLAUSE.sub(" ", prompt)
+    asked = {}
+    for group, values in groups.items():
+        text = clauses.get(group.casefold(), plain)
+        named = tuple(value for value in values if WordMatcher([value]).is_in(text))
+        if named:
+            asked[group] = named
+    return asked
+
+
+# Whole words and phrases in a text: 'asian' is not in 'caucasian'.
+
+
+class WordMatcher:
+    """Finds any of several words or phrases in texts, as whole words, in whatever case and spacing.
+
+    Args:
+        words: at least one, none of them empty.
+
+    >>> WordMatcher(["business leader"]).is_in("a Business  leader."), WordMatcher(["asian"]).is_in("Caucasian")
+    (True, False)
+    """
+
+    def __init__(self, words: Collection[str]) -> None:
+        given = [words] if isinstance(words, str) else list(words)
+        parts = [r"\s+".join(re.escape(part) for part in word.split()) for word in given]
+        if not parts or not all(parts):
+            raise OptionError(
+                f"{given!r} names no words to look for", hint="Give at least one word, none of them empty."
+            )
+        self._pattern = re.compile(rf"(?<!\w)(?:{'|'.join(parts)})(?!\w)", re.IGNORECASE)
+
+    def is_in(self, text: str) -> bool:
+        """Return whether any of them is in the text."""
+        return self._pattern.search(text) is not None
+
+
+# A sequence of items that was recorded, played back.
+
+
+MEDIA_SUFFIXES = {
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/webp": ".webp",
+    "image/gif": ".gif",
+    "image/svg+xml": ".svg",
+    "text/plain": ".txt",
+}
+"""How files of items end, by media type."""
+
+_MEDIA_TYPES = {**{suffix: media_type for media_type, suffix in MEDIA_SUFFIXES.items()}, ".jpeg": "image/jpeg"}
+
+
+class Playback:
+    """A generator that hands out recorded items in their order, whatever it is asked for.
+
+    Args:
+        items: in the order in which they are handed out.
+    """
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self._items = list(items)
+        self._next = 0
+
+    @classmethod
+    def of_files(cls, paths: Iterable[Path]) -> Playback:
+        """Return the items in files: pictures by their suffix, and texts in ``.txt``.
+
+        Raises:
+            DataError: a file cannot be read, or its suffix is unknown.
+        """
+        return cls([_read_item(Path(path)) for path in paths])
+
+    def __len__(self) -> int:
+        """Return how many items are left."""
+        return len(self._items) - self._next
+
+    def resume(self, made: int) -> None:
+        """Go on as if so many items had been handed out already."""
+        self._next = min(made, len(self._items))
+
+    def generate(self, prompt: str) -> Item:
+        """Return the next item.
+
+        Raises:
+            DataError: there are no more.
+        """
+        if not len(self):
+            raise DataError(
+                f"all {len(self._items)} recorded items were played back", hint="Record more, or ask for fewer."
+            )
+        item = self._items[self._next]
+        self._next += 1
+        return item
+
+
+def _read_item(path: Path) -> Item:
+    media_type = _MEDIA_TYPES.get(path.suffix.lower())
+    if media_type is None:
+        raise DataError(f"{path.name} is neither a picture nor a text", hint=f"Known: {', '.join(_MEDIA_TYPES)}.")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", location=str(path)) from error
+    return Item("text" if media_type == "text/plain" else "image", data, media_type)

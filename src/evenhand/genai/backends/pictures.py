@@ -1,0 +1,180 @@
+"""Pictures as pixels: PNG, JPEG, WebP and GIF decoded, and brought to the size that a model takes."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import DataError, MissingExtraError
+from evenhand.genai.backends.generator import Item
+
+FitMethod: TypeAlias = Literal["stretch", "cover", "contain"]
+
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
+
+_MOST_PIXELS = 1 << 25
+"""Pixels: a file of a few bytes must not claim memory without end."""
+
+
+def decode_picture(item: Item) -> Pixels:
+    """Return the pixels ``(height, width, 3)`` of a picture, in red, green and blue; what is transparent becomes white.
+
+    The studio's PNGs are read without any library; all else needs Pillow.
+
+    Raises:
+        DataError: it is not a picture, of a kind that is not read, damaged or too large.
+        MissingExtraError: it is not as the studio makes them, and Pillow is not installed.
+    """
+    if item.kind != "image" or item.media_type == "image/svg+xml":
+        raise DataError(
+            f"an item of type {item.media_type} has no pixels", hint=f"Pictures are read as {', '.join(_FORMATS)}."
+        )
+    try:
+        return read_png(item.data)
+    except DataError:
+        return _decode_with_pillow(item)
+
+
+def _decode_with_pillow(item: Item) -> Pixels:
+    try:
+        from PIL import Image, ImageOps
+    except ImportError:
+        raise MissingExtraError("pillow", extra="pictures", purpose="to decode a picture") from None
+    bombs = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+    try:
+        with Image.open(io.BytesIO(item.data), formats=_FORMATS) as image:
+            width, height = image.size
+            if width * height > _MOST_PIXELS:
+                raise DataError(f"a picture of {width} x {height} pixels is not read")
+            upright = ImageOps.exif_transpose(image).convert("RGBA")
+            ground = Image.new("RGBA", upright.size, (255, 255, 255, 255))
+            return np.asarray(Image.alpha_composite(ground, upright).convert("RGB"))
+    except bombs as error:
+        raise DataError(f"this picture is too large: {error}") from None
+    except (OSError, SyntaxError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        # Pillow's own words would name the object that the bytes were put into.
+        raise DataError(
+            "this is not a picture that can be decoded, or it is damaged", hint=f"Known are {', '.join(_FORMATS)}."
+        ) from error
+
+
+def fit_pixels(pixels: Pixels, size: tuple[int, int], fit: FitMethod) -> NDArray[np.float32]:
+    """Return the picture at another size, smoothed as it gets smaller.
+
+    Args:
+        pixels: ``(height, width, 3)``.
+        size: height and width wanted.
+        fit: ``stretch``: each side by itself; ``cover``: the largest part in the middle that has the wanted shape;
+            ``contain``: all of it in the middle, on black.
+
+    Returns:
+        Colours from 0 to 255, ``(*size, 3)``.
+    """
+    height, width = pixels.shape[:2]
+    tall, wide = size
+    if fit == "cover":
+        scale = min(height / tall, width / wide)
+        rows, columns = min(height, max(1, round(tall * scale))), min(width, max(1, round(wide * scale)))
+        top, left = (height - rows) // 2, (width - columns) // 2
+        return _resize_pixels(pixels[top : top + rows, left : left + columns], size)
+    if fit == "contain":
+        scale = max(height / tall, width / wide)
+        rows, columns = min(tall, max(1, round(height / scale))), min(wide, max(1, round(width / scale)))
+        top, left = (tall - rows) // 2, (wide - columns) // 2
+        canvas = np.zeros((tall, wide, 3), np.float32)
+        canvas[top : top + rows, left : left + columns] = _resize_pixels(pixels, (rows, columns))
+        return canvas
+    return _resize_pixels(pixels, size)
+
+
+def _resize_pixels(pixels: Pixels, size: tuple[int, int]) -> NDArray[np.float32]:
+    if pixels.shape[:2] == size:
+        return pixels.astype(np.float32)
+    by_column = np.tensordot(_resize_weights(pixels.shape[1], size[1]), pixels.astype(np.float32), axes=(1, 1))
+    resized: NDArray[np.float32] = np.tensordot(_resize_weights(pixels.shape[0], size[0]), by_column, axes=(1, 1))
+    return resized
+
+
+def _resize_weights(before: int, after: int) -> NDArray[np.float32]:
+    """Return how much each pixel of a side weighs in each of the new ones: triangles as wide as what they stand for."""
+    scale = before / after
+    reach = max(scale, 1.0)
+    middles = (np.arange(after) + 0.5) * scale
+    distance = np.abs(np.arange(before)[None, :] + 0.5 - middles[:, None]) / reach
+    weights = np.maximum(0.0, 1.0 - distance)
+    shares: NDArray[np.float32] = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+    return shares
+
+
+# Pictures as PNG, written and read with the standard library: 8 bits, red, green and blue.
+
+Pixels = NDArray[np.uint8]
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PLAIN_HEADER = (8, 2, 0, 0, 0)
+"""8 bits, red, green and blue; the one compression and filter method; not interlaced."""
+
+_MOST_PNG_PIXELS = 1 << 24
+"""Pixels: a file of a few bytes must not claim memory without end."""
+
+
+def write_png(pixels: Pixels) -> bytes:
+    """Return the file for pixels ``(height, width, 3)``."""
+    height, width, _ = pixels.shape
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)
+    rows[:, 1:] = pixels.reshape(height, -1)
+    head = struct.pack(">II5B", width, height, *_PLAIN_HEADER)
+    return (
+        _SIGNATURE
+        + _png_chunk(b"IHDR", head)
+        + _png_chunk(b"IDAT", zlib.compress(rows.tobytes()))
+        + _png_chunk(b"IEND", b"")
+    )
+
+
+def _png_chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def read_png(data: bytes) -> Pixels:
+    """Return the pixels ``(height, width, 3)`` of a file whose rows are not filtered, as ``write_png`` makes them.
+
+    Raises:
+        DataError: it is damaged, or another kind of PNG.
+    """
+    if not data.startswith(_SIGNATURE):
+        raise DataError("this is not a PNG")
+    position, packed, size = len(_SIGNATURE), b"", (0, 0)
+    while position + 12 <= len(data):
+        (length,) = struct.unpack_from(">I", data, position)
+        name, body = data[position + 4 : position + 8], data[position + 8 : position + 8 + length]
+        if data[position + 8 + length : position + 12 + length] != struct.pack(">I", zlib.crc32(name + body)):
+            raise DataError("this PNG is damaged")
+        if name == b"IHDR":
+            if len(body) != 13 or tuple(body[8:]) != _PLAIN_HEADER:
+                raise DataError("only PNGs of 8 bits in red, green and blue, not interlaced, are read")
+            size = struct.unpack_from(">II", body)
+        elif name == b"IDAT":
+            packed += body
+        position += 12 + length
+    width, height = size
+    if not 0 < width * height <= _MOST_PNG_PIXELS:
+        raise DataError(f"a PNG of {width} x {height} pixels is not read")
+    expected = height * (1 + 3 * width)
+    try:
+        raw = zlib.decompressobj().decompress(packed, expected)
+    except zlib.error as error:
+        raise DataError("this PNG is damaged") from error
+    if len(raw) != expected:
+        raise DataError("this PNG is damaged")
+    rows = np.frombuffer(raw, np.uint8).reshape(height, 1 + 3 * width)
+    if rows[:, 0].any():
+        raise DataError("only PNGs whose rows are not filtered are read")
+    return rows[:, 1:].reshape(height, width, 3).copy()

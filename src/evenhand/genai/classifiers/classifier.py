@@ -1,0 +1,184 @@
+"""What says which values an item shows: functions, words in texts, and a model that is asked over HTTP."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from evenhand.errors import DataError, ModelError, OptionError
+from evenhand.genai.backends.generator import Item, WordMatcher
+from evenhand.genai.backends.openai_service import (
+    OpenAIChat,
+    at_zero_temperature,
+    choice_question,
+    extract_answer,
+    quote_text,
+)
+
+
+class Classifier(Protocol):
+    """What says which values an item shows."""
+
+    def classify(self, item: Item) -> dict[str, str | None]:
+        """Return the value of every concept group it knows; None where it cannot tell.
+
+        Raises:
+            EvenhandError: the item cannot be looked at, which is another thing than showing no value.
+        """
+        ...
+
+
+def match_label(answer: str | None, values: Collection[str]) -> str | None:
+    """Return the value that an answer is, whatever its case, and the spaces, quotes and full stop around it.
+
+    Anything more or less is none: a value that is part of the answer is not the answer, because 'asian' is part of
+    'caucasian', and of 'not asian'. None also for "cannot tell" and the like, unless that is a value.
+
+    >>> match_label(' "Asian." ', ["asian", "caucasian"]), match_label("not asian", ["asian"])
+    ('asian', None)
+    """
+    if answer is None:
+        return None
+    said = " ".join(answer.strip(" \t\r\n\"'`*.").casefold().split())
+    return next((value for value in values if " ".join(value.casefold().split()) == said), None)
+
+
+class FunctionClassifier:
+    """A function as a classifier.
+
+    Args:
+        function: answers for an item, by concept group, with a value, or with None if it cannot tell.
+        groups: the values of every concept group it answers for. An answer that is exactly none of them is taken for
+            "cannot tell", and so is not an answer.
+    """
+
+    def __init__(
+        self, function: Callable[[Item], Mapping[str, str | None]], groups: Mapping[str, Collection[str]]
+    ) -> None:
+        self._function = function
+        self._groups = {group: tuple(values) for group, values in groups.items()}
+
+    def classify(self, item: Item) -> dict[str, str | None]:
+        """Return the value of every group; None where the function cannot tell.
+
+        Raises:
+            ModelError: it answered with something else than a value by group.
+        """
+        answers = self._function(item)
+        if not isinstance(answers, Mapping):
+            raise ModelError(
+                f"the classifier answered {answers!r}", hint="It must answer with a mapping of concept group to value."
+            )
+        found = {}
+        for group, values in self._groups.items():
+            answer = answers.get(group)
+            if answer is not None and not isinstance(answer, str):
+                raise ModelError(f"the classifier answered {answer!r} for {group!r}, which is neither text nor None")
+            found[group] = match_label(answer, values)
+        return found
+
+
+# Texts classified by the words in them.
+
+
+class LexiconClassifier:
+    """Says which value's words are in a text; it cannot tell where there are none, or those of several values.
+
+    Args:
+        groups: by concept group and value, words and phrases, found as whole words in whatever case.
+
+    >>> lexicon = LexiconClassifier({"gender": {"woman": ["she", "her"], "man": ["he", "his"]}})
+    >>> lexicon.classify(Item.of_text("She thanked her team.")), lexicon.classify(Item.of_text("He met her."))
+    ({'gender': 'woman'}, {'gender': None})
+    """
+
+    def __init__(self, groups: Mapping[str, Mapping[str, Collection[str]]]) -> None:
+        if not groups:
+            raise OptionError("a lexicon needs at least one concept group")
+        self._groups = {
+            group: {value: WordMatcher(words) for value, words in values.items()} for group, values in groups.items()
+        }
+
+    def classify(self, item: Item) -> dict[str, str | None]:
+        """Return the value of every group.
+
+        Raises:
+            DataError: the item is not text.
+        """
+        text = item.text
+        found: dict[str, str | None] = {}
+        for group, values in self._groups.items():
+            named = [value for value, words in values.items() if words.is_in(text)]
+            found[group] = named[0] if len(named) == 1 else None
+        return found
+
+
+# What a model says that a picture or a text shows.
+
+
+UNSURE_ANSWER = "cannot tell"
+"""The answer that a model may always give."""
+
+VISIBLE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+"""Types of pictures that models take."""
+
+
+class ChatClassifier:
+    """Asks a model one question for every concept group, with the group's values and "cannot tell" as answers.
+
+    A picture is sent as a data URL, so for pictures the model must be one that sees. An answer that is not exactly one
+    of the values is taken for "cannot tell"; a JSON object with such a value is as good.
+
+    Args:
+        chat: the model. It is asked at temperature 0 unless its options say another, or None for models that take none.
+        groups: the values of every concept group.
+        questions: by concept group, the question instead of "Which age does this picture show?".
+
+    Raises:
+        OptionError: no groups, or a question about another one.
+    """
+
+    def __init__(
+        self,
+        chat: OpenAIChat,
+        groups: Mapping[str, Collection[str]],
+        questions: Mapping[str, str] | None = None,
+    ) -> None:
+        if not groups:
+            raise OptionError("a classifier needs at least one concept group")
+        unknown = sorted((questions or {}).keys() - groups.keys())
+        if unknown:
+            raise OptionError(
+                f"there is no group {unknown[0]!r}", location="questions", hint=f"Known: {', '.join(groups)}."
+            )
+        self._chat = at_zero_temperature(chat)
+        self._groups = {group: tuple(values) for group, values in groups.items()}
+        self._questions = dict(questions or {})
+
+    def classify(self, item: Item) -> dict[str, str | None]:
+        """Return the value of every group; None where the model cannot tell.
+
+        Raises:
+            DataError: a picture of a type that models do not take.
+            FetchError: the service does not answer, or refuses.
+            ModelError: its answer holds no text, or the model declines.
+        """
+        found = {}
+        for group, values in self._groups.items():
+            reply = self._chat.reply(self._question(item, group, values))
+            found[group] = match_label(extract_answer(reply, group), values)
+        return found
+
+    def _question(self, item: Item, group: str, values: Sequence[str]) -> str | list[dict[str, Any]]:
+        what = "picture" if item.kind == "image" else "text"
+        asked = self._questions.get(group, f"Which {group} does this {what} show?")
+        question = choice_question(asked, [*values, *([] if UNSURE_ANSWER in values else [UNSURE_ANSWER])])
+        if item.kind == "text":
+            return quote_text("text", item.text, question)
+        if item.media_type not in VISIBLE_TYPES:
+            raise DataError(
+                f"no model looks at an item of type {item.media_type}", hint=f"One of: {', '.join(VISIBLE_TYPES)}."
+            )
+        address = f"data:{item.media_type};base64,{base64.b64encode(item.data).decode()}"
+        return [{"type": "text", "text": question}, {"type": "image_url", "image_url": {"url": address}}]

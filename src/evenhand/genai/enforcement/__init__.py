@@ -1,0 +1,1 @@
+"""Keep every deadline while items are made: the enforcer, and a guard around a generator."""

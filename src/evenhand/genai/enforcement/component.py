@@ -1,0 +1,429 @@
+"""One move of the enforcer on requirements that share concept groups, and the deadlines behind it.
+
+Slots are numbered when requests are admitted. Behind the last slot before which everything is known only one number per
+value is kept; what lies after it is a short list of slots that are open, promised, shown or void. A slot that is open
+counts as showing nothing, a promised one as showing what was promised, and a void one does not count at all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from evenhand.errors import DecisionError
+from evenhand.genai.games.feasibility import RequirementComponent, solve_cached
+
+OPEN_SLOT = -1
+"""A slot whose item is under way, and may show anything."""
+
+VOID_ITEM = -2
+"""A slot whose item counts for nothing: no value was recognised, or there is no item."""
+
+
+class DeadlineTracker:
+    """How long ago every value was seen, and by when it must be seen again.
+
+    Args:
+        repeated: within how many items every value must appear.
+
+    Attributes:
+        items: admitted, without those that are void.
+        due: for every value the number of the item by which it must have appeared.
+    """
+
+    def __init__(self, repeated: Sequence[int]) -> None:
+        self.repeated = tuple(repeated)
+        n = len(self.repeated)
+        self.items = 0
+        self.due = list(self.repeated)
+        self._settled = 0
+        self._behind = 0
+        self._last = [0] * n
+        self._late = [False] * n
+        # A slot is open, void, promised (a value) or shown (a value + n).
+        self._window: list[int] = []
+
+    @property
+    def slots(self) -> int:
+        """Slots admitted."""
+        return self._settled + len(self._window)
+
+    @property
+    def pending_slots(self) -> int:
+        """Slots whose items are under way."""
+        n = len(self.repeated)
+        return sum(OPEN_SLOT <= kind < n for kind in self._window)
+
+    def admit(self, promise: int = OPEN_SLOT) -> int:
+        """The number of the next slot, from 1; ``promised_value`` is the value that its item is asked to show."""
+        self._window.append(promise)
+        self.items += 1
+        if promise != OPEN_SLOT:
+            self.due[promise] = self.items + self.repeated[promise]
+        return self.slots
+
+    def promised_value(self, slot: int) -> int:
+        """Return what was promised for a slot that is under way: a value, or ``OPEN_SLOT``.
+
+        Raises:
+            DecisionError: the slot is not under way.
+        """
+        at = slot - self._settled - 1
+        if not 0 <= at < len(self._window) or not OPEN_SLOT <= self._window[at] < len(self.repeated):
+            raise DecisionError(
+                f"slot {slot} is not under way", code="unknown-id", hint="complete every admitted item once"
+            )
+        return self._window[at]
+
+    def due_if_shown(self, slot: int, kind: int) -> tuple[list[int], int, int]:
+        """Return what would follow if a slot under way showed a value, or were void.
+
+        Returns:
+            ``due``, ``items``, and the least number of items to spare between two appearances of a value among the
+            slots that are not settled; less than 0 if one of them would come too late.
+        """
+        at = slot - self._settled - 1
+        before = self._window[at]
+        self._window[at] = kind
+        found = self._due_after_window()
+        self._window[at] = before
+        return found
+
+    def complete(self, slot: int, value: int) -> list[tuple[int, int]]:
+        """Record what the item of a slot shows: a value, or ``VOID_ITEM``.
+
+        Returns:
+            deadlines that are now known to be missed: the value, and the item by which it was due.
+
+        Raises:
+            DecisionError: the slot is not under way.
+        """
+        promised = self.promised_value(slot)
+        at = slot - self._settled - 1
+        self._window[at] = value if value == VOID_ITEM else value + len(self.repeated)
+        if promised == OPEN_SLOT and value != VOID_ITEM:
+            # Nothing moves, and the value was seen here at the earliest.
+            item = self._behind + at + 1 - self._window[:at].count(VOID_ITEM)
+            self.due[value] = max(self.due[value], item + self.repeated[value])
+        elif value != promised:
+            self._update_due()
+        return self._settle()
+
+    def _update_due(self) -> None:
+        self.due, self.items, _ = self._due_after_window()
+
+    def _due_after_window(self) -> tuple[list[int], int, int]:
+        n = len(self.repeated)
+        last = self._last[:]
+        item, spare = self._behind, max(self.repeated)
+        for kind in self._window:
+            if kind == VOID_ITEM:
+                continue
+            item += 1
+            if kind >= 0:
+                k = kind if kind < n else kind - n
+                spare = min(spare, last[k] + self.repeated[k] - item)
+                last[k] = item
+        return [seen + within for seen, within in zip(last, self.repeated, strict=True)], item, spare
+
+    def _settle(self) -> list[tuple[int, int]]:
+        """Forget the slots before the first that is under way; deadlines that were missed there."""
+        n, missed, known = len(self.repeated), [], 0
+        for kind in self._window:
+            if OPEN_SLOT <= kind < n:
+                break
+            known += 1
+            if kind == VOID_ITEM:
+                continue
+            self._behind += 1
+            value = kind - n
+            self._last[value] = self._behind
+            self._late[value] = False
+            for k in range(n):
+                if not self._late[k] and self._behind - self._last[k] >= self.repeated[k]:
+                    self._late[k] = True
+                    missed.append((k, self._last[k] + self.repeated[k]))
+        del self._window[:known]
+        self._settled += known
+        return missed
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that is known, as JSON can hold it."""
+        return {
+            "settled": self._settled,
+            "items": self._behind,
+            "last": list(self._last),
+            "late": list(self._late),
+            "window": list(self._window),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``state`` gave.
+
+        Raises:
+            DecisionError: it is no such state, or belongs to another specification.
+        """
+        n = len(self.repeated)
+        try:
+            settled, behind = int(state["settled"]), int(state["items"])
+            last, late = [int(one) for one in state["last"]], [bool(one) for one in state["late"]]
+            window = [int(one) for one in state["window"]]
+        except (KeyError, TypeError, ValueError):
+            raise DecisionError("this is not a state of a specification", code="state") from None
+        fits = (
+            len(last) == len(late) == n
+            and all(0 <= one <= behind for one in last)
+            and 0 <= behind <= settled
+            and all(VOID_ITEM <= kind < 2 * n for kind in window)
+        )
+        if not fits:
+            raise DecisionError("this state belongs to another specification", code="state")
+        self._settled, self._behind, self._last, self._late, self._window = settled, behind, last, late, window
+        self._update_due()
+
+
+# One move of the enforcer on requirements that share concept groups: what may be shown now, and what will do.
+
+
+LOST_LEVEL = -1
+"""The level of a state from which some deadline will be missed whatever is done."""
+
+
+@dataclass(frozen=True)
+class ItemChoice:
+    """What an item must show.
+
+    Attributes:
+        promises: for every requirement what its item will show; ``OPEN_SLOT`` where that is left open.
+        values_to_ask: for every concept group concerned the value chosen.
+        allowed: for every concept group concerned the values there were to choose from.
+    """
+
+    promises: tuple[int, ...]
+    values_to_ask: Mapping[str, str]
+    allowed: Mapping[str, tuple[str, ...]]
+
+
+class ComponentSolver:
+    """The state of one component, seen as the game.
+
+    A state has level s if its deadlines could all be kept s items early; the slack is the highest level looked at.
+
+    Args:
+        component: requirements that share concept groups.
+        deadlines: of each of them; read here, changed elsewhere.
+        slack: items of no use that must be borne.
+        random: for choices among equals.
+    """
+
+    def __init__(
+        self, component: RequirementComponent, deadlines: Sequence[DeadlineTracker], slack: int, random: Random
+    ) -> None:
+        self._component = component
+        self._deadlines = tuple(deadlines)
+        self._slack = slack
+        self._random = random
+        self._regions = [solve_cached(component.game.shift_deadlines(by)) for by in range(slack + 1)]
+        self._conditions = tuple(one.condition for one in component.requirements)
+        self._everybody = tuple(range(len(deadlines)))
+        self._single = len(component.groups) == 1
+        self._one = len(deadlines) == 1
+        self._hall = self._one and self._single and self._regions[slack].method == "hall"
+        self._starts = component.game.starts
+
+    def requirements_for(self, conditions: Collection[str], fixed: Collection[str]) -> tuple[int, ...]:
+        """Return the requirements that an item counts for."""
+        if self._one:
+            found = self._everybody if self._conditions[0] in conditions else ()
+        else:
+            found = tuple(i for i in self._everybody if self._conditions[i] in conditions)
+        if found and fixed:
+            requirements = self._component.requirements
+            found = tuple(i for i in found if not any(group in fixed for group in requirements[i].groups))
+        return found
+
+    def position(self, i: int, shown: Mapping[str, int | None]) -> int:
+        """Return what an item shows for one requirement, or ``VOID_ITEM``."""
+        requirement = self._component.requirements[i]
+        place = 0
+        for group, values in zip(requirement.groups, requirement.values, strict=True):
+            value = shown[group]
+            if value is None:
+                return VOID_ITEM
+            place = place * len(values) + value
+        return place
+
+    def level(self, left: Sequence[int]) -> int:
+        """Return how many useless items a state bears, up to the slack; ``LOST_LEVEL`` if none."""
+        for by in range(self._slack, -1, -1):
+            if self._regions[by].holds([d - by for d in left] if by else left):
+                return by
+        return LOST_LEVEL
+
+    def choose(
+        self, mine: tuple[int, ...], *, prefer: Mapping[str, Sequence[str]] | None, any_will_do: bool
+    ) -> ItemChoice | None:
+        """Return what the next item must show; None: whatever it shows, all deadlines can still be kept.
+
+        Args:
+            mine: requirements that it counts for.
+            prefer: for a concept group the values that are liked best, best first.
+            any_will_do: its value is known before anything else happens, so that all values being allowed asks nothing.
+        """
+        if self._hall:
+            return self._choose_hall(prefer, any_will_do)
+        left = self._slots_left(mine, None)
+        if self._regions[self._slack].holds([d - self._slack for d in left]):
+            return None
+        return self._choose_single(mine, prefer, any_will_do) if self._single else self._choose_several(mine)
+
+    def _choose_hall(self, prefer: Mapping[str, Sequence[str]] | None, any_will_do: bool) -> ItemChoice | None:
+        track = self._deadlines[0]
+        start = track.items + self._slack
+        due = track.due
+        ordered = sorted(due)
+        place = start
+        for d in ordered:
+            place += 1
+            if d <= place:
+                break
+        else:
+            return None
+        if ordered[place - start - 1] == place and (place == start + 1 or self._all_in_time(ordered, start)):
+            values = [k for k, d in enumerate(due) if d <= place]
+            if any_will_do and len(values) == len(due) and self._all_in_time(ordered, start):
+                return None
+        else:
+            # Already too late for the slack: the earliest deadline wins back most.
+            values = [k for k, d in enumerate(due) if d == ordered[0]]
+        return self._choice_for_values((0,), values, prefer)
+
+    def _all_in_time(self, ordered: Sequence[int], start: int) -> bool:
+        return all(d >= start + i for i, d in enumerate(ordered, start=1))
+
+    def _choose_single(
+        self, mine: tuple[int, ...], prefer: Mapping[str, Sequence[str]] | None, any_will_do: bool
+    ) -> ItemChoice | None:
+        n = len(self._component.values[0])
+        levels = [self.level(self._slots_left(mine, [k] * len(mine))) for k in range(n)]
+        best = max(levels)
+        values = [k for k in range(n) if levels[k] == best]
+        if best < self._slack:
+            earliest = min(self._items_left(mine, k) for k in values)
+            values = [k for k in values if self._items_left(mine, k) == earliest]
+        elif any_will_do and len(values) == n:
+            return None
+        return self._choice_for_values(mine, values, prefer)
+
+    def _items_left(self, mine: tuple[int, ...], k: int) -> int:
+        """Return how many items are left until a value must have appeared."""
+        return min(self._deadlines[i].due[k] - self._deadlines[i].items for i in mine)
+
+    def _choice_for_values(
+        self, mine: tuple[int, ...], values: list[int], prefer: Mapping[str, Sequence[str]] | None
+    ) -> ItemChoice:
+        group, names = self._component.groups[0], self._component.values[0]
+        liked = None
+        if prefer is not None:
+            liked = next((k for name in prefer.get(group, ()) for k in values if names[k] == name), None)
+        if liked is None and len(values) == 1:
+            liked = values[0]
+        if liked is None:
+            due = self._deadlines[0].due
+            urgent = [due[k] for k in values] if self._one else [self._items_left(mine, k) for k in values]
+            first = min(urgent)
+            equal = [k for k, one in zip(values, urgent, strict=True) if one == first]
+            liked = equal[0] if len(equal) == 1 else equal[int(self._random.random() * len(equal))]
+        promises = (liked,) if self._one else tuple(liked if i in mine else OPEN_SLOT for i in self._everybody)
+        return ItemChoice(promises, {group: names[liked]}, {group: tuple([names[k] for k in values])})
+
+    def _choose_several(self, mine: tuple[int, ...]) -> ItemChoice:
+        """Return values of several groups at once: the earliest deadlines that fit together, as few as are enough."""
+        game = self._component.game
+        pairs = sorted(
+            (self._deadlines[i].due[k] - self._deadlines[i].items, self._random.random(), i, k)
+            for i in mine
+            for k in range(len(game.deadlines[i]))
+        )
+        fixed: dict[str, int] = {}
+        for _, _, i, k in pairs:
+            requirement = self._component.requirements[i]
+            wanted = dict(zip(requirement.groups, requirement.combinations[k], strict=True))
+            if any(fixed.get(group, value) != value for group, value in wanted.items()):
+                continue
+            fixed |= wanted
+            if self._known_level(mine, fixed) >= self._slack:
+                return self._choice_for_groups(mine, fixed)
+        # Serving the earliest is always enough by Hall's condition; exact regions may want another.
+        best, found = self._known_level(mine, fixed), fixed
+        for assignment in self._component.assignments:
+            tried = dict(zip(self._component.groups, assignment, strict=True))
+            level = self._known_level(mine, tried)
+            if level > best:
+                best, found = level, tried
+        return self._choice_for_groups(mine, found)
+
+    def _known_level(self, mine: tuple[int, ...], fixed: Mapping[str, int]) -> int:
+        return self.level(self._slots_left(mine, self._kinds(mine, fixed)))
+
+    def _kinds(self, mine: tuple[int, ...], fixed: Mapping[str, int]) -> list[int]:
+        shown: dict[str, int | None] = dict.fromkeys(self._component.groups)
+        shown.update(fixed)
+        return [self.position(i, shown) for i in mine]
+
+    def _choice_for_groups(self, mine: tuple[int, ...], fixed: Mapping[str, int]) -> ItemChoice:
+        values = dict(zip(self._component.groups, self._component.values, strict=True))
+        kinds = dict(zip(mine, self._kinds(mine, fixed), strict=True))
+        asked = {group: values[group][k] for group, k in fixed.items()}
+        promises = tuple(kinds[i] if kinds.get(i, VOID_ITEM) != VOID_ITEM else OPEN_SLOT for i in self._everybody)
+        return ItemChoice(promises, asked, {group: (value,) for group, value in asked.items()})
+
+    def _slots_left(self, mine: tuple[int, ...], kinds: Sequence[int] | None) -> list[int]:
+        """Return the state after one more item that counts for ``mine``; it shows ``kinds``, or nothing."""
+        found: list[int] = []
+        for i, track in enumerate(self._deadlines):
+            items = track.items
+            if i not in mine:
+                found.extend(d - items for d in track.due)
+                continue
+            found.extend(d - items - 1 for d in track.due)
+            kind = VOID_ITEM if kinds is None else kinds[mine.index(i)]
+            if kind >= 0:
+                found[self._starts[i] + kind] = track.repeated[kind]
+        return found
+
+    def may_count(self, mine: tuple[int, ...], kinds: Sequence[int]) -> bool:
+        """Return whether an item that is known now, after everything else, may count: nothing better could be had."""
+        level = self.level(self._slots_left(mine, kinds))
+        if level >= self._slack:
+            return True
+        choice = self.choose(mine, prefer=None, any_will_do=True)
+        if choice is None:
+            return True
+        promised = [choice.promises[i] for i in mine]
+        best = self.level(self._slots_left(mine, promised))
+        return level >= best and (level > LOST_LEVEL or list(kinds) == promised)
+
+    def may_replace(
+        self, mine: tuple[int, ...], slots: Sequence[int], promised: Sequence[int], kinds: Sequence[int]
+    ) -> bool:
+        """Return whether an item under way may show this instead of its promise (``VOID_ITEM``: it does not count)."""
+        if all(promise in (OPEN_SLOT, kind) for promise, kind in zip(promised, kinds, strict=True)):
+            return True
+        level = self._level_if(mine, slots, kinds)
+        return level >= self._slack or LOST_LEVEL < level >= self._level_if(mine, slots, promised)
+
+    def _level_if(self, mine: tuple[int, ...], slots: Sequence[int], kinds: Sequence[int]) -> int:
+        """Return the level, if slots under way showed this; appearances before the last ones must be in time too."""
+        left: list[int] = []
+        spare = self._slack
+        at = dict(zip(mine, zip(slots, kinds, strict=True), strict=True))
+        for i, track in enumerate(self._deadlines):
+            if i in at:
+                due, items, between = track.due_if_shown(*at[i])
+                spare = min(spare, between)
+            else:
+                due, items = track.due, track.items
+            left.extend(d - items for d in due)
+        return LOST_LEVEL if spare < 0 else min(spare, self.level(left))

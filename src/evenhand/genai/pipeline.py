@@ -1,0 +1,230 @@
+"""Builds what a configuration describes: what makes items, what looks at them, and what reads prompts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenhand.errors import DataError, EvenhandError, OptionError, TrustError
+from evenhand.genai.backends.generator import Generator, Playback
+from evenhand.genai.backends.studio import GROUPS, Studio
+from evenhand.genai.classifiers.classifier import Classifier, FunctionClassifier, LexiconClassifier
+from evenhand.genai.classifiers.studio_pixels import StudioPixels
+from evenhand.genai.enforcement.enforcer import Enforcer
+from evenhand.genai.enforcement.guard import EnforcerProtocol, Guard
+from evenhand.genai.judges import FunctionJudge, Judge, KeywordJudge
+from evenhand.genai.spec import pipeline_config as described
+from evenhand.genai.spec.specification import GenerationConfig
+
+if TYPE_CHECKING:
+    from evenhand.genai.backends.openai_service import OpenAIChat, ServiceConnection
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What a guard needs besides its keeper."""
+
+    configuration: GenerationConfig
+    generator: Generator
+    classifier: Classifier
+    judge: Judge
+
+    def guard(self, keeper: EnforcerProtocol | None = None, *, generator: Generator | None = None) -> Guard:
+        """Return a guard around the generator, in the way that is configured.
+
+        Args:
+            keeper: by default an ``Enforcer`` of the configuration.
+            generator: instead of the one here.
+        """
+        about = self.configuration
+        return Guard(
+            Enforcer(about, mode=about.guard.mode) if keeper is None else keeper,
+            self.generator if generator is None else generator,
+            self.classifier,
+            self.judge,
+            groups=about.values,
+            when_unsure=about.guard.when_unsure,
+        )
+
+
+def build_pipeline(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Pipeline:
+    """Return what a configuration describes, ready to be used.
+
+    Args:
+        trust: whether functions that it names, and code in models, may be run.
+        folder: where the files are that it names; the folder of the configuration.
+
+    Raises:
+        OptionError: the generator or the classifier is not described, or cannot be what is described.
+        TrustError: it names functions, and they are not trusted.
+        MissingExtraError: it needs an optional part that is not installed.
+    """
+    check_studio_values(configuration)
+    return Pipeline(
+        configuration,
+        build_generator(configuration, trust=trust, folder=folder),
+        build_classifier(configuration, trust=trust, folder=folder),
+        build_judge(configuration, trust=trust, folder=folder),
+    )
+
+
+def build_generator(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Generator:
+    """Yield the generator that is described.
+
+    Raises:
+        EvenhandError: as ``build_pipeline``.
+    """
+    wanted = configuration.generator
+    if wanted is None:
+        raise OptionError(
+            "nothing makes items", location="generator", hint="write generator: {kind: studio}, or another"
+        )
+    with _naming_entry("generator"):
+        match wanted:
+            case described.StudioGeneratorConfig():
+                return Studio(
+                    wanted.bias, obeys=wanted.obeys, unrecognised=wanted.unrecognised, seed=wanted.seed
+                )  # fmt: skip
+            case described.RecordedGeneratorConfig():
+                return Playback.of_files(_read_recorded(wanted, Path(folder)))
+            case described.ImagesGeneratorConfig():
+                from evenhand.genai.backends.openai_service import OpenAIImages
+
+                return OpenAIImages(_build_connection(wanted), wanted.model, wanted.options)
+            case described.ChatGeneratorConfig():
+                return _build_chat(wanted, wanted.system)
+            case described.DiffusersGeneratorConfig():
+                from evenhand.genai.backends.local_diffusion import LocalDiffusion
+
+                return LocalDiffusion(
+                    Path(folder, wanted.model), steps=wanted.steps, device=wanted.device, seed=wanted.seed,
+                    precision=wanted.precision, options=wanted.options, trust=trust,
+                )  # fmt: skip
+
+
+def build_classifier(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Classifier:
+    """Return the classifier that is described.
+
+    Raises:
+        EvenhandError: as ``build_pipeline``.
+    """
+    wanted = configuration.classifier
+    groups = configuration.values
+    if wanted is None:
+        raise OptionError(
+            "nothing looks at items", location="classifier", hint="write classifier: {kind: studio}, or another"
+        )
+    with _naming_entry("classifier"):
+        match wanted:
+            case described.StudioClassifierConfig():
+                return StudioPixels()
+            case described.LexiconClassifierConfig():
+                return LexiconClassifier(wanted.words)
+            case described.FunctionClassifierConfig():
+                return FunctionClassifier(_import_function(wanted.function, trust, Path(folder)), groups)
+            case described.ChatClassifierConfig():
+                from evenhand.genai.classifiers.classifier import ChatClassifier
+
+                return ChatClassifier(_build_chat(wanted), groups, wanted.questions)
+            case described.OnnxClassifierConfig():
+                from evenhand.genai.classifiers.onnx_pictures import OnnxPictures
+
+                return OnnxPictures(wanted.groups, folder=folder)
+
+
+def build_judge(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Judge:
+    """Return the judge that is described; by keywords if none is.
+
+    Raises:
+        EvenhandError: as ``build_pipeline``.
+    """
+    wanted = configuration.judge
+    with _naming_entry("judge"):
+        match wanted:
+            case None:
+                return KeywordJudge.of(configuration)
+            case described.KeywordJudgeConfig():
+                return KeywordJudge.of(configuration, wanted.fixed)
+            case described.FunctionJudgeConfig():
+                functions, fixed = (
+                    {name: _import_function(one, trust, Path(folder)) for name, one in given.items()}
+                    for given in (wanted.functions, wanted.fixed)
+                )
+                return FunctionJudge(functions, fixed)
+            case described.ChatJudgeConfig():
+                from evenhand.genai.judges import ChatJudge
+
+                return ChatJudge.of(configuration, _build_chat(wanted))
+
+
+def check_studio_values(configuration: GenerationConfig) -> None:
+    """Raise an OptionError if the studio, drawing or looking, does not know what is to be kept."""
+    for place, part in (("generator", configuration.generator), ("classifier", configuration.classifier)):
+        if isinstance(part, described.StudioGeneratorConfig | described.StudioClassifierConfig):
+            for group, values in configuration.values.items():
+                missing = [value for value in values if value not in GROUPS.get(group, ())]
+                if missing:
+                    raise OptionError(
+                        f"the studio knows no {group} {missing[0]!r}",
+                        location=place,
+                        hint="; ".join(f"{known}: {', '.join(names)}" for known, names in GROUPS.items()),
+                    )
+
+
+@contextmanager
+def _naming_entry(place: str) -> Iterator[None]:
+    """Add the name of the entry to the errors of the block."""
+    try:
+        yield
+    except EvenhandError as error:
+        if error.location is None or not error.location.startswith(place):
+            error.location = place if error.location is None else f"{place}, {error.location}"
+        raise
+
+
+def _build_connection(remote: described.RemoteConfig) -> ServiceConnection:
+    from evenhand.genai.backends.openai_service import ServiceConnection
+
+    return ServiceConnection(remote.url, remote.key, timeout=remote.timeout)
+
+
+def _build_chat(remote: described.RemoteConfig, system: str | None = None) -> OpenAIChat:
+    from evenhand.genai.backends.openai_service import OpenAIChat
+
+    return OpenAIChat(_build_connection(remote), remote.model, system, options=remote.options)
+
+
+def _read_recorded(wanted: described.RecordedGeneratorConfig, folder: Path) -> list[Path]:
+    if wanted.files is not None:
+        return [Path(folder, name) for name in wanted.files]
+    place = Path(folder, wanted.folder or "")
+    try:
+        found = sorted(path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", location=str(place)) from None
+    if not found:
+        raise DataError("there is nothing in the folder", location=str(place))
+    return found
+
+
+def _import_function(name: str, trust: bool, folder: Path) -> Callable[..., Any]:
+    """The function that ``module:function`` means; modules lie in the configuration's folder, or are installed."""
+    if not trust:
+        raise TrustError(
+            f"the function {name} would be run",
+            hint="if you know where the configuration comes from: --trust (in Python: trust=True)",
+        )
+    from evenhand.models import import_object
+
+    here = str(folder.absolute())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    found = import_object(name)
+    if not callable(found):
+        raise OptionError(f"{name} cannot be called")
+    function: Callable[..., Any] = found
+    return function

@@ -1,0 +1,97 @@
+"""What a folder of requests is made of: tables that grow row by row, and the items beside them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from evenhand.errors import DataError, OptionError
+from evenhand.files import append_durably, write_atomically
+from evenhand.genai.backends.generator import MEDIA_SUFFIXES, Item
+
+TableRow: TypeAlias = dict[str, str]
+
+
+class CsvTable:
+    """Rows in a CSV file, each on the disk as soon as it is there.
+
+    A row that was cut off is no row. The file is not changed before ``take_back`` or ``append``.
+
+    Args:
+        path: the file.
+        names: its columns.
+
+    Raises:
+        DataError: the file cannot be read, or has other columns.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        self.path = path
+        self._names = list(names)
+        self.rows: list[TableRow] = []
+        try:
+            text = path.read_bytes().decode("utf-8", "replace") if path.exists() else ""
+        except OSError as error:
+            raise DataError(f"cannot be read: {error.strerror}", location=str(path)) from None
+        lines = list(csv.reader(io.StringIO(text, newline=""))) if "\n" in text else []
+        if lines and lines[0] != self._names:
+            raise DataError("this table has other columns", location=str(path), hint="choose another folder")
+        # A line may end inside a quoted cell, whose quote is then still open.
+        is_cut = not text.endswith("\n") or text.count('"') % 2 == 1
+        whole = lines[1:-1] if is_cut else lines[1:]
+        self.rows = [dict(zip(self._names, line, strict=True)) for line in whole if len(line) == len(self._names)]
+        self._is_whole = text == self._format()
+
+    def take_back(self, rows: int) -> None:
+        """Rewrite the file with this many of its rows."""
+        del self.rows[rows:]
+        write_atomically(self.path, self._format().encode())
+        self._is_whole = True
+
+    def append(self, row: Mapping[str, object]) -> None:
+        """Add a row, which is in the file before this returns."""
+        cells = ["" if row.get(name) is None else str(row[name]) for name in self._names]
+        if not self._is_whole:
+            self.take_back(len(self.rows))
+        append_durably(self.path, _format_line(cells).encode())
+        self.rows.append(dict(zip(self._names, cells, strict=True)))
+
+    def _format(self) -> str:
+        return "".join(map(_format_line, [self._names, *(list(row.values()) for row in self.rows)]))
+
+
+def _format_line(cells: Sequence[str]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def open_folder(folder: Path, names: Sequence[str]) -> None:
+    """Make the folder of requests and items where it is not there.
+
+    Args:
+        folder: where.
+        names: columns of its tables, concept groups among them.
+
+    Raises:
+        OptionError: a group is called like another column.
+        OSError: the folder cannot be made.
+    """
+    repeated = [name for i, name in enumerate(names) if name in names[:i] or name in names[i + 1 :]]
+    if repeated:
+        raise OptionError(
+            f"the group {repeated[0]!r} has the name of another column of the table",
+            location="groups",
+            hint="give it another name",
+        )
+    (folder / "items").mkdir(parents=True, exist_ok=True)
+
+
+def write_item(folder: Path, stem: str, item: Item) -> str:
+    """Write an item, whole before this returns, and return its name inside the folder."""
+    name = f"items/{stem}{MEDIA_SUFFIXES.get(item.media_type, '.bin')}"
+    write_atomically(folder / name, item.data)
+    return name

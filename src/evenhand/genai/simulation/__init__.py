@@ -1,0 +1,1 @@
+"""Streams of requests under policies, and what was delivered."""

@@ -1,0 +1,455 @@
+"""What a configuration says about a real generator: what makes items, who looks at them, and who reads prompts.
+
+::
+
+    generator: {kind: studio, bias: {age: {child: 0.05, adult: 0.9}}, obeys: 0.95}
+    classifier: {kind: studio}
+    judge: {kind: keywords}
+    guard: {mode: before, when_unsure: refuse}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from evenhand.core import first_fault
+from evenhand.errors import OptionError
+
+if TYPE_CHECKING:
+    from evenhand.genai.classifiers.onnx_pictures import PictureHead
+
+
+class ConfigPart(BaseModel):
+    """Some entries of a configuration: read strictly, with no others beside them, and never changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def check_number(given: object) -> object:
+    """Return what is a number, and not true or false."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise ValueError(f"expected a number, got {given!r}")
+    return float(given)
+
+
+def check_whole(given: object) -> object:
+    """Return what is a whole number, and not true or false."""
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise ValueError(f"expected a whole number, got {given!r}")
+    return given
+
+
+def list_to_tuple(given: object) -> object:
+    """Return a list as the tuple that is kept."""
+    return tuple(given) if isinstance(given, list) else given
+
+
+Number: TypeAlias = Annotated[float, BeforeValidator(check_number)]
+Share: TypeAlias = Annotated[float, BeforeValidator(check_number), Field(ge=0, le=1)]
+Whole: TypeAlias = Annotated[int, BeforeValidator(check_whole)]
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
+Names: TypeAlias = Annotated[tuple[Name, ...], BeforeValidator(list_to_tuple)]
+
+
+WhenUnsure: TypeAlias = Literal["refuse", "pass"]
+
+
+def _check_variable_name(given: str) -> str:
+    """Return the name of an environment variable; whatever else stands there may be a key, and is not repeated."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", given):
+        raise ValueError("this is not a name of an environment variable")
+    return given
+
+
+def _check_address(given: str) -> str:
+    if not re.match(r"https?://[^/\s]", given):
+        raise ValueError("this is not an address")
+    return given
+
+
+def _check_function_name(given: str) -> str:
+    module, _, name = given.partition(":")
+    if not all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
+        raise ValueError(f"{given!r} is not written as module:function")
+    return given
+
+
+Address: TypeAlias = Annotated[Name, AfterValidator(_check_address)]
+Variable: TypeAlias = Annotated[Name, AfterValidator(_check_variable_name)]
+FunctionName: TypeAlias = Annotated[Name, AfterValidator(_check_function_name)]
+Options: TypeAlias = dict[Name, Any]
+WordLists: TypeAlias = dict[Name, dict[Name, Annotated[Names, Field(min_length=1)]]]
+"""By concept group and value."""
+
+
+class RemoteConfig(ConfigPart):
+    """A model behind an endpoint in the shape of OpenAI's.
+
+    Attributes:
+        url: the part of its address that the paths are put behind, such as ``http://127.0.0.1:8080/v1``.
+        model: its name there.
+        key: the environment variable that holds the key.
+        timeout: seconds to wait for an answer.
+        options: sent along as they are, such as ``size: 512x512``.
+    """
+
+    url: Address
+    model: Name
+    key: Variable | None = None
+    timeout: Annotated[Number, Field(gt=0, allow_inf_nan=False)] = 60.0
+    options: Options = Field(default_factory=dict)
+
+
+class StudioGeneratorConfig(ConfigPart):
+    """The built-in studio; see ``Studio``."""
+
+    kind: Literal["studio"]
+    bias: dict[Name, dict[Name, Annotated[Number, Field(ge=0, allow_inf_nan=False)]]] = Field(default_factory=dict)
+    obeys: Share = 1.0
+    unrecognised: Share = 0.0
+    seed: Annotated[Whole, Field(ge=0)] = 0
+
+
+class ImagesGeneratorConfig(RemoteConfig):
+    """Pictures from an endpoint."""
+
+    kind: Literal["images"]
+
+
+class ChatGeneratorConfig(RemoteConfig):
+    """Texts from an endpoint.
+
+    Attributes:
+        system: what the model is told before every prompt.
+    """
+
+    kind: Literal["chat"]
+    system: Name | None = None
+
+
+class DiffusersGeneratorConfig(ConfigPart):
+    """Pictures from a diffusion model that lies in a folder.
+
+    Attributes:
+        model: the folder.
+        steps: of denoising.
+        device: such as ``cpu`` or ``cuda``.
+        seed: of the noise.
+        precision: of the numbers.
+        options: of the pipeline, such as ``height: 256``.
+    """
+
+    kind: Literal["diffusers"]
+    model: Name
+    steps: Annotated[Whole, Field(ge=1)] = 20
+    device: Name = "cpu"
+    seed: Annotated[Whole, Field(ge=0)] = 0
+    precision: Literal["float32", "float16", "bfloat16"] = "float32"
+    options: Options = Field(default_factory=dict)
+
+
+class RecordedGeneratorConfig(ConfigPart):
+    """Items in files, played back in their order.
+
+    Attributes:
+        files: pictures and texts; or
+        folder: where they lie, in the order of their names.
+    """
+
+    kind: Literal["recorded"]
+    files: Annotated[Names, Field(min_length=1)] | None = None
+    folder: Name | None = None
+
+
+class StudioClassifierConfig(ConfigPart):
+    """Reads the pixels of the studio's pictures."""
+
+    kind: Literal["studio"]
+
+
+class ChatClassifierConfig(RemoteConfig):
+    """A vision-language model behind an endpoint.
+
+    Attributes:
+        questions: by concept group, what it is asked instead of the usual.
+    """
+
+    kind: Literal["chat"]
+    questions: dict[Name, Name] = Field(default_factory=dict)
+
+
+class OnnxClassifierConfig(ConfigPart):
+    """Networks that look at pictures.
+
+    Attributes:
+        groups: by concept group, how it is read; the entries are those of a ``PictureHead``.
+    """
+
+    kind: Literal["onnx"]
+    groups: Annotated[dict[Name, Options], Field(min_length=1)]
+
+
+class LexiconClassifierConfig(ConfigPart):
+    """Words in texts.
+
+    Attributes:
+        words: by concept group and value.
+    """
+
+    kind: Literal["lexicon"]
+    words: Annotated[WordLists, Field(min_length=1)]
+
+
+class FunctionClassifierConfig(ConfigPart):
+    """A function in a Python file.
+
+    Attributes:
+        function: ``module:function``; it takes an ``Item`` and answers with a value, or None, for every group.
+    """
+
+    kind: Literal["function"]
+    function: FunctionName
+
+
+class KeywordJudgeConfig(ConfigPart):
+    """The keywords of the conditions.
+
+    Attributes:
+        fixed: by concept group and value, words in a prompt that fix the value; without them the values' own names.
+    """
+
+    kind: Literal["keywords"]
+    fixed: WordLists = Field(default_factory=dict)
+
+
+class ChatJudgeConfig(RemoteConfig):
+    """A language model behind an endpoint, asked the question that each condition has as ``judge``."""
+
+    kind: Literal["chat"]
+
+
+class FunctionJudgeConfig(ConfigPart):
+    """Functions in Python files.
+
+    Attributes:
+        functions: by condition, ``module:function``; each takes a prompt and answers True or False.
+        fixed: by concept group, the same: whether the prompt fixes the value.
+    """
+
+    kind: Literal["function"]
+    functions: Annotated[dict[Name, FunctionName], Field(min_length=1)]
+    fixed: dict[Name, FunctionName] = Field(default_factory=dict)
+
+
+class GuardConfig(ConfigPart):
+    """How a generator is guarded.
+
+    Attributes:
+        mode: ``before`` or ``after``; see ``Enforcer``.
+        when_unsure: what happens if the judge or the classifier fails: ``refuse``, or ``pass`` and record.
+    """
+
+    mode: Literal["before", "after"] = "before"
+    when_unsure: WhenUnsure = "refuse"
+
+
+AnyGeneratorConfig: TypeAlias = (
+    StudioGeneratorConfig
+    | ImagesGeneratorConfig
+    | ChatGeneratorConfig
+    | DiffusersGeneratorConfig
+    | RecordedGeneratorConfig
+)
+AnyClassifierConfig: TypeAlias = (
+    StudioClassifierConfig
+    | ChatClassifierConfig
+    | OnnxClassifierConfig
+    | LexiconClassifierConfig
+    | FunctionClassifierConfig
+)
+AnyJudgeConfig: TypeAlias = KeywordJudgeConfig | ChatJudgeConfig | FunctionJudgeConfig
+GeneratorConfig: TypeAlias = Annotated[AnyGeneratorConfig, Field(discriminator="kind")]
+ClassifierConfig: TypeAlias = Annotated[AnyClassifierConfig, Field(discriminator="kind")]
+JudgeConfig: TypeAlias = Annotated[AnyJudgeConfig, Field(discriminator="kind")]
+
+
+def pipeline_entries() -> dict[str, list[str]]:
+    """Return the entries known at every place, by place and kind."""
+    found = {"guard": list(GuardConfig.model_fields)}
+    for place, kinds in (
+        ("generator", AnyGeneratorConfig),
+        ("classifier", AnyClassifierConfig),
+        ("judge", AnyJudgeConfig),
+    ):
+        for part in get_args(kinds):
+            kind = get_args(part.model_fields["kind"].annotation)[0]
+            # `kind` first, as it is written.
+            found[f"{place}.{kind}"] = sorted(part.model_fields, key=lambda name: name != "kind")
+    return found
+
+
+def check_pipeline(
+    generator: GeneratorConfig | None,
+    classifier: ClassifierConfig | None,
+    judge: JudgeConfig | None,
+    *,
+    groups: Mapping[str, tuple[str, ...]],
+    conditions: Collection[str],
+) -> None:
+    """Check that the parts of a pipeline know the groups, values and conditions of its configuration.
+
+    Args:
+        generator, classifier, judge: as configured; None where the configuration has none.
+        groups: name -> values.
+        conditions: names.
+
+    Raises:
+        OptionError: a part names what there is not, or leaves out what must be told apart.
+    """
+    if isinstance(generator, RecordedGeneratorConfig) and (generator.files is None) == (generator.folder is None):
+        raise OptionError(
+            "recorded items lie in files that are named, or in a folder",
+            location="generator",
+            hint="write files: [first.png, second.png], or folder: pictures",
+        )
+    for location, group, values, complete in _named_values(classifier, judge):
+        known = groups.get(group)
+        if known is None:
+            raise OptionError(f"there is no group {group!r}", location=location, hint=f"one of: {', '.join(groups)}")
+        missing = [value for value in known if value not in values]
+        if complete and missing:
+            raise OptionError(
+                f"{group} {missing[0]!r} would never be told from others, and it must appear",
+                location=location,
+                hint=f"the values are {', '.join(known)}; answered are {', '.join(values)}",
+            )
+        unknown = [value for value in values if value not in known]
+        if unknown and not isinstance(classifier, OnnxClassifierConfig):
+            raise OptionError(
+                f"{group} has no value {unknown[0]!r}", location=location, hint=f"one of: {', '.join(known)}"
+            )
+    covered = _classified_groups(classifier)
+    for group in groups:
+        if covered is not None and group not in covered:
+            raise OptionError(
+                f"nothing would tell which {group} an item shows",
+                location="classifier",
+                hint=f"this one answers for {', '.join(covered)}",
+            )
+    if isinstance(judge, FunctionJudgeConfig):
+        _check_judge_functions(judge, groups, conditions)
+
+
+def _named_values(
+    classifier: ClassifierConfig | None, judge: JudgeConfig | None
+) -> Iterator[tuple[str, str, Collection[str], bool]]:
+    """Yield places that name groups and values: the place, the group, its values, and whether all must be there."""
+    if isinstance(classifier, LexiconClassifierConfig):
+        for group, words in classifier.words.items():
+            yield f"classifier.words.{group}", group, words, True
+    if isinstance(classifier, OnnxClassifierConfig):
+        for group, described in classifier.groups.items():
+            location = f"classifier.groups.{group}"
+            yield location, group, _read_head(described, location).values, True
+    if isinstance(classifier, ChatClassifierConfig):
+        for group in classifier.questions:
+            yield f"classifier.questions.{group}", group, (), False
+    if isinstance(judge, KeywordJudgeConfig):
+        for group, words in judge.fixed.items():
+            yield f"judge.fixed.{group}", group, words, False
+
+
+def _read_head(described: Mapping[str, Any], location: str) -> PictureHead:
+    from evenhand.genai.classifiers.onnx_pictures import PictureHead
+
+    try:
+        return PictureHead.model_validate(described)
+    except ValidationError as error:
+        fault = first_fault(error, {"": PictureHead.model_fields}, HINTS)
+        place = ".".join(filter(None, (location, fault.location)))
+        raise OptionError(fault.message, location=place, hint=fault.hint) from None
+
+
+def _classified_groups(classifier: ClassifierConfig | None) -> Collection[str] | None:
+    """Return the groups that the classifier answers for; None: it is asked for whatever is wanted."""
+    if isinstance(classifier, LexiconClassifierConfig):
+        return classifier.words
+    if isinstance(classifier, OnnxClassifierConfig):
+        return classifier.groups
+    return None
+
+
+def _check_judge_functions(judge: FunctionJudgeConfig, groups: Collection[str], conditions: Collection[str]) -> None:
+    missing = [name for name in conditions if name not in judge.functions]
+    if missing:
+        raise OptionError(
+            f"nothing tells when {missing[0]!r} is asked for",
+            location="judge.functions",
+            hint=f"write {missing[0]}: module:function",
+        )
+    places: tuple[tuple[str, Mapping[str, str], Collection[str], str], ...] = (
+        ("judge.functions", judge.functions, conditions, "condition"),
+        ("judge.fixed", judge.fixed, groups, "group"),
+    )
+    for location, given, known, what in places:
+        for name in given:
+            if name not in known:
+                raise OptionError(f"there is no {what} {name!r}", location=location, hint=f"one of: {', '.join(known)}")
+
+
+# Hints for the entries of a generator's configuration.
+
+
+HINTS = {
+    "conditions": "write what is asked for, such as conditions: [{name: leader}]",
+    "specifications": "write specifications: [{condition: leader, group: gender, values: [female, male], repeated: 6}]",
+    "values": "write the values of the group, such as values: [female, male]",
+    "repeated": "write within how many items every value appears, such as repeated: 6 or [5, 6, 6, 9]",
+    "eventual": "true or false",
+    "paired": "write the groups that are combined, such as paired: [age, gender]",
+    "ways": "2 for pairs, 3 for triples",
+    "share": "write a share from 0 to 1",
+    "obeys": "write a share from 0 to 1",
+    "unrecognised": "write a share from 0 to 1",
+    "simulation.generator": "write the probability of every value, such as generator: {gender: [0.2, 0.8]}",
+    "retries": "write a whole number, 0 or more",
+    "slack": "write a whole number, 0 or more",
+    "in_flight": "write a whole number, 1 or more",
+    "name": 'names are texts, such as name: "leader"',
+    "condition": "name one of the conditions",
+    "group": "name a group of concepts, such as group: gender",
+    "groups": "write the values of every group, such as groups: {gender: [female, male]}",
+    "generator": "write what makes items, such as generator: {kind: studio}",
+    "classifier": "write what looks at items, such as classifier: {kind: studio}",
+    "judge": "write what reads prompts, such as judge: {kind: keywords}",
+    "guard": "write guard: {mode: before, when_unsure: refuse}",
+    "mode": "before or after",
+    "when_unsure": "refuse or pass",
+    "url": "write where it answers, such as url: http://127.0.0.1:8080/v1",
+    "model": "name the model, such as model: llava",
+    "key": "name the variable that holds the key, such as key: OPENAI_API_KEY, and never the key itself",
+    "timeout": "write seconds, more than 0",
+    "options": "write names and what is sent for them, such as options: {size: 512x512}",
+    "bias": "write weights of the values, such as bias: {age: {child: 0.05, adult: 0.9}}",
+    "seed": "write a whole number, 0 or more",
+    "steps": "write a whole number, 1 or more",
+    "files": "write files: [first.png, second.png]",
+    "file": "name a file, such as file: gender.onnx",
+    "labels": "write what its outputs mean, in their order, such as labels: [female, male]",
+    "threshold": "write a share from 0 to 1",
+    "words": "write words of every value, such as words: {gender: {female: [she, her], male: [he, his]}}",
+    "fixed": "write what fixes a value, such as fixed: {gender: {female: [woman, lady], male: [man]}}",
+    "judge.function.fixed": "write functions by group, such as fixed: {gender: prompts:says_gender}",
+    "samples": "name a file with the columns true and said, such as samples: {gender: sample.csv}",
+    "tolerated": "write tolerated: {labels: 0.05, misses: 0.01, requests: 100000}",
+    "misses": "write a probability between 0 and 1",
+    "requests": "write a whole number, 1 or more",
+    "tolerated.labels": "write a share from 0 to 1, less than 1",
+    "function": "write function: module:function",
+    "functions": "write functions by condition, such as functions: {leader: prompts:is_leader}",
+}
+"""The hint for an entry, by its name."""

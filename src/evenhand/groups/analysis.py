@@ -1,0 +1,270 @@
+"""Ask the model about everybody once, count, and compare groups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evenhand.core import Config, setting
+from evenhand.errors import DataError, OptionError
+from evenhand.groups.membership import Membership, group_by_attribute, group_by_values
+from evenhand.groups.metrics import (
+    TENTHS,
+    ContingencyTable,
+    GroupComparison,
+    compute_gaps,
+    compute_metrics,
+    count_groups,
+    cross_tabulate,
+    number_combinations,
+)
+from evenhand.groups.result import SMALL, Breakdown, CalibrationBin, Group, GroupMetrics
+from evenhand.models import Scorer, ask_people
+from evenhand.schema import People
+from evenhand.stats import Quantity, auc, observed_rates
+from evenhand.typing import Booleans, Floats, Integers, Progress
+
+ROUNDING = 1e-6
+"""Scores may leave [0, 1] by this much, as softmax in single precision does."""
+
+LABELS_ONLY = "the model gives labels, no scores"
+NO_SCORES = "no scores were given"
+NO_PROBABILITIES = "the scores are not probabilities: some lie outside 0 to 1"
+
+
+class GroupConfig(Config):
+    """Settings of the group metrics. Nothing here is drawn at random; the seed is kept in the result."""
+
+    protected: tuple[str, ...] | None = setting(
+        None, "attributes to group by, each alone and then all together; by default the schema's"
+    )
+    confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
+    min_group_size: int = setting(
+        SMALL, "smallest denominator of a rate that is compared between groups; smaller ones are not assessable", ge=1
+    )
+    seed: int = setting(0, "kept in the result", ge=0)
+
+
+def measure_groups(
+    scorer: Scorer,
+    people: People,
+    config: GroupConfig | None = None,
+    *,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> GroupMetrics:
+    """Measure performance and group metrics of a model on people with known labels.
+
+    The model is asked for everybody's label and score once, in batches; the rest is counting.
+
+    Args:
+        scorer: the model.
+        people: whom it decides about, with true labels. An integer attribute with many values is cut into at most five
+            ranges.
+        config: the settings.
+        progress: called with what is being done and the share done, 0 to 1.
+        settings: fields of ``GroupConfig`` by name, in place of those in ``config``.
+
+    Raises:
+        OptionError: no attribute is protected, or one is a real number.
+        SchemaError: there is no attribute of that name.
+        DataError: the people have no true labels.
+    """
+    started = time.perf_counter()
+    config = GroupConfig.of(config, settings)
+    schema = people.schema
+    names = tuple(dict.fromkeys(schema.protected if config.protected is None else config.protected))
+    if not names:
+        raise OptionError("no attribute is protected", hint="name at least one: --protected NAME")
+    if progress is not None:
+        progress("asking the model about everybody in the data", 0.0)
+    deserving = people.favourable
+    memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names]
+    reply = ask_people(scorer, people.individuals)
+    favoured = reply.labels == scorer.favourable
+    scores = None if scorer.label_only else reply.scores[:, scorer.favourable]
+    return _build_result(
+        memberships,
+        favoured,
+        deserving,
+        scores,
+        why_no_scores=LABELS_ONLY,
+        favourable=str(schema.target.favourable),
+        config=config,
+        started=started,
+    )
+
+
+def measure_decisions(
+    predicted_favourable: ArrayLike,
+    true_favourable: ArrayLike,
+    protected: Mapping[str, ArrayLike],
+    *,
+    scores: ArrayLike | None = None,
+    favourable: str = "favourable",
+    confidence: float = 0.95,
+    min_group_size: int = SMALL,
+    seed: int = 0,
+) -> GroupMetrics:
+    """``run`` on plain arrays: decisions that were made, true labels, protected values.
+
+    Args:
+        predicted_favourable: who was given the favourable label, booleans or 0 and 1, shape (n,).
+        true_favourable: whose true label is favourable, likewise.
+        protected: attribute -> value of each person, shape (n,). Whole numbers with many values are cut into ranges.
+        scores: the probability of the favourable label, shape (n,).
+        favourable: how to call the favourable label.
+        confidence: of every interval.
+        min_group_size: the smallest denominator of a rate that is compared between groups.
+        seed: kept in the result; nothing is drawn at random.
+
+    Raises:
+        DataError: the arrays differ in length, are empty, or hold what they must not.
+        OptionError: no protected attribute.
+    """
+    started = time.perf_counter()
+    config = GroupConfig(confidence=confidence, min_group_size=min_group_size, seed=seed)
+    if not protected:
+        raise OptionError("no attribute is protected", hint="name at least one: protected={name: values}")
+    favoured = _read_flags("predicted_favourable", predicted_favourable)
+    deserving = _read_flags("true_favourable", true_favourable)
+    memberships = [group_by_values(name, values) for name, values in protected.items()]
+    given = None if scores is None else _read_numbers("scores", scores)
+    lengths = {"predicted_favourable": len(favoured), "true_favourable": len(deserving)}
+    lengths |= {membership.name: len(membership.codes) for membership in memberships}
+    lengths |= {} if given is None else {"scores": len(given)}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"the arrays must have one entry per person, but their lengths are {lengths}")
+    if len(favoured) == 0:
+        raise DataError("expected at least one person, got empty arrays")
+    return _build_result(
+        memberships,
+        favoured,
+        deserving,
+        given,
+        why_no_scores=NO_SCORES,
+        favourable=favourable,
+        config=config,
+        started=started,
+    )
+
+
+def _build_result(
+    memberships: Sequence[Membership],
+    favoured: Booleans,
+    deserving: Booleans,
+    scores: Floats | None,
+    *,
+    why_no_scores: str,
+    favourable: str,
+    config: GroupConfig,
+    started: float,
+) -> GroupMetrics:
+    area = None if scores is None else auc(scores, deserving, config.confidence)
+    probabilities = scores
+    # Calibration compares scores with rates, which makes sense for probabilities only.
+    if scores is not None and (scores.min() < -ROUNDING or scores.max() > 1 + ROUNDING):
+        probabilities, why_no_scores = None, NO_PROBABILITIES
+    elif scores is not None:
+        probabilities = np.clip(scores, 0.0, 1.0)
+    tally = cross_tabulate(memberships, favoured, deserving, probabilities)
+    everybody = count_groups(tally, np.zeros(len(tally.n), dtype=np.int64), 1)
+    overall = compute_metrics(everybody, config.confidence, why_no_scores=why_no_scores)[0]
+    if area is not None:
+        overall["auc"] = area
+    sets = [[i] for i in range(len(memberships))]
+    # Each attribute by itself, and all of them intersected.
+    if len(memberships) > 1:
+        sets.append(list(range(len(memberships))))
+    return GroupMetrics(
+        people=len(favoured),
+        favourable=favourable,
+        min_group_size=config.min_group_size,
+        overall=overall,
+        breakdowns=tuple(
+            _build_breakdown(memberships, chosen, tally, config, why_no_scores=why_no_scores) for chosen in sets
+        ),
+        calibration=()
+        if probabilities is None
+        else tuple(
+            cell
+            for i, membership in enumerate(memberships)
+            for cell in _calibration_bins(membership, tally.cells[:, i], tally, config.confidence)
+        ),
+        seed=config.seed,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _build_breakdown(
+    memberships: Sequence[Membership],
+    chosen: list[int],
+    tally: ContingencyTable,
+    config: GroupConfig,
+    *,
+    why_no_scores: str,
+) -> Breakdown:
+    group, keys = number_combinations([(tally.cells[:, i], len(memberships[i].labels)) for i in chosen])
+    values = [
+        {memberships[i].name: memberships[i].labels[code] for i, code in zip(chosen, key, strict=True)}
+        for key in keys.tolist()
+    ]
+    counted = count_groups(tally, group, len(keys))
+    measured = compute_metrics(counted, config.confidence, why_no_scores=why_no_scores)
+    groups = tuple(
+        Group(values=named, size=size, small=size < config.min_group_size, metrics=found)
+        for named, size, found in zip(values, counted.size.tolist(), measured, strict=True)
+    )
+    return Breakdown(
+        by=tuple(memberships[i].name for i in chosen),
+        groups=groups,
+        gaps=compute_gaps(
+            GroupComparison(counted, [group.label for group in groups], config.confidence, config.min_group_size)
+        ),
+    )
+
+
+def _calibration_bins(
+    membership: Membership, codes: Integers, tally: ContingencyTable, confidence: float
+) -> list[CalibrationBin]:
+    """Compute mean score and observed rate in each tenth of the score, per group."""
+    cell, keys = number_combinations([(codes, len(membership.labels)), (tally.tenth, TENTHS)])
+    counted = count_groups(tally, cell, len(keys))
+    k, n = counted.rates["base_rate"]
+    came_true: list[Quantity] = list(observed_rates(k, n, confidence))
+    means = counted.moments["mean_score"].mean
+    return [
+        CalibrationBin(
+            by=membership.name,
+            group=membership.labels[code],
+            n=int(n[i]),
+            mean_score=float(means[i]),
+            base_rate=came_true[i],
+        )
+        for i, code in enumerate(keys[:, 0].tolist())
+    ]
+
+
+def _read_flags(name: str, values: ArrayLike) -> Booleans:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise DataError(f"{name} has shape {array.shape}; one entry per person is expected")
+    if array.dtype.kind != "b" and not ((array == 0) | (array == 1)).all():
+        raise DataError(f"{name} must say yes or no about each person: booleans, or 0 and 1")
+    return array.astype(np.bool_)
+
+
+def _read_numbers(name: str, values: ArrayLike) -> Floats:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must be numbers") from None
+    if array.ndim != 1:
+        raise DataError(f"{name} has shape {array.shape}; one entry per person is expected")
+    if not np.isfinite(array).all():
+        raise DataError(f"{name}: entry {int(np.argmax(~np.isfinite(array)))} is {array[~np.isfinite(array)][0]}")
+    return array

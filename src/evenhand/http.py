@@ -1,0 +1,276 @@
+"""One HTTP client: pooled connections, a few more tries, limits on time and size, and messages without secrets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, TypeAlias
+
+from evenhand.errors import EvenhandError, FetchError, ModelError
+
+if TYPE_CHECKING:
+    import urllib3
+
+RETRY_STATUSES = (429, 500, 502, 503, 504)
+"""Statuses after which it makes sense to ask again."""
+
+MAX_ANSWER_BYTES = 48 << 20
+"""Bytes of an answer that are read; the largest pictures that services make are smaller, also as base64."""
+
+MAX_PAUSE_SECONDS = 30.0
+"""Seconds between two attempts, whatever the other side asks for."""
+
+MAX_QUOTED = 200
+"""Characters of the other side's own words in a message."""
+
+_OWN_HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "evenhand"}
+
+
+@dataclass(frozen=True, eq=False)
+class HttpClient:
+    """Somebody who is asked over HTTP. Redirects are not followed, and compressed answers are refused.
+
+    Attributes:
+        name: how to call the other side in a message, such as ``the service``.
+        location: its address for messages, without credentials.
+        timeout: seconds to wait for a connection, and again for a whole answer.
+        retries: how often to ask again when it is overloaded or out of reach.
+        backoff: seconds before the first of these; twice as long before each further one.
+        retries_when_late: whether to ask again too when no answer came in time: where asking twice costs nothing.
+        hints: how to go on, by status.
+        hint: how to go on after an answer that makes no sense.
+    """
+
+    name: str
+    location: str
+    timeout: float
+    retries: int
+    backoff: float
+    retries_when_late: bool
+    hints: Mapping[int, str]
+    hint: str
+
+    def ask(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        secrets: Sequence[str],
+        body: bytes | None = None,
+        *,
+        count: Callable[[int], None] = lambda tries: None,
+    ) -> bytes:
+        """Return the answer.
+
+        Args:
+            method, url, body: what to ask.
+            headers: besides those that every request has.
+            secrets: what no message repeats.
+            count: called with 1 before each try, and with -1 after one that reached nobody; may refuse by an error.
+
+        Raises:
+            FetchError: it does not answer, or refuses.
+            ModelError: its answer is too large, or compressed.
+        """
+        tried = 0
+        while True:
+            count(1)
+            pause, answer, sent = self._attempt(method, url, {**_OWN_HEADERS, **headers}, secrets, body)
+            if not sent:
+                count(-1)
+            if isinstance(answer, bytes):
+                return answer
+            if pause is None or tried == self.retries:
+                raise answer
+            sleep(min(max(pause, self.backoff * 2**tried), MAX_PAUSE_SECONDS))
+            tried += 1
+
+    def close(self) -> None:
+        """Close the open connections."""
+        self._pool.clear()
+
+    @cached_property
+    def _pool(self) -> urllib3.PoolManager:
+        import urllib3
+
+        return urllib3.PoolManager(maxsize=32)
+
+    def _attempt(
+        self, method: str, url: str, headers: Mapping[str, str], secrets: Sequence[str], body: bytes | None
+    ) -> tuple[float | None, bytes | EvenhandError, bool]:
+        """Return after how many seconds it makes sense to try again, the answer or an error, and whether it was sent.
+
+        None in place of the seconds: never.
+        """
+        import urllib3
+        from urllib3 import exceptions
+
+        deadline = monotonic() + self.timeout
+        try:
+            response = self._pool.request(
+                method, url, body=body, headers=headers, retries=False, redirect=False, preload_content=False,
+                decode_content=False, timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout),
+            )  # fmt: skip
+            try:
+                if 200 <= response.status < 300:
+                    return None, self._read(response, deadline), True
+                refused = self._refusal(response.status, response.read(1 << 16, decode_content=False), secrets)
+                if response.status not in RETRY_STATUSES:
+                    return None, refused, True
+                wanted = response.headers.get("Retry-After", "")
+                return float(wanted[:6]) if wanted.isdecimal() else 0.0, refused, True
+            finally:
+                response.close()
+        except exceptions.ReadTimeoutError:
+            return 0.0 if self.retries_when_late else None, self._late(), True
+        except exceptions.HTTPError as error:
+            unreached = isinstance(error, exceptions.NewConnectionError | exceptions.ConnectTimeoutError)
+            silent = FetchError(
+                f"{self.name} does not answer: {quote_answer(_error_reason(error), secrets)}",
+                location=self.location,
+                hint="check that it runs, and host, port and path of its URL",
+            )
+            passing = unreached or isinstance(error, exceptions.ProtocolError)
+            return 0.0 if passing else None, silent, not unreached
+
+    def _read(self, response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
+        """Return the body, unless it is too large, compressed, or comes too slowly."""
+        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise ModelError("the answer is compressed, which was not asked for", location=self.location)
+        claimed = response.headers.get("Content-Length", "")
+        body = bytearray()
+        while max(len(body), int(claimed[:18]) if claimed.isdecimal() else 0) <= MAX_ANSWER_BYTES:
+            part = response.read1(1 << 16, decode_content=False)
+            if not part:
+                return bytes(body)
+            body += part
+            if monotonic() > deadline:
+                raise self._late()
+        message = f"the answer is larger than {MAX_ANSWER_BYTES >> 20} MiB"
+        raise ModelError(message, location=self.location, hint=self.hint)
+
+    def _late(self) -> FetchError:
+        return FetchError(
+            f"no answer came within {self.timeout:g} seconds",
+            location=self.location,
+            hint="try later, or raise timeout",
+        )
+
+    def _refusal(self, status: int, said: bytes, secrets: Sequence[str]) -> FetchError:
+        hint = self.hints.get(status, f"see the log of {self.name}")
+        if 300 <= status < 400:
+            hint = "it points elsewhere: give the final URL"
+        # A service that refuses a key may quote parts of it in its answer.
+        words = "" if status == 401 else f": {quote_answer(said, secrets)}"
+        return FetchError(f"{self.name} refused with status {status}{words}", location=self.location, hint=hint)
+
+
+def quote_answer(said: bytes | str, secrets: Sequence[str] = ()) -> str:
+    """Return somebody's words for a message, without secrets: those of an error, or else the beginning."""
+    text = said if isinstance(said, str) else _error_text(said)
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "...")
+    text = " ".join(text.split())
+    return repr(text[:MAX_QUOTED] + "..." if len(text) > MAX_QUOTED else text)
+
+
+def _error_text(said: bytes) -> str:
+    """Return what an error says, in any of the shapes that services give it."""
+    text = said.decode("utf-8", "replace")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    for _ in range(2):
+        if isinstance(found, dict):
+            found = found.get("error") or found.get("message") or found.get("detail") or found
+    return found if isinstance(found, str) else text
+
+
+def _error_reason(error: BaseException) -> str:
+    """Return the innermost cause, in the words after urllib3's naming of the connection: they may hold the URL."""
+    cause: object = error
+    while isinstance(inner := getattr(cause, "reason", None), Exception):
+        cause = inner
+    return re.sub(r"^.*?\bHTTPS?Connection\b[^:]*: |^.*\): ", "", str(cause)) or type(cause).__name__
+
+
+def redact_url(url: str) -> str:
+    """Return a URL without credentials, nor a query that may hold a key as well: where it is, not how to get in.
+
+    Raises:
+        ModelError: it is not a URL.
+    """
+    parts = split_url(url)[0]
+    return str(parts._replace(query=None, fragment=None).url)
+
+
+def split_url(url: str) -> tuple[urllib3.util.Url, str | None]:
+    """Return a URL without credentials, and the credentials, ``user:password``.
+
+    Raises:
+        ModelError: it is not a URL.
+    """
+    import urllib3
+
+    try:
+        parsed = urllib3.util.parse_url(url)
+    except urllib3.exceptions.LocationParseError:
+        parsed = None
+    if parsed is None or not parsed.host:
+        raise ModelError(f"this is not a URL: {url.split('@')[-1]}", hint="for example http://localhost:8080/predict")
+    return parsed._replace(auth=None), parsed.auth
+
+
+# ---- files that anybody may have
+
+DownloadProgress: TypeAlias = Callable[[int, int | None], None]
+"""Called with the bytes received so far and the bytes expected (None where the publisher does not say)."""
+
+CONNECT_SECONDS = 10.0
+READ_SECONDS = 60.0
+CHUNK_BYTES = 1 << 16
+
+
+def download(url: str, write: Callable[[bytes], object], progress: DownloadProgress | None = None) -> None:
+    """Hand on what lies at a public address, piece by piece; redirects are followed, proxies of the system used.
+
+    Raises:
+        FetchError: no connection, or an answer that is incomplete or other than 200.
+    """
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    import urllib3
+
+    parts = urlsplit(url)
+    proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+    with urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager() as pool:
+        try:
+            answer = pool.request(
+                "GET",
+                url,
+                preload_content=False,
+                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
+                retries=urllib3.Retry(total=6, connect=1, read=1, redirect=5, backoff_factor=0.2),
+                headers=_OWN_HEADERS,
+            )
+            try:
+                if answer.status != 200:
+                    raise FetchError(f"the publisher answers {answer.status} {answer.reason or ''}".strip())
+                length = answer.headers.get("Content-Length")
+                expected = int(length) if length and length.isdigit() else None
+                received = 0
+                for piece in answer.stream(CHUNK_BYTES):
+                    write(piece)
+                    received += len(piece)
+                    if progress is not None:
+                        progress(received, expected)
+            finally:
+                answer.close()
+        except urllib3.exceptions.HTTPError as error:
+            raise FetchError(_error_reason(error)) from None

@@ -1,0 +1,307 @@
+"""Texts that are decided differently when who they speak of changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from evenhand.core import (
+    Column,
+    Document,
+    Figure,
+    Heading,
+    Metric,
+    Note,
+    Pair,
+    ReportedNumber,
+    Result,
+    Side,
+    Table,
+    TableRow,
+    WorkClock,
+)
+from evenhand.datasets import (
+    IdentityCategory,
+    SwapTemplate,
+    TermSwapper,
+    TextFinding,
+    clearest_findings,
+    resolve_categories,
+    text_finding,
+    words_of,
+)
+from evenhand.errors import DataError
+from evenhand.individual.search.config import TextSearchConfig
+from evenhand.models import TextAnswers, check_texts, load_text_model
+from evenhand.stats import Observed, Quantity, observed_rate, show_quantity
+from evenhand.text import format_count
+from evenhand.typing import Progress
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOWN = 5
+"""Findings in the summary, one per pair of groups."""
+
+
+class CategoryFlipCount(BaseModel):
+    """How often the label changes with the words of one category.
+
+    Attributes:
+        rate: share of the texts that have words of the category whose label some swap changes.
+        flips: how many of them.
+        n: texts with words of the category.
+        texts: texts looked at.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    category: str
+    rate: Quantity
+    flips: int
+    n: int
+    texts: int
+
+
+class TextSearchResult(Result):
+    """What swapping identity terms changed.
+
+    Attributes:
+        classes, favourable: the labels, and the one whose score is compared.
+        label_only: whether the scores are only the labels.
+        counts: one per category.
+        profiles: distinct texts whose label some swap changes.
+        queries: texts that the model was asked about.
+        examples: the clearest findings, widest gap first, up to the limit that was set.
+        interrupted: whether somebody stopped it; what is here was found before.
+    """
+
+    kind: Literal["individual-text"] = "individual-text"
+    classes: tuple[str, ...]
+    favourable: str
+    label_only: bool
+    counts: tuple[CategoryFlipCount, ...]
+    profiles: int
+    queries: int
+    examples: tuple[TextFinding, ...]
+    interrupted: bool = False
+
+    def document(self) -> Document:
+        """Return how often the label changes with the words of each category, then the clearest findings."""
+        first = {(one.category, one.worse.group, one.better.group): one for one in reversed(self.examples)}
+        clearest = sorted(first.values(), key=lambda one: -one.gap)[:SHOWN]
+        return Document(
+            "Texts: what changes with the words for a group alone",
+            "In each text that speaks of a group, the words for it were replaced by those for every other group. The "
+            "counterfactual flip rate is the share of such texts whose label changes.",
+            (
+                *(Note("Interrupted: this was found before.", "caution") for _ in range(self.interrupted)),
+                *(_flip_answer(count) for count in self.counts),
+                *(Heading("The clearest findings") for _ in clearest[:1]),
+                *(block for example in clearest for block in self._pair(example)),
+                Heading("All texts whose label changes", detail=True),
+                Figure("flip rates of texts", "Counterfactual flip rate of each category, with its interval.", self),
+                self._example_table(),
+            ),
+            brand="Evenhand search",
+            made=self.provenance,
+        )
+
+    def _pair(self, example: TextFinding) -> tuple[Heading, Pair]:
+        first, second = (
+            Side(
+                {example.category: side.group},
+                side.label,
+                side.label == self.favourable,
+                None if self.label_only else ReportedNumber(f"{side.score:.2f}", side.score, "observed"),
+            )
+            for side in (example.worse, example.better)
+        )
+        title = Heading(f"{example.category}: {_shorten_template(example.template)}", level=3)
+        return title, Pair("The same text with other words", first, second, {})
+
+    def _example_table(self) -> Table:
+        names = ("text", "category", "with the words of", "label", "with the words of", "label")
+        rows = tuple(
+            TableRow(
+                (
+                    _shorten_template(one.template),
+                    one.category,
+                    one.worse.group,
+                    one.worse.label,
+                    one.better.group,
+                    one.better.label,
+                )
+            )
+            for one in self.examples
+        )
+        caption = "Texts whose label changes with the words, observed; the widest gap between scores first"
+        return Table(caption, tuple(Column(name) for name in names), rows)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per example: category, template, both groups with label and score, gap."""
+        import pandas as pd
+
+        columns = ["category", "row", "template", "group (worse)", "group (better)", "label (worse)", "label (better)"]
+        columns += ["score (worse)", "score (better)", "gap", "text (worse)", "text (better)"]
+        return pd.DataFrame([_example_row(example) for example in self.examples], columns=columns)
+
+
+def _flip_answer(count: CategoryFlipCount) -> Metric:
+    rate = count.rate
+    if isinstance(rate, Observed):
+        basis = f"on the {format_count(count.n, 'text', 'texts')} that have such words"
+        number = show_quantity(rate, "rate", basis=basis)
+    else:
+        number = ReportedNumber("-", kind="unknown", basis=f"no text has such words, of {count.texts:,}")
+    return Metric("counterfactual flip rate", number, about=count.category)
+
+
+def _example_row(example: TextFinding) -> dict[str, object]:
+    worse, better = example.worse, example.better
+    return {
+        "category": example.category,
+        "row": example.row,
+        "template": example.template,
+        "group (worse)": worse.group,
+        "group (better)": better.group,
+        "label (worse)": worse.label,
+        "label (better)": better.label,
+        "score (worse)": worse.score,
+        "score (better)": better.score,
+        "gap": example.gap,
+        "text (worse)": worse.text,
+        "text (better)": better.text,
+    }
+
+
+def _shorten_template(template: str, most: int = 160) -> str:
+    """Return a long text around its first slot, on one line."""
+    words = " ".join(template.split())
+    if len(words) <= most:
+        return words
+    start = max(0, words.find("{") - most // 3)
+    part = words[start : start + most]
+    return ("..." if start else "") + part + ("..." if start + most < len(words) else "")
+
+
+@dataclass(frozen=True)
+class SlotCase:
+    """A slot of one text: where the text stands in the data, and which category was swapped."""
+
+    row: int
+    category: str
+    slot: SwapTemplate
+
+
+def search_texts(
+    model: Any,
+    texts: Iterable[str],
+    *,
+    protected: Sequence[str | IdentityCategory] | None = None,
+    config: TextSearchConfig | None = None,
+    trust: bool = False,
+    progress: Progress | None = None,
+    clock: WorkClock | None = None,
+    **settings: Any,
+) -> TextSearchResult:
+    """Swap identity terms in every text and see whether the label stays.
+
+    Args:
+        model: a scikit-learn text pipeline, or any function from a list of texts to labels or scores (of the favourable
+            label, from 0 to 1, given above 1/2; or one per label); or a file of one, a URL (``http://...``), or
+            ``module:function``.
+        texts: what the model decides about. Those without identity terms are not asked about.
+        protected: categories to swap: names of lists that come with the package (``gender``, ``religion``, ...) or
+            lists of your own (``evenhand.datasets.identity.read_category``); all of the package's if left out.
+        config: the settings.
+        trust: allow model files that can run code when loaded.
+        progress: called with what is being done and the share done, 0 to 1.
+        clock: by which the time limit is told; one made of ``TextSearchResult.work`` repeats that run.
+        settings: fields of ``TextSearchConfig`` by name, in place of those in ``config``.
+
+    Returns:
+        How often labels flip, by category, and the clearest findings. An interrupt (Ctrl-C) while the model is asked
+        leaves what was found before it.
+
+    Raises:
+        DataError: there are no texts, or none has a term of these categories.
+        ModelError: the model fails or its replies are not labels or scores.
+        LimitError: the limits or an interrupt stopped it before the model was asked about anything.
+    """
+    started = time.perf_counter()
+    config = TextSearchConfig.of(config, settings)
+    say = progress or (lambda what, share: None)
+    timer = WorkClock.start(clock, config)
+    loaded = load_text_model(model, trust=trust)
+    answers = TextAnswers(loaded, config.labels, config.favourable, timer.limit(config.time_limit), config.budget)
+    every, categories = check_texts(texts), resolve_categories(protected)
+    say("looking for identity terms", 0.0)
+    cases = _find_cases(every, [TermSwapper(one) for one in categories])
+    if not cases:
+        names = ", ".join(one.name for one in categories)
+        raise DataError(
+            f"none of the {len(every):,} texts has a term of: {names}", hint="bring a list of your own: --terms FILE"
+        )
+    answers.ask((text for case in cases for text in case.slot.variants), lambda share: say("asking the model", share))
+    reply, classes, wanted = answers.answers()
+    say("reading the answers", 1.0)
+    found: list[TextFinding] = []
+    seen: dict[str, set[int]] = {one.name: set() for one in categories}
+    flipped: dict[str, set[int]] = {one.name: set() for one in categories}
+    distinct = set()
+    for case in cases:
+        asked = answers.positions(case.slot.variants)
+        if asked.min() < 0:
+            break  # Only cases before it are counted: the first texts as they come, in which no answer was preferred.
+        seen[case.category].add(case.row)
+        scores = reply.scores[asked, wanted]
+        finding = text_finding(case.category, case.row, case.slot, reply.labels[asked], scores, classes)
+        if finding is not None:
+            flipped[case.category].add(case.row)
+            distinct.add((case.category, case.slot.pieces[::2], case.slot.text))
+            found.append(finding)
+    return TextSearchResult(
+        classes=tuple(str(label) for label in classes),
+        favourable=str(classes[wanted]),
+        label_only=reply.label_only,
+        counts=tuple(
+            CategoryFlipCount(
+                category=name,
+                rate=observed_rate(
+                    len(flipped[name]),
+                    len(rows),
+                    config.confidence,
+                    if_empty="no text that was reached has such words",
+                ),
+                flips=len(flipped[name]),
+                n=len(rows),
+                texts=len(every),
+            )
+            for name, rows in seen.items()
+        ),
+        profiles=len(distinct),
+        queries=answers.queries,
+        examples=clearest_findings(found, config.examples),
+        interrupted=answers.interrupted,
+        seed=0,
+        work=timer.work(),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _find_cases(texts: Sequence[str], swappers: Sequence[TermSwapper]) -> list[SlotCase]:
+    """Return every slot of every text; what the same text said before is not looked for again."""
+    known: dict[str, list[tuple[str, SwapTemplate]]] = {}
+    cases = []
+    for row, text in enumerate(texts):
+        if text not in known:
+            words = words_of(text)
+            able = [one for one in swappers if one.may_mention(words)]
+            known[text] = [(one.category.name, slot) for one in able for slot in one.slots(text)]
+        cases += [SlotCase(row, name, slot) for name, slot in known[text]]
+    return cases

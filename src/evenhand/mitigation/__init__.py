@@ -1,0 +1,74 @@
+"""Mitigate what was found: retrain on it, or train fairly, and prove the difference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenhand import doors
+
+if TYPE_CHECKING:
+    from evenhand.mitigation.analysis import Mitigation, mitigate
+    from evenhand.mitigation.candidate import Candidate, MitigationTask, Trial
+    from evenhand.mitigation.comparison import compare_candidates
+    from evenhand.mitigation.config import FrontierConfig, MitigationConfig
+    from evenhand.mitigation.findings import Findings, FoundProfiles, FoundSubgroup
+    from evenhand.mitigation.learners import Learner, ResumableLearner, find_learner
+    from evenhand.mitigation.methods.registry import FROM_FINDINGS, METHODS, TRAINED, load_methods
+    from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
+    from evenhand.mitigation.result import (
+        PART_TITLES,
+        CandidateResult,
+        Change,
+        ChangeVerdict,
+        ComparisonLine,
+        MitigationResult,
+        Regression,
+        SplitSizes,
+    )
+    from evenhand.mitigation.split import Split, TrainingSet, split_people
+    from evenhand.mitigation.training.encoding import FeatureEncoding
+    from evenhand.mitigation.training.fair_classifier import FairClassifier
+    from evenhand.mitigation.training.frontier import FrontierPoint, FrontierResult, trace_frontier
+
+__all__ = [
+    "FROM_FINDINGS",
+    "METHODS",
+    "PART_TITLES",
+    "TRAINED",
+    "Candidate",
+    "CandidateResult",
+    "Change",
+    "ChangeVerdict",
+    "ComparisonLine",
+    "FairClassifier",
+    "FairnessMetric",
+    "FeatureEncoding",
+    "Findings",
+    "FlipMetric",
+    "FoundProfiles",
+    "FoundSubgroup",
+    "FrontierConfig",
+    "FrontierPoint",
+    "FrontierResult",
+    "GroupGapMetric",
+    "Learner",
+    "Mitigation",
+    "MitigationConfig",
+    "MitigationResult",
+    "MitigationTask",
+    "Regression",
+    "ResumableLearner",
+    "Split",
+    "SplitSizes",
+    "SubgroupGapMetric",
+    "TrainingSet",
+    "Trial",
+    "compare_candidates",
+    "find_learner",
+    "load_methods",
+    "mitigate",
+    "split_people",
+    "trace_frontier",
+]
+
+__getattr__, __dir__ = doors.open_when_used(__name__)

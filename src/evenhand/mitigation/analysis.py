@@ -1,0 +1,299 @@
+"""One mitigation: split the people, read what was found, learn, and compare on people not used before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import DataError, EvenhandError
+from evenhand.mitigation.candidate import Candidate, MitigationTask
+from evenhand.mitigation.comparison import compare_candidates
+from evenhand.mitigation.config import MitigationConfig
+from evenhand.mitigation.findings import Findings
+from evenhand.mitigation.learners import Learner, find_learner
+from evenhand.mitigation.methods.registry import BY_GROUP, FROM_FINDINGS, check_ending, load_methods
+from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
+from evenhand.mitigation.result import CandidateResult, ComparisonLine, MitigationResult, SplitSizes
+from evenhand.mitigation.split import Split, TrainingSet, split_people
+from evenhand.models import Subject
+from evenhand.schema import People, Schema
+from evenhand.typing import Floats, Progress
+
+COMPARING = 0.9
+"""Share of the work that is done when the comparison begins, as the progress bar shows it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mitigation:
+    """New models, and what they changed.
+
+    Attributes:
+        result: every candidate beside the given model, on the test people.
+        candidates: the new models in the order of the methods, then the control.
+    """
+
+    result: MitigationResult
+    candidates: tuple[Candidate, ...]
+
+    def save(self, path: Path | str) -> tuple[Path, ...]:
+        """Write the first candidate's model; the files written.
+
+        Raises:
+            EvenhandError: such a model is not written to such a file.
+        """
+        return self.candidates[0].save(Path(path))
+
+
+def mitigate(
+    subject: Subject,
+    config: MitigationConfig | None = None,
+    *,
+    test: People | None = None,
+    test_name: str = "test",
+    out: Path | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Mitigation:
+    """Mitigate what was found about a model.
+
+    Args:
+        subject: the model, and people with true labels, who are split into training, validation and test sets.
+        config: settings.
+        test: other people to compare on; all of the subject's are then for training and validation.
+        test_name: how to call them.
+        out: where the first method's model is going to be saved: refused before any work if it cannot be.
+        progress: called as work goes on.
+        options: settings by name, in place of the configuration's.
+
+    Returns:
+        The new models and the comparison. An interrupt (Ctrl-C) or the time limit leaves what is best by then.
+
+    Raises:
+        EvenhandError: the model, the people, the findings or the settings cannot be used.
+        KeyboardInterrupt: it was interrupted before there was any model.
+    """
+    started = time.perf_counter()
+    config = MitigationConfig.of(config, options)
+    say = progress or (lambda what, share: None)
+    wanted = load_methods(config.methods)
+    people = subject.people
+    say("loading the model", 0.0)
+    given = subject.scorer
+    found = Findings.read(config.findings, people.schema)
+    if config.findings and not found:
+        raise DataError(
+            "nothing was found to train on: no profile, and no subgroup that is significant after adjustment",
+            location=", ".join(found.sources),
+        )
+    learner = _find_learner(subject, config.fit, needed=any(one in FROM_FINDINGS for one in wanted))
+    if out is not None:
+        check_ending(next(iter(wanted)), out, given, learner)
+    parts = split_people(people, seed=config.seed, test=test)
+    found, test_data = drop_test_profiles(found, parts)
+    task = MitigationTask(
+        given=given,
+        learner=learner,
+        split=parts,
+        findings=found,
+        harms=select_metrics(found, people.schema, config),
+        config=config,
+        progress=say,
+    )
+    deadline = None if config.time_limit is None else started + config.time_limit
+    candidates: list[Candidate] = []
+    interrupted = False
+    if any(one in FROM_FINDINGS for one in wanted):
+        control = _train_control(task)
+        task = replace(task, plain=control.scorer)
+    else:
+        control = None
+    notes = [] if test is not None else [KNOWN]
+    if test is not None and 2 * (alike := count_overlap(parts)) > len(parts.test):
+        notes.append(
+            f"{alike:,} of the {len(parts.test):,} people of the test set are, label and all, like people of the "
+            "training or validation set. If they are the same, nothing here was kept aside."
+        )
+    if test_data:
+        same = "profile found is that of a person" if test_data == 1 else "profiles found are those of people"
+        notes.append(
+            f"{test_data:,} {same} of the test set; no model is trained on {'it' if test_data == 1 else 'these'}."
+        )
+    for number, (one, method) in enumerate(wanted.items()):
+        left = len(wanted) - number
+        until = None if deadline is None else time.perf_counter() + (deadline - time.perf_counter()) / left
+        try:
+            candidate = method(
+                replace(task, deadline=until, progress=_scale_progress(say, number / len(wanted), 1 / len(wanted)))
+            )
+        except KeyboardInterrupt:
+            if not candidates:
+                raise
+            interrupted = True
+            break
+        except EvenhandError as error:
+            # What was made before must not be lost for one of those that it is compared with.
+            if not candidates:
+                raise
+            notes.append(f"{one} is not there to compare with: {error.message}.")
+            continue
+        candidates.append(candidate)
+        if candidate.interrupted and (until is None or time.perf_counter() < until):
+            interrupted = True  # somebody does not want to wait for the others
+            break
+    if control is not None:
+        candidates.append(control)
+    try:
+        say("comparing", COMPARING)
+        compared = compare_candidates(
+            given, candidates, parts, task.harms, config=config,
+            progress=lambda what, share: say(what, COMPARING + (1 - COMPARING) * share),
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        interrupted = True  # what takes long is left out, and what is written is compared all the same
+        del candidates[1:]
+        compared = compare_candidates(
+            given, candidates, parts, task.harms, config=MitigationConfig.of(config, {"certify_seconds": 0})
+        )
+    result = MitigationResult(
+        model=given.name,
+        data=subject.data_name,
+        test_data=None if test is None else test_name,
+        favourable=str(given.classes[given.favourable]),
+        people=SplitSizes(train=len(parts.train), validation=len(parts.validation), test=len(parts.test)),
+        harms=tuple(harm.words for harm in task.harms),
+        sources=found.sources,
+        confidence=config.confidence,
+        accuracy_loss=config.accuracy_loss,
+        candidates=compared if test is not None else mark_not_comparable(compared),
+        interrupted=interrupted
+        or any(made.interrupted for made in candidates)
+        or any(made.interrupted for made in compared),
+        notes=tuple(notes),
+        seed=config.seed,
+        seconds=time.perf_counter() - started,
+    )
+    return Mitigation(result, tuple(candidates))
+
+
+def select_metrics(found: Findings, schema: Schema, config: MitigationConfig) -> tuple[FairnessMetric, ...]:
+    """Return what is measured: every set of protected attributes and every subgroup that is mended.
+
+    A method that makes groups fare alike is judged by groups: where no subgroup was found, by those of the protected
+    attributes together. Where nothing was found, other methods are judged by decisions that flip with these.
+    """
+    flips = tuple(FlipMetric(one.protected) for one in found.profiles)
+    gaps: tuple[FairnessMetric, ...] = tuple(
+        SubgroupGapMetric(one.rules) for one in found.subgroups[: config.subgroups]
+    )
+    by_group = [method in BY_GROUP for method in config.methods]
+    if not found and not all(by_group):
+        flips = (FlipMetric(schema.protected),)
+    if not gaps and any(by_group):
+        gaps = (GroupGapMetric(schema.protected),)
+    return flips + gaps
+
+
+def _find_learner(subject: Subject, fit: Any, *, needed: bool) -> Learner | None:
+    people = subject.people
+    try:
+        return find_learner(subject.model, people.schema, like=people.frame, trust=subject.trust, fit=fit)
+    except EvenhandError:
+        if needed or fit is not None:
+            raise
+        return None
+
+
+def _train_control(task: MitigationTask) -> Candidate:
+    """Return the same learner, nothing added: what retraining changes by itself."""
+    learner = task.learner
+    assert learner is not None
+    task.progress("retraining, with nothing added", 0.0)
+    scorer = learner.fit(TrainingSet.plain(task.split.train), seed=task.config.seed)
+    return Candidate(
+        method="refit",
+        words=f"{learner.name}, with nothing added",
+        scorer=scorer,
+        save=lambda path: learner.save(scorer, path),
+        control=True,
+    )
+
+
+def _scale_progress(say: Progress, start: float, share: float) -> Progress:
+    return lambda what, done: say(what, COMPARING * (start + share * done))
+
+
+# People whom the given model knew before they were kept aside: what may not be learnt from, or said, about them.
+
+KNOWN = (
+    "The given model may have been trained on the test set. Where it did, it looks better here than it is, "
+    "and so does what goes on from its weights or scores; retrained models have not seen them. Subgroups may have "
+    "been found among them too, so that gaps look wider before than they are: keep people aside that it never saw "
+    "(--test)."
+)
+"""What a reader must know if no people were kept aside for the comparison."""
+
+BY_TRUTH = ("accuracy", "auc", "equal_opportunity_difference", "equalized_odds_difference")
+"""Lines that are about true labels, which a model may know by heart."""
+
+
+def drop_test_profiles(found: Findings, parts: Split) -> tuple[Findings, int]:
+    """Return findings without profiles of the test set, and how many were left out.
+
+    A model that is taught how these very people must be decided would be examined on what it was told. A profile that
+    somebody learnt from has as well stays.
+    """
+    left_out, profiles = 0, []
+    schema = parts.test.schema
+    for one in found.profiles:
+        rest = [i for i, name in enumerate(schema.names) if name not in one.protected]
+        learnt = _distinct_rows(parts.train.individuals[:, rest]) | _distinct_rows(
+            parts.validation.individuals[:, rest]
+        )
+        hidden = _distinct_rows(parts.test.individuals[:, rest]) - learnt
+        keep = [row.tobytes() not in hidden for row in one.individuals[:, rest] + 0.0]
+        left_out += keep.count(False)
+        profiles.append(replace(one, individuals=one.individuals[keep]))
+    return replace(found, profiles=tuple(profiles)), left_out
+
+
+def count_overlap(parts: Split) -> int:
+    """Return how many of the test set are, label and all, like somebody learnt from or chosen on."""
+    learnt, chosen, compared = (
+        np.column_stack([part.individuals, np.asarray(part.labels, dtype=np.float64)])
+        for part in (parts.train, parts.validation, parts.test)
+    )
+    seen = _distinct_rows(learnt) | _distinct_rows(chosen)
+    return sum(row.tobytes() in seen for row in compared + 0.0)
+
+
+def mark_not_comparable(compared: Sequence[CandidateResult]) -> tuple[CandidateResult, ...]:
+    """Return results without verdicts about true labels where the given model seems to know those of the test set.
+
+    It does if the same training without them, with nothing added, is right about clearly fewer of them. How much of any
+    change is that, and how much the candidate's, cannot be told.
+    """
+    right = next((one.line("accuracy") for one in compared if one.control), None)
+    if right is None or right.verdict != "worse":
+        return tuple(compared)
+    found = []
+    for candidate in compared:
+        made = tuple(_withhold_verdict(line) for line in candidate.lines)
+        moved = tuple(one for one in candidate.moved if made[one.line].verdict == "worse")
+        found.append(candidate.model_copy(update={"lines": made, "moved": moved}))
+    return tuple(found)
+
+
+def _withhold_verdict(line: ComparisonLine) -> ComparisonLine:
+    if line.name not in BY_TRUTH or not line.claims_change or (line.part == "performance" and line.verdict == "better"):
+        return line
+    note = "the given model seems to know these people by heart; compare with the control"
+    return line.model_copy(update={"verdict": "not comparable", "note": f"{line.note}; {note}" if line.note else note})
+
+
+def _distinct_rows(rows: Floats) -> set[bytes]:
+    return {row.tobytes() for row in rows + 0.0}

@@ -1,0 +1,320 @@
+"""The given model beside new ones, on people whom no method looked at.
+
+Who is compared, and with whom, is fixed without the test people: groups by what is protected, subgroups as they were
+found, other subgroups by a search on the validation people. So the test people are counted once, and every interval is
+adjusted for all that a candidate is compared in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from evenhand import subgroups
+from evenhand.errors import EvenhandError, OptionError
+from evenhand.mitigation.candidate import Candidate
+from evenhand.mitigation.comparison_lines import (
+    ComparisonSides,
+    ModelDecisions,
+    PendingComparison,
+    compare_flips,
+    compare_performance,
+    find_label_flips,
+    finish_lines,
+)
+from evenhand.mitigation.config import MitigationConfig
+from evenhand.mitigation.gap_lines import (
+    compare_groups,
+    compare_searches,
+    compare_subgroup,
+    compare_widest_findings,
+    compare_widest_gap,
+)
+from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
+from evenhand.mitigation.proof_lines import CertificateCache, compare_proofs
+from evenhand.mitigation.result import CandidateResult, ComparisonLine, Regression
+from evenhand.mitigation.split import Split
+from evenhand.models import Scorer
+from evenhand.population import ProductPopulation, product_of_marginals
+from evenhand.schema import People
+from evenhand.stats import format_quantity
+from evenhand.subgroups import Finding, SubgroupResult, find_members
+from evenhand.subgroups import describe_rules as rule_words
+from evenhand.typing import Booleans, Progress
+
+SAMPLES = 20_000
+"""Individuals drawn from the population, the same for both models."""
+
+WATCHED = 3
+"""Other subgroups watched: those whose gap grew most among the validation people."""
+
+ALIKE = 0.8
+"""Two subgroups that share this much of their people are watched as one."""
+
+
+def compare_candidates(
+    given: Scorer,
+    candidates: Sequence[Candidate],
+    split: Split,
+    harms: Sequence[FairnessMetric],
+    *,
+    config: MitigationConfig,
+    progress: Progress | None = None,
+) -> tuple[CandidateResult, ...]:
+    """Return every candidate beside the given model, line by line, on the test people.
+
+    Per candidate: accuracy and AUC; every harm that was to be mended; gaps between the groups of each protected
+    attribute and of all together; how often decisions flip with them, among the test people and among individuals drawn
+    as the training people are distributed; subgroups that a search of the new model finds; and shares proved, where
+    both models have an inside. Intervals of changes hold together with ``config.confidence`` (Bonferroni, over all
+    lines of a candidate that have one), so that of candidates which change nothing at most a share of 1 - confidence
+    is said to be better or worse in anything at all.
+
+    Args:
+        given: the model as it was.
+        candidates: the new models.
+        split: people; ``test`` is counted here and nowhere else, ``validation`` chooses what is compared.
+        harms: what was to be mended.
+        config: confidence, seconds for certificates, seed.
+        progress: called with what is being done and the share of the work done, 0 to 1.
+
+    Returns:
+        One result per candidate. An interrupt (Ctrl-C) leaves what was measured until then, and the candidates that are
+        complete.
+    """
+    say = progress or (lambda what, share: None)
+    comparison = _Comparison(given, split, tuple(harms), config)
+    found = []
+    for i, candidate in enumerate(candidates):
+
+        def step(what: str, done: float, *, i: int = i) -> None:
+            say(f"comparing {candidates[i].method}: {what}", (i + done) / len(candidates))
+
+        found.append(comparison.candidate(candidate, step))
+        if found[-1].interrupted and not candidate.interrupted:
+            break
+    return tuple(found)
+
+
+@dataclass(eq=False)
+class _Comparison:
+    """What all candidates are compared with; the given model is asked once."""
+
+    given: Scorer
+    split: Split
+    harms: tuple[FairnessMetric, ...]
+    config: MitigationConfig
+    _flips: dict[tuple[int, str, tuple[str, ...]], Booleans] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        schema = self.split.test.schema
+        self.sets: list[tuple[str, ...]] = [(name,) for name in schema.protected]
+        if len(schema.protected) > 1:
+            self.sets.append(schema.protected)
+        asked = [harm.protected for harm in self.harms if isinstance(harm, FlipMetric)]
+        self.flip_sets = list(dict.fromkeys([*asked, *self.sets]))
+        self.notes: list[str] = []
+        self.population = self._population()
+        self.sampled = None
+        if self.population is not None:
+            self.sampled = self.population.sample(SAMPLES, np.random.default_rng([self.config.seed, 17]))
+        self.before = ModelDecisions(self.given, self.split.test)
+        self.before_chosen = ModelDecisions(self.given, self.split.validation)
+        self.prover = None
+        if self.population is not None and self.config.certify_seconds > 0 and self.flip_sets:
+            self.prover = CertificateCache(
+                self.flip_sets, self.population, self.split.test, self.config.certify_seconds, self.config.seed
+            )
+
+    @cached_property
+    def subgroup_searches(self) -> list[SubgroupResult | None]:
+        """What a search of the given model finds among the validation and among the test people."""
+        return [self._search(self.given, people) for people in (self.split.validation, self.split.test)]
+
+    def candidate(self, candidate: Candidate, say: Progress) -> CandidateResult:
+        """Return one candidate's lines."""
+        new = candidate.scorer
+        sides = ComparisonSides(
+            self.before,
+            ModelDecisions(new, self.split.test),
+            self.before_chosen,
+            ModelDecisions(new, self.split.validation),
+            self.config.confidence,
+        )
+        drafts: list[PendingComparison] = []
+        left_out: list[str] = []
+        interrupted = False
+        try:
+            for stage in (self._decisions, self._groups, self._subgroups, self._compare_proofs):
+                stage(new, sides, say, drafts, left_out)
+        except KeyboardInterrupt:
+            # Interrupted before the first number: there is no result to give.
+            if not drafts:
+                raise
+            interrupted = True
+            left_out.append("the comparison was interrupted: what is missing here was not measured")
+        made = finish_lines(drafts, self.config.confidence)
+        return CandidateResult(
+            method=candidate.method,
+            words=candidate.words,
+            control=candidate.control,
+            lines=made,
+            moved=tuple(_find_regressions(made)),
+            trials=candidate.trials,
+            interrupted=candidate.interrupted or interrupted,
+            notes=tuple(dict.fromkeys([*candidate.notes, *self.notes, *left_out])),
+        )
+
+    def _decisions(
+        self, new: Scorer, sides: ComparisonSides, say: Progress, drafts: list[PendingComparison], left_out: list[str]
+    ) -> None:
+        """Yield the lines about performance and what was to be mended."""
+        say("performance, and what was to be mended", 0.0)
+        drafts += compare_performance(sides)
+        drafts += [self._compare_metric(harm, new, sides) for harm in self.harms]
+
+    def _groups(
+        self, new: Scorer, sides: ComparisonSides, say: Progress, drafts: list[PendingComparison], left_out: list[str]
+    ) -> None:
+        """Yield the gaps between groups, and flips that were not asked about."""
+        say("groups and flips", 0.1)
+        between, too_small = compare_groups(sides, self.sets)
+        asked = {(draft.name, draft.of) for draft in drafts}
+        drafts += [draft for draft in between if (draft.name, draft.of) not in asked]
+        left_out += too_small
+        drafts += self._compare_flips(new, sides)
+
+    def _compare_proofs(
+        self, new: Scorer, sides: ComparisonSides, say: Progress, drafts: list[PendingComparison], left_out: list[str]
+    ) -> None:
+        """Yield the proved shares, if both models have an inside."""
+        if self.prover is not None:
+            proofs, why_not = compare_proofs(
+                self.prover, self.given, new, lambda what, done: say(what, 0.5 + 0.5 * done)
+            )
+            drafts += proofs
+            left_out += why_not
+
+    def _compare_metric(self, harm: FairnessMetric, new: Scorer, sides: ComparisonSides) -> PendingComparison:
+        if isinstance(harm, SubgroupGapMetric):
+            return compare_subgroup("asked", harm.rules, rule_words(harm.rules), sides)
+        if isinstance(harm, GroupGapMetric):
+            return compare_widest_gap(harm.protected, harm.words, sides)
+        before, after = (self._find_flips(scorer, "data", harm.protected) for scorer in (self.given, new))
+        return compare_flips("asked", " x ".join(harm.protected), harm.words, before, after, sides.confidence)
+
+    def _compare_flips(self, new: Scorer, sides: ComparisonSides) -> list[PendingComparison]:
+        """Return flips among the test people, but those asked about, and in the population."""
+        asked = {harm.protected for harm in self.harms if isinstance(harm, FlipMetric)}
+        found = []
+        for protected in self.flip_sets:
+            of = " x ".join(protected)
+            words = f"decisions that flip with {of}"
+            if protected not in asked:
+                before, after = (self._find_flips(scorer, "data", protected) for scorer in (self.given, new))
+                found.append(compare_flips("individuals", of, words, before, after, sides.confidence))
+            if self.population is not None:
+                name = self.population.name
+                before, after = (self._find_flips(scorer, "population", protected) for scorer in (self.given, new))
+                words = f"{words}, in the population"
+                found.append(compare_flips("individuals", of, words, before, after, sides.confidence, name))
+        return found
+
+    def _find_flips(self, scorer: Scorer, over: str, protected: tuple[str, ...]) -> Booleans:
+        if scorer is not self.given:
+            return self._label_flips(scorer, over, protected)
+        key = (0, over, protected)
+        if key not in self._flips:
+            self._flips[key] = self._label_flips(scorer, over, protected)
+        return self._flips[key]
+
+    def _label_flips(self, scorer: Scorer, over: str, protected: tuple[str, ...]) -> Booleans:
+        individuals = self.split.test.individuals if over == "data" else self.sampled
+        assert individuals is not None, "asked only where there is a population"
+        return find_label_flips(scorer, individuals, protected)
+
+    def _subgroups(
+        self, new: Scorer, sides: ComparisonSides, say: Progress, drafts: list[PendingComparison], left_out: list[str]
+    ) -> None:
+        """Yield subgroups that a search of the new model finds on the validation people, and the widest now."""
+        say("other subgroups", 0.3)
+        before, there = self.subgroup_searches
+        after, here = (self._search(new, people) for people in (sides.chosen, sides.test))
+        if after is not None:
+            for finding in self._widened_findings(after, sides):
+                note = "selected on the validation set, where its gap grew"
+                drafts.append(compare_subgroup("subgroups", finding.rules, finding.words, sides, note))
+        if before is not None and after is not None and before.findings and after.findings:
+            draft = compare_widest_findings(sides, _widest_finding(before), _widest_finding(after))
+            drafts += [draft] if draft is not None else []
+        if there is not None and here is not None and there.findings and here.findings:
+            drafts.append(compare_searches(there, here))
+
+    def _widened_findings(self, after: SubgroupResult, sides: ComparisonSides) -> list[Finding]:
+        """Return findings whose gap grew most among the validation people, no two of nearly the same people."""
+        asked = [harm.rules for harm in self.harms if isinstance(harm, SubgroupGapMetric)]
+        taken = [find_members(sides.chosen, rules) for rules in asked]
+        grown = []
+        for finding in after.findings:
+            inside = find_members(sides.chosen, finding.rules)
+            first, second = (_subgroup_gap(side, inside) for side in (sides.before_chosen, sides.after_chosen))
+            if second > first:
+                grown.append((second - first, finding, inside))
+        chosen: list[Finding] = []
+        for _, finding, inside in sorted(grown, key=lambda one: -one[0]):
+            if len(chosen) < WATCHED and not any(_are_alike(inside, other) for other in taken):
+                chosen.append(finding)
+                taken.append(inside)
+        return chosen
+
+    def _search(self, scorer: Scorer, people: People) -> SubgroupResult | None:
+        try:
+            return subgroups.find_subgroups(scorer, people, confidence=self.config.confidence, seed=self.config.seed)
+        except EvenhandError as error:
+            self.notes.append(f"other subgroups were not searched for: {error.message}")
+            return None
+
+    def _population(self) -> ProductPopulation | None:
+        try:
+            return product_of_marginals(self.split.train)
+        except OptionError as error:
+            self.notes.append(f"nothing is said about a population: {error.message}")
+            return None
+
+
+def _widest_finding(found: SubgroupResult) -> Finding:
+    return max(found.findings, key=lambda finding: abs(finding.gap))
+
+
+def _subgroup_gap(side: ModelDecisions, inside: Booleans) -> float:
+    if inside.all() or not inside.any():
+        return 0.0
+    return abs(float(side.favourable_decisions[inside].mean() - side.favourable_decisions[~inside].mean()))
+
+
+def _are_alike(one: Booleans, other: Booleans) -> bool:
+    """Return whether two subgroups, or one and everybody outside the other, are nearly the same people."""
+
+    def share(a: Booleans, b: Booleans) -> float:
+        either = int((a | b).sum())
+        return float((a & b).sum() / either) if either else 1.0
+
+    return max(share(one, other), share(one, ~other)) >= ALIKE
+
+
+def _find_regressions(made: Sequence[ComparisonLine]) -> list[Regression]:
+    """Return what got worse without having been asked about."""
+    found = []
+    for i, line in enumerate(made):
+        if line.verdict == "worse" and line.part not in ("performance", "asked"):
+            found.append(
+                Regression(
+                    where="subgroup" if line.part == "subgroups" else "attribute",
+                    words=f"{line.words}: from {format_quantity(line.before)} to {format_quantity(line.after)}",
+                    line=i,
+                )
+            )
+    return found

@@ -1,0 +1,52 @@
+"""Settings of a mitigation and of a frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evenhand.core import Config, Result, setting
+
+
+class MitigationConfig(Config):
+    """Settings of a mitigation."""
+
+    methods: tuple[str, ...] = setting(("retrain",), "what to try; the first is what is written", min_length=1)
+    findings: tuple[Result | Path | str, ...] = setting(
+        (), "what was found, to learn from: results of search, subgroups, certify or audit, or their JSON files"
+    )
+    fit: str | Callable[..., Any] | None = setting(
+        None,
+        "how to train such a model where that is not known: your own fit(frame, labels) -> model",
+        unit="module:function",
+    )
+    strength: float | None = setting(
+        None, "of fairness-aware training; by default selected on the validation set", ge=0
+    )
+    accuracy_loss: float = setting(0.01, "accuracy that may be lost on the validation set, as a share", ge=0, lt=1)
+    start: int = setting(50, "instances added at first", ge=1)
+    share: float = setting(0.10, "instances added at most, as a share of the training set", gt=0, le=1)
+    rounds: int = setting(2, "how often the new model is searched again and retrained on what was found", ge=0)
+    subgroups: int = setting(1, "subgroups of those found that are mended, the widest gap first", ge=1)
+    certify_seconds: float = setting(
+        10.0, "for a certificate of every model compared, where it has an inside; 0 for none", unit="seconds", ge=0
+    )
+    confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
+    time_limit: float | None = setting(None, "for learning; what is best by then is kept", unit="seconds", gt=0)
+    seed: int = setting(0, "same seed, same result", ge=0)
+
+
+class FrontierConfig(Config):
+    """Settings of a frontier. What is left out of the network's is as in the method's candidates."""
+
+    strengths: tuple[float, ...] | None = setting(
+        None, "of the penalty, in this order; by default 0 and the method's own"
+    )
+    sees_protected: bool | None = setting(None, "whether the networks are given the protected attributes")
+    hidden: tuple[int, ...] | None = setting(None, "units of each hidden layer")
+    steps: int | None = setting(None, "batches in training", ge=1)
+    batch_size: int | None = setting(None, "people in each batch", ge=1)
+    confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
+    time_limit: float | None = setting(None, "what was trained by then is shown", unit="seconds", gt=0)
+    seed: int = setting(0, "of the split and of every training", ge=0)

@@ -1,0 +1,103 @@
+"""What was found, as something that can be measured again: on any model and any people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from evenhand.groups import SMALL, group_by_attribute, number_combinations
+from evenhand.individual import find_flips, labels_by_assignment
+from evenhand.models import Scorer, predict_labels
+from evenhand.schema import People
+from evenhand.subgroups import Rules, describe_rules, find_members
+from evenhand.typing import Booleans
+
+
+@dataclass(frozen=True)
+class FlipMetric:
+    """Decisions that flip with protected attributes, everything else unchanged.
+
+    Attributes:
+        protected: they are varied jointly.
+    """
+
+    protected: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """What it is, for a reader."""
+        return f"decisions that flip with {' x '.join(self.protected)}"
+
+    def flips(self, scorer: Scorer, people: People) -> Booleans:
+        """Return whose decision differs between some two assignments, shape (n,)."""
+        schema = people.schema
+        columns, assignments = schema.positions(self.protected), schema.assignments(self.protected)
+        return find_flips(labels_by_assignment(scorer, people.individuals, columns, assignments))
+
+    def size(self, scorer: Scorer, people: People) -> float:
+        """Return the counterfactual flip rate: the share of people whose decision flips."""
+        return float(self.flips(scorer, people).mean())
+
+
+@dataclass(frozen=True)
+class SubgroupGapMetric:
+    """A subgroup that is given the favourable label more or less often than everybody else.
+
+    Attributes:
+        rules: who is in it.
+    """
+
+    rules: Rules
+
+    @property
+    def words(self) -> str:
+        """What it is, for a reader."""
+        return f"the gap of {describe_rules(self.rules)}"
+
+    def inside(self, people: People) -> Booleans:
+        """Return who belongs to the subgroup, shape (n,)."""
+        return find_members(people, self.rules)
+
+    def signed_gap(self, scorer: Scorer, people: People) -> float:
+        """Return the subgroup's share of favourable decisions minus everybody else's; 0 where either is empty."""
+        inside = self.inside(people)
+        favourable = predict_labels(scorer, people.individuals) == scorer.favourable
+        return float(favourable[inside].mean() - favourable[~inside].mean()) if inside.any() and not inside.all() else 0
+
+    def size(self, scorer: Scorer, people: People) -> float:
+        """Return how wide the gap is, whichever side it favours."""
+        return abs(self.signed_gap(scorer, people))
+
+
+@dataclass(frozen=True)
+class GroupGapMetric:
+    """Groups that are given the favourable label more and less often: demographic parity.
+
+    Attributes:
+        protected: their joint values are the groups.
+    """
+
+    protected: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """What it is, for a reader."""
+        return f"the widest gap between groups by {' x '.join(self.protected)}"
+
+    def size(self, scorer: Scorer, people: People) -> float:
+        """Return the widest difference between two groups' selection rates; 0 with fewer than two groups.
+
+        Groups of fewer than ``groups.SMALL`` people take no part.
+        """
+        columns = people.schema.positions(self.protected)
+        found = [group_by_attribute(people.schema.attributes[i], people.individuals[:, i]) for i in columns]
+        group, _ = number_combinations([(one.codes, len(one.labels)) for one in found])
+        favourable = predict_labels(scorer, people.individuals) == scorer.favourable
+        sizes = np.bincount(group)
+        shares = np.bincount(group, weights=favourable)[sizes >= SMALL] / sizes[sizes >= SMALL]
+        return float(np.ptp(shares)) if len(shares) > 1 else 0.0
+
+
+FairnessMetric: TypeAlias = FlipMetric | SubgroupGapMetric | GroupGapMetric

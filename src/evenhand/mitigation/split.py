@@ -1,0 +1,122 @@
+"""Who is learnt from, who decides how much, and who is kept aside until the end; and instances added to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.errors import DataError, ModelError, OptionError
+from evenhand.models import Scorer
+from evenhand.schema import People, Schema
+from evenhand.typing import Floats, Integers
+
+SHARES = (0.6, 0.2, 0.2)
+"""Of the people to learn from, to choose on and to compare on."""
+
+LEAST = 20
+"""People that every part needs: with fewer nothing can be chosen or compared."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Three disjoint parts of the people.
+
+    Attributes:
+        train: learnt from.
+        validation: amounts and strengths are selected on them.
+        test: looked at once, when everything is chosen.
+    """
+
+    train: People
+    validation: People
+    test: People
+
+
+def split_people(
+    people: People, *, seed: int, test: People | None = None, shares: tuple[float, float, float] = SHARES
+) -> Split:
+    """Part people at random, every part with the same share of each label among each protected group.
+
+    Args:
+        people: with labels.
+        test: people kept aside by the caller; all of ``people`` is then for training and validation.
+        shares: of train, validation and test; they add up to 1.
+
+    Raises:
+        DataError: there are no labels, or too few people.
+        OptionError: shares that do not add up to 1.
+    """
+    if people.labels is None or (test is not None and test.labels is None):
+        raise DataError(f"the data has no column {people.schema.target.name!r}: without true labels nothing is learnt")
+    if min(shares) < 0 or not np.isclose(sum(shares), 1):
+        raise OptionError(f"the shares of a split add up to 1, not {sum(shares):g}")
+    rng = np.random.default_rng([seed, 9])
+    first, second = shares[0], shares[0] + shares[1]
+    if test is not None:
+        first, second = first / second, 1.0
+    parts: tuple[list[Integers], ...] = ([], [], [])
+    strata = np.column_stack([people.labels, people.individuals[:, people.schema.positions(people.schema.protected)]])
+    _, of = np.unique(strata, axis=0, return_inverse=True)
+    for stratum in range(int(of.max()) + 1):
+        rows = rng.permutation(np.flatnonzero(of == stratum))
+        # A random offset, so that strata of one or two people do not all fall into the same part.
+        place = (np.arange(len(rows)) + rng.random()) / len(rows)
+        for part, chosen in zip(parts, (place < first, (place >= first) & (place < second), place >= second),
+                                strict=True):  # fmt: skip
+            part.append(rows[chosen])
+    train, validation, rest = (people.at(np.sort(np.concatenate(part))) for part in parts)
+    made = Split(train, validation, rest if test is None else test)
+    smallest = min(len(made.train), len(made.validation), len(made.test))
+    if smallest < LEAST:
+        raise DataError(
+            f"{len(people):,} people are too few to learn from some, choose on others and compare on the rest",
+            hint=f"every part needs {LEAST} people at least; this one would get {smallest}",
+        )
+    return made
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSet:
+    """People to learn from.
+
+    Attributes:
+        people: real ones, with their true labels.
+        added: instances added to them, shape (m, attributes), as ``People.individuals``.
+        labels: the labels they shall be given, positions in the schema's target values, shape (m,).
+    """
+
+    people: People
+    added: Floats
+    labels: Integers
+
+    @classmethod
+    def plain(cls, people: People) -> TrainingSet:
+        """Return the real people alone."""
+        return cls(people, np.empty((0, people.individuals.shape[1])), np.empty(0, dtype=np.int64))
+
+    @property
+    def individuals(self) -> Floats:
+        """Everybody, the real ones first, shape (n + m, attributes)."""
+        return np.concatenate([self.people.individuals, self.added])
+
+    @property
+    def all_labels(self) -> Integers:
+        """Everybody's label, shape (n + m,)."""
+        assert self.people.labels is not None, "a split has labels"
+        return np.concatenate([self.people.labels, self.labels])
+
+
+def class_positions(scorer: Scorer, schema: Schema) -> Integers:
+    """Return where each of a model's classes stands among the target's values, shape (classes,).
+
+    Raises:
+        ModelError: a class is none of them.
+    """
+    values = schema.target.values or scorer.classes
+    unknown = [label for label in scorer.classes if label not in values]
+    if unknown:
+        raise ModelError(
+            f"the model answers {unknown[0]!r}, which is not among the labels {values}", location=scorer.name
+        )
+    return np.array([values.index(label) for label in scorer.classes], dtype=np.int64)

@@ -1,0 +1,149 @@
+"""The end of a model: how probabilities and labels follow from the logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from evenhand.errors import ModelError, NotAdditiveError
+from evenhand.models.additive.linear import LinearTensor, build_network, scale_units, select_units
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.replies import labels_of_outputs, match_labels
+from evenhand.schema import Schema
+
+OutputForm: TypeAlias = Literal["second", "first", "probabilities", "margins", "position", "label"]
+
+
+@dataclass(frozen=True, eq=False)
+class OutputTensor:
+    """A tensor that follows from the logits alone.
+
+    Attributes:
+        logits: one unit (the second class wins when it is > 0) or one per class (the largest wins).
+        form: ``second`` or ``first``, the probability of that class of two, (n, 1); ``probabilities``, (n, classes),
+            or their logarithms; ``margins``, scores that are not probabilities; ``position`` of the winner; ``label``.
+        classes: the labels in the order of the logits, where the model says them.
+        probable: whether the model itself gives probabilities, the sigmoid or softmax of the logits.
+    """
+
+    logits: LinearTensor
+    form: OutputForm
+    classes: tuple[Any, ...] | None = None
+    probable: bool = True
+
+
+def sigmoid(logits: LinearTensor) -> OutputTensor:
+    """Return the probability of the second of two classes."""
+    if logits.units != 1:
+        raise NotAdditiveError(
+            f"a sigmoid of {logits.units} units: inside a network it is not a ReLU, and at its end it gives "
+            f"{logits.units} yes-or-no answers instead of one label"
+        )
+    return OutputTensor(logits, "second")
+
+
+def softmax(logits: LinearTensor) -> OutputTensor:
+    """Return one probability per class."""
+    if logits.units < 2:
+        raise NotAdditiveError("a softmax over one output is always 1")
+    return OutputTensor(logits, "probabilities")
+
+
+def complement(answer: OutputTensor) -> OutputTensor:
+    """``1 - answer``."""
+    if answer.form not in ("second", "first"):
+        raise NotAdditiveError("it computes with the model's answer")
+    return replace(answer, form="first" if answer.form == "second" else "second")
+
+
+def pair_columns(answers: Sequence[OutputTensor]) -> OutputTensor:
+    """Return the probabilities of the first and the second class side by side."""
+    if len(answers) == 1:
+        return answers[0]
+    same = len(answers) == 2 and answers[0].logits is answers[1].logits
+    if same and [answer.form for answer in answers] == ["first", "second"]:
+        return replace(answers[0], form="probabilities")
+    raise NotAdditiveError("it rearranges the model's answers")
+
+
+def select_column(answer: OutputTensor, index: int) -> OutputTensor:
+    """Return one column of two probabilities."""
+    if answer.form in ("probabilities", "margins") and answer.logits.units <= 2 and index in (0, 1, -1, -2):
+        second = index in (1, -1)
+        one = answer.logits if answer.logits.units == 1 else _logit_difference(answer.logits)
+        if answer.form == "probabilities":
+            return replace(answer, logits=one, form="second" if second else "first")
+        if second and answer.logits.units == 1:
+            return replace(answer, logits=one)
+    raise NotAdditiveError("it picks one of several answers")
+
+
+def argmax_output(tensor: LinearTensor | OutputTensor) -> OutputTensor:
+    """Return the position of the largest score, the first on a tie."""
+    if isinstance(tensor, LinearTensor):
+        if tensor.units < 2:
+            raise NotAdditiveError("the largest of one score is always the same")
+        return OutputTensor(tensor, "position", probable=False)
+    if tensor.form not in ("probabilities", "margins"):
+        raise NotAdditiveError("it looks for the largest of something else than one score per label")
+    return replace(tensor, form="position")
+
+
+def name_classes(tensor: LinearTensor | OutputTensor, classes: Sequence[Any], form: OutputForm) -> OutputTensor:
+    """Return the same answer, now that the model says what its labels are called."""
+    answer = OutputTensor(tensor, "margins", probable=False) if isinstance(tensor, LinearTensor) else tensor
+    expected = 2 if answer.logits.units == 1 else answer.logits.units
+    if len(classes) != expected:
+        raise ModelError(f"the model names {len(classes)} labels for {expected} outputs")
+    return replace(answer, form=form, classes=tuple(classes))
+
+
+def _logit_difference(logits: LinearTensor) -> LinearTensor:
+    first, second = select_units(logits, [0]), select_units(logits, [1])
+    return LinearTensor(logits.source, second.weights - first.weights, second.bias - first.bias)
+
+
+def are_opposite(logits: LinearTensor) -> bool:
+    """Return whether the two units are each other's negation."""
+    if logits.units != 2:
+        return False
+    flipped = scale_units(select_units(logits, [0]), -1.0)
+    second = select_units(logits, [1])
+    return bool(np.array_equal(flipped.weights, second.weights) and np.array_equal(flipped.bias, second.bias))
+
+
+def network_from_outputs(
+    outputs: Sequence[LinearTensor | OutputTensor], schema: Schema, *, name: str
+) -> AdditiveNetwork:
+    """Return the additive network behind a model's outputs, which must all tell the same.
+
+    Args:
+        outputs: what the model gives: logits, probabilities, labels.
+        schema: what its individuals are.
+        name: how to call it in a report.
+
+    Raises:
+        ModelError: the number of outputs or their labels do not fit the schema's target.
+        NotAdditiveError: the outputs answer different questions.
+    """
+    answers = [out for out in outputs if isinstance(out, OutputTensor)]
+    logits = answers[0].logits if answers else outputs[0]
+    if not isinstance(logits, LinearTensor):
+        raise NotAdditiveError("the model gives no scores", location=name)
+    for out in outputs:
+        if (out.logits if isinstance(out, OutputTensor) else out) is not logits:
+            raise NotAdditiveError("the model's outputs are different functions of the person", location=name)
+    if any(answer.form == "first" for answer in answers) and len(outputs) == 1:
+        logits = scale_units(logits, -1.0)
+        answers = [replace(answer, classes=None) for answer in answers]
+    classes = next((answer.classes for answer in answers if answer.classes is not None), None)
+    if classes is not None:
+        matched, favourable = match_labels(schema, classes, location=name)
+    else:
+        matched, favourable = labels_of_outputs(schema, logits.units, location=name)
+    if answers and not any(answer.probable for answer in answers) and are_opposite(logits):
+        logits = select_units(logits, [1])  # one against the rest says everything twice where there are two labels
+    return build_network(schema, logits, matched, favourable, name=name)

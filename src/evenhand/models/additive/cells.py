@@ -1,0 +1,354 @@
+"""Values that depend on one attribute only, computed exactly as the model's preprocessing computes them.
+
+Before the attributes are mixed, everything in a model is a function of a single attribute. Such a function is
+carried as a *cell*: listed for every entry of a finite domain, or, for a number with too many values to list, by
+bins or as a straight line. A tensor of shape (n, ...) becomes an array of cells of shape (...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import NotAdditiveError
+from evenhand.models.additive.network import plain_line
+from evenhand.schema import Attribute, Schema
+from evenhand.typing import Floats, Integers
+
+Values: TypeAlias = NDArray[Any]
+
+MAX_LISTED = 4096
+"""An integer attribute with more values than this is carried by a line or by bins."""
+
+
+@dataclass(frozen=True, eq=False)
+class ListedCell:
+    """A value for each entry of a finite domain, or for each bin of a wide number; a constant has one.
+
+    Attributes:
+        attribute: position in the schema, None for a constant.
+        values: shape (domain size,), (bins,) or (1,), in the type that the model computes in.
+        cuts: for a wide number, bin i holds ``cuts[i-1] <= entry < cuts[i]``; shape (bins - 1,).
+    """
+
+    attribute: int | None
+    values: Values
+    cuts: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RampCell:
+    """``slope * entry + intercept`` for a wide number with entries from ``low`` to ``high``.
+
+    Attributes:
+        computed: the same as the model computes it, in its own type and rounding: entries (n,) -> (n,). Monotone.
+        whole: whether it is a whole number for every entry.
+    """
+
+    attribute: int
+    slope: float
+    intercept: float
+    low: float
+    high: float
+    computed: Callable[[Floats], Values]
+    whole: bool
+
+
+Cell: TypeAlias = ListedCell | RampCell
+Cells: TypeAlias = NDArray[Any]
+"""An object array of ``Cell``."""
+
+
+def cell_array(cells: Sequence[Cell], shape: tuple[int, ...] | None = None) -> Cells:
+    """Return the cells in a row, or in the given shape."""
+    out = np.empty(len(cells), dtype=object)
+    for i, cell in enumerate(cells):
+        out[i] = cell
+    return out if shape is None else out.reshape(shape)
+
+
+def evaluate_cell(cell: Cell, attribute: Attribute, entries: Floats) -> Floats:
+    """Return the value of a numeric cell for entries (n,) of its attribute, shape (n,)."""
+    if isinstance(cell, RampCell):
+        return np.asarray(cell.computed(entries), dtype=np.float64)
+    if cell.cuts is not None:
+        return np.asarray(cell.values[np.searchsorted(cell.cuts, entries, side="right")], dtype=np.float64)
+    if len(cell.values) == 1:
+        return np.full(len(entries), float(cell.values[0]))
+    return np.asarray(cell.values[(entries - attribute.first).astype(np.int64)], dtype=np.float64)
+
+
+def constant_cells(array: Values) -> Cells:
+    """Return the same values for everybody, as cells of the array's shape."""
+    array = np.asarray(array)
+    return cell_array([ListedCell(None, value) for value in array.reshape(-1, 1)], array.shape)
+
+
+def is_listed(attribute: Attribute) -> bool:
+    """Return whether the attribute's domain is short enough to list."""
+    return attribute.is_discrete or (attribute.size is not None and attribute.size <= MAX_LISTED)
+
+
+def column_cell(
+    position: int, attribute: Attribute, read: Callable[[Floats], Values], line: tuple[float, float] = (1.0, 0.0)
+) -> Cell:
+    """Return the cell of one input column.
+
+    Args:
+        position: of the attribute in the schema.
+        attribute: whose column it is.
+        read: entries (n,) to what the model is given, (n,).
+        line: slope and intercept of ``read`` for a number.
+    """
+    if is_listed(attribute):
+        return ListedCell(position, read(attribute.domain()))
+    slope, intercept = line
+    whole = attribute.kind == "integer" and slope == int(slope) and intercept == int(intercept)
+    return RampCell(position, slope, intercept, attribute.first, attribute.last, read, whole)
+
+
+def plain_inputs(schema: Schema, dtype: Any = np.float64) -> Cells:
+    """Return the inputs of a network that takes plain numbers, by each attribute's encoding, shape (schema.width,)."""
+    cells = []
+    for position, attribute in enumerate(schema.attributes):
+        line = plain_line(attribute) if attribute.kind in ("integer", "real") else (1.0, 0.0)
+        for j in range(attribute.width):
+
+            def read(entries: Floats, attribute: Attribute = attribute, j: int = j) -> Values:
+                return attribute.inputs(entries)[:, j].astype(dtype)
+
+            cells.append(column_cell(position, attribute, read, line))
+    return cell_array(cells)
+
+
+def data_values(attribute: Attribute) -> Values:
+    """Return a listed attribute's values as they stand in the data, shape (size,): numbers, or words as ``str``.
+
+    A bin of an ordinal attribute with ``edges`` is its midpoint, as in ``decode``.
+    """
+    if attribute.edges is not None:
+        edges = np.asarray(attribute.edges)
+        return np.asarray((edges[:-1] + edges[1:]) / 2)
+    if attribute.values is None:
+        return attribute.domain()
+    if any(isinstance(value, str) for value in attribute.values):
+        return np.array([str(value) for value in attribute.values])
+    return np.array(attribute.values)
+
+
+def apply_jointly(function: Callable[..., Any], cells: Sequence[Cell]) -> tuple[ListedCell, ...]:
+    """Apply a function to the values of cells that all depend on the same attribute.
+
+    Args:
+        function: takes one array (entries,) per cell; gives one array (entries,) or a tuple of them.
+
+    Raises:
+        NotAdditiveError: the cells depend on several attributes, or on a wide number that is not binned.
+    """
+    attributes = sorted({cell.attribute for cell in cells if cell.attribute is not None})
+    if len(attributes) > 1:
+        raise NotAdditiveError("it combines several attributes in another way than adding them up")
+    rows: list[ListedCell] = []
+    for cell in cells:
+        if isinstance(cell, RampCell):
+            raise NotAdditiveError("it bends a number that has too many values to list")
+        rows.append(cell)
+    cuts: Floats | None = None
+    if any(cell.cuts is not None for cell in rows):
+        cuts = np.unique(np.concatenate([cell.cuts for cell in rows if cell.cuts is not None]))
+        spread = [_values_in_bins(cell, cuts) for cell in rows]
+    else:
+        size = max(len(cell.values) for cell in rows)
+        spread = [np.broadcast_to(cell.values, (size,)) for cell in rows]
+    answer = function(*spread)
+    answers = answer if isinstance(answer, tuple) else (answer,)
+    return tuple(ListedCell(attributes[0] if attributes else None, np.asarray(values), cuts) for values in answers)
+
+
+def _values_in_bins(cell: ListedCell, cuts: Floats) -> Values:
+    if cell.cuts is None:
+        return np.broadcast_to(cell.values, (len(cuts) + 1,))
+    bins = np.searchsorted(cell.cuts, cuts, side="right")
+    return np.asarray(cell.values[np.concatenate([[0], bins])])
+
+
+def apply_elementwise(
+    function: Callable[..., Any], *operands: Cells, ramp: Callable[[Sequence[Cell]], Cell] | None = None
+) -> Cells:
+    """Apply a function cell by cell to tensors that NumPy can broadcast.
+
+    Args:
+        function: as in ``jointly``, giving one array.
+        operands: arrays of cells.
+        ramp: what to do where one of the cells is a ``Ramp``.
+    """
+    spread = np.broadcast_arrays(*operands)
+    out = np.empty(spread[0].shape, dtype=object)
+    for index in np.ndindex(out.shape):
+        cells: list[Any] = [operand[index] for operand in spread]
+        steep = any(isinstance(cell, RampCell) for cell in cells)
+        out[index] = ramp(cells) if steep and ramp is not None else apply_jointly(function, cells)[0]
+    return out
+
+
+def expand_cells(function: Callable[[Values], tuple[Values, ...]], cells: Cells) -> Cells:
+    """Replace every cell by several, along a new last axis (one-hot, embedding)."""
+    rows = [apply_jointly(function, [cell]) for cell in cells.flat]
+    width = len(rows[0]) if rows else 0
+    return cell_array([cell for row in rows for cell in row], (*cells.shape, width))
+
+
+def apply_rowwise(function: Callable[[Values], Values], cells: Cells) -> Cells:
+    """Apply a function to the last axis: values (entries, k) -> (entries, m); each row must be of one attribute."""
+    rows = []
+    for row in cells.reshape(-1, cells.shape[-1]):
+        group: list[Cell] = list(row)
+        answers = apply_jointly(lambda *columns: tuple(function(np.stack(columns, axis=1)).T), group)
+        rows.append(answers)
+    return cell_array([cell for row in rows for cell in row], (*cells.shape[:-1], len(rows[0])))
+
+
+def cell_arithmetic(name: str, left: Cells, right: Cells) -> Cells:
+    """``Add``, ``Sub``, ``Mul`` or ``Div`` of cells, cell by cell."""
+    function = _ARITHMETIC[name]
+    return apply_elementwise(
+        function, left, right, ramp=lambda pair: _ramp_arithmetic(name, function, pair[0], pair[1])
+    )
+
+
+def _divide_keeping_type(left: Values, right: Values) -> Values:
+    quotient = np.true_divide(left, right)
+    whole = np.result_type(left, right).kind in "iu"
+    return np.trunc(quotient).astype(np.result_type(left, right)) if whole else quotient
+
+
+_ARITHMETIC: dict[str, Callable[[Values, Values], Values]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": _divide_keeping_type,
+}
+
+
+def _ramp_arithmetic(name: str, function: Callable[[Values, Values], Values], left: Cell, right: Cell) -> Cell:
+    line, other = (left, right) if isinstance(left, RampCell) else (right, left)
+    if not isinstance(line, RampCell) or isinstance(other, RampCell) or other.attribute is not None:
+        raise NotAdditiveError("it combines a number that has too many values to list with another value")
+    turned = line is right
+    value = other.values
+    number = float(value[0])
+    slope, intercept = line.slope, line.intercept
+    if name == "Add":
+        intercept += number
+    elif name == "Sub":
+        slope, intercept = (-slope, number - intercept) if turned else (slope, intercept - number)
+    elif name == "Mul":
+        slope, intercept = slope * number, intercept * number
+    elif turned:
+        raise NotAdditiveError("it divides by a number that has too many values to list")
+    else:
+        if number == 0:
+            raise NotAdditiveError("it divides by zero")
+        slope, intercept = slope / number, intercept / number
+    inner = line.computed
+
+    def compute_line(entries: Floats) -> Values:
+        return function(value, inner(entries)) if turned else function(inner(entries), value)
+
+    # A line without slope is a constant: it depends on no attribute, and may be combined with any.
+    if slope == 0:
+        return ListedCell(None, compute_line(np.array([line.low])))
+    whole = line.whole and name != "Div" and number.is_integer()
+    # Whole numbers divide with the rest dropped, which is no line.
+    if name == "Div" and compute_line(np.array([line.low])).dtype.kind in "iu":
+        raise NotAdditiveError("it divides a whole number that has too many values to list and drops the rest")
+    return RampCell(line.attribute, slope, intercept, line.low, line.high, compute_line, whole)
+
+
+def compare_cells(function: Callable[[Values, Values], Values], left: Cells, right: Cells) -> Cells:
+    """``<``, ``<=``, ``>`` or ``>=`` of cells, cell by cell: flags."""
+
+    def ramp(pair: Sequence[Cell]) -> Cell:
+        a, b = pair
+        if isinstance(a, RampCell) and isinstance(b, ListedCell) and b.attribute is None:
+            return threshold_ramp(a, lambda values: function(values, b.values))
+        if isinstance(b, RampCell) and isinstance(a, ListedCell) and a.attribute is None:
+            return threshold_ramp(b, lambda values: function(a.values, values))
+        raise NotAdditiveError("it compares a number that has too many values to list with another value")
+
+    return apply_elementwise(function, left, right, ramp=ramp)
+
+
+def threshold_ramp(ramp: RampCell, test: Callable[[Values], Values]) -> ListedCell:
+    """Return a test that changes at most once along a ramp, as two bins with the exact place of the change."""
+    low, high = np.array([ramp.low]), np.array([ramp.high])
+    at_low, at_high = test(ramp.computed(low)), test(ramp.computed(high))
+    if at_low[0] == at_high[0]:
+        return ListedCell(None, at_low)
+    cut = first_true(lambda entries: test(ramp.computed(entries)) == at_high, low, high)
+    return ListedCell(ramp.attribute, np.concatenate([at_low, at_high]), cut)
+
+
+def first_true(flag: Callable[[Floats], Values], low: Floats, high: Floats) -> Floats:
+    """Return the smallest float64 in each [low, high] with a true flag, by bisection; exact.
+
+    Args:
+        flag: takes one number per interval, shape (k,), and gives (k,); false at ``low``, true at ``high``, monotone.
+    """
+    false, true = _float_order(low), _float_order(high)
+    while np.any(true - 1 > false):
+        middle = false // 2 + true // 2 + (false & true & 1)
+        hit = flag(_float_from_order(middle)).astype(bool)
+        true = np.where(hit, middle, true)
+        false = np.where(hit, false, middle)
+    return _float_from_order(true)
+
+
+def _float_order(numbers: Floats) -> Integers:
+    # The bits of a float64, turned so that whole numbers are in the same order as the floats.
+    bits = np.asarray(numbers, dtype=np.float64).view(np.int64)
+    return np.asarray(bits ^ ((bits >> 63) & np.int64(0x7FFF_FFFF_FFFF_FFFF)))
+
+
+def _float_from_order(keys: Integers) -> Floats:
+    return np.asarray(keys ^ ((keys >> 63) & np.int64(0x7FFF_FFFF_FFFF_FFFF))).view(np.float64)
+
+
+def cast_cells(cells: Cells, dtype: Any) -> Cells:
+    """Change the type of the values; floats become whole numbers by dropping what follows the point."""
+    wanted = np.dtype(dtype)
+
+    def convert(values: Values) -> Values:
+        if wanted.kind == "U" and values.dtype.kind == "f":
+            raise NotAdditiveError("it turns fractional numbers into words")
+        return values.astype(wanted)
+
+    def ramp(group: Sequence[Cell]) -> Cell:
+        line = group[0]
+        if not isinstance(line, RampCell) or wanted.kind not in "fiu" or (wanted.kind in "iu" and not line.whole):
+            raise NotAdditiveError("it rounds a number that has too many values to list")
+        inner = line.computed
+        return RampCell(
+            line.attribute, line.slope, line.intercept, line.low, line.high,
+            lambda entries: inner(entries).astype(wanted), line.whole,
+        )  # fmt: skip
+
+    return apply_elementwise(convert, cells, ramp=ramp)
+
+
+def clip_cells(cells: Cells, lower: float, upper: float) -> Cells:
+    """Limit values to [lower, upper]; a ramp must stay inside."""
+
+    def ramp(group: Sequence[Cell]) -> Cell:
+        line = group[0]
+        if isinstance(line, RampCell):
+            ends = line.computed(np.array([line.low, line.high]))
+            if lower <= ends.min() and ends.max() <= upper:
+                return line
+        raise NotAdditiveError("it clips a number that has too many values to list")
+
+    return apply_elementwise(lambda values: np.clip(values, lower, upper).astype(values.dtype), cells, ramp=ramp)

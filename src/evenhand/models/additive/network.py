@@ -1,0 +1,306 @@
+"""The white box: per-attribute tables that add up to the first pre-activation, then affine and ReLU layers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from evenhand.errors import ModelError
+from evenhand.schema import AffineEncoding, Attribute, Schema, Value
+from evenhand.typing import Floats, Integers
+
+
+@dataclass(frozen=True)
+class TableTerm:
+    """One row per value of a finite attribute. ``rows`` has shape (size, units)."""
+
+    rows: Floats
+    first: float
+
+    def at(self, entries: Floats) -> Floats:
+        """Return the contributions of entries (n,) to the units, shape (n, units)."""
+        return self.rows[(entries - self.first).astype(np.int64)]
+
+
+@dataclass(frozen=True)
+class LineTerm:
+    """A number that enters affinely: ``slope * entry + intercept``, both of shape (units,)."""
+
+    slope: Floats
+    intercept: Floats
+
+    def at(self, entries: Floats) -> Floats:
+        """Return the contributions of entries (n,) to the units, shape (n, units)."""
+        return entries[:, None] * self.slope + self.intercept
+
+
+@dataclass(frozen=True)
+class StepTerm:
+    """A number that enters by the bin it falls into: cell i holds ``cuts[i-1] <= entry < cuts[i]``.
+
+    ``cuts`` has shape (cells - 1,), increasing; ``rows`` has shape (cells, units).
+    """
+
+    cuts: Floats
+    rows: Floats
+
+    def at(self, entries: Floats) -> Floats:
+        """Return the contributions of entries (n,) to the units, shape (n, units)."""
+        return self.rows[np.searchsorted(self.cuts, entries, side="right")]
+
+
+AttributeTerm: TypeAlias = TableTerm | LineTerm | StepTerm
+
+
+@dataclass(frozen=True)
+class AffineLayer:
+    """``x @ weights + bias``: weights (inputs, outputs), bias (outputs,)."""
+
+    weights: Floats
+    bias: Floats
+
+
+@dataclass(frozen=True)
+class AdditiveNetwork:
+    """``z = bias + sum_i parts[i](x_i)``, then ReLU before every further affine layer; the last gives logits.
+
+    Preprocessing that acts on one attribute at a time (scaling, one-hot, bins, embeddings) disappears into
+    the parts. Without ``layers`` it is a (logistic) linear model: z are the logits themselves.
+    A single logit decides for ``classes[1]`` when it is > 0, else for ``classes[0]``; with one logit per class the
+    largest wins, the first on a tie.
+
+    Attributes:
+        schema: what its individuals are.
+        parts: one per attribute, in order.
+        bias: shape (first units,).
+        layers: the affine maps after the first, each applied to the ReLU of what came before.
+        classes: labels in the order of the outputs.
+        favourable: position of the favourable label in ``classes``.
+        name: how to call it in a report.
+
+    Raises:
+        ModelError: the numbers do not make a network over this schema.
+    """
+
+    schema: Schema
+    parts: tuple[AttributeTerm, ...]
+    bias: Floats
+    layers: tuple[AffineLayer, ...]
+    classes: tuple[Value, ...]
+    favourable: int
+    name: str = "network"
+    label_only: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        if len(self.parts) != len(self.schema.attributes):
+            raise ModelError(
+                f"{len(self.parts)} parts for {len(self.schema.attributes)} attributes", location=self.name
+            )
+        for attribute, part in zip(self.schema.attributes, self.parts, strict=True):
+            _check_term(attribute, part, len(self.bias), self.name)
+        width = len(self.bias)
+        for i, layer in enumerate(self.layers):
+            if layer.weights.shape[0] != width or layer.weights.shape[1] != len(layer.bias):
+                raise ModelError(
+                    f"layer {i + 2} has weights {layer.weights.shape} and {len(layer.bias)} biases after {width} units",
+                    location=self.name,
+                )
+            width = len(layer.bias)
+        if width != (1 if len(self.classes) == 2 else len(self.classes)) and width != len(self.classes):
+            raise ModelError(f"{width} outputs for the {len(self.classes)} labels {self.classes}", location=self.name)
+        if not 0 <= self.favourable < len(self.classes):
+            raise ModelError(f"favourable label {self.favourable} of {len(self.classes)}", location=self.name)
+        arrays = [self.bias, *(a for layer in self.layers for a in (layer.weights, layer.bias))]
+        if not all(np.isfinite(array).all() for array in arrays):
+            raise ModelError("some weights are NaN or infinite", location=self.name)
+
+    @cached_property
+    def hidden(self) -> tuple[int, ...]:
+        """Units of each hidden (ReLU) layer."""
+        return tuple(layer.weights.shape[0] for layer in self.layers)
+
+    def first(self, individuals: Floats) -> Floats:
+        """Return the first pre-activation of individuals (n, attributes), shape (n, first units)."""
+        total = np.tile(self.bias, (len(individuals), 1))
+        for i, part in enumerate(self.parts):
+            total += part.at(individuals[:, i])
+        return total
+
+    def logits(self, individuals: Floats) -> Floats:
+        """Return the outputs before sigmoid or softmax, in float64, shape (n, 1) or (n, classes)."""
+        if np.isnan(individuals).any():
+            raise ModelError(
+                "an individual has a missing value, and a network has no input for that",
+                location=self.name,
+                hint="say `missing: drop` for the attribute in the schema",
+            )
+        units = self.first(individuals)
+        for layer in self.layers:
+            units = np.maximum(units, 0.0) @ layer.weights + layer.bias
+        return units
+
+    def scores(self, individuals: Floats) -> Floats:
+        """Return class probabilities (sigmoid or softmax of the logits), shape (n, classes)."""
+        logits = self.logits(individuals)
+        if logits.shape[1] == 1:
+            positive = 1 / (1 + np.exp(-np.clip(logits[:, 0], -700, 700)))
+            return np.stack([1 - positive, positive], axis=1)
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+    def predict(self, individuals: Floats) -> Integers:
+        """Return the labels as positions in ``classes``, shape (n,)."""
+        logits = self.logits(individuals)
+        if logits.shape[1] == 1:
+            return np.asarray(logits[:, 0] > 0, dtype=np.int64)
+        return np.asarray(np.argmax(logits, axis=1), dtype=np.int64)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of schema, parts and weights: two networks that can answer differently differ in it."""
+        state = hashlib.sha256(self.schema.model_dump_json().encode())
+        for part in self.parts:
+            state.update(type(part).__name__.encode())
+            for array in vars(part).values():
+                state.update(np.ascontiguousarray(array, dtype=np.float64).tobytes())
+        for array in (self.bias, *(a for layer in self.layers for a in (layer.weights, layer.bias))):
+            state.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
+        state.update(repr((self.classes, self.favourable)).encode())
+        return state.hexdigest()
+
+
+def _check_term(attribute: Attribute, part: AttributeTerm, units: int, name: str) -> None:
+    location = f"{name}, attribute {attribute.name!r}"
+    if isinstance(part, TableTerm) and (len(part.rows) != attribute.size or part.first != attribute.first):
+        raise ModelError(f"{len(part.rows)} table rows for {attribute.size} values", location=location)
+    if isinstance(part, StepTerm) and (len(part.rows) != len(part.cuts) + 1 or np.any(np.diff(part.cuts) <= 0)):
+        raise ModelError(f"{len(part.rows)} bins need {len(part.rows) - 1} increasing cuts", location=location)
+    if isinstance(part, LineTerm) and attribute.is_discrete:
+        raise ModelError("a line for an attribute that is not a number", location=location)
+    numbers = (part.slope, part.intercept) if isinstance(part, LineTerm) else (part.rows,)
+    if any(array.shape[-1] != units for array in numbers):
+        raise ModelError(f"shape {numbers[0].shape} for {units} units", location=location)
+    if not all(np.isfinite(array).all() for array in numbers):
+        raise ModelError("some weights are NaN or infinite", location=location)
+
+
+def plain_line(attribute: Attribute) -> tuple[float, float]:
+    """Return slope and intercept of an integer or real attribute's input to a network that takes plain numbers."""
+    if isinstance(attribute.encoding, AffineEncoding):
+        return 1 / attribute.encoding.scale, -attribute.encoding.offset / attribute.encoding.scale
+    return 1.0, 0.0
+
+
+def network_from_dense(
+    schema: Schema,
+    layers: list[tuple[Floats, Floats]],
+    *,
+    classes: tuple[Value, ...] | None = None,
+    favourable: int = 1,
+    name: str = "network",
+) -> AdditiveNetwork:
+    """Return a dense ReLU network over plain inputs (each attribute by its encoding) as an additive network.
+
+    Args:
+        schema: says how each attribute becomes inputs; their number must match the first layer.
+        layers: (weights (inputs, outputs), bias (outputs,)) in order, ReLU between them.
+        classes: labels in the order of the outputs; by default (unfavourable, favourable).
+        favourable: position of the favourable label in ``classes``.
+
+    Raises:
+        ModelError: the network takes another number of inputs than the schema gives.
+    """
+    weights, bias = (np.asarray(array, dtype=np.float64) for array in layers[0])
+    if weights.ndim != 2 or weights.shape[0] != schema.width:
+        raise ModelError(
+            f"the network takes {weights.shape[0]} inputs, but the schema's {len(schema.attributes)} attributes "
+            f"give {schema.width}",
+            location=name,
+            hint="describe every input of the network in the schema, in its order, with the right encoding",
+        )
+    parts: list[AttributeTerm] = []
+    start = 0
+    for attribute in schema.attributes:
+        block = weights[start : start + attribute.width]
+        start += attribute.width
+        if attribute.kind in ("integer", "real"):
+            slope, intercept = plain_line(attribute)
+            parts.append(LineTerm(slope=slope * block[0], intercept=intercept * block[0]))
+        else:
+            parts.append(TableTerm(rows=attribute.inputs(attribute.domain()) @ block, first=attribute.first))
+    rest = tuple(AffineLayer(np.asarray(w, dtype=np.float64), np.asarray(b, dtype=np.float64)) for w, b in layers[1:])
+    return AdditiveNetwork(
+        schema=schema,
+        parts=tuple(parts),
+        bias=bias,
+        layers=rest,
+        classes=binary_labels(schema) if classes is None else classes,
+        favourable=favourable,
+        name=name,
+    )
+
+
+def binary_labels(schema: Schema) -> tuple[Value, Value]:
+    """Return (unfavourable, favourable) of a two-label target.
+
+    Raises:
+        ModelError: the target has more labels than a single logit can give.
+    """
+    favourable = schema.target.favourable
+    values = schema.target.values
+    if values is None:
+        return f"not {favourable}", favourable
+    others = [value for value in values if value != favourable]
+    if len(others) != 1:
+        raise ModelError(
+            f"the network gives one logit, but the target has {len(values)} labels",
+            hint="name the model's two labels in the schema's target, or use a model with one output per label",
+        )
+    return others[0], favourable
+
+
+# A digest of the exact numbers of a white-box network, the same on every machine.
+
+
+def network_fingerprint(network: AdditiveNetwork) -> str:
+    """Return the SHA-256 of all that a network's answers depend on, in hexadecimal.
+
+    Digested are, each with its length or shape before it: of every attribute the name, the kind and the domain; of
+    its part the kind and the numbers; the first bias; weights and bias of every layer; the labels. Numbers are
+    little-endian IEEE float64, so that one bit of one weight changes the digest. What an attribute is used for
+    (protected or not) and the model's name do not enter.
+    """
+    state = hashlib.sha256(b"evenhand additive network 1\n")
+    for attribute, part in zip(network.schema.attributes, network.parts, strict=True):
+        described = [attribute.name, attribute.kind, attribute.values, attribute.first.hex(), attribute.last.hex()]
+        _hash_text(state, described)
+        _hash_text(state, type(part).__name__)
+        if isinstance(part, LineTerm):
+            arrays = [part.slope, part.intercept]
+        elif isinstance(part, StepTerm):
+            arrays = [part.cuts, part.rows]
+        else:
+            arrays = [part.rows, np.array([part.first])]
+        for array in arrays:
+            _hash_numbers(state, array)
+    _hash_numbers(state, network.bias)
+    for layer in network.layers:
+        _hash_numbers(state, layer.weights)
+        _hash_numbers(state, layer.bias)
+    _hash_text(state, list(network.classes))
+    return state.hexdigest()
+
+
+def _hash_text(state: hashlib._Hash, value: object) -> None:
+    encoded = json.dumps(value).encode()
+    state.update(len(encoded).to_bytes(8, "little") + encoded)
+
+
+def _hash_numbers(state: hashlib._Hash, array: Floats) -> None:
+    _hash_text(state, list(array.shape))
+    state.update(np.ascontiguousarray(array, dtype="<f8").tobytes())

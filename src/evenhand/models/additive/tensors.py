@@ -1,0 +1,331 @@
+"""The operations of a model's graph, whatever framework it comes from, on everything a tensor can be here.
+
+A tensor is weights (a plain array), cells (functions of one attribute), a ``Linear`` (a weighted sum of cells, or of a
+hidden layer) or an ``Answer``. Its first axis is the people; cells and units have no such axis. What an operation
+cannot do without mixing attributes in another way than adding them, it refuses with ``NotAdditiveError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeGuard
+
+import numpy as np
+
+from evenhand.errors import NotAdditiveError
+from evenhand.models.additive import answer as answers
+from evenhand.models.additive import cells as cell
+from evenhand.models.additive import linear as lin
+from evenhand.models.additive.answer import OutputTensor
+from evenhand.models.additive.cells import Cells, Values
+from evenhand.models.additive.linear import LinearTensor
+from evenhand.typing import Floats
+
+Tensor: TypeAlias = Values | Cells | LinearTensor | OutputTensor
+
+
+def is_cells(value: Any) -> TypeGuard[Cells]:
+    """Return whether a value is an array of cells (the only object arrays here)."""
+    return isinstance(value, np.ndarray) and value.dtype.kind == "O"
+
+
+def is_weights(value: Any) -> TypeGuard[Values]:
+    """Return whether a value is the same for everybody."""
+    return isinstance(value, np.ndarray) and value.dtype.kind != "O"
+
+
+def require_features(value: Any) -> Cells | LinearTensor:
+    """Return a tensor before the answer."""
+    if isinstance(value, OutputTensor):
+        raise NotAdditiveError("it computes with probabilities: a sigmoid or softmax can only be read at the end")
+    if isinstance(value, LinearTensor) or is_cells(value):
+        return value
+    raise NotAdditiveError("it combines weights and people in an unknown way")
+
+
+def require_cells(value: Any) -> Cells:
+    """Return a tensor before attributes are mixed."""
+    tensor = require_features(value)
+    if isinstance(tensor, LinearTensor):
+        raise NotAdditiveError("it does more to a mixture of attributes than adding, weighting and ReLU")
+    return tensor
+
+
+def broadcast_cells(value: Any, like: Cells) -> Cells:
+    """Return the cells as they are; weights as constant cells that NumPy broadcasts against ``like``."""
+    if is_cells(value):
+        if value.ndim != like.ndim:
+            raise NotAdditiveError(f"it brings rows of shape {value.shape} and {like.shape} together")
+        return value
+    while value.ndim > like.ndim and value.shape[0] == 1:
+        value = value[0]
+    if value.ndim > like.ndim:
+        raise NotAdditiveError(f"weights of shape {value.shape} are different for every person")
+    return cell.constant_cells(value)
+
+
+def inner_axis(axis: int, value: Cells) -> int:
+    """Return an axis of the tensor as an axis of its cells."""
+    rank = value.ndim + 1
+    axis = axis + rank if axis < 0 else axis
+    if not 1 <= axis < rank:
+        raise NotAdditiveError("it works across people")
+    return axis - 1
+
+
+def as_cells(picked: Any) -> Cells:
+    """Return what indexing gave: cells, or a single one."""
+    return picked if isinstance(picked, np.ndarray) else cell.cell_array([picked], ())
+
+
+def per_unit(weights: Values, units: int) -> Floats:
+    """Return the weights that are added to or multiplied with units, as (units,) or one number."""
+    flat = weights.astype(np.float64).reshape(-1)
+    one_row = weights.ndim < 2 or (weights.ndim == 2 and weights.shape[0] == 1)
+    if not one_row or (units != 1 and len(flat) not in (1, units)):
+        raise NotAdditiveError(f"weights of shape {weights.shape} for {units} units")
+    return flat
+
+
+def apply_arithmetic(name: str, left: Any, right: Any) -> Tensor:
+    """``Add``, ``Sub``, ``Mul`` or ``Div``."""
+    if isinstance(left, OutputTensor) or isinstance(right, OutputTensor):
+        one = is_weights(left) and left.size == 1 and left.reshape(-1)[0] == 1
+        if name == "Sub" and one and isinstance(right, OutputTensor):
+            return answers.complement(right)
+        raise NotAdditiveError("it computes with probabilities: a sigmoid or softmax can only be read at the end")
+    if isinstance(left, LinearTensor) or isinstance(right, LinearTensor):
+        return _mixed_arithmetic(name, left, right)
+    if name in ("Add", "Sub") and is_cells(left) and is_cells(right) and _must_be_mixed(left, right):
+        return _mixed_arithmetic(name, lin.as_linear(left), lin.as_linear(right))
+    like = left if is_cells(left) else right
+    return cell.cell_arithmetic(name, broadcast_cells(left, like), broadcast_cells(right, like))
+
+
+def _must_be_mixed(left: Cells, right: Cells) -> bool:
+    for a, b in zip(*(side.flat for side in np.broadcast_arrays(left, right)), strict=True):
+        if len({item.attribute for item in (a, b)} - {None}) > 1:
+            return True
+        if isinstance(a, cell.RampCell) and isinstance(b, cell.RampCell):
+            return True
+    return False
+
+
+def _mixed_arithmetic(name: str, left: Any, right: Any) -> LinearTensor:
+    weights = next((side for side in (left, right) if is_weights(side)), None)
+    if weights is None:
+        if name == "Add":
+            return lin.add_tensors(left, right)
+        if name == "Sub":
+            return lin.add_tensors(left, lin.scale_units(lin.as_linear(right), -1.0))
+        raise NotAdditiveError("it multiplies or divides attributes with each other")
+    tensor = left if weights is right else right
+    number = per_unit(weights, tensor.units)
+    if name == "Add":
+        return lin.scale_units(tensor, 1.0, number)
+    if name == "Sub":
+        return lin.scale_units(tensor, 1.0, -number) if weights is right else lin.scale_units(tensor, -1.0, number)
+    if name == "Mul":
+        return lin.scale_units(tensor, number)
+    if weights is left or (number == 0).any():
+        raise NotAdditiveError("it divides by a mixture of attributes, or by zero")
+    return lin.scale_units(tensor, 1 / number)
+
+
+def affine(value: Any, weights: Values, bias: Values | None = None) -> LinearTensor:
+    """``value @ weights + bias``."""
+    if weights.dtype == np.float16:
+        raise NotAdditiveError("it computes in half precision")
+    weights = weights.astype(np.float64)
+    return lin.affine(require_features(value), weights, 0.0 if bias is None else per_unit(bias, weights.shape[-1]))
+
+
+def batch_normalization(
+    value: Any, scale: Values, shift: Values, mean: Values, variance: Values, epsilon: float
+) -> LinearTensor:
+    """``(value - mean) / sqrt(variance + epsilon) * scale + shift`` with the statistics of the training."""
+    factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
+    return lin.scale_units(lin.as_linear(require_features(value)), factor, shift - mean.astype(np.float64) * factor)
+
+
+def relu(value: Any) -> Tensor:
+    """``max(0, value)``."""
+    return lin.relu(require_features(value))
+
+
+def clip_tensor(value: Any, lower: float, upper: float) -> Tensor:
+    """Limit to [lower, upper]; on a mixture of attributes only from below at 0."""
+    tensor = require_features(value)
+    if isinstance(tensor, LinearTensor):
+        if lower == 0 and upper == np.inf:
+            return lin.relu(tensor)
+        raise NotAdditiveError("it clips a mixture of attributes")
+    return cell.clip_cells(tensor, lower, upper)
+
+
+def cast_tensor(value: Any, dtype: Any) -> Tensor:
+    """Change the type."""
+    wanted = np.dtype(dtype)
+    if isinstance(value, OutputTensor):
+        if value.form in ("label", "position") or wanted.kind == "f":
+            return value
+        raise NotAdditiveError("it rounds probabilities")
+    tensor = require_features(value)
+    if isinstance(tensor, LinearTensor):
+        if wanted not in (np.float32, np.float64):
+            raise NotAdditiveError(f"it rounds a mixture of attributes to {wanted}")
+        return tensor
+    return cell.cast_cells(tensor, wanted)
+
+
+def reshape(value: Any, wanted: Sequence[int]) -> Tensor:
+    """Return another shape; its first axis is the people (0, -1 or 1: as many as there are)."""
+    if isinstance(value, OutputTensor):
+        return value
+    tensor = require_features(value)
+    sizes = [tensor.units] if isinstance(tensor, LinearTensor) else list(tensor.shape)
+    total = int(np.prod(sizes))
+    inner = [sizes[i] if size == 0 and i < len(sizes) else size for i, size in enumerate(wanted[1:])]
+    if inner.count(-1) == 1:
+        rest = int(np.prod([size for size in inner if size != -1]))
+        inner = [total // max(rest, 1) if size == -1 else size for size in inner]
+    if not wanted or wanted[0] not in (0, -1, 1) or int(np.prod(inner)) != total:
+        raise NotAdditiveError(f"it makes rows of shape {tuple(sizes)} into {tuple(wanted)}, across people")
+    if isinstance(tensor, LinearTensor):
+        if len(inner) > 1:
+            raise NotAdditiveError("it folds a mixture of attributes")
+        return tensor
+    return tensor.reshape(inner)
+
+
+def squeeze(value: Any, axes: Sequence[int] | None) -> Tensor:
+    """Drop axes of length 1; all of them by default."""
+    if isinstance(value, OutputTensor) or (isinstance(value, LinearTensor) and value.units == 1):
+        return value
+    cells = require_cells(value)
+    if axes is None:
+        dropped = [axis for axis, size in enumerate(cells.shape) if size == 1]
+    else:
+        dropped = [inner_axis(axis, cells) for axis in axes]
+    return as_cells(np.squeeze(cells, axis=tuple(dropped)))
+
+
+def unsqueeze(value: Any, axes: Sequence[int]) -> Tensor:
+    """Insert axes of length 1."""
+    if isinstance(value, OutputTensor):
+        return value
+    cells = require_cells(value)
+    rank = cells.ndim + 1 + len(axes)
+    inner = [axis + rank - 1 if axis < 0 else axis - 1 for axis in axes]
+    if min(inner) < 0:
+        raise NotAdditiveError("it works across people")
+    return np.expand_dims(cells, tuple(inner))
+
+
+def concatenate(values: Sequence[Any], axis: int) -> Tensor:
+    """Return tensors side by side."""
+    if any(isinstance(value, OutputTensor) for value in values):
+        if not all(isinstance(value, OutputTensor) for value in values):
+            raise NotAdditiveError("it puts the answer beside something else")
+        return answers.pair_columns(values)
+    tensors = [require_features(value) for value in values]
+    if any(isinstance(tensor, LinearTensor) for tensor in tensors):
+        if axis not in (1, -1):
+            raise NotAdditiveError("it puts people one after the other")
+        return lin.join_tensors(tensors)
+    arrays = [tensor for tensor in tensors if is_cells(tensor)]
+    return np.concatenate(arrays, axis=inner_axis(axis, arrays[0]))
+
+
+def lookup_rows(table: Values, places: Any) -> Tensor:
+    """Return the rows of a table by what people are (an embedding), or labels by the winner's position."""
+    if isinstance(places, OutputTensor):
+        return answers.name_classes(places, table.reshape(-1).tolist(), "label")
+    cells = require_cells(places)
+    if table.ndim == 1:
+        return cell.apply_elementwise(lambda values: table[values.astype(np.int64)], cells)
+    if table.ndim != 2:
+        raise NotAdditiveError(f"it looks up in a table of shape {table.shape}")
+    return cell.expand_cells(lambda values: tuple(table[values.astype(np.int64)].T), cells)
+
+
+def select_columns(value: Any, places: Values, axis: int) -> Tensor:
+    """Return some columns; a single place drops the axis."""
+    if isinstance(value, OutputTensor):
+        if places.size != 1:
+            raise NotAdditiveError("it rearranges the model's answers")
+        return answers.select_column(value, int(places.reshape(-1)[0]))
+    tensor = require_features(value)
+    if isinstance(tensor, LinearTensor):
+        if axis not in (1, -1):
+            raise NotAdditiveError("it picks people")
+        return lin.select_units(tensor, [int(place) for place in places.reshape(-1)])
+    return as_cells(np.take(tensor, places, axis=inner_axis(axis, tensor)))
+
+
+def slice_columns(value: Any, axis: int, start: int, end: int, step: int) -> Tensor:
+    """Return a range of columns, or all of the people."""
+    tensor = require_features(value)
+    if axis == 0:
+        if (start, step) != (0, 1) or end < 2**31 - 1:
+            raise NotAdditiveError("it picks people")
+        return tensor
+    if isinstance(tensor, LinearTensor):
+        return lin.select_units(tensor, slice(start, end, step))
+    index: list[slice] = [slice(None)] * tensor.ndim
+    index[inner_axis(axis, tensor)] = slice(start, end, step)
+    return tensor[tuple(index)]
+
+
+def compare_tensors(function: Callable[[Values, Values], Values], left: Any, right: Any) -> Tensor:
+    """``<``, ``<=``, ``>`` or ``>=``, as NumPy's function."""
+    like = require_cells(left if not is_weights(left) else right)
+    return cell.compare_cells(function, broadcast_cells(left, like), broadcast_cells(right, like))
+
+
+def apply_per_value(function: Callable[..., Values], values: Sequence[Any]) -> Tensor:
+    """Return any function value by value, on values that depend on one attribute with a listed domain."""
+    like = next(require_cells(value) for value in values if not is_weights(value))
+    return cell.apply_elementwise(
+        function, *(broadcast_cells(value if is_weights(value) else require_cells(value), like) for value in values)
+    )
+
+
+def one_hot(codes: Any, size: int, off: Values, on: Values) -> Tensor:
+    """``on`` in the column of the code, ``off`` elsewhere, along a new last axis; codes below 0 count from the end."""
+
+    def columns(values: Values) -> tuple[Values, ...]:
+        values = values.astype(np.int64)
+        values = np.where(values < 0, values + size, values)
+        return tuple(np.where(values == category, on, off) for category in range(size))
+
+    return cell.expand_cells(columns, require_cells(codes))
+
+
+def argmax(value: Any, axis: int, *, keep: bool) -> Tensor:
+    """Return the position of the largest along the last axis, the first on a tie."""
+    if not is_cells(value):
+        if axis not in (1, -1):
+            raise NotAdditiveError("it works across people")
+        return answers.argmax_output(
+            value if isinstance(value, OutputTensor) else lin.as_linear(require_features(value))
+        )
+    if inner_axis(axis, value) != value.ndim - 1:
+        raise NotAdditiveError("it does not compare the last axis")
+    cells: list[cell.Cell] = list(value.flat)
+    if len({item.attribute for item in cells} - {None}) > 1:
+        return answers.argmax_output(lin.as_linear(value))
+    found = cell.apply_rowwise(lambda rows: np.argmax(rows, axis=1)[:, None], value)
+    return found if keep else as_cells(found[..., 0])
+
+
+def sigmoid(value: Any) -> OutputTensor:
+    """Return the end of a model with two labels."""
+    return answers.sigmoid(lin.as_linear(require_features(value)))
+
+
+def softmax(value: Any, axis: int) -> OutputTensor:
+    """Return the end of a model with one output per label; its logarithm tells the same."""
+    if axis not in (1, -1):
+        raise NotAdditiveError("it works across people")
+    return answers.softmax(lin.as_linear(require_features(value)))

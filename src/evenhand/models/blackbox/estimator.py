@@ -1,0 +1,264 @@
+"""Scikit-learn estimators and pipelines, and whatever looks like them, as black boxes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from evenhand.errors import ModelError
+from evenhand.models import replies
+from evenhand.models.blackbox.questions import (
+    InputForm,
+    check_same_people,
+    model_input,
+    probe_individuals,
+    refusal_error,
+)
+from evenhand.models.ledger import QuestionLedger
+from evenhand.models.replies import Reply, match_labels
+from evenhand.models.scorer import check_scores
+from evenhand.schema import Attribute, Schema, Value
+from evenhand.typing import Floats, Integers
+
+REPEATABLE = ("sklearn", "xgboost", "lightgbm", "catboost")
+"""Libraries whose fitted classifiers give the same person the same answer."""
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatorModel:
+    """A fitted classifier with ``predict`` and ``classes_``; labels are always its own.
+
+    Attributes:
+        schema: what its individuals are.
+        model: the estimator itself.
+        classes: its labels, in its own order, in the words of the schema's target.
+        favourable: position of the favourable label in ``classes``.
+        name: how to call it in a report.
+        like: a frame whose type and column types it is asked with.
+        form: how it is asked.
+        columns: the columns it was fitted on, None where it does not say.
+        scored_by: where scores come from. Decision values are squashed to (0, 1), which keeps their order.
+        ledger: counts the individuals that it was asked about.
+    """
+
+    schema: Schema
+    model: Any
+    classes: tuple[Value, ...]
+    favourable: int
+    name: str
+    like: Any
+    form: InputForm
+    columns: tuple[str, ...] | None
+    scored_by: Literal["predict_proba", "decision_function", "predict"]
+    ledger: QuestionLedger = field(default_factory=QuestionLedger, repr=False)
+
+    @property
+    def label_only(self) -> bool:
+        """Whether the estimator gives labels and nothing else."""
+        return self.scored_by == "predict"
+
+    @property
+    def can_vary(self) -> bool:
+        """Whether it may answer differently when asked again: a part of it is from a library that is not known."""
+        parts = [self.model, *(part for _, part in getattr(self.model, "steps", ()))]
+        return any(type(part).__module__.partition(".")[0] not in REPEATABLE for part in parts if part != "passthrough")
+
+    def scores(self, individuals: Floats) -> Floats:
+        """Return probabilities, or squashed decision values, or labels one-hot, shape (n, classes).
+
+        Raises:
+            ModelError: the estimator cannot answer for somebody.
+        """
+        if self.scored_by == "predict":
+            return self.reply(individuals).scores
+        self.ledger.charge(len(individuals))
+        return self._scores(self._input(individuals), len(individuals))
+
+    def predict(self, individuals: Floats) -> Integers:
+        """Return the estimator's own labels, as positions in ``classes``, shape (n,).
+
+        Raises:
+            ModelError: the estimator cannot answer for somebody, or gives a label it does not list.
+        """
+        self.ledger.charge(len(individuals))
+        return self._labels(self._call("predict", self._input(individuals)), len(individuals))
+
+    def reply(self, individuals: Floats) -> Reply:
+        """Return scores and labels of individuals who count once: both methods get the same input.
+
+        Labels do not come from the scores, since an estimator may decide by another rule than the highest of them.
+
+        Raises:
+            ModelError: the estimator cannot answer for somebody.
+        """
+        self.ledger.charge(len(individuals))
+        asked = self._input(individuals)
+        labels = self._labels(self._call("predict", asked), len(individuals))
+        if self.scored_by == "predict":
+            return replies.label_reply(labels, len(self.classes))
+        return Reply(self._scores(asked, len(individuals)), labels, False)
+
+    def decide(self, frame: Any) -> Integers:
+        """Return the estimator's labels of a frame's rows, without going through the schema, shape (n,)."""
+        import narwhals as nw
+
+        columns = list(self.columns or self.schema.names)
+        table = nw.from_native(frame, eager_only=True).select(columns)
+        self.ledger.charge(len(table))
+        return self._labels(self._call("predict", table.to_native()), len(table))
+
+    def _input(self, individuals: Floats) -> Any:
+        return model_input(
+            self.schema, individuals, self.form, like=self.like, columns=self.columns, location=self.name
+        )
+
+    def _scores(self, asked: Any, n: int) -> Floats:
+        answer = np.asarray(self._call(self.scored_by, asked), dtype=np.float64)
+        if self.scored_by == "decision_function" and np.isfinite(answer).all():
+            answer = replies.sigmoid(answer) if answer.ndim == 1 else replies.softmax(answer)
+        return check_scores(answer, n, len(self.classes), model=self.name)
+
+    def _call(self, method: str, asked: Any) -> Any:
+        try:
+            return getattr(self.model, method)(asked)
+        except Exception as error:
+            raise refusal_error(error, location=self.name) from error
+
+    def _labels(self, answer: Any, n: int) -> Integers:
+        answer = np.asarray(answer)
+        if answer.shape == (n, 1):
+            answer = answer[:, 0]
+        if answer.shape != (n,):
+            raise ModelError(
+                f"asked about {n} individuals, the model gave labels of shape {answer.shape}", location=self.name
+            )
+        position = {label: i for i, label in enumerate(np.asarray(self.model.classes_).tolist())}
+        kinds, inverse = np.unique(answer, return_inverse=True)
+        unknown = [label for label in kinds.tolist() if label not in position]
+        if unknown:
+            raise ModelError(
+                f"the model gave the label {unknown[0]!r}, which is not among its own classes {list(position)}",
+                location=self.name,
+            )
+        return np.array([position[label] for label in kinds.tolist()], dtype=np.int64)[inverse]
+
+
+def wrap_estimator(
+    model: Any, schema: Schema, *, like: Any = None, name: str | None = None, ledger: QuestionLedger | None = None
+) -> EstimatorModel:
+    """Wrap a fitted classifier.
+
+    Fitted on a data frame, it is asked with one: the columns it was fitted on, in the data's own words. Fitted on an
+    array, it is asked with the same words in the schema's order if it takes them, else with plain numbers by each
+    attribute's encoding.
+
+    Args:
+        model: has ``predict`` and ``classes_``; scores come from ``predict_proba``, else ``decision_function``.
+        schema: what the columns mean.
+        like: the user's data: its frame type is kept, and the model must decide the same about these people before and
+            after they went through the schema.
+        name: how to call it in a report.
+        ledger: counts whom it is asked about; by default a new one.
+
+    Raises:
+        ModelError: not fitted, fitted on other columns or labels, or it cannot answer for everyone in the domain.
+    """
+    name = name or type(model).__name__
+    classes, favourable = _match_classes(model, schema, name)
+    columns = _input_columns(model, schema, name)
+    people = probe_individuals(schema)
+    refused: ModelError | None = None
+    for form in _candidate_forms(model, schema, columns, name):
+        estimator = EstimatorModel(
+            schema, model, classes, favourable, name, like, form, columns, _scoring_method(model),
+            ledger or QuestionLedger(),
+        )  # fmt: skip
+        try:
+            estimator = _choose_scoring(estimator, people)
+        except ModelError as error:
+            refused = refused or error
+            continue
+        if form == "frame" and like is not None:
+            check_same_people(estimator.decide, schema, like, location=name)
+        return estimator
+    raise refused or ModelError("the model cannot be asked", location=name)
+
+
+def _match_classes(model: Any, schema: Schema, name: str) -> tuple[tuple[Value, ...], int]:
+    known = getattr(model, "classes_", None)
+    if known is None:
+        raise ModelError("the model has no `classes_`: it is not fitted, or no classifier", location=name)
+    if isinstance(known, list) or np.ndim(known) != 1:
+        raise ModelError("the model decides several things at once", location=name, hint="wrap the one to look at")
+    classes, favourable = match_labels(schema, np.asarray(known).tolist(), location=name)
+    if len(classes) < 2:
+        raise ModelError(f"the model knows one label only: {classes[0]!r}", location=name)
+    return classes, favourable
+
+
+def _input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | None:
+    names = getattr(model, "feature_names_in_", None)
+    if names is None or all(re.fullmatch(r"Column_\d+", str(column)) for column in names):
+        return None  # LightGBM numbers the columns of an array
+    columns = tuple(str(column) for column in names)
+    absent = [column for column in columns if column not in schema.names]
+    if absent:
+        raise ModelError(
+            f"the model was fitted on a column {absent[0]!r} that the schema does not describe"
+            + (f" (and {len(absent) - 1} more)" if len(absent) > 1 else ""),
+            location=name,
+            hint="describe it in the schema; if it comes from preprocessing, give the model together with that "
+            "preprocessing, as one Pipeline or as module:function",
+        )
+    return columns
+
+
+def _candidate_forms(model: Any, schema: Schema, columns: tuple[str, ...] | None, name: str) -> list[InputForm]:
+    if columns is not None:
+        return ["frame"]
+    fitted = getattr(model, "n_features_in_", None)
+    if fitted is None:
+        return ["frame", "numbers"]
+    forms: list[InputForm] = []
+    if fitted == len(schema.attributes) and any(_has_text_values(attribute) for attribute in schema.attributes):
+        forms.append("words")
+    if fitted == schema.width:
+        forms.append("numbers")
+    if not forms:
+        raise ModelError(
+            f"the model was fitted on {fitted} columns, but the schema's {len(schema.attributes)} attributes "
+            f"give {schema.width}",
+            location=name,
+            hint="describe every column in the schema, in the model's order, with the right encoding",
+        )
+    return forms
+
+
+def _has_text_values(attribute: Attribute) -> bool:
+    values = attribute.values or ()
+    return attribute.edges is None and attribute.encoding in (None, "code") and any(isinstance(v, str) for v in values)
+
+
+def _scoring_method(model: Any) -> Literal["predict_proba", "decision_function", "predict"]:
+    if hasattr(model, "predict_proba"):
+        return "predict_proba"
+    return "decision_function" if hasattr(model, "decision_function") else "predict"
+
+
+def _choose_scoring(estimator: EstimatorModel, people: Floats) -> EstimatorModel:
+    """Ask about some people: the estimator itself, or by its labels alone where its decision values tell another story.
+
+    A support vector machine may have one decision value per pair of classes, for instance.
+    """
+    try:
+        reply = estimator.reply(people)
+        fits = np.array_equal(np.argmax(reply.scores, axis=1), reply.labels)
+    except ModelError:
+        if estimator.scored_by != "decision_function":
+            raise
+        estimator.predict(people)
+        fits = False
+    return estimator if fits or estimator.scored_by != "decision_function" else replace(estimator, scored_by="predict")

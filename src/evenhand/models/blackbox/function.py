@@ -1,0 +1,190 @@
+"""Any Python function as a black box: frame or array in, labels or scores out."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from evenhand.errors import ModelError
+from evenhand.models.blackbox.questions import (
+    InputForm,
+    check_same_people,
+    model_input,
+    probe_individuals,
+    refusal_error,
+    summarize_error,
+)
+from evenhand.models.ledger import QuestionLedger
+from evenhand.models.replies import Reply, match_labels, read_reply, target_labels
+from evenhand.schema import Schema, Value
+from evenhand.typing import Floats, Integers
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionModel:
+    """A function of a batch of individuals.
+
+    It replies with one label per individual, or one score from 0 to 1 of the favourable label (given above 1/2), or one
+    score per label, in the order of the target's ``values`` in the schema. A bound ``predict_proba`` replies in the
+    order of its own ``classes_``.
+
+    Attributes:
+        schema: what its individuals are.
+        function: what is called.
+        classes: the labels, in the order of the scores.
+        favourable: position of the favourable label in ``classes``.
+        name: how to call it in a report.
+        like: a frame whose type and column types it is asked with.
+        form: ``frame``, or ``numbers`` for a function that takes an array.
+        label_only: whether it replies with labels.
+        ledger: counts the individuals that it was called with.
+    """
+
+    schema: Schema
+    function: Callable[[Any], Any]
+    classes: tuple[Value, ...]
+    favourable: int
+    name: str
+    like: Any
+    form: InputForm
+    label_only: bool = False
+    ledger: QuestionLedger = field(default_factory=QuestionLedger, repr=False)
+
+    can_vary: ClassVar[bool] = True
+
+    def scores(self, individuals: Floats) -> Floats:
+        """Return the scores, or labels one-hot, shape (n, classes).
+
+        Raises:
+            ModelError: the function fails, or its reply is none.
+        """
+        return self.reply(individuals).scores
+
+    def predict(self, individuals: Floats) -> Integers:
+        """Return the labels as positions in ``classes``, shape (n,).
+
+        Raises:
+            ModelError: the function fails, or its reply is none.
+        """
+        return self.reply(individuals).labels
+
+    def reply(self, individuals: Floats) -> Reply:
+        """Return the scores and labels with one call."""
+        asked = model_input(self.schema, individuals, self.form, like=self.like, location=self.name)
+        return self._call(asked, len(individuals))
+
+    def decide(self, frame: Any) -> Integers:
+        """Return the labels of a frame's rows without going through the schema, shape (n,)."""
+        import narwhals as nw
+
+        table = nw.from_native(frame, eager_only=True).select(list(self.schema.names))
+        return self._call(table.to_native(), len(table)).labels
+
+    def _call(self, asked: Any, n: int) -> Reply:
+        self.ledger.charge(n)
+        try:
+            reply = self.function(asked)
+        except Exception as error:
+            raise refusal_error(error, location=self.name) from error
+        return read_reply(reply, n, self.classes, self.favourable, location=self.name)
+
+
+def wrap_function(
+    function: Callable[[Any], Any],
+    schema: Schema,
+    *,
+    like: Any = None,
+    name: str | None = None,
+    ledger: QuestionLedger | None = None,
+) -> FunctionModel:
+    """Wrap a function. It is tried with a data frame in the data's own words, then with an array of plain numbers.
+
+    Args:
+        function: takes individuals, gives labels or scores (see ``Function``).
+        schema: what the columns mean.
+        like: the user's data: its frame type is kept, and the function must decide the same about these people before
+            and after they went through the schema.
+        name: how to call it in a report.
+        ledger: counts whom it is asked about; by default a new one.
+
+    Raises:
+        ModelError: it fails with both, or its reply is none.
+    """
+    name = name or str(getattr(function, "__name__", type(function).__name__))
+    known = getattr(getattr(function, "__self__", None), "classes_", None)
+    # The bound ``predict_proba`` of an estimator: its columns follow the estimator's own order of labels.
+    per_class = known is not None and getattr(function, "__name__", "") == "predict_proba"
+    classes, favourable = (
+        match_labels(schema, np.asarray(known).tolist(), location=name) if per_class else target_labels(schema)
+    )
+    people = probe_individuals(schema)
+    refused: list[ModelError] = []
+    for form in ("frame", "numbers"):
+        scorer = FunctionModel(
+            schema, function, classes, favourable, name, like, form, ledger=ledger or QuestionLedger()
+        )
+        try:
+            scorer = replace(scorer, label_only=scorer.reply(people).label_only)
+        except ModelError as error:
+            refused.append(error)
+            continue
+        if form == "frame" and like is not None:
+            check_same_people(scorer.decide, schema, like, location=name)
+        return scorer
+    raise ModelError(
+        f"asked with a data frame: {refused[0].message}; "
+        f"asked with an array of {schema.width} columns: {refused[1].message}",
+        location=name,
+        hint=refused[0].hint,
+    )
+
+
+def import_object(source: str) -> Any:
+    """Return the object that ``module:name`` means; the current directory is searched too, as by ``python -m``.
+
+    Raises:
+        ModelError: there is no such module or name, or importing it fails.
+    """
+    module, _, attribute = source.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    importlib.invalidate_caches()
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
+            raise _import_error(source, module, error) from error
+        raise ModelError(
+            f"there is no module {error.name!r}",
+            location=source,
+            hint="write module:function, with the module's file in the current directory or installed",
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise _import_error(source, module, error) from error
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            names = [name for name in dir(found) if not name.startswith("_") and _is_model(getattr(found, name))]
+            raise ModelError(
+                f"there is no {part!r} in {module}",
+                location=source,
+                hint=f"it has: {', '.join(sorted(names)[:12]) or 'nothing to call'}",
+            )
+        found = getattr(found, part)
+    return found
+
+
+def _is_model(candidate: Any) -> bool:
+    return callable(candidate) or hasattr(candidate, "predict")
+
+
+def _import_error(source: str, module: str, error: BaseException) -> ModelError:
+    return ModelError(
+        f"importing {module} fails: {summarize_error(error)}", location=source, hint=f"try: python -c 'import {module}'"
+    )

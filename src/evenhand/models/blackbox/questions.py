@@ -1,0 +1,172 @@
+"""How a black box is asked: in the data's own words as a frame or an array, or as the numbers a plain network takes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from evenhand.errors import DataError, ModelError
+from evenhand.population import uniform_population
+from evenhand.schema import Schema, decode, encode
+from evenhand.typing import Floats, Integers
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame
+
+InputForm: TypeAlias = Literal["frame", "words", "numbers"]
+"""A data frame in the data's own words, an array of the same words, or an array by each attribute's encoding."""
+
+PROBE_COUNT = 32
+"""Individuals drawn from the whole domain to see, before any work, whether and how a model answers."""
+
+NOISE_ERRORS = 4.0
+"""Standard errors by which a noisy model's differences may exceed those between its answers to the same rows."""
+
+COMPARED_PEOPLE = 1000
+"""Rows of the user's data on which the model must decide the same before and after they went through the schema."""
+
+
+def probe_individuals(schema: Schema) -> Floats:
+    """Return individuals from all over the domain, always the same, shape (PROBES, attributes)."""
+    return uniform_population(schema).sample(PROBE_COUNT, np.random.default_rng(0))
+
+
+def model_input(
+    schema: Schema,
+    individuals: Floats,
+    form: InputForm,
+    *,
+    like: Any,
+    columns: Sequence[str] | None = None,
+    location: str,
+) -> Any:
+    """Return individuals (n, attributes) in the form that a model takes.
+
+    Args:
+        like: a frame whose type and column types are used for ``frame``.
+        columns: the columns wanted of a frame or of words, in order; by default every attribute.
+        location: how to call the model in messages.
+
+    Raises:
+        ModelError: a missing value in an attribute whose encoding has no number for it.
+    """
+    if form == "numbers":
+        return plain_numbers(schema, individuals, location=location)
+    frame = decode(schema, individuals, like=like if form == "frame" else None)
+    if columns is not None:
+        frame = _select_columns(frame, columns)
+    return frame if form == "frame" else frame.to_numpy(dtype=object)
+
+
+def plain_numbers(schema: Schema, individuals: Floats, *, location: str) -> Floats:
+    """Return individuals (n, attributes) as plain numbers (n, schema.width); NaN where a number or a code is missing.
+
+    Raises:
+        ModelError: a missing value in an attribute whose encoding has no number for it.
+    """
+    for i, attribute in enumerate(schema.attributes):
+        if (attribute.encoding == "one-hot" or isinstance(attribute.encoding, tuple)) and np.isnan(
+            individuals[:, i]
+        ).any():
+            raise ModelError(
+                f"attribute {attribute.name!r} has missing values, and its encoding has no number for them",
+                location=location,
+                hint=f"say `missing: drop` for {attribute.name!r} in the schema",
+            )
+    return schema.inputs(individuals)
+
+
+def refusal_error(error: BaseException, *, location: str) -> ModelError:
+    """Return what a model raised when asked, as one message with a way out."""
+    text = summarize_error(error)
+    low = text.lower()
+    if re.search(r"\bnan\b|isnan|missing value", low):
+        hint = "the model takes no missing values: say `missing: drop` for those attributes in the schema"
+    elif "unknown categor" in low or "unseen label" in low:
+        hint = "leave the values that the model has never seen out of the schema, or train it to take any"
+    elif "not fitted" in low:
+        hint = "fit the model first"
+    else:
+        hint = "a model must answer for everyone that the schema describes: its attributes, their order and encodings"
+    return ModelError(f"the model cannot be asked: {text}", location=location, hint=hint)
+
+
+def summarize_error(error: BaseException, most: int = 300) -> str:
+    """Return the kind of an error and the first line of what it says."""
+    lines = str(error).strip().splitlines()
+    text = lines[0].strip() if lines else ""
+    return f"{type(error).__name__}: {text[:most]}" if text else type(error).__name__
+
+
+def check_same_people(decide: Callable[[Any], Integers], schema: Schema, like: IntoDataFrame, *, location: str) -> None:
+    """Make sure that the model sees through the schema the people that the data holds.
+
+    A stray space, a capital letter or a marker of missing values that the schema tidied up, and the model knows, would
+    otherwise change its answers without a word. Bins change what the model sees on purpose: nothing is compared then.
+
+    Only people whose words the schema changes are asked about, each in both forms.
+    A model that answers differently each time is allowed as many differences as there are between its answers to the
+    same rows.
+
+    Args:
+        decide: labels of a frame's rows, shape (n,).
+        like: the user's data; a frame that does not fit the schema is only a template, and nothing is compared.
+
+    Raises:
+        ModelError: some people are decided differently.
+    """
+    import narwhals as nw
+
+    table = nw.from_native(like, eager_only=True)
+    absent = set(schema.names) - set(table.columns)
+    if absent or any(attribute.edges is not None for attribute in schema.attributes):
+        return
+    rows = table.select(list(schema.names)).head(COMPARED_PEOPLE)
+    try:
+        people = encode(schema, rows.to_native())
+        given = rows[people.rows.tolist()]
+        described = nw.from_native(decode(schema, people.individuals, like=like), eager_only=True)
+        changed = _changed_rows(given, described)
+        if not changed:
+            return
+        forms = [frame[changed].to_native() for frame in (given, described)]
+        as_given = decide(forms[0])
+    except (DataError, ModelError):
+        return
+    as_described = decide(forms[1])
+    differ = np.flatnonzero(as_given != as_described)
+    if len(differ):
+        given_again, described_again = (decide(form) for form in forms)
+        own = int((as_given != given_again).sum() + (as_described != described_again).sum())
+        apart = len(differ) + int((given_again != described_again).sum())
+        if own and apart - own <= NOISE_ERRORS * math.sqrt(apart + own):
+            return
+        raise ModelError(
+            f"described by the schema, {len(differ):,} of {len(people):,} people are decided differently than as they "
+            f"stand in the data, the first in row {int(people.rows[changed[differ[0]]]) + 1}",
+            location=location,
+            hint="the schema's values must be the words the model was trained on: mind spaces, and markers of missing "
+            "values that it knows as values",
+        )
+
+
+def _changed_rows(given: Any, described: Any) -> list[int]:
+    """Return the rows that are not the same to a model in two frames; all of them where a column has another type."""
+    changed = np.zeros(len(given), dtype=np.bool_)
+    for name in given.columns:
+        one, other = given[name], described[name]
+        if one.dtype != other.dtype:
+            return list(range(len(given)))
+        missing = (one.is_null() & other.is_null()).to_numpy()
+        changed |= ~(missing | np.asarray((one == other).fill_null(value=False).to_numpy(), dtype=np.bool_))
+    return [int(row) for row in np.flatnonzero(changed)]
+
+
+def _select_columns(frame: Any, columns: Sequence[str]) -> Any:
+    import narwhals as nw
+
+    return nw.from_native(frame, eager_only=True).select(list(columns)).to_native()

@@ -1,0 +1,364 @@
+"""A model of texts as something that can be asked: text in, labels or scores out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.core import NEVER, TimeLimit
+from evenhand.errors import BudgetError, DataError, EvenhandError, LimitError, ModelError
+from evenhand.http import redact_url
+from evenhand.models.blackbox.function import import_object
+from evenhand.models.blackbox.http_endpoint import EXPECTED_FORMAT, ModelConnection
+from evenhand.models.ledger import QuestionLedger
+from evenhand.models.load import OBJECT_LOADERS, load_stored_object
+from evenhand.models.replies import Reply, label_reply, read_reply, score_reply
+from evenhand.typing import Floats, Integers
+
+TEXT_BATCH = 4096
+"""Texts per call to a model."""
+
+
+@dataclass(frozen=True, eq=False)
+class TextModel:
+    """What is called with a list of texts, and the labels that it is known to give.
+
+    Attributes:
+        ask: takes a list of texts, gives an array: labels, scores from 0 to 1, or one score per label.
+        known: the labels, if the model names them from the start.
+        name: how to call it in messages.
+        batch: texts per call.
+        ledger: counts the texts that an endpoint was sent; None for a model in this process.
+    """
+
+    ask: Any
+    known: tuple[Any, ...] | None
+    name: str
+    batch: int = TEXT_BATCH
+    ledger: QuestionLedger | None = None
+
+    @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """The labels, if the model names them; a service may do so in its answers only."""
+        return self.known or getattr(self.ask, "classes", None)
+
+    def replies(self, texts: Sequence[str]) -> NDArray[np.generic]:
+        """Return what the model says to each text, shape (n,) or (n, classes).
+
+        Raises:
+            ModelError: it fails, or does not reply once per text.
+        """
+        parts = [self._batch(list(texts[i : i + self.batch])) for i in range(0, len(texts), self.batch)]
+        return np.concatenate(parts)
+
+    def _batch(self, texts: list[str]) -> NDArray[np.generic]:
+        try:
+            reply = self.ask(texts)
+        except EvenhandError:
+            raise
+        except Exception as error:
+            first = (str(error).splitlines() or [""])[0]
+            raise ModelError(
+                f"asked about a list of {len(texts):,} texts, the model fails: {type(error).__name__}: {first}",
+                location=self.name,
+                hint="a model of texts takes a list of texts and replies with one label or score for each",
+            ) from error
+        array = np.asarray(reply.detach().cpu() if hasattr(reply, "detach") else reply)
+        if array.ndim not in (1, 2) or len(array) != len(texts):
+            raise ModelError(
+                f"asked about {len(texts):,} texts, the model replied with shape {array.shape}",
+                location=self.name,
+                hint="reply with one label or score per text, or with one score per label",
+            )
+        return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+
+
+def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
+    """Return a model of texts: an object, a file that scikit-learn models are kept in, a URL, or ``module:function``.
+
+    Args:
+        source: an estimator or pipeline with ``predict_proba`` or ``predict``, or any function of a list of texts.
+        trust: allow files that can run code when they are loaded.
+
+    Raises:
+        ModelError: there is no such model, or it is none of texts.
+        TrustError: loading it could run code, and it is not trusted.
+    """
+    if isinstance(source, TextModel):
+        return source
+    name = str(source) if isinstance(source, str | Path) else getattr(source, "__name__", type(source).__name__)
+    if isinstance(source, str) and re.match(r"https?://", source, re.IGNORECASE):
+        endpoint = connect_text_model(source)
+        return TextModel(endpoint, None, endpoint.connection.name, BATCH, endpoint.connection.ledger)
+    if isinstance(source, str) and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", source):
+        source = import_object(source)
+    elif isinstance(source, str | Path):
+        path = Path(source)
+        if path.suffix.lower() not in OBJECT_LOADERS:
+            raise ModelError(
+                "this is not a model of texts",
+                location=name,
+                hint=f"give a scikit-learn pipeline in a file ({', '.join(OBJECT_LOADERS)}), a URL or module:function",
+            )
+        source = load_stored_object(path, trust=trust)
+    classes = getattr(source, "classes_", None)
+    known = None if classes is None else tuple(np.asarray(classes).tolist())
+    if hasattr(source, "predict_proba"):
+        return TextModel(source.predict_proba, known, name)
+    if hasattr(source, "predict") and not isinstance(source, type):
+        return TextModel(source.predict, known, name)
+    if callable(source):
+        return TextModel(source, None, name)
+    raise ModelError(
+        f"a {type(source).__name__} is not a model of texts",
+        location=name,
+        hint="give an estimator with predict, or a function of a list of texts",
+    )
+
+
+def interpret_replies(
+    replies: NDArray[np.generic], model: TextModel, labels: Sequence[Any] | None, favourable: Any
+) -> tuple[Reply, tuple[Any, ...], int]:
+    """Interpret replies as scores and labels, the labels' names, and the position of the favourable one.
+
+    Labels come from ``labels``, else from the model, else from the replies: the distinct ones in order, or ``no`` and
+    ``yes`` where these are scores. The favourable one is the last unless said otherwise.
+
+    Raises:
+        ModelError: the replies are not labels or scores.
+    """
+    # the same 0.0 or 1.0 for everything is a score too: as a label it would be the favourable one either way
+    numbers = replies.dtype.kind == "f" and (
+        not np.isin(replies, (0, 1)).all() or (favourable is None and len(np.unique(replies)) == 1)
+    )
+    if labels is not None:
+        classes = tuple(labels)
+    elif model.classes is not None:
+        classes = model.classes
+    elif replies.ndim == 2:
+        classes = tuple(range(replies.shape[1]))
+    elif numbers:
+        classes = ("no", "yes")
+    else:
+        classes = tuple(sorted(set(replies.tolist()), key=lambda label: (type(label).__name__, label)))
+    wanted = len(classes) - 1
+    if favourable is not None:
+        names = [str(label) for label in classes]
+        if str(favourable) not in names:
+            raise ModelError(
+                f"the favourable label {favourable!r} is not among the labels {', '.join(names)}", location=model.name
+            )
+        wanted = names.index(str(favourable))
+    if len(classes) == 1:  # it says the same to everything: a constant model
+        return label_reply(np.zeros(len(replies), dtype=np.int64), 1), classes, 0
+    if replies.ndim == 2:
+        return score_reply(replies.astype(np.float64), len(classes), location=model.name), classes, wanted
+    return read_reply(replies, len(replies), classes, wanted, location=model.name), classes, wanted
+
+
+def check_texts(texts: Iterable[str]) -> list[str]:
+    """Return the texts as a list.
+
+    Raises:
+        DataError: there are none, or something among them is not text.
+    """
+    if isinstance(texts, str):
+        raise DataError("one text was given in place of many", hint="give a list of texts")
+    found = list(texts)
+    if not found:
+        raise DataError("there are no texts")
+    for row, text in enumerate(found):
+        if not isinstance(text, str):
+            raise DataError(f"row {row + 1}: {text!r} is not text", hint="leave rows without text out")
+    return found
+
+
+# The answers of a model of texts, each text asked about once.
+
+
+class TextAnswers:
+    """What a model said about texts so far: each is asked about once, as long as there is time and budget.
+
+    Args:
+        model: who is asked.
+        labels, favourable: the labels and the favourable one, as far as the caller knows them.
+        limit: when nothing more is asked.
+        budget: texts that may be asked about; None: any number.
+
+    Attributes:
+        stopped: whether a limit or an interrupt ended all asking.
+        interrupted: whether that was an interrupt.
+    """
+
+    def __init__(
+        self,
+        model: TextModel,
+        labels: Sequence[Any] | None,
+        favourable: Any,
+        limit: TimeLimit = NEVER,
+        budget: int | None = None,
+    ) -> None:
+        self.model, self.labels, self.favourable = model, labels, favourable
+        if model.ledger is not None:
+            model.ledger.budget = budget
+        self.limit, self.budget = limit, budget
+        self.stopped = self.interrupted = False
+        self._position: dict[str, int] = {}
+        self._replies: list[NDArray[np.generic]] = []
+        self._read: tuple[int, tuple[Reply, tuple[Any, ...], int]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._position)
+
+    @property
+    def queries(self) -> int:
+        """Texts that the model was asked about; those of an endpoint as it counts them."""
+        return len(self) if self.model.ledger is None else self.model.ledger.sent
+
+    def ask(self, texts: Iterable[str], progress: Callable[[float], None] = lambda share: None) -> None:
+        """Ask about those that were not asked about yet; a limit or an interrupt ends all asking."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._position]
+        affordable = new if self.budget is None else new[: self.budget - self.queries]
+        batch = self.model.batch
+        try:
+            for start in range(0, len(affordable), batch):
+                if self.stopped or self.limit.passed():
+                    self.stopped = True
+                    return
+                progress(start / len(affordable))
+                part = affordable[start : start + batch]
+                self._replies.append(self.model.replies(part))
+                self._position.update({text: len(self._position) + i for i, text in enumerate(part)})
+        except BudgetError:
+            self.stopped = True  # further tries after failures cost more than was foreseen
+        except KeyboardInterrupt:
+            self.stopped = self.interrupted = True
+        self.stopped |= len(affordable) < len(new)
+
+    def positions(self, texts: Iterable[str]) -> Integers:
+        """Return where the answer about each text stands in ``answers``; -1 where it was not asked about."""
+        return np.array([self._position.get(text, -1) for text in texts], dtype=np.int64)
+
+    def answers(self) -> tuple[Reply, tuple[Any, ...], int]:
+        """Return all answers, the labels' names, and the position of the favourable one.
+
+        Raises:
+            LimitError: there is none.
+            ModelError: they are not labels or scores.
+        """
+        if not self._replies:
+            raise LimitError("the search was stopped before anything was asked", hint="give it more time or budget")
+        if self._read is None or self._read[0] != len(self._replies):
+            found = interpret_replies(np.concatenate(self._replies), self.model, self.labels, self.favourable)
+            self._read = len(self._replies), found
+        return self._read[1]
+
+
+# A model of texts behind an HTTP endpoint.
+#
+# Wire format. Evenhand sends ``POST`` with a JSON body, at most 1,000 texts per request::
+#
+#     {"instances": [{"text": "I have two children."}, {"text": "I have three."}]}
+#
+# and expects a status 2xx and as many predictions, in the same order::
+#
+#     {"predictions": [...]}
+#
+# where every prediction is one of
+#
+# - a label: ``"toxic"``, ``1``, ``true``;
+# - the score of the favourable label, from 0 to 1 (two labels only; above 1/2 it is given): ``0.73``;
+# - one score per label, adding up to 1, always in the same order: ``[0.27, 0.73]``;
+# - an object with ``label``, ``scores`` or both. There, scores may also name their labels:
+#   ``{"label": "toxic", "scores": {"fine": 0.27, "toxic": 0.73}}``; the label must be the one with the highest score.
+#
+# All predictions are of the same kind. Credentials, time-outs and further tries are as for a model of people (see
+# ``evenhand.models``).
+
+BATCH = 1000
+"""Texts per request."""
+
+
+@dataclass(eq=False)
+class TextEndpoint:
+    """A service that is asked about texts.
+
+    Attributes:
+        connection: how to reach it.
+        classes: the labels, once it named them together with its scores.
+    """
+
+    connection: ModelConnection
+    classes: tuple[str, ...] | None = field(default=None)
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.generic]:
+        """Return the labels or scores, shape (n,), or one score per label, shape (n, classes).
+
+        Raises:
+            FetchError: the endpoint does not answer.
+            ModelError: what it answers is not a prediction.
+        """
+        predictions = self.connection.predictions([{"text": text} for text in texts])
+        kinds = {type(one) if isinstance(one, dict | list) else object for one in predictions}
+        if len(kinds) > 1:
+            raise self._fault("the endpoint's predictions are of different kinds")
+        if kinds == {dict}:
+            return self._read_objects(predictions)
+        if kinds == {list}:
+            return self._numbers(predictions, None)
+        return np.asarray(predictions)
+
+    def _read_objects(self, predictions: list[dict[str, Any]]) -> NDArray[np.generic]:
+        keys = {key for one in predictions for key in ("label", "scores") if key in one}
+        if not keys or any(key not in one for one in predictions for key in keys):
+            raise self._fault("the endpoint's predictions are objects, but not all with `label` or all with `scores`")
+        if keys == {"label"}:
+            return np.asarray([one["label"] for one in predictions])
+        listed = [one["scores"] for one in predictions]
+        if not all(isinstance(one, dict) for one in listed):
+            return self._numbers(listed, None)
+        if self.classes is None:
+            self.classes = tuple(listed[0])
+        scores = self._numbers(listed, self.classes)
+        if "label" in keys:
+            named = np.array(self.classes)[np.argmax(scores, axis=1)]
+            differ = named != np.array([str(one["label"]) for one in predictions])
+            if differ.any():
+                label = predictions[int(np.argmax(differ))]["label"]
+                raise self._fault(
+                    f"the endpoint gave the label {label!r}, and another one has the highest score",
+                    hint="reply with labels alone, or with scores alone",
+                )
+        return scores
+
+    def _numbers(self, rows: list[Any], classes: tuple[str, ...] | None) -> Floats:
+        if classes is not None:
+            if any(set(row) != set(classes) for row in rows if isinstance(row, dict)):
+                raise self._fault("the endpoint does not score the same labels each time")
+            rows = [[row[label] for label in classes] if isinstance(row, dict) else row for row in rows]
+        numeric = all(isinstance(row, list) and all(type(one) in (int, float) for one in row) for row in rows)
+        if not numeric or len({len(row) for row in rows}) > 1:
+            raise self._fault("the endpoint's scores are not lists of numbers, one per label")
+        return np.asarray(rows, dtype=np.float64)
+
+    def _fault(self, message: str, hint: str = EXPECTED_FORMAT) -> ModelError:
+        return ModelError(message, location=self.connection.name, hint=hint)
+
+
+def connect_text_model(url: str, *, timeout: float = 30.0, retries: int = 4, backoff: float = 0.5) -> TextEndpoint:
+    """Return a model of texts behind an ``http://`` or ``https://`` URL.
+
+    Args:
+        url: where to ask; may hold a user and a password.
+        timeout, retries, backoff: see ``Connection``.
+
+    Raises:
+        ModelError: it is not a URL.
+    """
+    return TextEndpoint(ModelConnection(url, redact_url(url), timeout, retries, backoff))

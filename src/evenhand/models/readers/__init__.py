@@ -1,0 +1,1 @@
+"""From files to white boxes, one module for each format; nothing in a file is run."""

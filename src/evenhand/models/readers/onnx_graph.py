@@ -1,0 +1,233 @@
+"""ONNX files as additive networks: the graph is evaluated with one cell per input instead of numbers.
+
+Until attributes are mixed, every tensor is an array of cells (functions of one attribute, evaluated exactly); the
+first Gemm, MatMul or Add of different attributes makes it a weighted sum of them; the first Relu on such a sum starts
+the hidden layers; a Sigmoid, Softmax or classifier ends them. `onnx_operators` says what each operator does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError
+from evenhand.models.additive.answer import OutputTensor, network_from_outputs
+from evenhand.models.additive.cells import Cells, Values, cell_array, column_cell, data_values, is_listed, plain_inputs
+from evenhand.models.additive.linear import LinearTensor, as_linear
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.additive.tensors import Tensor, is_weights
+from evenhand.models.readers.onnx_operators import OPERATORS, OperatorNode
+from evenhand.models.readers.onnx_signature import attribute_for_input
+from evenhand.models.readers.reading import BLACK_BOX_HINT, check_width, locate_errors
+from evenhand.schema import Attribute, Schema
+
+OLDEST_OPSET = 7
+"""Before this version of the operators, broadcasting had to be written out, and differently."""
+
+
+def read_onnx(model: str | Path | bytes, schema: Schema) -> AdditiveNetwork:
+    """Read an ONNX model, as exported by PyTorch or skl2onnx, as an additive network.
+
+    The model takes either one tensor (n, inputs) of plain numbers, each attribute by its encoding in the schema, or one
+    input per attribute with the attribute's name: words as strings, numbers as they are, and a category code where the
+    input is numeric but the attribute's values are words.
+
+    Args:
+        model: a path or the file's content.
+        schema: what its individuals are.
+
+    Raises:
+        ModelError: the file cannot be read, or its inputs or outputs do not fit the schema.
+        NotAdditiveError: an operator is unknown or mixes attributes; the message names it and its node.
+        MissingExtraError: the package ``onnx`` is not installed.
+    """
+    name = "ONNX model" if isinstance(model, bytes) else Path(model).name
+    graph, opsets = _load_graph(model, name)
+    constants = _graph_constants(graph, name)
+    values: dict[str, Tensor] = dict(constants)
+    values.update(_graph_inputs([given for given in graph.input if given.name not in constants], schema, name))
+    for proto in _required_nodes(graph):
+        _evaluate_node(proto, opsets, values, name)
+    outputs: list[LinearTensor | OutputTensor] = []
+    for wanted in graph.output:
+        value = values.get(wanted.name)
+        if value is None or is_weights(value):
+            raise ModelError(f"the output {wanted.name!r} does not depend on the person", location=name)
+        outputs.append(value if isinstance(value, LinearTensor | OutputTensor) else as_linear(value))
+    return network_from_outputs(outputs, schema, name=name)
+
+
+def _load_graph(model: str | Path | bytes, name: str) -> tuple[Any, dict[str, int]]:
+    try:
+        import onnx
+        from google.protobuf.message import DecodeError
+    except ImportError:
+        raise MissingExtraError("onnx", extra="onnx", purpose="to read an ONNX model") from None
+    try:
+        proto = onnx.load_model_from_string(model) if isinstance(model, bytes) else onnx.load(str(model))
+    except FileNotFoundError as error:
+        raise ModelError(f"there is no such file: {error.filename or error}", location=name) from None
+    except (DecodeError, OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise ModelError(f"the file is not an ONNX model, or it is truncated ({error})", location=name) from None
+    if not proto.graph.node:
+        raise ModelError("the file holds no ONNX model: there is not one operator in it", location=name)
+    opsets = {opset.domain: opset.version for opset in proto.opset_import}
+    if opsets.get("", OLDEST_OPSET) < OLDEST_OPSET:
+        raise NotAdditiveError(
+            f"the model is written for version {opsets['']} of ONNX's operators, which is not read", location=name,
+            hint="export it again with a newer opset",
+        )  # fmt: skip
+    return proto.graph, opsets
+
+
+def _graph_constants(graph: Any, name: str) -> dict[str, Values]:
+    from onnx import numpy_helper
+
+    try:
+        return {tensor.name: _decode_strings(numpy_helper.to_array(tensor)) for tensor in graph.initializer}
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        raise ModelError(f"the weights cannot be read ({error})", location=name) from None
+
+
+def _decode_strings(array: Values) -> Values:
+    # Object arrays are reserved for cells; ONNX gives words as bytes or as objects.
+    if array.dtype.kind != "O":
+        return array
+    words = [value.decode() if isinstance(value, bytes) else str(value) for value in array.flat]
+    return np.array(words, dtype=str).reshape(array.shape)
+
+
+def _graph_inputs(given: list[Any], schema: Schema, name: str) -> dict[str, Tensor]:
+    if len(given) == 1 and attribute_for_input(given[0].name, schema) is None:
+        return {given[0].name: _one_tensor(given[0], schema, name)}
+    columns: dict[str, Tensor] = {}
+    for item in given:
+        attribute, shape = attribute_for_input(item.name, schema), _input_shape(item)
+        if attribute is None:
+            raise ModelError(
+                f"the model's input {item.name!r} is not an attribute of the schema",
+                location=name,
+                hint=f"the attributes are: {', '.join(schema.names)}; or let the model take one tensor of all",
+            )
+        if len(shape) > 2 or (len(shape) == 2 and shape[1] not in (1, None)):
+            raise ModelError(f"the input {item.name!r} has shape {shape}, not one column", location=name)
+        cell = _own_column(schema.position(attribute.name), attribute, _input_dtype(item, name))
+        columns[item.name] = cell_array([cell], (1,) if len(shape) == 2 else ())
+    return columns
+
+
+def _one_tensor(given: Any, schema: Schema, name: str) -> Cells:
+    shape, dtype = _input_shape(given), _input_dtype(given, name)
+    words = np.dtype(dtype).kind == "U"
+    width = len(schema.attributes) if words else schema.width
+    inner = [size for size in shape[1:] if size is not None]
+    known = len(inner) == len(shape) - 1
+    if known and int(np.prod(inner)) != width:
+        if not words:
+            check_width(int(np.prod(inner)), schema, location=name)
+        raise ModelError(f"the model takes {int(np.prod(inner))} columns, the schema has {width}", location=name)
+    if words:
+        cells = cell_array([_own_column(i, attribute, dtype) for i, attribute in enumerate(schema.attributes)])
+    else:
+        cells = plain_inputs(schema, dtype)
+    return cells.reshape(inner) if known else cells
+
+
+def _own_column(position: int, attribute: Attribute, dtype: Any) -> Any:
+    if not is_listed(attribute):
+        if np.dtype(dtype).kind == "U":
+            raise NotAdditiveError(f"the model reads the number {attribute.name!r} as a word", hint=BLACK_BOX_HINT)
+        return column_cell(position, attribute, lambda entries: entries.astype(dtype))
+    values = data_values(attribute)
+    if values.dtype.kind == "U" and np.dtype(dtype).kind != "U":
+        values = (
+            np.arange(len(values)) if attribute.encoding == "one-hot" else attribute.inputs(attribute.domain())[:, 0]
+        )
+    if np.dtype(dtype).kind == "U" and values.dtype.kind == "f" and all(float(value).is_integer() for value in values):
+        values = values.astype(np.int64)
+    read = values.astype(dtype)
+    return column_cell(position, attribute, lambda entries: read[(entries - attribute.first).astype(np.int64)])
+
+
+def _input_shape(given: Any) -> list[int | None]:
+    dimensions = given.type.tensor_type.shape.dim
+    return [item.dim_value if item.HasField("dim_value") else None for item in dimensions]
+
+
+def _input_dtype(given: Any, name: str) -> Any:
+    from onnx import TensorProto, helper
+
+    kind = given.type.tensor_type.elem_type
+    if kind == TensorProto.STRING:
+        return str
+    try:
+        dtype = helper.tensor_dtype_to_np_dtype(kind)
+    except KeyError:
+        raise ModelError(f"the input {given.name!r} is not a tensor of numbers or words", location=name) from None
+    if dtype.kind not in "fiub" or dtype == np.float16:
+        raise NotAdditiveError(f"the input {given.name!r} is of type {dtype}", location=name, hint=BLACK_BOX_HINT)
+    return dtype
+
+
+def _required_nodes(graph: Any) -> list[Any]:
+    """Return the nodes that the outputs depend on, in order."""
+    wanted = {output.name for output in graph.output}
+    kept: list[Any] = []
+    for node in reversed(graph.node):
+        if wanted.intersection(node.output):
+            kept.append(node)
+            wanted.update(node.input)
+    return kept[::-1]
+
+
+def _evaluate_node(proto: Any, opsets: dict[str, int], values: dict[str, Tensor], name: str) -> None:
+    place = f"operator {proto.op_type}" + (f" (node {proto.name!r})" if proto.name else "")
+    operator = OPERATORS.get(proto.op_type)
+    try:
+        inputs = [values[source] if source else None for source in proto.input]
+    except KeyError as error:
+        raise ModelError(f"{place} needs {error}, which nothing gives", location=name) from None
+    with locate_errors(place, location=name):
+        results: Any
+        if all(value is None or is_weights(value) for value in inputs):
+            results = _fold_constant(proto, opsets, inputs)
+        elif operator is None or proto.domain not in ("", "ai.onnx", "ai.onnx.ml"):
+            raise NotAdditiveError("it is not among the operators that can be read")
+        else:
+            results = operator(OperatorNode(proto.op_type, _node_attributes(proto), inputs))
+    answers = results if isinstance(results, tuple) else (results,)
+    values.update(
+        {key: answer for key, answer in zip(proto.output, answers, strict=False) if key and answer is not None}
+    )
+
+
+def _node_attributes(proto: Any) -> dict[str, Any]:
+    from onnx import AttributeProto, helper, numpy_helper
+
+    read: dict[str, Any] = {}
+    for attribute in proto.attribute:
+        value = helper.get_attribute_value(attribute)
+        if attribute.type == AttributeProto.TENSOR:
+            value = _decode_strings(numpy_helper.to_array(value))
+        elif attribute.type == AttributeProto.STRING:
+            value = value.decode()
+        elif attribute.type == AttributeProto.STRINGS:
+            value = [word.decode() for word in value]
+        read[attribute.name] = value
+    return read
+
+
+def _fold_constant(proto: Any, opsets: dict[str, int], inputs: list[Any]) -> Values | tuple[Values, ...]:
+    """Return a node that has only weights to work on, by ONNX's own reference implementation."""
+    if proto.op_type == "Identity":
+        return np.asarray(inputs[0])
+    from onnx.reference import ReferenceEvaluator
+
+    feeds = {key: value for key, value in zip(proto.input, inputs, strict=True) if key}
+    try:
+        results = ReferenceEvaluator(proto, opsets=opsets).run(None, feeds)
+    except (NotImplementedError, RuntimeError) as error:  # how the reference refuses an operator that it lacks
+        raise NotAdditiveError(f"it cannot be evaluated on the weights ({error})") from None
+    return tuple(_decode_strings(np.asarray(result)) for result in results)

@@ -1,0 +1,215 @@
+"""How individuals become the inputs of an ONNX model: one tensor with all attributes, or one input each, by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import ModelError
+from evenhand.models.blackbox.questions import plain_numbers
+from evenhand.schema import Attribute, Schema, decode
+from evenhand.typing import Floats
+
+NUMBER_TYPES = {
+    "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_,
+}  # fmt: skip
+TEXT_TYPE = "tensor(string)"
+
+
+def check_inputs(session: Any, schema: Schema, name: str) -> None:
+    """Make sure that the schema can feed every input.
+
+    Raises:
+        ModelError: an input is not an attribute, no tensor of numbers or words, or has another width.
+    """
+    inputs = session.get_inputs()
+    unusable = [given for given in inputs if given.type not in NUMBER_TYPES and given.type != TEXT_TYPE]
+    if unusable:
+        raise ModelError(f"the input {unusable[0].name!r} is a {unusable[0].type}", location=name)
+    if len(inputs) > 1 or attribute_for_input(inputs[0].name, schema) is not None:
+        for given in inputs:
+            if attribute_for_input(given.name, schema) is None:
+                raise ModelError(
+                    f"the model's input {given.name!r} is not an attribute of the schema",
+                    location=name,
+                    hint=f"the attributes are: {', '.join(schema.names)}; or let the model take one tensor of all",
+                )
+        return
+    shape = inputs[0].shape
+    width = len(schema.attributes) if inputs[0].type == TEXT_TYPE else schema.width
+    if len(shape) != 2 or (isinstance(shape[1], int) and shape[1] != width):
+        raise ModelError(
+            f"the model takes a tensor of shape {shape}, but the schema's {len(schema.attributes)} attributes give "
+            f"{width} inputs",
+            location=name,
+            hint="describe every input of the model in the schema, in its order, with the right encoding",
+        )
+
+
+def attribute_for_input(given: str, schema: Schema) -> Attribute | None:
+    """Return the attribute that an input is named after; exporters write ``_`` for what is not a letter or digit."""
+    if given in schema.names:
+        return schema[given]
+    alike = [name for name in schema.names if re.sub(r"\W", "_", name) == given]
+    return schema[alike[0]] if len(alike) == 1 else None
+
+
+def input_feeds(session: Any, schema: Schema, individuals: Floats, name: str) -> dict[str, NDArray[Any]]:
+    """Return what the model is given about individuals (n, attributes), by input name.
+
+    Raises:
+        ModelError: a value is missing where the model has no place for that.
+    """
+    inputs = session.get_inputs()
+    if len(inputs) == 1 and attribute_for_input(inputs[0].name, schema) is None:
+        if inputs[0].type != TEXT_TYPE:
+            return {
+                inputs[0].name: plain_numbers(schema, individuals, location=name).astype(NUMBER_TYPES[inputs[0].type])
+            }
+        frame = decode(schema, individuals)
+        columns = [_text_values(frame[attribute].to_numpy(), attribute, name) for attribute in schema.names]
+        return {inputs[0].name: np.stack(columns, axis=1)}
+    frame = decode(schema, individuals)
+    given_by_name = {}
+    for given in inputs:
+        attribute = attribute_for_input(given.name, schema)
+        if attribute is None:
+            raise ModelError(f"the model's input {given.name!r} is not an attribute of the schema", location=name)
+        values = frame[attribute.name].to_numpy()
+        if given.type == TEXT_TYPE:
+            column = _text_values(values, attribute.name, name)
+        else:
+            entries = individuals[:, schema.position(attribute.name)]
+            column = _plain_values(values, attribute, entries, np.dtype(NUMBER_TYPES[given.type]), name)
+        given_by_name[given.name] = column[:, None] if len(given.shape) == 2 else column
+    return given_by_name
+
+
+def _text_values(values: NDArray[Any], attribute: str, name: str) -> NDArray[Any]:
+    words = values.astype(object)
+    for i, value in enumerate(words):
+        if value != value:
+            raise ModelError(
+                f"attribute {attribute!r} has missing values, and the model knows words only",
+                location=name,
+                hint=f"say `missing: drop` for {attribute!r} in the schema",
+            )
+        words[i] = f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value)
+    return words
+
+
+def _plain_values(
+    values: NDArray[Any], attribute: Attribute, entries: Floats, dtype: np.dtype[Any], name: str
+) -> NDArray[Any]:
+    if _is_worded(attribute):
+        values = entries if attribute.encoding == "one-hot" else attribute.inputs(entries)[:, 0]
+    if dtype.kind != "f" and np.isnan(entries).any():
+        raise ModelError(
+            f"attribute {attribute.name!r} has missing values, and the model takes whole numbers only",
+            location=name,
+            hint=f"say `missing: drop` for {attribute.name!r} in the schema",
+        )
+    return values.astype(dtype)
+
+
+def _is_worded(attribute: Attribute) -> bool:
+    """Whether the data's own values are words, for which an input of numbers gets the encoding's numbers."""
+    return any(isinstance(value, str) for value in attribute.values or ()) and attribute.edges is None
+
+
+def encoded_attributes(session: Any, schema: Schema) -> list[Attribute]:
+    """Return the attributes that the model is given by their encoding, not in the data's own words or numbers."""
+    numeric = [given.name for given in session.get_inputs() if given.type != TEXT_TYPE]
+    own = [attribute_for_input(name, schema) for name in numeric]
+    if own == [None]:
+        return list(schema.attributes)
+    return [attribute for attribute in own if attribute is not None and _is_worded(attribute)]
+
+
+# What the outputs of an ONNX graph are: labels, and scores that are probabilities or logits of those labels.
+
+SCORES = ("tensor(float)", "tensor(double)", "tensor(float16)", "seq(map(")
+
+PROBABILITIES = frozenset(
+    {"Sigmoid", "Softmax", "LinearClassifier", "TreeEnsembleClassifier", "SVMClassifier", "Normalizer", "ZipMap"}
+)
+SHAPING = frozenset({"Cast", "Clip", "Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze",
+                     "Transpose", "Unsqueeze"})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OnnxOutputs:
+    """Where a graph gives what.
+
+    Attributes:
+        label: name of the output with the labels, if any.
+        score: name of the output with the scores, if any.
+        names: the labels in the order of the scores, where the graph says them.
+        position: whether the label output gives positions, not labels.
+        probable: whether a single score is a probability, else a logit.
+    """
+
+    label: str | None
+    score: str | None
+    names: tuple[Any, ...] | None
+    position: bool
+    probable: bool
+
+
+def read_outputs(graph: Any, session: Any, name: str) -> OnnxOutputs:
+    """Find labels and scores among a graph's outputs, and what the graph says about them.
+
+    Raises:
+        ModelError: there are several candidates for either.
+    """
+    labels = [out.name for out in session.get_outputs() if not out.type.startswith(SCORES)]
+    scores = [out.name for out in session.get_outputs() if out.type.startswith(SCORES)]
+    if len(scores) > 1:
+        scores = [score for score in scores if "prob" in score.lower()] or scores
+    if len(labels) > 1 or len(scores) > 1:
+        raise ModelError(
+            f"the model gives several outputs: {', '.join((*labels, *scores))}",
+            location=name,
+            hint="export it with its labels, its scores, or both",
+        )
+    label, score = labels[0] if labels else None, scores[0] if scores else None
+    made = {output: node for node in graph.node for output in node.output}
+    names: tuple[Any, ...] | None = None
+    position = False
+    for node in (*_trace_back(made, label), *_trace_back(made, score)):
+        names = names or _label_names(node, graph)
+        position = position or (node.op_type == "ArgMax" and names is None)
+    end = next((node.op_type for node in _trace_back(made, score) if node.op_type not in SHAPING), "")
+    return OnnxOutputs(label, score, names, position and label is not None, end in PROBABILITIES)
+
+
+def _trace_back(made: dict[str, Any], output: str | None) -> Iterator[Any]:
+    """The nodes that lead to an output, last first; where several values meet, the one that carries the answer."""
+    while output in made:
+        node = made[output]
+        yield node
+        # ArrayFeatureExtractor looks positions up in labels; Concat ends with the second class
+        inputs = [source for source in node.input if source in made]
+        if not inputs:
+            return
+        output = inputs[-1] if node.op_type in ("ArrayFeatureExtractor", "Concat") else inputs[0]
+
+
+def _label_names(node: Any, graph: Any) -> tuple[Any, ...] | None:
+    for attribute in node.attribute:
+        if attribute.name.startswith("classlabels") and (attribute.strings or attribute.ints):
+            return tuple(word.decode() for word in attribute.strings) or tuple(attribute.ints)
+    if node.op_type in ("ArrayFeatureExtractor", "Gather"):
+        from onnx import numpy_helper
+
+        for tensor in graph.initializer:
+            if tensor.name == node.input[0]:
+                values = numpy_helper.to_array(tensor).reshape(-1).tolist()
+                return tuple(value.decode() if isinstance(value, bytes) else value for value in values)
+    return None

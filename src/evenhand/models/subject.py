@@ -1,0 +1,70 @@
+"""What an analysis is about: a model, and the people that it decides about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from evenhand.core import SubjectCard
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.ledger import QuestionLedger
+from evenhand.models.load import load_model
+from evenhand.models.scorer import Scorer
+from evenhand.models.trees.ensemble import TreeEnsemble
+from evenhand.models.white_box import extract_white_box
+from evenhand.schema import People
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model, and the people that it decides about.
+
+    Attributes:
+        model: an object, a file, a URL or ``module:function`` (see ``load_model``).
+        people: the people, with their schema.
+        data_name: how to call them in reports.
+        model_name: how to call the model; by default its file, URL or type.
+        trust: whether the model's file may run code.
+        ledger: counts whom the model is asked about, and keeps to a budget if it has one.
+    """
+
+    model: Any
+    people: People
+    data_name: str = "data"
+    model_name: str | None = None
+    trust: bool = False
+    ledger: QuestionLedger = field(default_factory=QuestionLedger)
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """The model, loaded when it is first asked; it is given frames of the people's type.
+
+        Raises:
+            EvenhandError: there is no such model, or it does not fit the people.
+        """
+        people = self.people
+        return load_model(
+            self.model, people.schema, like=people.frame, trust=self.trust, name=self.model_name, ledger=self.ledger
+        )
+
+    @property
+    def white_box(self) -> AdditiveNetwork | TreeEnsemble:
+        """The model as a white box.
+
+        Raises:
+            NotAdditiveError: it cannot be read from the inside.
+        """
+        return extract_white_box(self.scorer)
+
+    @property
+    def card(self) -> SubjectCard:
+        """What a document of findings says about the subject."""
+        return SubjectCard(
+            name=self.scorer.name,
+            data=self.data_name,
+            people=len(self.people),
+            target=self.people.schema.target.name,
+            favourable=str(self.scorer.classes[self.scorer.favourable]),
+            label_only=self.scorer.label_only,
+        )

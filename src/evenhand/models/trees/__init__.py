@@ -1,0 +1,1 @@
+"""Ensembles of decision trees as white boxes, whatever library grew them."""

@@ -1,0 +1,33 @@
+"""How individuals are distributed: uniformly, attribute by attribute, as the data, or as people who can exist."""
+
+from evenhand.population.choice import PopulationKind, choose_population
+from evenhand.population.independent import (
+    UNIFORM_POPULATION,
+    DataPopulation,
+    Marginal,
+    Population,
+    ProductPopulation,
+    UniformMarginal,
+    normalize_masses,
+    product_of_marginals,
+    uniform_population,
+)
+from evenhand.population.mixture import JointDistribution, MixturePopulation, fit_mixture, uniform_mixture
+
+__all__ = [
+    "UNIFORM_POPULATION",
+    "DataPopulation",
+    "JointDistribution",
+    "Marginal",
+    "MixturePopulation",
+    "Population",
+    "PopulationKind",
+    "ProductPopulation",
+    "UniformMarginal",
+    "choose_population",
+    "fit_mixture",
+    "normalize_masses",
+    "product_of_marginals",
+    "uniform_mixture",
+    "uniform_population",
+]

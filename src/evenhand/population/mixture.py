@@ -1,0 +1,314 @@
+"""A population of people who can exist: strata of the protected attributes, crossed with latent classes.
+
+    P(h, u) = sum_z pi_z P(h | z) prod_b P(u_b | z)
+
+The hub h is one attribute: the joint values, as seen, of what is protected and of all that is linked to it or shares a
+rule with it. A block b is one attribute too: the joint values, as seen, of attributes that share a rule or a
+dependency. Everybody drawn obeys the rules, as each rule is about the hub alone or about one block alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.errors import OptionError
+from evenhand.population.independent import Marginal, cells_of_entries, estimate_marginal, uniform_population
+from evenhand.population.latent_classes import CodedPeople, LatentClasses, fit_latent_classes
+from evenhand.schema import Attribute, People, Schema, counterparts_of
+from evenhand.typing import Booleans, Floats, Integers
+
+DEPENDENT_POPULATION = "dependency-aware, as in the data: only people who obey the schema's rules"
+"""What a population fitted to data is called in reports."""
+UNIFORM_RULES = "everyone in the domain who obeys the schema's rules, uniformly"
+"""What the uniform population of people who can exist is called in reports."""
+MAX_LISTED = 1_000_000
+"""Joint values of attributes that share rules, at most, where all are listed."""
+CLASSES = (1, 2, 4, 8)
+"""Numbers of latent classes to choose from, by the likelihood of people held out."""
+HELD_OUT = 0.3
+"""Share of the people who are held out for that."""
+MAX_FITTED = 100_000
+"""People that a mixture is fitted to; of more, so many drawn at random."""
+BINNED_VALUES, BINS = 24, 16
+"""A number with more values than this acts through so many bins of about equal mass; a value as heavy as a bin is one
+by itself. Inside a bin, values are distributed alike in all classes."""
+
+
+@dataclass(frozen=True)
+class JointDistribution:
+    """The joint distribution of several attributes in each latent class: a table of those values that occur.
+
+    Attributes:
+        columns: positions of the attributes.
+        values: joint entries, shape (values, columns).
+        masses: shape (classes, values), each row adding up to 1 (to 0 where no one is in a class).
+    """
+
+    columns: tuple[int, ...]
+    values: Floats
+    masses: Floats
+
+
+@dataclass(frozen=True)
+class MixturePopulation:
+    """Strata crossed with latent classes: people who obey every dependency and rule.
+
+    Attributes:
+        name: how to call it in a report.
+        schema: what its individuals are.
+        weights: mass of each latent class, shape (classes,).
+        hub: the protected attributes, and what goes with them.
+        blocks: other attributes that share a rule or a dependency.
+        marginals: of each remaining attribute, in schema order, its distribution in each class.
+    """
+
+    name: str
+    schema: Schema
+    weights: Floats
+    hub: JointDistribution
+    blocks: tuple[JointDistribution, ...]
+    marginals: tuple[tuple[Marginal, ...], ...]
+
+    @property
+    def singles(self) -> tuple[int, ...]:
+        """Positions of the attributes of ``marginals``."""
+        return tuple(_list_singles(self.schema, [table.columns for table in (self.hub, *self.blocks)]))
+
+    def sample(self, n: int, rng: np.random.Generator) -> Floats:
+        """Draw n individuals, shape (n, attributes)."""
+        drawn = np.empty((n, len(self.schema.attributes)))
+        latent = rng.choice(len(self.weights), n, p=self.weights / self.weights.sum())
+        for z in range(len(self.weights)):
+            rows = np.flatnonzero(latent == z)
+            for table in (self.hub, *self.blocks):
+                running = np.cumsum(table.masses[z])
+                chosen = np.searchsorted(running, rng.random(len(rows)) * running[-1], side="right")
+                drawn[rows[:, None], list(table.columns)] = table.values[chosen]
+            for column, marginal in zip(self.singles, self.marginals, strict=True):
+                drawn[rows, column] = marginal[z].sample(len(rows), rng)
+        return drawn
+
+
+def strata_of(schema: Schema, protected: Sequence[str] | None = None) -> tuple[tuple[int, ...], ...]:
+    """Return the attributes that only occur together, as columns: the hub first, then the blocks.
+
+    Attributes that share a rule or a dependency belong together, and so do those that share one with them. The hub is
+    the group of what is protected and of what moves with it.
+
+    Raises:
+        EvenhandError: nothing is protected, or an attribute is unknown.
+    """
+    groups = [set(counterparts_of(schema, protected).hub)]
+    groups += [set(rule.columns) for rule in schema.constraints if len(rule.columns) > 1]
+    groups += [{one, other} for one, other, _ in schema.determined]
+    joined: list[set[int]] = []
+    for group in groups:
+        touching = [other for other in joined if other & group]
+        joined = [group.union(*touching), *(other for other in joined if other not in touching)]
+    hub = next(group for group in joined if groups[0] <= group)
+    blocks = sorted(tuple(sorted(group)) for group in joined if group is not hub)
+    return (tuple(sorted(hub)), *blocks)
+
+
+def fit_mixture(
+    people: People,
+    protected: Sequence[str] | None = None,
+    *,
+    classes: Sequence[int] = CLASSES,
+    seed: int = 0,
+) -> MixturePopulation:
+    """Fit strata crossed with latent classes to the people who obey the rules.
+
+    With one class and no rules, attributes are independent and distributed as in the data
+    (``product_of_marginals``), but for the hub's, which stay together.
+
+    Args:
+        people: the data. Who misses a value of the hub is left out; another missing value tells nothing of the class.
+        protected: the attributes that strata are made of, with all that goes with them; by default those that the
+            schema marks.
+        classes: numbers of latent classes to choose from, by the likelihood of people held out.
+        seed: same seed, same result.
+
+    Raises:
+        OptionError: nothing is protected, no one obeys the rules, an attribute has no value, or its domain is too wide
+            to tabulate.
+    """
+    schema, individuals = people.schema, people.individuals
+    groups = strata_of(schema, protected)
+    usable = schema.obeys_rules(individuals) & ~np.isnan(individuals[:, list(groups[0])]).any(axis=1)
+    rows = np.flatnonzero(usable)
+    if not len(rows):
+        raise OptionError(
+            "no one in the data obeys the rules of the schema, so there are no people to go by",
+            hint="correct the rules, or leave them out: --as-published",
+        )
+    rng = np.random.default_rng(seed)
+    if len(rows) > MAX_FITTED:
+        rows = np.sort(rng.choice(rows, MAX_FITTED, replace=False))
+    individuals = individuals[rows]
+    tables, coded = code_people(schema, groups, individuals)
+    fitted = choose_classes(coded, classes, rng)
+    masses = [table.masses(chances) for table, chances in zip(tables, fitted.chances, strict=True)]
+    hub, *blocks = [
+        JointDistribution(columns, table.values, found)
+        for columns, table, found in zip(groups, tables, masses, strict=False)
+    ]
+    return MixturePopulation(
+        name=DEPENDENT_POPULATION,
+        schema=schema,
+        weights=fitted.weights,
+        hub=hub,
+        blocks=tuple(blocks),
+        marginals=tuple(
+            tuple(Marginal(schema.attributes[i], own) for own in found)
+            for i, found in zip(_list_singles(schema, groups), masses[len(groups) :], strict=True)
+        ),
+    )
+
+
+def code_people(
+    schema: Schema, groups: Sequence[tuple[int, ...]], individuals: Floats
+) -> tuple[list[ValueTable], CodedPeople]:
+    """Return people as latent classes see them, and the values that stand behind the codes.
+
+    Args:
+        schema: what the columns mean.
+        groups: columns that only occur together; every other column is one by itself, and they follow in order.
+        individuals: shape (n, attributes).
+    """
+    tables = [ValueTable.of_joint(schema, columns, individuals) for columns in groups]
+    tables += [ValueTable.of_attribute(schema.attributes[i], individuals[:, i]) for i in _list_singles(schema, groups)]
+    sizes = np.array([table.size for table in tables], dtype=np.int64)
+    return tables, CodedPeople(np.stack([table.codes for table in tables], axis=1), sizes)
+
+
+def _list_singles(schema: Schema, groups: Sequence[tuple[int, ...]]) -> list[int]:
+    """Return the columns that are in no group."""
+    together = {column for columns in groups for column in columns}
+    return [i for i in range(len(schema.attributes)) if i not in together]
+
+
+def uniform_mixture(schema: Schema, protected: Sequence[str] | None = None) -> MixturePopulation:
+    """Return the population in which everybody in the domain who obeys the rules is equally likely.
+
+    Args:
+        schema: its domain and its rules.
+        protected: as for ``fit_mixture``.
+
+    Raises:
+        OptionError: nothing is protected, no one obeys the rules, or too many joint values would have to be listed.
+    """
+    groups = strata_of(schema, protected)
+    hub, *blocks = [_list_possible(schema, columns) for columns in groups]
+    uniform = uniform_population(schema).marginals
+    marginals = [(uniform[i],) for i in _list_singles(schema, groups)]
+    return MixturePopulation(UNIFORM_RULES, schema, np.ones(1), hub, tuple(blocks), tuple(marginals))
+
+
+def _list_possible(schema: Schema, columns: tuple[int, ...]) -> JointDistribution:
+    """Return the joint values of some attributes that break no rule among them, uniformly distributed."""
+    attributes = [schema.attributes[i] for i in columns]
+    names = ", ".join(attribute.name for attribute in attributes)
+    sizes = [attribute.size for attribute in attributes]
+    listed = math.prod(size or MAX_LISTED + 1 for size in sizes)
+    if listed > MAX_LISTED:
+        raise OptionError(
+            f"{names} share rules and have {'endless' if None in sizes else format(listed, ',')} joint values, more "
+            f"than {MAX_LISTED:,}",
+            hint="measure by the people in the data (--population data), bin a number, or leave a rule out",
+        )
+    grids = np.meshgrid(*(attribute.domain() for attribute in attributes), indexing="ij")
+    people = np.full((listed, len(schema.attributes)), np.nan)
+    people[:, list(columns)] = np.stack([grid.ravel() for grid in grids], axis=1)
+    values = people[schema.obeys_rules(people)][:, list(columns)]
+    if not len(values):
+        raise OptionError(f"no values of {names} obey the rules of the schema", hint="correct the rules")
+    return JointDistribution(columns, values, np.full((1, len(values)), 1 / len(values)))
+
+
+def choose_classes(coded: CodedPeople, classes: Sequence[int], rng: np.random.Generator) -> LatentClasses:
+    """Fit the number of latent classes that makes people held out most likely; the first group gets no prior."""
+    best, shuffled = classes[0], rng.permutation(len(coded.codes))
+    out = int(HELD_OUT * len(shuffled))
+    if len(classes) > 1 and out:
+        held_out, rest = coded.at(shuffled[:out]), coded.at(shuffled[out:])
+        likelihoods = [
+            fit_latent_classes(rest, number, rng, exact=(0,)).log_likelihood(held_out, least=1 / len(shuffled)).mean()
+            for number in classes
+        ]
+        best = classes[int(np.argmax(likelihoods))]
+    return fit_latent_classes(coded, best, rng, exact=(0,))
+
+
+@dataclass(frozen=True)
+class ValueTable:
+    """The values of one attribute, or joint values of several, and the codes that latent classes see them by.
+
+    Attributes:
+        codes: of each person, -1 where missing, shape (n,).
+        values: joint entries, shape (values, columns); empty for a single attribute, whose values are its cells.
+        code: of each value, shape (values,).
+        share: chance of each value given its code, the same in all classes, shape (values,).
+    """
+
+    codes: Integers
+    values: Floats
+    code: Integers
+    share: Floats
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return int(self.code.max()) + 1
+
+    def masses(self, chances: Floats) -> Floats:
+        """Return the mass of each value in each class, from that of each code, shape (classes, values)."""
+        return chances[:, self.code] * self.share
+
+    @classmethod
+    def of_attribute(cls, attribute: Attribute, entries: Floats) -> ValueTable:
+        """Return the table of one attribute: its cells, and their bins."""
+        marginal, code = _bins_of_cells(attribute, entries)
+        held = np.bincount(code, weights=marginal.masses)[code]
+        codes = np.full(len(entries), -1, dtype=np.int64)
+        known = ~np.isnan(entries)
+        codes[known] = code[cells_of_entries(attribute, entries[known])]
+        share = np.divide(marginal.masses, held, out=np.zeros(len(held)), where=held > 0)
+        return cls(codes, np.zeros((0, 1)), code, share)
+
+    @classmethod
+    def of_joint(cls, schema: Schema, columns: Sequence[int], individuals: Floats) -> ValueTable:
+        """Return the table of several attributes: the joint values of people who miss none of them."""
+        entries = individuals[:, list(columns)]
+        known = ~np.isnan(entries).any(axis=1)
+        if not known.any():
+            names = ", ".join(schema.attributes[i].name for i in columns)
+            raise OptionError(f"no one in the data has values of all of {names}")
+        values, place, counts = np.unique(entries[known], axis=0, return_inverse=True, return_counts=True)
+        seen = np.empty(values.shape, dtype=np.int64)
+        for k, i in enumerate(columns):
+            attribute = schema.attributes[i]
+            _, code = _bins_of_cells(attribute, individuals[:, i])
+            seen[:, k] = code[cells_of_entries(attribute, values[:, k])]
+        code = np.unique(seen, axis=0, return_inverse=True)[1].reshape(-1)
+        codes = np.full(len(entries), -1, dtype=np.int64)
+        codes[known] = code[place.reshape(-1)]
+        return cls(codes, values, code, counts / np.bincount(code, weights=counts)[code])
+
+
+def _bins_of_cells(attribute: Attribute, entries: Floats) -> tuple[Marginal, Integers]:
+    """Return the distribution of an attribute, and the bin of each of its cells, shape (cells,)."""
+    marginal = estimate_marginal(attribute, entries)
+    masses = marginal.masses
+    if len(masses) <= BINNED_VALUES or not attribute.ordered:
+        return marginal, np.arange(len(masses))
+    heavy: Booleans = masses >= 1 / BINS
+    light = np.where(heavy, 0.0, masses)
+    middle = (np.cumsum(light) - light / 2) / max(light.sum(), np.finfo(np.float64).tiny)
+    bins = np.minimum(np.floor(BINS * middle), BINS - 1)
+    bins[heavy] = BINS + np.arange(int(heavy.sum()))
+    return marginal, np.unique(bins, return_inverse=True)[1].astype(np.int64)

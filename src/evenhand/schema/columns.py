@@ -1,0 +1,175 @@
+"""What is said about the columns of a table of people, where no schema says it, or on top of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evenhand.errors import DataError, OptionError
+from evenhand.schema.attribute import Value
+from evenhand.schema.infer import infer_schema
+from evenhand.schema.people import People, encode
+from evenhand.schema.schema import Schema
+from evenhand.text import suggest_name
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """What the columns of a table of people are for.
+
+    Attributes:
+        target: column of the true label; with a schema, the schema's.
+        protected: attributes that a decision must not depend on; with a schema, in place of those it marks.
+        favourable: the label that people want; guessed where one of two is plainly good (``1``, ``"yes"``, ...).
+        ignore: columns that are not attributes (identifiers, weights), where the schema is inferred.
+        schema: what the columns mean; inferred from the data if left out.
+        y: the true labels, shape (n,), if they are not a column of the data.
+    """
+
+    target: str | None = None
+    protected: Sequence[str] | None = None
+    favourable: Value | None = None
+    ignore: Sequence[str] | None = None
+    schema: Schema | None = None
+    y: Any = None
+
+    def read(self, frame: Any, *, location: str = "data", varied: bool = True) -> People:
+        """Return the people in a data frame.
+
+        Args:
+            frame: any data frame that narwhals knows (pandas, polars, pyarrow, ...), one row per person.
+            location: how to call the data in messages.
+            varied: whether protected attributes will be given other values. Where they are only compared, they may be
+                numbers as well.
+
+        Raises:
+            EvenhandError: nothing says what is decided or who is protected, or the data do not fit what is said.
+        """
+        columns = _list_columns(frame)
+        target = self._name_target(columns)
+        if self.y is not None:
+            frame, columns = _add_labels(frame, self.y, target), [*columns, target]
+        return encode(self._resolve(frame, target, columns, varied), frame, location=location)
+
+    def _name_target(self, columns: list[str]) -> str:
+        """Return the column of the true labels.
+
+        Raises:
+            OptionError: nothing names it, or the labels are there twice.
+        """
+        target = self.target or (self.schema.target.name if self.schema is not None else None)
+        if self.y is None:
+            if target is None:
+                hint = "name the column: --target NAME, in Python target='income'; or give a schema"
+                raise OptionError("expected to know what is decided, got neither target= nor y=", hint=hint)
+            return target
+        target = str(target or getattr(self.y, "name", None) or "label")
+        if target in columns:
+            raise OptionError(
+                f"expected the true labels once, got both y= and the column {target!r}",
+                hint="leave y= out, or drop the column from the data",
+            )
+        return target
+
+    def _resolve(self, frame: Any, target: str, columns: list[str], varied: bool) -> Schema:
+        """Return the schema in force: the given one with what is said on top, or one inferred from the data."""
+        names = list_names(self.protected or (), "protected")
+        if target in names:
+            raise OptionError(f"expected an attribute in protected=, got the target {target!r}", hint="name another")
+        if not names and not (self.schema is not None and self.schema.protected):
+            hint = "name at least one: --protected NAME, in Python protected=['sex']"
+            raise OptionError("expected at least one protected attribute, got none", hint=hint)
+        if self.schema is not None:
+            schema = change_favourable(self.schema, target=self.target, favourable=self.favourable)
+            schema.positions(names)
+            return schema.with_protected(names) if names and varied else schema
+        for argument, given in (("target", [target]), ("protected", names), ("ignore", self.ignore or ())):
+            for name in given:
+                if name not in columns:
+                    known = f"the columns are: {', '.join(columns)}"
+                    raise DataError(
+                        f"expected a column of the data as {argument}=, got {name!r}",
+                        hint=suggest_name(name, columns) + known,
+                    )
+        return infer_schema(
+            frame,
+            target=target,
+            protected=names if varied else (),
+            favourable=self.favourable,
+            ignore=self.ignore or (),
+        )
+
+
+def change_favourable(schema: Schema, *, target: str | None, favourable: Value | None) -> Schema:
+    """Return a schema with another favourable label, if one is given.
+
+    Raises:
+        OptionError: the target is another one, or the label is none of its labels.
+    """
+    if target is not None and target != schema.target.name:
+        raise OptionError(f"the target is {target!r}, but the schema says {schema.target.name!r}")
+    if favourable is not None and str(favourable) != str(schema.target.favourable):
+        values = schema.target.values
+        matches = [value for value in values or (favourable,) if str(value) == str(favourable)]
+        if not matches:
+            raise OptionError(f"the favourable label {favourable!r} is not among the schema's labels {values}")
+        changed = schema.target.model_copy(update={"favourable": matches[0]})
+        schema = schema.model_copy(update={"target": changed})
+    return schema
+
+
+def list_names(given: Sequence[str], argument: str) -> tuple[str, ...]:
+    """Return several names.
+
+    Raises:
+        OptionError: it is one text, which is a sequence of letters.
+    """
+    if isinstance(given, str):
+        raise OptionError(f"expected a list of names as {argument}=, got {given!r}", hint=f"{argument}=[{given!r}]")
+    return tuple(given)
+
+
+def _list_columns(frame: Any) -> list[str]:
+    """Return the names of a data frame's columns.
+
+    Raises:
+        DataError: it is no data frame, has no rows, or its columns are named otherwise than by texts.
+    """
+    import narwhals as nw
+
+    if frame is None:
+        raise DataError("expected a data frame, got none", hint="data=, one row per person")
+    try:
+        table = nw.from_native(frame, eager_only=True)
+        columns = table.columns
+    except TypeError:
+        shape = f" of shape {frame.shape}" if hasattr(frame, "shape") else ""
+        raise DataError(
+            f"expected a data frame, got {type(frame).__name__}{shape}",
+            hint="name its columns: pandas.DataFrame(X, columns=[...])",
+        ) from None
+    except nw.exceptions.NarwhalsError as error:
+        raise DataError(f"expected a data frame with different column names: {error}") from None
+    odd = [column for column in columns if not isinstance(column, str)]
+    if odd:
+        raise DataError(
+            f"expected columns that are named by texts, got {odd[0]!r}", hint="data.columns = data.columns.astype(str)"
+        )
+    if len(table) == 0:
+        raise DataError("expected at least one person, got a data frame without rows")
+    return list(columns)
+
+
+def _add_labels(frame: Any, y: Any, target: str) -> Any:
+    """Return the data frame with one more column."""
+    import narwhals as nw
+    import numpy as np
+
+    labels = y.to_list() if hasattr(y, "to_list") else np.asarray(y)
+    if isinstance(labels, np.ndarray):
+        labels = (labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels).tolist()
+    table = nw.from_native(frame, eager_only=True)
+    if len(labels) != len(table):
+        raise DataError(f"expected one label per person, got {len(labels):,} in y= for {len(table):,} rows")
+    return table.with_columns(nw.new_series(target, labels, backend=table.implementation)).to_native()

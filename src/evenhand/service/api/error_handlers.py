@@ -1,0 +1,164 @@
+"""Errors as HTTP answers: one body for all of them, which clients of OpenAI's interface understand."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from evenhand.errors import AccessError, DecisionError, EvenhandError, FetchError, StoreError
+
+logger = logging.getLogger("evenhand.service")
+
+CONFLICT_CODES = ("repeated", "horizon", "contradiction")
+"""Codes of decisions that a client cannot mend by asking differently."""
+
+ABSENT_CODES = ("stream", "unknown-id")
+"""Codes of what is not there."""
+
+ACCESS_STATUSES = {
+    "key": 401,
+    "scope": 403,
+    "origin": 403,
+    "rate": 429,
+    "busy": 429,
+    "size": 413,
+    "slow": 408,
+    "late": 504,
+}
+"""HTTP statuses of what a caller may not do, or not now, by code."""
+
+
+ERROR_EXAMPLE: dict[str, Any] = {
+    "error": {
+        "message": "unknown group 'children'",
+        "type": "invalid_request_error",
+        "code": "group",
+        "hint": "one of women, men",
+    }
+}
+
+
+class ErrorBody(BaseModel):
+    """What was wrong."""
+
+    message: str
+    type: str
+    code: str | None
+    hint: Annotated[str | None, Field(description="What to do about it.")]
+
+
+class ErrorAnswer(BaseModel):
+    """Every answer that is an error has this body."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [ERROR_EXAMPLE]})
+
+    error: ErrorBody
+
+
+DOCUMENTED_ERRORS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": ErrorAnswer, "description": "The request makes no sense, or is not allowed; nothing was done."},
+    "5XX": {"model": ErrorAnswer, "description": "The service, its store or a generator failed."},
+}
+"""Of every route."""
+
+
+class ServiceHTTPException(HTTPException):
+    """An answer that is an error, with what to do about it.
+
+    Args:
+        status: of HTTP.
+        message: one sentence.
+        code: one word for programs.
+        hint: what the reader can do about it.
+        headers: of the answer.
+    """
+
+    def __init__(
+        self, status: int, message: str, *, code: str, hint: str | None = None, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(status, message, headers)
+        self.code = code
+        self.hint = hint
+
+
+def error_body(message: str, *, kind: str, code: str | None, hint: str | None = None) -> dict[str, Any]:
+    """Return what an error's answer says."""
+    return {"error": {"message": message, "type": kind, "code": code, "hint": hint}}
+
+
+def http_status(error: EvenhandError) -> int:
+    """Return the HTTP status of an error."""
+    if isinstance(error, AccessError):
+        return ACCESS_STATUSES[error.code]
+    if isinstance(error, DecisionError):
+        return 404 if error.code in ABSENT_CODES else 409 if error.code in CONFLICT_CODES else 422
+    if isinstance(error, StoreError):
+        return 503
+    return 502 if isinstance(error, FetchError) else 422
+
+
+def describe_error(error: EvenhandError) -> dict[str, Any]:
+    """Return what the answer to an error says."""
+    kind = "invalid_request_error" if http_status(error) < 500 else "server_error"
+    code = error.code if isinstance(error, DecisionError | AccessError) else type(error).__name__
+    message = f"{error.location}: {error.message}" if error.location else error.message
+    if isinstance(error, StoreError) and error.location:
+        # Where the store is, and what it said, is nothing for callers: some of them need no key.
+        logger.warning("the store: %s", error.message)
+        message = "the store cannot be used now; the service's own log says why"
+    return error_body(message, kind=kind, code=code, hint=error.hint)
+
+
+def error_response(error: EvenhandError) -> JSONResponse:
+    """Return an error as an answer."""
+    status = http_status(error)
+    headers = {"www-authenticate": "Bearer"} if status == 401 else {"retry-after": "1"} if status == 429 else None
+    return JSONResponse(describe_error(error), status, headers)
+
+
+def install_handlers(app: FastAPI) -> None:
+    """Register the handlers of these errors with the application."""
+
+    @app.exception_handler(EvenhandError)
+    async def _ours(_request: Request, error: EvenhandError) -> JSONResponse:
+        return error_response(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def _unreadable(_request: Request, error: RequestValidationError) -> JSONResponse:
+        return JSONResponse(_describe_validation_error(error), 422)
+
+    @app.exception_handler(HTTPException)
+    async def _plain(_request: Request, error: HTTPException) -> JSONResponse:
+        kind = "invalid_request_error" if error.status_code < 500 else "server_error"
+        code, hint = (
+            (error.code, error.hint) if isinstance(error, ServiceHTTPException) else (str(error.status_code), None)
+        )
+        return JSONResponse(
+            error_body(str(error.detail), kind=kind, code=code, hint=hint), error.status_code, headers=error.headers
+        )
+
+
+def _describe_validation_error(error: RequestValidationError) -> dict[str, Any]:
+    """Return the first fault of a request that is not what its route takes; nothing of the request is quoted."""
+    faults = error.errors()
+    # A misspelt entry is unknown, and the one that was meant is missing: the first of these says more.
+    fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
+    hint: str | None = "see /openapi.json"
+    if fault["type"] == "json_invalid":
+        hint = None
+        message = f"the body is not valid JSON: {fault.get('ctx', {}).get('error', 'it ends too early')}"
+    else:
+        entry = ".".join(map(str, fault["loc"][1:]))
+        said = {
+            "extra_forbidden": "there is no such entry",
+            "missing": "this is missing",
+            "finite_number": "this is not a finite number",
+        }.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))
+        message = f"{entry}: {said}" if entry else said
+    return error_body(message, kind="invalid_request_error", code="request", hint=hint)

@@ -1,0 +1,342 @@
+"""The dashboard: its pages and logging in, what they ask for, and what happens as it happens.
+
+Logging in makes a key a cookie that no script can see. None of this is part of the interface that is promised.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import html
+import io
+import json
+from collections.abc import AsyncIterator, Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
+from sqlalchemy import Connection, select
+
+from evenhand import __version__
+from evenhand.errors import AccessError, DecisionError
+from evenhand.service.api.context import Here, ServiceContext
+from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.auth.keys import COOKIE, Caller, require_scope
+from evenhand.service.dashboard.hub import EventHub, parse_positions
+from evenhand.service.dashboard.rows import COLUMNS, DashboardRow, RowFilter
+from evenhand.service.dashboard.windows import (
+    MAX_WINDOW_ROWS,
+    STREAM_KINDS,
+    StreamStatus,
+    latest_rows,
+    list_streams,
+    search_all_rows,
+    search_rows,
+)
+from evenhand.service.generation.pictures import PictureStore
+from evenhand.service.store.tables import streams
+
+router = APIRouter(include_in_schema=False)
+
+
+# Pages.
+
+ASSET_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+"""Media types of what the pages consist of."""
+
+MAX_FORM_BYTES = 2_000
+"""Bytes of what is sent to log in."""
+
+
+@router.get("/", dependencies=[require_scope("read")])
+async def get_dashboard() -> HTMLResponse:
+    """The dashboard."""
+    return _page_response(_read_asset("index.html").decode())
+
+
+@router.get("/assets/{name}")
+async def get_asset(name: str, if_none_match: Annotated[str, Header()] = "") -> Response:
+    """A style, a script or a drawing of the pages."""
+    if name not in _asset_names():
+        raise ServiceHTTPException(404, "there is no such file", code="404")
+    tag = f'"{hashlib.sha256(_read_asset(name)).hexdigest()[:32]}"'
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    if tag in if_none_match:
+        return Response(status_code=304, headers=headers)
+    return Response(_read_asset(name), media_type=ASSET_TYPES[name.rpartition(".")[2]], headers=headers)
+
+
+@router.get("/login")
+async def get_login_page(here: Here) -> Response:
+    """The page that asks for a key."""
+    return _login_response() if here.settings.service.keys else RedirectResponse("/", 303)
+
+
+@router.post("/login")
+async def log_in(request: Request, here: Here) -> Response:
+    """Take a key that may read, and keep it in the browser."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return _login_response("Another site's page sent this. Enter the key here.", 403)
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_FORM_BYTES:
+            return _login_response("That is not a key.", 413)
+    key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
+    try:
+        caller = await here.keys.caller(key)
+    except AccessError as error:
+        return _login_response(f"{error.message[:1].upper()}{error.message[1:]}.", 401)
+    if not caller.is_allowed("read"):
+        return _login_response(f"The key {caller.key} of {caller.name} may not read; it needs the scope read.", 403)
+    answer = RedirectResponse("/", 303)
+    answer.set_cookie(COOKIE, key, path="/", httponly=True, samesite="strict", secure=_uses_tls(request))
+    return answer
+
+
+@router.post("/logout")
+async def log_out(request: Request) -> Response:
+    """Have the browser forget the key."""
+    answer = RedirectResponse("/login", 303)
+    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=_uses_tls(request))
+    return answer
+
+
+def _uses_tls(request: Request) -> bool:
+    """Return whether the browser came by TLS, as far as is known here; a proxy in front says so in a header."""
+    return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", "").partition(",")[0].strip())
+
+
+def _login_response(error: str = "", status: int = 200) -> HTMLResponse:
+    told = f'<p class="wrong" role="alert">{html.escape(error)}</p>' if error else ""
+    return _page_response(_read_asset("login.html").decode().replace("<!--error-->", told), status)
+
+
+def _page_response(text: str, status: int = 200) -> HTMLResponse:
+    return HTMLResponse(text, status)
+
+
+@cache
+def _asset_names() -> frozenset[str]:
+    every = (files("evenhand.service.dashboard") / "static").iterdir()
+    return frozenset(one.name for one in every if one.name.rpartition(".")[2] in ASSET_TYPES)
+
+
+@cache
+def _read_asset(name: str) -> bytes:
+    return (files("evenhand.service.dashboard") / "static" / name).read_bytes()
+
+
+# What the pages ask for.
+
+data = APIRouter(prefix="/v1/dashboard", dependencies=[require_scope("read")])
+
+PICTURE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+"""Media types that a browser only draws; what may hold a script is not handed to it."""
+
+
+def row_filter(
+    since: float | None = None,
+    until: float | None = None,
+    marked: bool = False,
+    text: Annotated[str, Query(max_length=200)] = "",
+) -> RowFilter:
+    """Return the rows that a request wants."""
+    return RowFilter(since, until, marked, text.strip())
+
+
+RowFilterQuery = Annotated[RowFilter, Depends(row_filter)]
+
+
+@data.get("")
+async def get_start(here: Here, caller: Annotated[Caller, require_scope("read")]) -> dict[str, Any]:
+    """Every stream, and what the holder of the key may do."""
+
+    def read() -> list[dict[str, Any]]:
+        with here.database.reading() as connection:
+            return list_streams(connection)
+
+    models = {name: guard.models[0] for name, guard in here.guards.items() if guard.makes == "image"}
+    return {
+        "version": __version__,
+        "streams": await run_in_threadpool(read),
+        "caller": {"name": caller.name, "key": bool(caller.key), "generate": caller.is_allowed("generate")},
+        "models": models,
+    }
+
+
+@data.get("/streams/{name}")
+async def get_stream_status(name: str, here: Here, request: Request) -> dict[str, Any]:
+    """Where a stream stands."""
+    state = request.app.state
+    if not hasattr(state, "standing"):
+        state.standing = StreamStatus()
+
+    def read() -> dict[str, Any]:
+        with here.database.reading() as connection:
+            described: dict[str, Any] = state.standing.of(connection, name)
+            return described
+
+    return await run_in_threadpool(read)
+
+
+@data.get("/streams/{name}/window")
+async def get_latest_rows(
+    name: str,
+    here: Here,
+    asked: RowFilterQuery,
+    limit: Annotated[int, Query(ge=1, le=MAX_WINDOW_ROWS)] = MAX_WINDOW_ROWS,
+) -> Response:
+    """The latest rows of a time, in their order."""
+
+    def read() -> str:
+        with here.database.reading() as connection:
+            return _compact_json(latest_rows(connection, name, _stream_kind(connection, name), asked, limit))
+
+    # Written in the thread too: ten thousand rows take a while.
+    return Response(await run_in_threadpool(read), media_type="application/json")
+
+
+@data.get("/streams/{name}/rows")
+async def get_matching_rows(
+    name: str,
+    here: Here,
+    asked: RowFilterQuery,
+    before: int | None = None,
+    after: int | None = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> Response:
+    """Rows that are wanted, the newest first."""
+
+    def read() -> str:
+        with here.database.reading() as connection:
+            kind = _stream_kind(connection, name)
+            return _compact_json(search_rows(connection, name, kind, asked, before=before, after=after, limit=limit))
+
+    return Response(await run_in_threadpool(read), media_type="application/json")
+
+
+@data.get("/streams/{name}/export.{form}")
+async def export_rows(name: str, form: Literal["csv", "json"], here: Here, asked: RowFilterQuery) -> StreamingResponse:
+    """Everything that is wanted, as a file; the newest first."""
+
+    def read() -> str:
+        with here.database.reading() as connection:
+            return _stream_kind(connection, name)
+
+    kind = await run_in_threadpool(read)
+    some = search_all_rows(here.database, name, kind, asked)
+    text = _csv_lines(kind, some) if form == "csv" else _json_lines(kind, some)
+    headers = {"content-disposition": f'attachment; filename="{name}.{form}"'}
+    return StreamingResponse(
+        text, media_type="text/csv; charset=utf-8" if form == "csv" else "application/json", headers=headers
+    )
+
+
+@data.get("/streams/{name}/pictures/{number}")
+async def get_delivered_picture(name: str, number: int, here: Here) -> Response:
+    """What was delivered for an admission."""
+
+    kept = await run_in_threadpool(PictureStore(here.database).of, name, number)
+    if kept is None or kept.media_type not in PICTURE_TYPES:
+        raise ServiceHTTPException(404, "there is no such picture", code="picture")
+    headers = {
+        "cache-control": "private, max-age=86400, immutable",
+        "content-security-policy": "default-src 'none'; sandbox",
+    }
+    return Response(kept.data, media_type=kept.media_type, headers=headers)
+
+
+def _stream_kind(connection: Connection, name: str) -> str:
+    kind: str | None = connection.execute(
+        select(streams.c.kind).where(streams.c.name == name, streams.c.kind.in_(STREAM_KINDS))
+    ).scalar()
+    if kind is None:
+        raise DecisionError(f"there is no stream {name!r}", code="stream")
+    return kind
+
+
+def _compact_json(found: Any) -> str:
+    return json.dumps(found, separators=(",", ":"))
+
+
+def _export_row(row: DashboardRow) -> DashboardRow:
+    from datetime import UTC, datetime
+
+    return {**row, "number": row["n"], "time": datetime.fromtimestamp(row["at"], UTC).isoformat()}
+
+
+def _csv_lines(kind: str, some: Iterator[DashboardRow]) -> Iterator[str]:
+    columns = COLUMNS[kind]
+    yield ",".join(columns) + "\r\n"
+    for row in some:
+        into = io.StringIO()
+        full = _export_row(row)
+        csv.writer(into).writerow([_csv_cell(full.get(name)) for name in columns])
+        yield into.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    """Return a value in a table; a text that a spreadsheet would take for a formula is marked as a text."""
+    if isinstance(value, dict):
+        value = "; ".join(f"{name}: {'' if one is None else one}" for name, one in value.items())
+    elif isinstance(value, list):
+        value = ", ".join(map(str, value))
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return value
+
+
+def _json_lines(kind: str, some: Iterator[DashboardRow]) -> Iterator[str]:
+    """Yield a list in JSON, one row a line."""
+    columns = COLUMNS[kind]
+    start = "[\n"
+    for row in some:
+        full = _export_row(row)
+        yield start + _compact_json({name: full[name] for name in columns if name in full})
+        start = ",\n"
+    yield "[]\n" if start == "[\n" else "\n]\n"
+
+
+router.include_router(data)
+
+
+# What happens, as it happens: server-sent events.
+
+
+@router.get("/v1/events", dependencies=[require_scope("read")])
+async def stream_events(
+    request: Request,
+    here: Here,
+    after: Annotated[str, Query(max_length=20_000)] = "",
+    last_event_id: Annotated[str, Header(max_length=20_000)] = "",
+) -> StreamingResponse:
+    """New rows of every stream, from ``after`` on, or from what the browser heard last."""
+    told = get_hub(request, here).events(parse_positions(last_event_id or after))
+    # A refusal must come before the answer begins.
+    first = await anext(told)
+
+    async def all_of_it() -> AsyncIterator[str]:
+        try:
+            yield first
+            async for text in told:
+                yield text
+        finally:
+            await told.aclose()
+
+    # Proxies that collect an answer before they hand it on must not.
+    headers = {"x-accel-buffering": "no"}
+    return StreamingResponse(all_of_it(), media_type="text/event-stream", headers=headers)
+
+
+def get_hub(request: Request, here: ServiceContext) -> EventHub:
+    """Return the one hub of a process."""
+    state = request.app.state
+    if not hasattr(state, "hub"):
+        state.hub = EventHub(here)
+    hub: EventHub = state.hub
+    return hub

@@ -1,0 +1,462 @@
+"""Guarded generators, in the shape of OpenAI's interface: pictures, texts, and the models there are."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from evenhand.genai import AnswerStatus, GuardedAnswer
+from evenhand.service.api.context import Here, ServiceContext, example_response
+from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.auth.keys import require_scope
+from evenhand.service.generation.generators import (
+    PICTURE_OPTIONS,
+    TEXT_OPTIONS,
+    ConversationGenerator,
+    OutputKind,
+    known_options,
+    with_picture_options,
+)
+from evenhand.service.generation.guards import GuardedRequest, ServedAnswer, ServedGuard
+
+router = APIRouter(prefix="/v1", tags=["generators"])
+
+ROUTES_BY_OUTPUT: dict[OutputKind, str] = {"image": "/v1/images/generations", "text": "/v1/chat/completions"}
+
+
+def find_guard(here: ServiceContext, model: str | None, makes: OutputKind) -> ServedGuard:
+    """Return the guard that a request means.
+
+    Raises:
+        Fault: there is none of that name, or it makes other things, or the request names none and there are several.
+    """
+    able = [guard for guard in here.guards.values() if guard.makes in (makes, "either")]
+    if model is None:
+        if len(able) == 1:
+            return able[0]
+        raise ServiceHTTPException(
+            400, "the request names no model", code="model", hint=f"one of: {', '.join(_quote_models(able)) or '-'}"
+        )
+    for guard in here.guards.values():
+        if model in guard.models:
+            if guard in able:
+                return guard
+            where = ROUTES_BY_OUTPUT.get(guard.makes)
+            raise ServiceHTTPException(
+                400,
+                f"the model {model!r} does not make this",
+                code="model",
+                hint=f"ask {where}" if where else "it is there for a gateway's guardrail alone",
+            )
+    raise ServiceHTTPException(
+        404,
+        f"there is no model {model[:100]!r}",
+        code="model_not_found",
+        hint=f"one of: {', '.join(_quote_models(able)) or 'none is served'}",
+    )
+
+
+async def answer_requests(
+    guard: ServedGuard, requests: Sequence[GuardedRequest], seconds: float, *, what: str
+) -> tuple[list[ServedAnswer], int]:
+    """Return those requests of which there is an item, and how many others there were.
+
+    Raises:
+        Fault: there is none at all.
+        EvenhandError: nothing was answered, because of it.
+    """
+    found = await guard.serve(requests, seconds)
+    good = [one for one in found if isinstance(one, ServedAnswer) and one.answer.item is not None]
+    if good:
+        return good, len(found) - len(good)
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    bare = [one for one in found if isinstance(one, ServedAnswer)]
+    answers, numbers = [one.answer for one in bare], [one.number for one in bare]
+    if all(one.reason.startswith("no answer came") for one in answers):
+        raise ServiceHTTPException(
+            504,
+            answers[0].reason,
+            code="timeout",
+            hint="ask again later, or for less",
+            headers=disclosure_headers(answers, numbers),
+        )
+    raise refusal_error(answers, numbers, what=what)
+
+
+def _quote_models(guards: Sequence[ServedGuard]) -> list[str]:
+    return [name for guard in guards for name in guard.models]
+
+
+# What clients are told of what the guard did, and what they are not: the log knows more.
+
+STATUSES_BY_SEVERITY: tuple[AnswerStatus, ...] = ("ok", "violation", "unguarded", "refused")
+
+PARTY_NAMES = {"judge": "the judge", "generator": "the generator", "classifier": "the classifier", "store": "the store"}
+
+MAX_HEADER_LENGTH = 4000
+"""Characters of a header."""
+
+
+def failed_party(answer: GuardedAnswer) -> str:
+    """Return who failed, if anybody did: ``judge``, ``generator``, ``classifier`` or ``store``; else an empty text."""
+    last = answer.attempts[-1].error if answer.attempts else ""
+    for text in (last, answer.reason):
+        for name, who in PARTY_NAMES.items():
+            if text.startswith(f"{who} failed"):
+                return name
+    return ""
+
+
+def public_reason(answer: GuardedAnswer) -> str:
+    """Return why an answer is not ok, without what other services said: that may hold addresses, and is in the log."""
+    last = answer.attempts[-1].error if answer.attempts else ""
+    own = answer.reason.removesuffix(last).rstrip("; ")
+    who = failed_party(answer)
+    parts = ["" if any(own.startswith(f"{one} failed") for one in PARTY_NAMES.values()) else own]
+    parts.append(f"{PARTY_NAMES[who]} failed" if who else "")
+    return "; ".join(filter(None, parts))
+
+
+def disclosure_headers(answers: Sequence[GuardedAnswer], numbers: Sequence[int | None]) -> dict[str, str]:
+    """Return the headers that every answer of a guarded generator carries; of several answers what is worst.
+
+    Args:
+        answers: of which those without an item count too.
+        numbers: of their entries in the log.
+    """
+    status = max((one.status for one in answers), key=STATUSES_BY_SEVERITY.index)
+    return {
+        "x-evenhand-guarded": _format_flag(all(one.status != "unguarded" for one in answers)),
+        "x-evenhand-status": status,
+        "x-evenhand-changed": _format_flag(any(one.changed for one in answers)),
+        "x-evenhand-disclosure": " | ".join(one.disclosure for one in answers)[:MAX_HEADER_LENGTH],
+        "x-evenhand-entry": ", ".join(str(number) for number in numbers if number is not None),
+    }
+
+
+def disclosure_body(answer: GuardedAnswer, number: int | None) -> dict[str, Any]:
+    """Return the same of one answer, for its body."""
+    return {
+        "guarded": answer.status != "unguarded",
+        "status": answer.status,
+        "changed": answer.changed,
+        "disclosure": answer.disclosure,
+        "reason": public_reason(answer),
+        "entry": number,
+    }
+
+
+def refusal_error(
+    answers: Sequence[GuardedAnswer], numbers: Sequence[int | None], *, what: str
+) -> ServiceHTTPException:
+    """Return the error that says that there is no item."""
+    worst = answers[-1]
+    who = failed_party(worst)
+    entries = ", ".join(str(number) for number in numbers if number is not None)
+    return ServiceHTTPException(
+        503 if who in ("judge", "store") else 502,
+        f"there is no {what}: {public_reason(worst) or 'none was made'}",
+        code=f"{who or 'generator'}_failed",
+        hint=f"ask again later; the log of the service knows more{f', under entry {entries}' if entries else ''}",
+        # The guard has tried as often as it may.
+        headers={**disclosure_headers(answers, numbers), "x-should-retry": "false"},
+    )
+
+
+def _format_flag(said: bool) -> str:
+    return "true" if said else "false"
+
+
+# Pictures.
+
+DISCLOSURE_EXAMPLE: dict[str, Any] = {
+    "guarded": True,
+    "status": "ok",
+    "changed": True,
+    "disclosure": "status=ok; changed=yes; asked=gender woman; slots=leader: age 5, leader: gender 5; attempts=1",
+    "reason": "",
+    "entry": 10,
+}
+
+PICTURES_EXAMPLE: dict[str, Any] = {
+    "created": 1767225600,
+    "data": [
+        {
+            "b64_json": "iVBORw0KGgo=",
+            "revised_prompt": "a business leader (showing: gender woman)",
+            "evenhand": DISCLOSURE_EXAMPLE,
+        }
+    ],
+}
+
+
+class ImagesRequest(BaseModel):
+    """A prompt for pictures; entries that are not named here are refused, unless the guard passes them on."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={"examples": [{"model": "studio", "prompt": "a business leader", "n": 1}]},
+    )
+
+    prompt: Annotated[str, Field(min_length=1, max_length=32_000)]
+    model: str | None = None
+    n: Annotated[int, Field(ge=1, le=10, strict=True)] | None = None
+    response_format: Literal["b64_json", "url"] | None = None
+    stream: bool | None = None
+
+
+@router.post(
+    "/images/generations",
+    dependencies=[require_scope("generate")],
+    responses=example_response(PICTURES_EXAMPLE),
+)
+async def generate_images(asked: ImagesRequest, request: Request, response: Response, here: Here) -> dict[str, Any]:
+    """Pictures for a prompt; each is a request of its own for the guard.
+
+    Where only some of several pictures could be made, those are answered, and ``x-evenhand-missing`` says how many are
+    not there.
+    """
+    if asked.stream:
+        raise ServiceHTTPException(
+            400, "pictures are not streamed: they are looked at first", code="stream", hint="leave stream out"
+        )
+    guard = find_guard(here, asked.model, "image")
+    options = known_options(asked.model_extra or {}, {*PICTURE_OPTIONS, *guard.entry.pass_on})
+    generator, ignored = with_picture_options(guard.pipeline.generator, options)
+    address = asked.response_format == "url"
+    wanted = [
+        guard.request(asked.prompt, generator=generator, route="images", address=address)
+        for _ in range(asked.n or 1)
+    ]  # fmt: skip
+    found, missing = await answer_requests(guard, wanted, here.settings.limits.upstream_seconds, what="picture")
+    response.headers.update(disclosure_headers([one.answer for one in found], [one.number for one in found]))
+    if missing:
+        response.headers["x-evenhand-missing"] = str(missing)
+    if ignored:
+        response.headers["x-evenhand-ignored"] = ", ".join(ignored)
+    base = f"{str(request.base_url).rstrip('/')}/v1/pictures/"
+    return {"created": int(time.time()), "data": [_picture_answer(one, base if address else None) for one in found]}
+
+
+@router.get("/pictures/{id}", responses={200: {"content": {"image/png": {}}}}, response_class=Response)
+async def get_picture(
+    id: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{43}$")],
+    here: Here,
+) -> Response:
+    """A picture that was answered by its address, which is all that is needed to get it."""
+    found = await run_in_threadpool(here.pictures.find, id)
+    if found is None:
+        raise ServiceHTTPException(404, "there is no such picture, or its time is over", code="picture")
+    # Some pictures can hold scripts; none is run.
+    safe = {
+        "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+        "x-content-type-options": "nosniff",
+        "cross-origin-resource-policy": "cross-origin",
+        "cache-control": "private, max-age=3600",
+    }
+    return Response(found.data, media_type=found.media_type, headers=safe)
+
+
+def _picture_answer(one: ServedAnswer, base: str | None) -> dict[str, Any]:
+    item = one.answer.item
+    assert item is not None
+    if item.kind != "image":
+        raise ServiceHTTPException(400, "this model makes texts", code="model", hint="ask /v1/chat/completions")
+    found: dict[str, Any] = {"evenhand": disclosure_body(one.answer, one.number)}
+    if one.answer.changed:
+        found["revised_prompt"] = one.answer.prompt
+    if base is None:
+        return {"b64_json": base64.b64encode(item.data).decode(), **found}
+    return {"url": f"{base}{one.picture}", **found}
+
+
+# Texts.
+
+REFUSED_OPTIONS = {
+    "tools": "an answer that calls a tool shows nothing that could be looked at before it is acted on",
+    "tool_choice": "tools are not handed on",
+    "parallel_tool_calls": "tools are not handed on",
+    "functions": "an answer that calls a function shows nothing that could be looked at before it is acted on",
+    "function_call": "functions are not handed on",
+    "web_search_options": "tools are not handed on",
+    "audio": "answers are texts",
+    "prediction": "answers are not predicted",
+}
+"""Entries that are not handed on, and why."""
+
+PIECE_LENGTH = 200
+"""Characters in one event."""
+
+
+TEXT_EXAMPLE: dict[str, Any] = {
+    "id": "chatcmpl-1042",
+    "object": "chat.completion",
+    "created": 1767225600,
+    "model": "stories",
+    "choices": [
+        {
+            "index": 0,
+            "message": {
+                "role": "assistant",
+                "content": "The chief executive looked up from her notes.",
+                "refusal": None,
+            },
+            "finish_reason": "stop",
+            "logprobs": None,
+        }
+    ],
+    "evenhand": DISCLOSURE_EXAMPLE,
+}
+
+
+class ChatRequest(BaseModel):
+    """A conversation; entries that are not named here are refused, unless they are handed on."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {"model": "stories", "messages": [{"role": "user", "content": "a story of a business leader"}]}
+            ]
+        },
+    )
+
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    model: str | None = None
+    n: Annotated[int, Field(ge=1, strict=True)] | None = None
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+    modalities: list[str] | None = None
+
+
+@router.post("/chat/completions", dependencies=[require_scope("generate")], responses=example_response(TEXT_EXAMPLE))
+async def complete_chat(asked: ChatRequest, here: Here) -> Response:
+    """The next message of a conversation.
+
+    The guard reads the last message of the user, and puts what must be asked for behind it. With ``stream`` the answer
+    is made and looked at as a whole, and only then sent in pieces; ``x-evenhand-buffered`` says so.
+    """
+    given = {name: value for name, value in (asked.model_extra or {}).items() if value is not None and value != []}
+    _check_request(asked, given)
+    guard = find_guard(here, asked.model, "text")
+    options = known_options(given, {*TEXT_OPTIONS, *guard.entry.pass_on})
+    talk = ConversationGenerator(guard.pipeline.generator, asked.messages, options)
+    wanted = [guard.request(talk.prompt, generator=talk, route="chat")]
+    (found,), _none = await answer_requests(guard, wanted, here.settings.limits.upstream_seconds, what="answer")
+    said = disclosure_headers([found.answer], [found.number])
+    if talk.ignored:
+        said["x-evenhand-ignored"] = ", ".join(talk.ignored)
+    whole = _build_completion(found, talk, asked.model or guard.models[0])
+    if not asked.stream:
+        return JSONResponse(whole, headers=said)
+    usage = bool((asked.stream_options or {}).get("include_usage"))
+    events = "".join(f"data: {json.dumps(event)}\n\n" for event in _completion_events(whole, usage=usage))
+    said |= {"x-evenhand-buffered": "true", "cache-control": "no-cache"}
+    return Response(f"{events}data: [DONE]\n\n", media_type="text/event-stream", headers=said)
+
+
+def _check_request(asked: ChatRequest, given: dict[str, Any]) -> None:
+    for name, why in REFUSED_OPTIONS.items():
+        if name in given:
+            raise ServiceHTTPException(400, f"{name}: {why}", code="unsupported_parameter", hint=f"leave {name} out")
+    if asked.n not in (None, 1):
+        raise ServiceHTTPException(400, "every answer is a request of its own", code="n", hint=f"ask {asked.n} times")
+    if asked.modalities not in (None, ["text"]):
+        raise ServiceHTTPException(400, "answers are texts", code="modalities", hint="leave modalities out")
+
+
+def _build_completion(found: ServedAnswer, talk: ConversationGenerator, model: str) -> dict[str, Any]:
+    """Return the whole answer: what the service said of it, as far as OpenAI's interface has it."""
+    item = found.answer.item
+    assert item is not None
+    if item.kind != "text":
+        raise ServiceHTTPException(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
+    answer = talk.answer or {}
+    choice = (answer.get("choices") or [{}])[0]
+    message = {"role": "assistant", "content": item.text, "refusal": None}
+    return {
+        "id": answer.get("id") or f"chatcmpl-{uuid4().hex}",
+        "object": "chat.completion",
+        "created": answer.get("created") or int(time.time()),
+        "model": model,
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "finish_reason": choice.get("finish_reason") or "stop",
+                "logprobs": choice.get("logprobs"),
+            }
+        ],
+        **{name: answer[name] for name in ("usage", "system_fingerprint", "service_tier") if answer.get(name)},
+        "evenhand": disclosure_body(found.answer, found.number),
+    }
+
+
+def _completion_events(whole: dict[str, Any], *, usage: bool) -> Iterator[dict[str, Any]]:
+    """Yield an answer in pieces."""
+    choice = whole["choices"][0]
+    text = choice["message"]["content"]
+    names = ("id", "created", "model", "system_fingerprint", "service_tier")
+    head: dict[str, Any] = {name: whole[name] for name in names if name in whole}
+    head["object"] = "chat.completion.chunk"
+    if usage:
+        head["usage"] = None
+
+    def event(delta: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None, **more}]}
+
+    yield event({"role": "assistant", "content": "", "refusal": None})
+    for begin in range(0, len(text), PIECE_LENGTH):
+        more = {"logprobs": choice["logprobs"]} if begin == 0 else {}
+        yield event({"content": text[begin : begin + PIECE_LENGTH]}, **more)
+    yield {**event({}, finish_reason=choice["finish_reason"]), "evenhand": whole["evenhand"]}
+    if usage:
+        yield {**head, "choices": [], "usage": whole.get("usage")}
+
+
+# The models that clients can ask for.
+
+MODEL_EXAMPLE: dict[str, Any] = {
+    "id": "studio",
+    "object": "model",
+    "created": 0,
+    "owned_by": "evenhand",
+    "makes": "image",
+}
+
+MODELS_EXAMPLE: dict[str, Any] = {"object": "list", "data": [MODEL_EXAMPLE]}
+
+
+@router.get("/models", dependencies=[require_scope("generate")], responses=example_response(MODELS_EXAMPLE))
+async def list_models(here: Here) -> dict[str, Any]:
+    """Every guarded generator, under every name that it has."""
+    return {"object": "list", "data": _describe_models(here)}
+
+
+@router.get("/models/{name:path}", dependencies=[require_scope("generate")], responses=example_response(MODEL_EXAMPLE))
+async def get_model(name: str, here: Here) -> dict[str, Any]:
+    """One of them."""
+    for one in _describe_models(here):
+        if one["id"] == name:
+            return one
+    raise ServiceHTTPException(404, f"there is no model {name[:100]!r}", code="model_not_found", hint="see /v1/models")
+
+
+def _describe_models(here: ServiceContext) -> list[dict[str, Any]]:
+    return [
+        {"id": name, "object": "model", "created": 0, "owned_by": "evenhand", "makes": guard.makes}
+        for guard in here.guards.values()
+        if guard.makes != "nothing"
+        for name in guard.models
+    ]

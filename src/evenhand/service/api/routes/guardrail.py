@@ -1,0 +1,171 @@
+"""The guardrail that LiteLLM's generic guardrail calls: before a model is asked, and again with its answer.
+
+The contract is LiteLLM's: https://docs.litellm.ai/docs/adding_provider/generic_guardrail_api
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from evenhand.genai import Item, detect_media_type
+from evenhand.service.api.context import Here, ServiceContext, example_response
+from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.auth.keys import require_scope
+from evenhand.service.generation.guardrail import GuardrailVerdict
+from evenhand.service.generation.guards import ServedGuard
+
+router = APIRouter(tags=["guardrail"])
+
+CALL_ID_REASON = """It matches the two calls: without it the service cannot tell which item belongs to which request."""
+
+
+GUARDRAIL_EXAMPLE: dict[str, Any] = {
+    "action": "GUARDRAIL_INTERVENED",
+    "texts": ["a story of a business leader (showing: gender woman)"],
+}
+
+
+class GuardrailRequest(BaseModel):
+    """What LiteLLM sends."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {
+                    "texts": ["a story of a business leader"],
+                    "input_type": "request",
+                    "litellm_call_id": "0c9b1c26-3a5e-4c3f-9f8e-0c5a5c0b9a11",
+                    "additional_provider_specific_params": {"guard": "stories"},
+                }
+            ]
+        },
+    )
+
+    texts: list[str] | None = None
+    images: list[str] | None = None
+    structured_messages: list[dict[str, Any]] | None = None
+    input_type: Literal["request", "response"]
+    litellm_call_id: Annotated[str, Field(min_length=1, max_length=180, description=CALL_ID_REASON)] | None = None
+    model: str | None = None
+    additional_provider_specific_params: dict[str, Any] | None = None
+
+
+@router.post(
+    "/beta/litellm_basic_guardrail_api",
+    dependencies=[require_scope("generate")],
+    responses=example_response(GUARDRAIL_EXAMPLE),
+)
+async def check_guardrail(asked: GuardrailRequest, response: Response, here: Here) -> dict[str, Any]:
+    """Whether LiteLLM may go on, and with which prompt; or whether it may deliver what came of it."""
+    guard = _find_guardrail(asked, here)
+    call = asked.litellm_call_id
+    if call is None:
+        raise ServiceHTTPException(
+            400,
+            "the request has no litellm_call_id, which matches what is asked and what comes",
+            code="litellm_call_id",
+            hint="set mode: [pre_call, post_call] in the guardrail, and use a LiteLLM that sends it",
+        )
+    texts = asked.texts or []
+    work: Callable[[], GuardrailVerdict]
+    if asked.input_type == "request":
+        at = _user_text_position(asked, texts)
+        prompt = texts[at] if texts else ""
+
+        def work() -> GuardrailVerdict:
+            return guard.guardrail.before(call, prompt)
+    else:
+        at, item = 0, _returned_item(asked, texts)
+
+        def work() -> GuardrailVerdict:
+            return guard.guardrail.after(call, item)
+
+    (found,) = await guard.limiter.gather([work], seconds=here.settings.limits.upstream_seconds, late=lambda: None)
+    if isinstance(found, BaseException):
+        raise found
+    if found is None:
+        raise ServiceHTTPException(504, "the guard did not answer in time", code="timeout", hint="ask again later")
+    response.headers["x-evenhand-guarded"] = "false" if found.status == "unguarded" else "true"
+    response.headers["x-evenhand-status"] = found.status
+    changed = found.action == "GUARDRAIL_INTERVENED"
+    response.headers["x-evenhand-changed"] = "true" if changed else "false"
+    answer: dict[str, Any] = {"action": found.action}
+    if found.action == "BLOCKED":
+        answer["blocked_reason"] = found.reason
+    if changed:
+        answer["texts"] = [found.prompt if k == at else text for k, text in enumerate(texts)]
+    return answer
+
+
+def _find_guardrail(asked: GuardrailRequest, here: ServiceContext) -> ServedGuard:
+    """Return the guard that is named, or that has the model, or the only one."""
+    name = (asked.additional_provider_specific_params or {}).get("guard")
+    guards = list(here.guards.values())
+    if name is not None:
+        found = [guard for guard in guards if guard.name == name]
+    else:
+        found = [guard for guard in guards if asked.model in guard.models] or guards
+    if len(found) != 1:
+        raise ServiceHTTPException(
+            404 if name is not None else 400,
+            f"there is no guard {str(name)[:100]!r}" if name is not None else "the request does not say which guard",
+            code="guard",
+            hint=f"additional_provider_specific_params: {{guard: NAME}}; one of: {', '.join(here.guards) or 'none'}",
+        )
+    return found[0]
+
+
+def _user_text_position(asked: GuardrailRequest, texts: list[str]) -> int:
+    """Return which of the texts is what the user asks: the last one of their last message, if that can be told."""
+    roles: list[str] = []
+    flat: list[str] = []
+    for message in asked.structured_messages or ():
+        content = message.get("content")
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict) and isinstance(part.get("text"), str):
+                flat.append(part["text"])
+                roles.append(str(message.get("role")))
+    if flat == texts and "user" in roles:
+        return max(k for k, role in enumerate(roles) if role == "user")
+    return len(texts) - 1
+
+
+def _returned_item(asked: GuardrailRequest, texts: list[str]) -> Item | None:
+    """Return what came: one text, or one picture.
+
+    Raises:
+        Fault: there are several, of which only one was admitted; or the picture lies elsewhere.
+    """
+    said = [text for text in texts if text.strip()]
+    images = asked.images or []
+    if len(said) + len(images) > 1:
+        raise ServiceHTTPException(
+            400,
+            f"{len(said) + len(images)} items came of one request, and every item counts",
+            code="items",
+            hint="ask for one at a time: n: 1",
+        )
+    if said:
+        return Item.of_text(said[0])
+    if not images:
+        return None
+    packed = images[0].partition(",")[2] if images[0].startswith("data:") else images[0]
+    try:
+        data = base64.b64decode("".join(packed.split()), validate=True)
+    except (binascii.Error, ValueError):
+        data = b""
+    kind = detect_media_type(data)
+    if kind is None:
+        raise ServiceHTTPException(
+            400, "the picture is neither PNG, JPEG, WebP nor GIF in base64", code="items",
+            hint="have the model answer with b64_json: nothing is fetched from addresses",
+        )  # fmt: skip
+    return Item("image", data, kind)

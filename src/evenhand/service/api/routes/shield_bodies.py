@@ -1,0 +1,331 @@
+"""What is asked of shields over HTTP and what they answer, with examples."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from evenhand.service.api.error_handlers import ERROR_EXAMPLE, ErrorAnswer
+
+MAX_BATCH = 1_000
+"""Decisions in a batch, and entries on a page of a log, at most."""
+
+
+MAX_ID_LENGTH = 190
+"""Characters of an id."""
+
+ID_PATTERN = r"^[^\x00-\x1f\x7f]+$"
+"""No control characters, which also keeps ids of labels apart from those of decisions."""
+
+
+def _id_to_text(given: object) -> object:
+    """Return an id as a text: a whole number is the same id as its digits."""
+    whole = isinstance(given, int) and not isinstance(given, bool) and -(10**100) < given < 10**100
+    text = str(given) if whole else given
+    if not isinstance(text, str) or not 1 <= len(text) <= MAX_ID_LENGTH or not re.fullmatch(ID_PATTERN, text):
+        raise ValueError(
+            f"an id is a whole number, or a text of 1 to {MAX_ID_LENGTH} characters, none of them for control"
+        )
+    return text
+
+
+def _check_bit(given: object) -> object:
+    if given.__class__ is not int:
+        raise ValueError("this is neither 0 nor 1")
+    return given
+
+
+Id: TypeAlias = Annotated[
+    str,
+    BeforeValidator(_id_to_text, json_schema_input_type=str | int),
+    Field(min_length=1, max_length=MAX_ID_LENGTH, pattern=ID_PATTERN),
+]
+
+Bit: TypeAlias = Annotated[Literal[0, 1], BeforeValidator(_check_bit, json_schema_input_type=Literal[0, 1])]
+
+CERTIFICATE_EXAMPLE: dict[str, Any] = {
+    "kind": "shield-certificate",
+    "property": "the acceptance rates of the groups differ by at most 0.1",
+    "kappa": "1/10",
+    "step": 1,
+    "horizon": 100,
+    "period": 0,
+    "bias": 0.0,
+    "bias_shielded": 0.0,
+    "bias_unshielded": 0.0,
+    "open_labels": 0,
+    "bound": 0.1,
+    "bound_exact": "1/10",
+    "attained": False,
+    "bound_later": 0.1,
+    "how": "every end of this period is fair with all before it",
+    "advisory": False,
+    "assumption": "so many of each group were counted at the end of every period that a fair end was possible",
+    "assumption_held": True,
+}
+DECISION_EXAMPLE: dict[str, Any] = {
+    "id": "application 1",
+    "decision": 0,
+    "intervened": False,
+    "reason": "followed",
+    "explanation": "The recommendation stands.",
+    "guarded": True,
+    "guaranteed": True,
+    "bias": 0.0,
+    "certificate": CERTIFICATE_EXAMPLE,
+    "number": 1,
+}
+SHIELD_EXAMPLE: dict[str, Any] = {
+    "name": "loans",
+    "kind": "dynamic",
+    "property": "the acceptance rates of the groups differ by at most 0.1",
+    "kappa": "1/10",
+    "horizon": 100,
+    "groups": ["women", "men"],
+    "largest_cost": 1.0,
+    "cost_needed": False,
+    "labels": False,
+    "advisory": False,
+    "when_down": "refuse",
+    "digest": "3f2a" + "0" * 60,
+    "number": 1,
+    "hash": "5f0c" + "0" * 60,
+    "bias": 0.0,
+    "bound": 0.1,
+    "interventions": 0,
+    "cost": 0.0,
+    "certificate": CERTIFICATE_EXAMPLE,
+}
+COUNTERS_EXAMPLE: dict[str, Any] = {
+    "period": 0,
+    "past": [0, 0, 0, 0],
+    "past_recommended": [0, 0, 0, 0],
+    "past_open": [0, 0, 0, 0, 0, 0, 0, 0],
+    "held": True,
+    "prompt": True,
+    "now": {
+        "step": 1,
+        "counters": [1, 0, 0, 0],
+        "recommended": [0, 0],
+        "open": [0, 0, 0, 0, 0, 0, 0, 0],
+        "prompt": True,
+    },
+}
+ENTRY_EXAMPLE: dict[str, Any] = {
+    "stream": "loans",
+    "number": 1,
+    "at": 1767225600.0,
+    "body": {
+        "id": "application 1",
+        "before": {**COUNTERS_EXAMPLE, "now": {**COUNTERS_EXAMPLE["now"], "step": 0, "counters": [0, 0, 0, 0]}},
+        "input": {"op": "decide", "id": "application 1", "group": "women", "recommendation": 0},
+        "output": {
+            "decision": 0,
+            "intervened": False,
+            "reason": "followed",
+            "guaranteed": True,
+            "certificate": CERTIFICATE_EXAMPLE,
+        },
+        "digest": SHIELD_EXAMPLE["digest"],
+    },
+    "previous": "9d1e" + "0" * 60,
+    "hash": SHIELD_EXAMPLE["hash"],
+}
+
+
+class _RequestBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, given: object) -> object:
+        # A hundred thousand faults take seconds to write down, during which no other request is answered.
+        if isinstance(given, dict) and len(given) > 10:
+            raise ValueError("these are too many entries")
+        return given
+
+
+class DecisionRequest(_RequestBody):
+    """One individual."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"id": "application 1", "group": "women", "recommendation": 0}]}
+    )
+
+    id: Annotated[Id, Field(description="Yours; asked again under it, the answer is the same.")]
+    group: Annotated[str, Field(max_length=200, description="The name of its group.")]
+    recommendation: Annotated[Bit, Field(description="Of the model: 1 to accept, 0 to reject.")]
+    cost: Annotated[
+        float | None, Field(ge=0, strict=True, description="Of deciding otherwise; needed if the plan has several.")
+    ] = None
+
+
+class BatchRequest(_RequestBody):
+    """Several individuals, who are decided on in this order."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "decisions": [
+                        {"id": 1, "group": "women", "recommendation": 0},
+                        {"id": 2, "group": "men", "recommendation": 1},
+                    ]
+                }
+            ]
+        }
+    )
+
+    decisions: Annotated[list[DecisionRequest], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class LabelRequest(_RequestBody):
+    """The truth about an individual that was decided on."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"id": "application 1", "label": 1}]})
+
+    id: Annotated[Id, Field(description="That of the decision.")]
+    label: Annotated[Bit, Field(description="1 if accepting would have been right.")]
+
+
+class CertificateBody(BaseModel):
+    """What is guaranteed from here on, and on which assumption."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [CERTIFICATE_EXAMPLE]})
+
+    kind: Literal["shield-certificate"]
+    property: str
+    kappa: str
+    step: int
+    horizon: int
+    period: int
+    bias: float
+    bias_shielded: float
+    bias_unshielded: float
+    open_labels: int
+    bound: float | None
+    bound_exact: str | None
+    attained: bool
+    bound_later: float | None
+    how: str
+    advisory: bool
+    assumption: str | None
+    assumption_held: bool | None
+
+
+class DecisionAnswer(BaseModel):
+    """What was decided."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [DECISION_EXAMPLE]})
+
+    id: str
+    decision: Bit
+    intervened: bool
+    reason: Literal["followed", "accepted", "rejected", "would-accept", "would-reject", "unguarded"]
+    explanation: str
+    guarded: Annotated[bool, Field(description="Whether the shield decided; false only where when_down is pass.")]
+    guaranteed: Annotated[bool, Field(description="Whether the period is certain to end fair, with all before it.")]
+    bias: Annotated[float | None, Field(description="Of the decisions so far; null: not known, as it is unguarded.")]
+    certificate: CertificateBody | None
+    number: Annotated[int | None, Field(description="Of the entry in the log; null: there is none yet.")]
+
+
+class BatchDecision(DecisionAnswer):
+    """A decision of a batch."""
+
+    repeated: bool
+
+
+class BatchError(ErrorAnswer):
+    """An individual of a batch that could not be decided on; the others were."""
+
+    id: str
+
+
+class BatchAnswer(BaseModel):
+    """One result for each individual, in their order."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"results": [{**DECISION_EXAMPLE, "repeated": False}, {"id": "2", **ERROR_EXAMPLE}]}]
+        }
+    )
+
+    results: list[BatchDecision | BatchError]
+
+
+class LabelAnswer(BaseModel):
+    """What is guaranteed with the label."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"id": "application 1", "bias": 0.0, "certificate": CERTIFICATE_EXAMPLE, "number": 2}],
+        }
+    )
+
+    id: str
+    bias: float
+    certificate: CertificateBody
+    number: int
+
+
+class ShieldSummary(BaseModel):
+    """A shield and where it stands."""
+
+    name: str
+    kind: str
+    property: str
+    kappa: str
+    horizon: int
+    groups: list[str]
+    largest_cost: float
+    cost_needed: bool
+    labels: Annotated[bool, Field(description="Whether labels follow the decisions.")]
+    advisory: bool
+    when_down: Literal["refuse", "pass"]
+    digest: Annotated[str, Field(description="Of the policy.")]
+    number: Annotated[int, Field(description="Of the last entry in the log.")]
+    hash: Annotated[str, Field(description="Of that entry.")]
+    bias: float
+    bound: float | None
+    interventions: int
+    cost: Annotated[float, Field(description="What all overrides have cost.")]
+    certificate: CertificateBody
+
+
+class ShieldDetails(ShieldSummary):
+    """A shield and everything that it counts."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{**SHIELD_EXAMPLE, "counters": COUNTERS_EXAMPLE}]})
+
+    counters: dict[str, Any]
+
+
+class ShieldList(BaseModel):
+    """All shields that are served."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"shields": [SHIELD_EXAMPLE]}]})
+
+    shields: list[ShieldSummary]
+
+
+class LogEntry(BaseModel):
+    """An entry of the log."""
+
+    stream: str
+    number: int
+    at: Annotated[float, Field(description="Seconds since 1970.")]
+    body: dict[str, Any]
+    previous: str
+    hash: str
+
+
+class LogPage(BaseModel):
+    """Some entries of the log, oldest first."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"entries": [ENTRY_EXAMPLE], "next": 1}]})
+
+    entries: list[LogEntry]
+    next: Annotated[int | None, Field(description="Ask again with after=NEXT; null: this was the end.")]

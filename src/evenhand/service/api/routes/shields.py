@@ -1,0 +1,236 @@
+"""Decisions of shields over HTTP, labels, and where the shields stand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Annotated, Any, get_type_hints
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
+
+from evenhand.errors import DecisionError, EvenhandError
+from evenhand.service.api import error_handlers
+from evenhand.service.api.context import Here, ServiceContext
+from evenhand.service.api.routes.shield_bodies import (
+    MAX_BATCH,
+    BatchAnswer,
+    BatchRequest,
+    DecisionAnswer,
+    DecisionRequest,
+    LabelAnswer,
+    LabelRequest,
+    LogPage,
+    ShieldDetails,
+    ShieldList,
+)
+from evenhand.service.auth.keys import RequiredScope, require_scope
+from evenhand.service.shields import DecisionReply, ServedShield
+from evenhand.service.store.database import read_entries_after, read_head_and_state
+from evenhand.shields import DecisionReason
+
+router = APIRouter(prefix="/v1/shields", tags=["shields"])
+
+UNGUARDED_EXPLANATION = "The recommendation passed: the store could not be used, so the shield has not seen it."
+"""An explanation."""
+
+
+class DirectRoute(APIRoute):
+    """A route with a name in its path and a JSON body, called straight away: it is asked thousands of times a second.
+
+    Its endpoint takes ``name``, ``asked`` (the body) and ``here`` (the context), and gives a response. It is declared
+    and described like any other. A request that is not as it should be goes FastAPI's way, and gets its error there.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        otherwise = super().get_route_handler()
+        endpoint = self.endpoint
+        body: TypeAdapter[Any] = TypeAdapter(get_type_hints(endpoint, include_extras=True)["asked"])
+        wanted = [one.dependency for one in self.dependencies if isinstance(one.dependency, RequiredScope)]
+        assert len(wanted) == len(self.dependencies), "a route of this kind depends on scopes alone"
+
+        async def answer(request: Request) -> Response:
+            for one in wanted:
+                await one(request)
+            if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+                return await otherwise(request)
+            try:
+                asked = body.validate_python(json.loads(await request.body()))
+            except (ValidationError, ValueError, RecursionError):
+                return await otherwise(request)
+            response: Response = await endpoint(request.path_params["name"], asked, request.app.state.context)
+            return response
+
+        return answer
+
+
+async def decide_individual(name: str, asked: DecisionRequest, here: Here) -> JSONResponse:
+    """Decide on one individual. Asked again with the same id, the answer is the same and nothing is decided."""
+    shield = _find_shield(here, name)
+    made = await here.deciders[name].decide(_decision_operation(asked))
+    return JSONResponse(
+        _decision_answer(shield, asked.id, made), headers=_guard_headers(shield, made.guarded, made.repeated)
+    )
+
+
+async def decide_batch(name: str, asked: BatchRequest, here: Here) -> JSONResponse:
+    """Decide on several individuals, in their order. One that cannot be decided on has an error in its place."""
+    shield = _find_shield(here, name)
+    under_way = [here.deciders[name].decide(_decision_operation(one)) for one in asked.decisions]
+    results: list[dict[str, Any]] = []
+    found = await asyncio.gather(*under_way, return_exceptions=True)
+    guarded = True
+    for one, made in zip(asked.decisions, found, strict=True):
+        if isinstance(made, EvenhandError):
+            results.append({"id": one.id, **error_handlers.describe_error(made)})
+        elif isinstance(made, BaseException):
+            raise made
+        else:
+            guarded = guarded and made.guarded
+            results.append({**_decision_answer(shield, one.id, made), "repeated": made.repeated})
+    return JSONResponse({"results": results}, headers=_guard_headers(shield, guarded))
+
+
+@router.post(
+    "/{name}/labels",
+    dependencies=[require_scope("decide")],
+    response_model=None,
+    responses={200: {"model": LabelAnswer}},
+)
+async def record_label(name: str, asked: LabelRequest, here: Here) -> JSONResponse:
+    """The truth about an individual that was decided on. The same label again changes nothing."""
+    shield = _find_shield(here, name)
+    # No id of a decision has a tab in it.
+    operation = {"op": "label", "id": asked.id, "label": asked.label}
+    try:
+        done = await asyncio.wrap_future(here.ledger.submit(name, operation, id=f"{asked.id}\tlabel"))
+    except DecisionError as error:
+        if error.code != "repeated":
+            raise
+        raise DecisionError(
+            f"the label of {asked.id!r} is known, and it is the other one",
+            code="contradiction",
+            hint="a label is given once and stays",
+        ) from None
+    certificate = done.answer["certificate"]
+    answer = {"id": asked.id, "bias": certificate["bias"], "certificate": certificate, "number": done.number}
+    return JSONResponse(answer, headers=_guard_headers(shield, True, done.repeated))
+
+
+for path, endpoint, model in (
+    ("/{name}/decisions", decide_individual, DecisionAnswer),
+    ("/{name}/decisions/batch", decide_batch, BatchAnswer),
+):
+    router.add_api_route(
+        path,
+        endpoint,
+        methods=["POST"],
+        dependencies=[require_scope("decide")],
+        response_model=None,
+        responses={200: {"model": model}},
+        route_class_override=DirectRoute,
+    )
+
+
+@router.get("", dependencies=[require_scope("read")], response_model=None, responses={200: {"model": ShieldList}})
+async def list_shields(here: Here) -> JSONResponse:
+    """All shields that are served, and where they stand."""
+    found = await run_in_threadpool(_summarize_shields, here, tuple(here.shields.values()))
+    return JSONResponse({"shields": found})
+
+
+@router.get(
+    "/{name}", dependencies=[require_scope("read")], response_model=None, responses={200: {"model": ShieldDetails}}
+)
+async def get_shield(name: str, here: Here) -> JSONResponse:
+    """Where a shield stands: its bias, the bound that is guaranteed, its certificate and counters."""
+    (found,) = await run_in_threadpool(_summarize_shields, here, (_find_shield(here, name),), counters=True)
+    return JSONResponse(found)
+
+
+@router.get(
+    "/{name}/log", dependencies=[require_scope("read")], response_model=None, responses={200: {"model": LogPage}}
+)
+async def get_shield_log(
+    name: str,
+    here: Here,
+    after: Annotated[int, Query(ge=-1, lt=2**62, description="The number of the entry before the first one.")] = -1,
+    limit: Annotated[int, Query(ge=1, le=MAX_BATCH, description="So many entries at most.")] = 100,
+) -> JSONResponse:
+    """A page of the log: decisions and labels, oldest first."""
+    _find_shield(here, name)
+
+    def page() -> list[dict[str, Any]]:
+        with here.database.reading() as connection:
+            return read_entries_after(connection, name, after, limit)
+
+    found = await run_in_threadpool(page)
+    return JSONResponse({"entries": found, "next": found[-1]["number"] if len(found) == limit else None})
+
+
+def _find_shield(here: ServiceContext, name: str) -> ServedShield:
+    found = here.shields.get(name)
+    if found is None:
+        names = ", ".join(here.shields) or "none is served"
+        raise DecisionError(f"there is no shield {name!r}", code="stream", hint=f"one of: {names}")
+    return found
+
+
+def _decision_operation(asked: DecisionRequest) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "op": "decide",
+        "id": asked.id,
+        "group": asked.group,
+        "recommendation": asked.recommendation,
+    }
+    if asked.cost is not None:
+        operation["cost"] = asked.cost
+    return operation
+
+
+def _decision_answer(shield: ServedShield, given: str, made: DecisionReply) -> dict[str, Any]:
+    answer = made.answer
+    certificate, reason = answer["certificate"], answer["reason"]
+    return {
+        "id": given,
+        **answer,
+        "guarded": made.guarded and not shield.advisory,
+        "explanation": DecisionReason(reason).words if made.guarded else UNGUARDED_EXPLANATION,
+        "bias": None if certificate is None else certificate["bias"],
+        "number": made.number,
+    }
+
+
+def _guard_headers(shield: ServedShield, guarded: bool, repeated: bool | None = None) -> dict[str, str]:
+    """Return headers: whether the shield was in force, and whether this was asked before."""
+    said = {"x-evenhand-guarded": "true" if guarded and not shield.advisory else "false"}
+    return said if repeated is None else {**said, "x-evenhand-repeated": str(repeated).lower()}
+
+
+def _summarize_shields(
+    here: ServiceContext, wanted: tuple[ServedShield, ...], *, counters: bool = False
+) -> list[dict[str, Any]]:
+    """Return where some shields stand, all of them at one moment."""
+    found = []
+    with here.database.reading() as connection:
+        for one in wanted:
+            number, last, state = read_head_and_state(connection, one.name)
+            found.append({**one.to_dict(), "number": number, "hash": last, **_state_columns(state, counters=counters)})
+    return found
+
+
+def _state_columns(state: Mapping[str, Any], *, counters: bool) -> dict[str, Any]:
+    certificate, inner = state["certificate"], state["shield"]
+    said = {
+        "bias": certificate["bias"],
+        "bound": certificate["bound"],
+        "interventions": inner["interventions"],
+        "cost": inner["cost"],
+        "certificate": certificate,
+    }
+    return {**said, "counters": inner["course"]} if counters else said

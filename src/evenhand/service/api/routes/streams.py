@@ -1,0 +1,100 @@
+"""The logs of all streams, whole: what an auditor takes away, and what has to be noted down to hold them to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import chain, islice, takewhile
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+
+from evenhand.errors import DecisionError
+from evenhand.service.api.context import Here, ServiceContext
+from evenhand.service.auth.keys import require_scope
+from evenhand.service.store.database import read_heads, read_log
+
+router = APIRouter(prefix="/v1/streams", tags=["log"], dependencies=[require_scope("read")])
+
+LINES_PER_PIECE = 200
+"""Entries that are sent at once."""
+
+MEDIA_TYPE = "application/x-ndjson"
+
+
+class LogHead(BaseModel):
+    """The last entry of a stream's log.
+
+    Attributes:
+        name: of the stream.
+        number, hash: of the entry.
+    """
+
+    name: str
+    number: int
+    hash: str
+
+
+class LogHeads(BaseModel):
+    """The last entries of all logs, at one moment."""
+
+    streams: list[LogHead]
+
+    model_config = {
+        "json_schema_extra": {"examples": [{"streams": [{"name": "loans", "number": 1042, "hash": "5f0c" + "0" * 60}]}]}
+    }
+
+
+@router.get("")
+async def list_log_heads(here: Here) -> LogHeads:
+    """All streams, and the number and hash of the last entry of each: note them down, and no log can be cut off."""
+    return LogHeads(
+        streams=[
+            LogHead(name=name, number=number, hash=last)
+            for name, (number, last) in (await run_in_threadpool(_read_log_heads, here)).items()
+        ]
+    )
+
+
+@router.get(
+    "/{name}/log",
+    response_class=StreamingResponse,
+    responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}, "description": "One entry a line."}},
+)
+async def get_stream_log(
+    name: str,
+    here: Here,
+    after: Annotated[int, Query(ge=-1, lt=2**62, description="The number of the entry before the first one.")] = -1,
+    limit: Annotated[
+        int | None, Query(ge=1, lt=2**62, description="So many entries at most; all unless it is given.")
+    ] = None,
+) -> StreamingResponse:
+    """The log of a stream as JSON lines, oldest first, up to its end when this was asked: see `evenhand replay`."""
+    found = (await run_in_threadpool(_read_log_heads, here)).get(name)
+    if found is None:
+        raise DecisionError(f"there is no stream {name!r}", code="stream", hint="see /v1/streams")
+    last, head = found
+    lines = _read_log_lines(here, name, after, last, limit)
+    # Before anything is said, so that a store that fails is an error of its own.
+    first = await run_in_threadpool(next, lines, "")
+    return StreamingResponse(
+        chain((first,), lines), media_type=MEDIA_TYPE, headers={"x-evenhand-head": f"{last} {head}"}
+    )
+
+
+def _read_log_heads(here: ServiceContext) -> dict[str, tuple[int, str]]:
+    with here.database.reading() as connection:
+        return read_heads(connection)
+
+
+def _read_log_lines(here: ServiceContext, name: str, after: int, last: int, limit: int | None) -> Iterator[str]:
+    """Yield the entries after one and up to another, several lines at a time."""
+    entries = takewhile(
+        lambda entry: entry["number"] <= last, read_log(here.database, name, after=after, page=LINES_PER_PIECE)
+    )
+    wanted = (json.dumps(entry, separators=(",", ":")) + "\n" for entry in islice(entries, limit))
+    while lines := "".join(islice(wanted, LINES_PER_PIECE)):
+        yield lines

@@ -1,0 +1,309 @@
+"""Limits of what one caller gets: how often, how much at once, how much in a request, and how long it may take."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from evenhand.errors import AccessError
+from evenhand.service.api import error_handlers
+from evenhand.service.auth.keys import Caller
+
+if TYPE_CHECKING:
+    from evenhand.service import settings
+
+
+MAX_STREAMS = 16
+"""Streams of events that one caller may have open."""
+
+MAX_HELD_BYTES = 256 << 20
+"""Of all requests together that are in memory at once."""
+
+UNKNOWN_BYTES = 10_000
+"""Largest size of a request without a key: enough to log in."""
+
+MAX_BUCKETS = 10_000
+"""Callers whose rate is remembered."""
+
+
+class TokenBuckets:
+    """So many requests per second, and for a moment as many at once: a token bucket for each caller.
+
+    Args:
+        per_second: requests.
+        steady: seconds of a monotonic clock.
+    """
+
+    def __init__(self, per_second: float, steady: Callable[[], float] = time.monotonic) -> None:
+        self._per_second, self._most = per_second, max(1.0, per_second)
+        self._steady = steady
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def seconds_until_allowed(self, caller: str) -> float:
+        """Return seconds until the caller may ask again; 0: now, and the request is counted."""
+        now = self._steady()
+        left, at = self._buckets.pop(caller, (self._most, now))
+        left = min(self._most, left + (now - at) * self._per_second)
+        wait = 0.0 if left >= 1 else (1 - left) / self._per_second
+        self._buckets[caller] = (left if wait else left - 1, now)
+        if len(self._buckets) > MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        return wait
+
+
+class LimitsMiddleware:
+    """Holds everybody to the limits; what is over them is refused before it is read, or as soon as it shows.
+
+    It stands behind the gate, which says who asks. Requests are read whole before anything is done with them, so a slow
+    one holds up nothing but itself. Streams of events have no end, and count for themselves.
+
+    Args:
+        app: behind it.
+        limits: see the service's file.
+        steady: seconds of a monotonic clock.
+    """
+
+    def __init__(
+        self, app: ASGIApp, limits: settings.LimitsConfig, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._app, self._limits = app, limits
+        self._rate = None if limits.requests_per_second is None else TokenBuckets(limits.requests_per_second, steady)
+        self._in_flight: Counter[str] = Counter()
+        self._streams: Counter[str] = Counter()
+        self._held = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        caller: Caller | None = scope.get("evenhand.caller")
+        # Callers without a key are told apart by address; it decides only how long they wait.
+        name = caller.key if caller is not None else f"@{(scope.get('client') or ('', 0))[0]}"
+        wait = 0.0 if self._rate is None else self._rate.seconds_until_allowed(name)
+        if wait:
+            refused = AccessError(
+                f"there is a limit of {self._limits.requests_per_second:g} requests per second", code="rate",
+                hint=f"ask again in {wait:.1f} seconds",
+            )  # fmt: skip
+            await _refusal_response(refused, wait)(scope, receive, send)
+            return
+        if self._in_flight[name] >= self._limits.in_flight:
+            refused = AccessError(
+                f"{self._limits.in_flight} requests are under way already", code="busy", hint="wait for their answers"
+            )
+            await _refusal_response(refused)(scope, receive, send)
+            return
+        self._in_flight[name] += 1
+        exchange = _Exchange(self, name, send)
+        try:
+            await self._run_exchange(exchange, caller, scope, receive)
+        finally:
+            exchange.end()
+
+    async def _run_exchange(self, exchange: _Exchange, caller: Caller | None, scope: Scope, receive: Receive) -> None:
+        limits = self._limits
+        try:
+            async with asyncio.timeout(limits.request_seconds) as exchange.until:
+                body = await self._read_body(exchange, limits.body_bytes if caller else UNKNOWN_BYTES, scope, receive)
+                await self._app(scope, _replay_body(body, receive), exchange.send)
+        except AccessError as refused:
+            if exchange.begun:
+                raise
+            await _refusal_response(refused)(scope, receive, exchange.forward)
+        except TimeoutError:
+            # Only half an answer is there, or none: the caller must not take it for a whole one.
+            if exchange.begun or exchange.until is None or not exchange.until.expired():
+                raise
+            late = AccessError(
+                f"there was no answer within {limits.request_seconds:g} seconds; it may have been carried out",
+                code="late",
+                hint="ask again, with the same id where there is one",
+            )
+            await _refusal_response(late)(scope, receive, exchange.forward)
+
+    async def _read_body(self, exchange: _Exchange, most: int, scope: Scope, receive: Receive) -> bytes:
+        """Return the whole request, unless it is too large or too slow."""
+        claimed = Headers(scope=scope).get("content-length", "")
+        # What the caller claims may refuse a request early; what is read is counted all the same. 18 digits keep int()
+        # cheap.
+        if claimed.isdecimal() and (len(claimed) > 18 or int(claimed) > most):
+            raise _too_large_error(most)
+        parts: list[bytes] = []
+        size = 0
+        more = True
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise AccessError("the caller hung up", code="slow")
+                    part = message.get("body", b"")
+                    more = message.get("more_body", False)
+                    size += len(part)
+                    if size > most:
+                        raise _too_large_error(most)
+                    exchange.count_bytes(len(part))
+                    parts.append(part)
+        except TimeoutError:
+            raise AccessError(
+                f"the request did not come within {self._limits.body_seconds:g} seconds", code="slow"
+            ) from None
+        return b"".join(parts)
+
+
+class _Exchange:
+    """A request and its answer, as they count."""
+
+    def __init__(self, limiter: LimitsMiddleware, name: str, send: Send) -> None:
+        self._limiter, self._name = limiter, name
+        self._counted: Counter[str] | None = limiter._in_flight
+        self._held = 0
+        self.forward = send
+        self.begun = False
+        self.until: asyncio.Timeout | None = None
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on, and note what kind of answer it is."""
+        if message["type"] == "http.response.start":
+            kind = Headers(raw=message["headers"]).get("content-type", "")
+            if kind.startswith("text/event-stream"):
+                self._is_event_stream()
+            self.begun = True
+        await self.forward(message)
+
+    def count_bytes(self, size: int) -> None:
+        """Count a part of the request."""
+        if self._limiter._held + size > MAX_HELD_BYTES:
+            raise AccessError("too many large requests are under way", code="busy", hint="ask again later")
+        self._limiter._held += size
+        self._held += size
+
+    def end(self) -> None:
+        """End the request: it no longer counts."""
+        self._limiter._held -= self._held
+        self._held = 0
+        if self._counted is not None:
+            self._counted[self._name] -= 1
+            if not self._counted[self._name]:
+                del self._counted[self._name]
+        self._counted = None
+
+    def _is_event_stream(self) -> None:
+        """Return whether the answer is a stream of events."""
+        streams = self._limiter._streams
+        if streams[self._name] >= MAX_STREAMS:
+            raise AccessError(f"{MAX_STREAMS} streams of events are open already", code="busy", hint="close some")
+        self.end()
+        self._counted = streams
+        streams[self._name] += 1
+        if self.until is not None:
+            self.until.reschedule(None)
+
+
+def _replay_body(body: bytes, receive: Receive) -> Receive:
+    """Return what the application receives: the whole request, and then what comes after it."""
+    told = False
+
+    async def give() -> Message:
+        nonlocal told
+        if told:
+            return await receive()
+        told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return give
+
+
+def _too_large_error(most: int) -> AccessError:
+    return AccessError(f"a request has {most} bytes at most", code="size", hint="ask for less at once")
+
+
+def _refusal_response(error: AccessError, wait: float = 1.0) -> Response:
+    answer = error_handlers.error_response(error)
+    if answer.status_code == 429:
+        answer.headers["retry-after"] = str(math.ceil(wait))
+    if error.code in ("size", "slow", "busy"):
+        # The rest of the request is not waited for.
+        answer.headers["connection"] = "close"
+    return answer
+
+
+# Connections of callers who send the head of a request without an end, or nothing at all.
+
+HEAD_SECONDS = 10.0
+"""Within which the head of a request must have come, from when the connection was made or the request began."""
+
+HEAD_BYTES = 64 << 10
+"""Of the head of a request, at most."""
+
+MAX_CONNECTIONS = 1_000
+"""That are open at once."""
+
+TOO_LARGE_ANSWER = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+class HeadLimitProtocol(HttpToolsProtocol):
+    """As uvicorn's own, with an end to what comes before the application is asked.
+
+    uvicorn reads a head however long and slow it comes; what comes after it, `LimitsMiddleware` looks after.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._head: int | None = 0
+        self._late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's signature
+        """Begin to wait for a head."""
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._receive_head()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, unless the head is too long."""
+        super().data_received(data)
+        if self._head is not None:
+            self._head += len(data)
+            if self._head > HEAD_BYTES and not self.transport.is_closing():
+                self.transport.write(TOO_LARGE_ANSWER)
+                self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """Note that the head of a request has begun."""
+        super().on_message_begin()
+        self._head = 0
+        self._await_head()
+
+    def on_headers_complete(self) -> None:
+        """Note that the head of a request is complete."""
+        self._receive_head()
+        super().on_headers_complete()
+
+    def _await_head(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _receive_head(self) -> None:
+        self._head = None
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _give_up(self) -> None:
+        self._late = None
+        if not self.transport.is_closing():
+            self.transport.abort()

@@ -1,0 +1,189 @@
+"""What the service says about itself: a line of JSON on its standard error for every fault, without secrets.
+
+Neither what callers send nor what generators answer is ever in it. What was decided is in the store's log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from evenhand.service.api import error_handlers
+from evenhand.service.auth.keys import Caller
+
+logger = logging.getLogger("evenhand.service")
+
+MAX_TRACEBACK_DEPTH = 12
+"""Frames of a traceback that are told: where it was raised, and from where that was called."""
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as a line of JSON.
+
+    Of an exception it tells its kind and where it was raised, and not its words: they may be those of a caller.
+    """
+
+    def __init__(self, redaction: SecretRedactor) -> None:
+        super().__init__()
+        self._redaction = redaction
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        # Further lines of other libraries' messages are representations of what they were handling.
+        said = record.getMessage().partition("\n")[0]
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "from": record.name,
+            "event": said,
+            **getattr(record, "about", {}),
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            line |= describe_exception(record.exc_info[1])
+        return self._redaction(json.dumps(line, ensure_ascii=True, default=str))
+
+
+def describe_exception(error: BaseException) -> dict[str, Any]:
+    """Return the kind of an exception, and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)[-MAX_TRACEBACK_DEPTH:]
+    return {
+        "error": type(error).__name__,
+        "at": [f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in reversed(frames)],
+    }
+
+
+@contextmanager
+def structured_logging(*, requests: bool, stream: TextIO | None = None) -> Iterator[None]:
+    """Write what this process logs to the standard error as lines of JSON, while the block runs.
+
+    Args:
+        requests: whether every request is told; else those that failed.
+        stream: instead of the standard error.
+    """
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(JsonFormatter(SecretRedactor()))
+    root = logging.getLogger()
+    before = (root.level, list(root.handlers), logger.level, threading.excepthook)
+    root.handlers, root.level = [handler], logging.WARNING
+    logger.setLevel(logging.INFO if requests else logging.WARNING)
+    threading.excepthook = _log_thread_error
+    try:
+        yield
+    finally:
+        root.level, root.handlers, logger.level, threading.excepthook = before
+
+
+def _log_thread_error(about: threading.ExceptHookArgs) -> None:
+    error: tuple[type[BaseException], BaseException, TracebackType | None] | None = (
+        None if about.exc_value is None else (about.exc_type, about.exc_value, about.exc_traceback)
+    )
+    logger.error("a thread ended", exc_info=error, extra={"about": {"thread": getattr(about.thread, "name", "")}})
+
+
+class RequestLogMiddleware:
+    """Tells of every request, and answers where the application cannot.
+
+    Args:
+        app: behind it.
+        steady: seconds of a monotonic clock.
+    """
+
+    def __init__(self, app: ASGIApp, steady: Callable[[], float] = time.perf_counter) -> None:
+        self._app, self._steady = app, steady
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 0
+        begun = self._steady()
+
+        async def logged_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, logged_send)
+        except Exception as error:
+            self._tell(scope, 500, begun, error)
+            if not status:
+                what = error_handlers.error_body("a fault in Evenhand itself", kind="server_error", code="fault",
+                                   hint="the service's log says where")  # fmt: skip
+                await JSONResponse(what, 500)(scope, receive, send)
+            return
+        self._tell(scope, status, begun)
+
+    def _tell(self, scope: Scope, status: int, begun: float, error: Exception | None = None) -> None:
+        level = logging.ERROR if status >= 500 else logging.WARNING if status >= 400 else logging.INFO
+        if not logger.isEnabledFor(level):
+            return
+        caller: Caller | None = scope.get("evenhand.caller")
+        about = {
+            "method": scope["method"],
+            # Without what follows the path: some write keys there.
+            "path": scope["path"],
+            "status": status,
+            "seconds": round(self._steady() - begun, 6),
+            "key": caller.key if caller is not None else "",
+        }
+        logger.log(level, "request", exc_info=error, extra={"about": about})
+
+
+# Keeps secrets out of texts.
+
+HIDDEN_TEXT = "***"
+
+MIN_SECRET_LENGTH = 6
+"""A secret with fewer characters is found in too many words to be taken out of them."""
+
+_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+"""Environment variables whose names say that they hold a secret."""
+
+_SHAPES = (
+    re.compile(r"(?<=evenhand_)[A-Za-z0-9_-]{20,}"),
+    re.compile(r"(?<=\bsk-)[A-Za-z0-9_-]{12,}"),
+    re.compile(r"(?i)(?<=\bbearer )\s*[^\s\"',;]+"),
+    re.compile(r"(?<=://)[^\s/@]*:[^\s/@]*(?=@)"),
+    re.compile(r"(?i)(?<=\bpassword=)[^\s&\"']+"),
+)
+"""What keys and passwords look like: ours, those of others, those in headers and addresses."""
+
+
+class SecretRedactor:
+    """Takes out of texts what looks like a secret, and the secrets that are known.
+
+    Args:
+        environment: whose secrets are known; that of the process by default.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        held = os.environ if environment is None else environment
+        secrets = {value.strip() for name, value in held.items() if _NAMES.search(name)}
+        known = sorted((one for one in secrets if len(one) >= MIN_SECRET_LENGTH), key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, known))) if known else None
+
+    def __call__(self, text: str) -> str:
+        """Return the text without them."""
+        if self._known is not None:
+            text = self._known.sub(HIDDEN_TEXT, text)
+        for shape in _SHAPES:
+            text = shape.sub(HIDDEN_TEXT, text)
+        return text

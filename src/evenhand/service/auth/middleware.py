@@ -1,0 +1,207 @@
+"""The gate: who asks is found out before anything of what they send is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from evenhand.errors import AccessError, EvenhandError
+from evenhand.service.api import error_handlers
+from evenhand.service.auth.keys import ANONYMOUS_CALLER, COOKIE, missing_key_error
+
+if TYPE_CHECKING:
+    from evenhand.service.api.context import ServiceContext
+
+
+PUBLIC_PATHS = ("/healthz", "/readyz", "/openapi.json", "/login", "/logout")
+"""Paths that need no key."""
+
+ASSETS = "/assets/"
+"""Under this lie the dashboard's scripts and styles, which need no key either: they are the same for everybody."""
+
+PICTURES = "/v1/pictures/"
+"""Pictures lie under this path; their addresses cannot be guessed, so knowing one is enough to open it."""
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+"""Methods that change nothing."""
+
+
+class AuthMiddleware:
+    """Refuses requests without a key, except for public routes; then each route checks the key's scopes (``requires``).
+
+    A service without keys lets everybody in who asks for its own machine's name. A web page in the browser of somebody
+    who sits there is none of them: neither one that sends requests across sites, nor one that has a name of its own
+    made to point here.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        context: ServiceContext = scope["app"].state.context
+        try:
+            key = self._key(context, scope, headers)
+            caller = ANONYMOUS_CALLER if not context.settings.service.keys else None
+            if key is not None and not is_public(scope["path"]):
+                caller = await context.keys.caller(key)
+        except EvenhandError as error:
+            page = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
+            answer = (
+                RedirectResponse("/login", 303)
+                if page and _is_unknown_key(error)
+                else error_handlers.error_response(error)
+            )
+            await answer(scope, receive, send)
+            return
+        scope["evenhand.caller"] = caller
+        await self._app(scope, receive, _send_while_valid(key, context, send) if key and caller else send)
+
+    def _key(self, context: ServiceContext, scope: Scope, headers: Headers) -> str | None:
+        """Return the key in a request; None: it needs none."""
+        if not context.settings.service.keys:
+            _check_host_name(headers)
+            _check_origin(scope, headers)
+            return None
+        key = presented_key(headers)
+        if key is None and (key := _parse_cookies(headers).get(COOKIE)) is not None:
+            _check_origin(scope, headers)
+        if not key and not is_public(scope["path"]):
+            raise missing_key_error()
+        return key
+
+
+def _send_while_valid(key: str, context: ServiceContext, send: Send) -> Send:
+    """End a stream of events soon after its key has ended."""
+    flows = ended = False
+
+    async def send_while_valid(message: Message) -> None:
+        nonlocal flows, ended
+        if message["type"] == "http.response.start":
+            flows = Headers(raw=message["headers"]).get("content-type", "").startswith("text/event-stream")
+        elif flows and not ended:
+            try:
+                await context.keys.caller(key)
+            except EvenhandError:
+                ended = True
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        # The server then tells whatever makes the events that there is no listener.
+        if not ended:
+            await send(message)
+
+    return send_while_valid
+
+
+def is_public(path: str) -> bool:
+    """Return whether a path needs no key."""
+    return path in PUBLIC_PATHS or path.startswith((ASSETS, PICTURES))
+
+
+def presented_key(headers: Headers) -> str | None:
+    """Return the key in the headers of a request.
+
+    Raises:
+        AccessError: there are several, or it is not written as it must be.
+    """
+    given = headers.getlist("authorization")
+    plain = headers.getlist("x-api-key")
+    if not given and not plain:
+        return None
+    kind, _, key = (given[0] if given else f"Bearer {plain[0]}").partition(" ")
+    if len(given) > 1 or len(plain) > 1 or kind.lower() != "bearer":
+        raise missing_key_error()
+    return key.strip()
+
+
+def _is_unknown_key(error: EvenhandError) -> bool:
+    return isinstance(error, AccessError) and error.code == "key"
+
+
+def _parse_cookies(headers: Headers) -> Mapping[str, Any]:
+    return cookie_parser(headers.get("cookie", ""))
+
+
+def _check_host_name(headers: Headers) -> None:
+    host = headers.get("host", "").lower()
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
+    numeric = ":" in name or name.replace(".", "").isdigit()
+    # No one else can own a name without a dot, or an address.
+    if not (numeric or "." not in name or name.endswith(".localhost")):
+        raise AccessError(
+            f"a service without keys does not answer to the name {name!r}",
+            code="origin",
+            hint="ask for localhost; or have it want keys: [service] keys = true",
+        )
+
+
+def _check_origin(scope: Scope, headers: Headers) -> None:
+    """Refuse requests without a key in a header that another site's page may have sent."""
+    if scope["method"] in SAFE_METHODS:
+        return
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    own = site == "same-origin" if site is not None else origin is None or _origin_host(origin) == headers.get("host")
+    if not own:
+        raise AccessError("another site's page sent this", code="origin", hint="send the key in a header")
+
+
+def _origin_host(origin: str) -> str:
+    return origin.partition("://")[2]
+
+
+# What every answer carries for browsers, and header values that nothing can break out of.
+
+SECURITY_HEADERS = {
+    # Scripts, styles and pictures of the service's own, and nothing else; no page may frame ours.
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""Unless a route says otherwise."""
+
+
+class SecurityHeadersMiddleware:
+    """Gives every answer the headers that keep browsers from harm, and makes all values of headers harmless."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [(name, escape_header_value(value)) for name, value in message.get("headers", ())]
+                headers = MutableHeaders(raw=message["headers"])
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+def escape_header_value(value: bytes) -> bytes:
+    """Return a header's value in printable ASCII: what is not is percent-encoded, byte by byte."""
+    if value.isascii() and value.decode("ascii").isprintable():
+        return value
+    return b"".join(bytes([one]) if 32 <= one < 127 else b"%%%02X" % one for one in value)
+
+
+def text_to_header(text: str) -> str:
+    """Return a text that comes from elsewhere, such as the name of a group, as a header's value."""
+    return quote(text, safe=" !#$&'()*+,-./:;<=>?@[]^_`{|}~", errors="replace")

@@ -1,0 +1,1 @@
+"""Guarded generators, as the service runs them."""

@@ -1,0 +1,293 @@
+"""The enforcer in the store, as the guard of a generator sees it, and a queue for while the store is away."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, fields
+from typing import Any
+from uuid import uuid4
+
+from evenhand.errors import DecisionError, EvenhandError, StoreError
+from evenhand.genai import Admission, Generator, Instruction, Item, ItemOutcome, add_instruction
+from evenhand.service.state_machines import Operation
+from evenhand.service.store.ledger import Ledger, OperationResult
+
+
+@dataclass(frozen=True)
+class StoredAdmission(Admission):
+    """An admission that is open in the store under a number, and the call that it belongs to."""
+
+    number: int
+    call: str
+
+
+class StoredEnforcer:
+    """Admits and completes one request durably, for whichever replica of the service.
+
+    Args:
+        ledger: the store.
+        stream: the guard's name.
+        replica: this process's name, under which admissions are open.
+        notes: for the log.
+        call: a name for its admissions; by default a unique one.
+
+    Attributes:
+        call: under which its admissions are open too, until they are complete; callers that do not know whether there
+            is one can give it up by this.
+        number: of the last admission; None: there was none.
+        withdrawn: set this once no caller waits for an item any more: those that come then are not counted as shown.
+    """
+
+    def __init__(
+        self, ledger: Ledger, stream: str, replica: str, notes: LogMetadata | None = None, *, call: str | None = None
+    ) -> None:
+        self._ledger, self._stream, self._replica = ledger, stream, replica
+        self._notes = notes
+        self._given = call
+        self.call = call or ""
+        self.number: int | None = None
+        self.withdrawn = False
+
+    def admit(
+        self,
+        conditions: Collection[str],
+        *,
+        fixed: Collection[str] = (),
+        prefer: Mapping[str, Sequence[str]] | None = None,
+    ) -> StoredAdmission:
+        """As ``Enforcer.admit``.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        self.call = self._given or uuid4().hex
+        operation: dict[str, Any] = {
+            "op": "admit",
+            "replica": self._replica,
+            "conditions": sorted(conditions),
+            "fixed": sorted(fixed),
+            "call": self.call,
+        }
+        if prefer:
+            operation["prefer"] = {group: list(values) for group, values in prefer.items()}
+        if self._notes is not None:
+            operation["note"] = dict(self._notes.describe_request())
+        # Nothing has left the house yet: if a power cut takes this, it takes the request with it.
+        done = self._ledger.submit(self._stream, operation, durable=False).result()
+        self.number = done.number
+        return _stored_admission(done.answer["admission"], done.number, self.call)
+
+    def complete(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
+        """As ``Enforcer.complete``, durably.
+
+        Raises:
+            StoreError: the store failed, or the request was given up meanwhile; the item must not be delivered.
+        """
+        if self.withdrawn:
+            return self._submit_outcome(admission, {"op": "fail", "final": True, "withdrawn": True})
+        return self._submit_outcome(admission, {"op": "complete", "values": dict(values)})
+
+    def fail(self, admission: Admission) -> ItemOutcome:
+        """Fail a request, as ``Enforcer.fail``, durably."""
+        return self._submit_outcome(
+            admission, {"op": "fail", **({"final": True, "withdrawn": True} if self.withdrawn else {})}
+        )
+
+    def _submit_outcome(self, admission: Admission, operation: dict[str, Any]) -> ItemOutcome:
+        assert isinstance(admission, StoredAdmission)
+        if self._notes is not None:
+            operation["note"] = dict(self._notes.describe_item(admission.must))
+        # With its call: should the store have lost the admission in a crash, another one may have got its number.
+        known = {"admission": admission.number, "call": admission.call}
+        try:
+            done = self._ledger.submit(self._stream, {**operation, **known}).result()
+        except DecisionError as error:
+            if error.code != "unknown-id":
+                raise
+            raise StoreError("this request was given up meanwhile: its replica was silent", hint="ask again") from None
+        outcome = done.answer["outcome"]
+        again = None
+        if outcome["admission"] is not None:
+            again = _stored_admission(outcome["admission"], admission.number, admission.call)
+        return ItemOutcome(outcome["status"], again, outcome["reason"], outcome["slots"])
+
+
+def _stored_admission(described: Mapping[str, Any], number: int, call: str) -> StoredAdmission:
+    admission = Admission.from_dict(described)
+    return StoredAdmission(
+        **{one.name: getattr(admission, one.name) for one in fields(admission)}, number=number, call=call
+    )
+
+
+# What the log keeps of requests beside what decides: prompts, if it may, and items by their hash.
+
+
+def sha256_hex(data: str | bytes) -> str:
+    """Return SHA-256 of a text or of bytes; what the log has of them."""
+    return hashlib.sha256(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data).hexdigest()
+
+
+class RecordingGenerator:
+    """A generator, and the last item that it made.
+
+    Attributes:
+        item: None: there was none, or the last call failed.
+        sent: the prompt of the last call.
+        seconds: that all calls took.
+    """
+
+    def __init__(self, generator: Generator) -> None:
+        self._generator = generator
+        self.item: Item | None = None
+        self.sent = ""
+        self.seconds = 0.0
+
+    def generate(self, prompt: str) -> Item:
+        """As the generator."""
+        self.item, self.sent = None, prompt
+        begun = time.perf_counter()
+        try:
+            made = self._generator.generate(prompt)
+        finally:
+            self.seconds += time.perf_counter() - begun
+        # What is not an item is the guard's business; there is nothing to tell of it.
+        self.item = made if isinstance(made, Item) else None
+        return made
+
+
+class LogMetadata:
+    """Of one request.
+
+    Args:
+        prompt: as the user wrote it.
+        made: what makes its items.
+        route: by which it came.
+        log_prompts: whether the log may have the prompt; else it has its hash, from which a prompt can be told that
+            somebody guesses.
+    """
+
+    def __init__(self, prompt: str, made: RecordingGenerator | None, *, route: str, log_prompts: bool) -> None:
+        self._prompt, self._made = prompt, made
+        self._route, self._log_prompts = route, log_prompts
+
+    def describe_request(self) -> Mapping[str, Any]:
+        """Describe the request."""
+        return {"route": self._route, **self._logged_prompts()}
+
+    def describe_item(self, must: Instruction) -> Mapping[str, Any]:
+        """Of its item: the words that were put behind the prompt, and the hash of what was made."""
+        note: dict[str, Any] = {**self._logged_prompts(), "clause": add_instruction("", must).strip()}
+        if self._log_prompts:
+            note["sent"] = add_instruction(self._prompt, must)
+        item = None if self._made is None else self._made.item
+        if item is not None:
+            note["item"] = {"sha256": sha256_hex(item.data), "media_type": item.media_type, "bytes": len(item.data)}
+        return note
+
+    def reason(self, said: str) -> str:
+        """Return why something went wrong, in a log; a service's own words may repeat the prompt."""
+        return said if self._log_prompts else said.replace(self._prompt, "[prompt]")
+
+    def _logged_prompts(self) -> dict[str, Any]:
+        return {"prompt": self._prompt} if self._log_prompts else {"prompt_sha256": sha256_hex(self._prompt)}
+
+
+# Operations that the store could not take, for when it is back.
+
+
+RETRY_SECONDS = 1.0
+"""Between two attempts."""
+
+MAX_WAITING = 10_000
+"""Records that are remembered; of further ones only their number is."""
+
+
+class RetryQueue:
+    """Carries out operations in the end that no caller waits for.
+
+    Args:
+        ledger: the store.
+        stream: the name of the stream that they are for.
+    """
+
+    def __init__(self, ledger: Ledger, stream: str) -> None:
+        self._ledger, self._stream = ledger, stream
+        self._left: deque[Operation] = deque()
+        self._lost = 0
+        self._lock = threading.Lock()
+        self._wake, self._stop = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Number of operations that the store has not taken."""
+        return len(self._left)
+
+    def submit(self, operation: Operation) -> Future[OperationResult] | None:
+        """Queue an operation, to be carried out now or later; it must be safe to carry out twice.
+
+        Returns:
+            what comes of the first attempt; None if it failed at once.
+        """
+        try:
+            asked = self._ledger.submit(self._stream, operation, durable=False)
+        except StoreError:
+            self._keep(operation)
+            return None
+
+        def done(future: Future[OperationResult]) -> None:
+            if isinstance(future.exception(), StoreError):
+                self._keep(operation)
+
+        asked.add_done_callback(done)
+        return asked
+
+    def close(self) -> None:
+        """Try once more, and stop."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._try()
+
+    def _keep(self, operation: Operation) -> None:
+        with self._lock:
+            # What gives up an admission must come: it would be open for ever.
+            if operation.get("op") == "record" and len(self._left) >= MAX_WAITING:
+                self._lost += 1
+            else:
+                self._left.append(operation)
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._again, name="evenhand-leftovers", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    def _again(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait()
+            self._stop.wait(RETRY_SECONDS)
+            if not self._stop.is_set() and self._try():
+                self._wake.clear()
+                if self._left:
+                    self._wake.set()
+
+    def _try(self) -> bool:
+        """Return whether the store took everything."""
+        while self._left:
+            try:
+                self._ledger.submit(self._stream, self._left[0]).result()
+            except StoreError:
+                return False
+            except EvenhandError:
+                pass  # Carried out before, as far as it makes sense.
+            self._left.popleft()
+        lost, self._lost = self._lost, 0
+        if lost:
+            note: dict[str, Any] = {"what": "lost", "records": lost}
+            self.submit({"op": "record", "note": note})
+        return True

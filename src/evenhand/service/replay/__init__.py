@@ -1,0 +1,1 @@
+"""Replay of logs: derive every hash, state and decision again and compare."""

@@ -1,0 +1,402 @@
+"""Replay of a service's log: every hash, every state and every decision of it is derived again and compared.
+
+What is checked of each entry, in this order: it is an entry and nothing more; it belongs to this stream, follows the
+one before it and is chained to it; its hash is that of its content; what decides is what decided before; the counters
+before it and the output are those that the same machine gives for the same input. The first entry that fails any of
+these is named. See ``docs/reference/service-log.md``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, takewhile
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol, cast
+
+from pydantic import Field
+
+from evenhand.core import Block, Document, Facts, Note, Result, ResultPart, Text
+from evenhand.errors import DataError, EvenhandError
+from evenhand.service.state_machines import StateMachine, rebuild_machine
+from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entry
+from evenhand.service.store.database import PAGE_ENTRIES
+from evenhand.shields import ShieldPolicy
+
+ENTRY_FIELDS = frozenset({"stream", "number", "at", "body", "previous", "hash"})
+FIRST_FIELDS = frozenset({"kind", "digest", "configuration", "state"})
+OPERATION_FIELDS = frozenset({"id", "before", "input", "output", "digest"})
+
+ANSWERED_BEFORE = ("unguarded",)
+"""Operations that are logged after their callers were told the answer, whatever was logged under their id."""
+
+REFUSAL_ERRORS = (EvenhandError, KeyError, TypeError, ValueError, AttributeError, IndexError)
+"""What operations and states that make no sense come to."""
+
+MAX_TEXT_LENGTH = 300
+"""Characters of a difference that are shown."""
+
+
+class LogDifference(ResultPart):
+    """Where a log and its replay part.
+
+    Attributes:
+        entry: number of the entry; None where it concerns no single one.
+        what: in words.
+        logged: what the log says.
+        found: what comes out.
+    """
+
+    entry: int | None
+    what: str
+    logged: str = ""
+    found: str = ""
+
+    def __str__(self) -> str:
+        text = self.what if self.entry is None else f"entry {self.entry}: {self.what}"
+        return f"{text}\n  the log says  {self.logged}\n  what comes out  {self.found}" if self.logged else text
+
+
+class ServiceReplay(Result):
+    """What came of doing one stream's log again.
+
+    Attributes:
+        stream: whose log it is.
+        machine: ``shield`` or ``guard``.
+        digest: of the policy or configuration that decides.
+        entries: how many agreed, the first one included.
+        first, last: numbers of the first and the last of them.
+        head: hash of the last of them.
+        operations: how many of each kind were carried out again.
+        difference: the first entry that does not agree; None: all do.
+    """
+
+    kind: str = "service-replay"
+    seed: int = 0
+    stream: str
+    machine: str
+    digest: str
+    entries: int = Field(ge=0)
+    first: int = Field(ge=0)
+    last: int = Field(ge=0)
+    head: str
+    operations: dict[str, int]
+    difference: LogDifference | None
+
+    @property
+    def all_agree(self) -> bool:
+        """Whether all of it was derived again."""
+        return self.difference is None
+
+    def document(self) -> Document:
+        """Return whether the log holds, and the difference if it does not."""
+        return Document("Replay of a log", blocks=self.blocks(), brand="Evenhand service", made=self.provenance)
+
+    def blocks(self) -> tuple[Block, ...]:
+        """Return the same as parts of a document about several streams."""
+        what = f"{self.machine} {self.stream!r}"
+        if self.difference is not None:
+            different = self.difference
+            entry = "" if different.entry is None else f"entry {different.entry:,}: "
+            found = Note(f"{what}: the log does not hold. {entry}{different.what}", "caution")
+            said = (("the log says", different.logged), ("what comes out", different.found))
+            return (found, Facts(said)) if different.logged else (found,)
+        done = ", ".join(f"{count:,} {name}" for name, count in self.operations.items()) or "nothing was done yet"
+        begins = f" from entry {self.first:,} on" if self.first else ""
+        return (
+            Text(f"{what}: all {self.entries:,} entries{begins} agree ({done})", role="finding"),
+            Facts((("head", f"{self.last} {self.head}"),)),
+        )
+
+
+class _DifferenceError(Exception):
+    """Ends a replay."""
+
+    def __init__(self, what: str, logged: object, found: object) -> None:
+        super().__init__(what)
+        self.what, self.parting = what, compare_values(logged, found)
+
+
+class LogReplayer:
+    """Takes the entries of one stream, first to last, and does them again.
+
+    Args:
+        policies: see ``rebuild_machine``.
+        head: the hash of an entry that must be among them, as somebody noted it down.
+    """
+
+    def __init__(self, policies: Sequence[ShieldPolicy] = (), head: str | None = None) -> None:
+        self.machine: StateMachine | None = None
+        self.stream = ""
+        self.first = self.number = 0
+        self.hash = GENESIS_HASH
+        self.entries = 0
+        self.operations: Counter[str] = Counter()
+        self.difference: LogDifference | None = None
+        self._policies = policies
+        self._head = head
+        self._seen = False
+        self._configuration: Any = None
+        self._ids: set[str] = set()
+        self._started = perf_counter()
+
+    def take(self, entry: object) -> bool:
+        """Replay one entry.
+
+        Returns:
+            Whether it agrees; after one that does not, no other is taken.
+
+        Raises:
+            DataError: this is not a log: it does not begin with an entry that says what it is.
+            OptionError: the policy is missing.
+        """
+        if self.difference is not None:
+            return False
+        beginning = self.machine is None
+        try:
+            found = _check_entry(entry)
+            if beginning:
+                self._begin(found)
+            else:
+                self._go_on(found)
+        except _DifferenceError as differs:
+            if beginning and not (isinstance(entry, Mapping) and entry.keys() & ENTRY_FIELDS):
+                raise DataError(f"this is not a log of the service: {differs.what}") from None
+            number = self.number if beginning else self.number + 1
+            self.difference = LogDifference(entry=number, what=differs.what, **differs.parting)
+            return False
+        self.number, self.hash = found["number"], found["hash"]
+        self.entries += 1
+        self._seen = self._seen or self.hash == self._head
+        return True
+
+    def result(self) -> ServiceReplay:
+        """Return what came of it.
+
+        Raises:
+            DataError: there was no entry at all.
+        """
+        if self.machine is None and self.difference is None:
+            raise DataError("the log is empty", hint="give what GET /v1/streams/NAME/log answered")
+        missing = None
+        if self._head is not None and not self._seen:
+            missing = LogDifference(
+                entry=None, what="the log was cut off, or is another one: the known head is not among its entries",
+                logged=f"{self.hash}, its last entry", found=self._head,
+            )  # fmt: skip
+        return ServiceReplay(
+            seconds=perf_counter() - self._started,
+            stream=self.stream,
+            machine="" if self.machine is None else self.machine.kind,
+            digest="" if self.machine is None else self.machine.digest,
+            entries=self.entries,
+            first=self.first,
+            last=self.number,
+            head=self.hash,
+            operations=dict(sorted(self.operations.items())),
+            difference=self.difference or missing,
+        )
+
+    def _begin(self, entry: Mapping[str, Any]) -> None:
+        """Build what decides from an entry that says what it is: the first of all, or a checkpoint."""
+        body, number = entry["body"], entry["number"]
+        _require_same_fields(body, FIRST_FIELDS, "an entry that a log begins with")
+        self.stream, self.first = entry["stream"], number
+        self.number = number
+        if number:
+            self.hash = entry["previous"]
+        self._check_chain(entry)
+        machine = rebuild_machine(body["kind"], body["digest"], body["configuration"], self._policies)
+        _require_same("what decides has another digest", body["digest"], machine.digest)
+        if number:
+            self._load(machine, body["state"])
+        _require_same("the state at the beginning is another one", body["state"], machine.state())
+        self.machine, self._configuration = machine, body["configuration"]
+
+    def _load(self, machine: StateMachine, state: Any) -> None:
+        try:
+            machine.load(state)
+        except REFUSAL_ERRORS as error:
+            raise _DifferenceError("this is not a state", state, f"{type(error).__name__}: {error}") from None
+
+    def _check_checkpoint(self, body: Mapping[str, Any]) -> None:
+        """Check that a checkpoint says what the entries before it imply."""
+        machine = self.machine
+        assert machine is not None
+        _require_same("it is another kind of machine", body["kind"], machine.kind)
+        _require_same("something else decides", body["digest"], machine.digest)
+        if canonical_json(body["configuration"]) != canonical_json(self._configuration):
+            other = rebuild_machine(body["kind"], body["digest"], body["configuration"], self._policies)
+            _require_same("the configuration is another one", other.digest, machine.digest)
+            self._configuration = body["configuration"]
+        _require_same("the state is another one", body["state"], machine.state())
+        self.operations["checkpoint"] += 1
+
+    def _go_on(self, entry: Mapping[str, Any]) -> None:
+        assert self.machine is not None
+        body, number = entry["body"], entry["number"]
+        if entry["stream"] != self.stream:
+            raise _DifferenceError("it belongs to another stream", entry["stream"], self.stream)
+        if number != self.number + 1:
+            raise _DifferenceError("entries are missing, doubled or out of order", number, self.number + 1)
+        self._check_chain(entry)
+        if body.keys() == FIRST_FIELDS:
+            self._check_checkpoint(body)
+            return
+        _require_same_fields(body, OPERATION_FIELDS, "its body")
+        _require_same("something else decided", body["digest"], self.machine.digest)
+        given, id_ = body["input"], body["id"]
+        if not isinstance(given, Mapping) or not (id_ is None or isinstance(id_, str)):
+            raise _DifferenceError("this is not an operation", body, "an id and an input")
+        if id_ is not None and id_ in self._ids and given.get("op") not in ANSWERED_BEFORE:
+            raise _DifferenceError("a second entry with the same id", id_, "an id is used once")
+        try:
+            # The decision is computed from the input alone, and only then compared with what the log claims.
+            before = self.machine.before(given)
+            output = self.machine.apply(given, number)
+        except REFUSAL_ERRORS as error:
+            raise _DifferenceError("such an operation is refused", given, f"{type(error).__name__}: {error}") from None
+        _require_same("the counters before it are others", body["before"], before)
+        _require_same("the output is another one", body["output"], output)
+        if id_ is not None:
+            self._ids.add(id_)
+        self.operations[str(given.get("op"))] += 1
+
+    def _check_chain(self, entry: Mapping[str, Any]) -> None:
+        if entry["previous"] != self.hash:
+            raise _DifferenceError("it is not chained to the entry before it", entry["previous"], self.hash)
+        again = hash_entry(
+            entry["previous"], entry["stream"], entry["number"], entry["at"], canonical_json(entry["body"])
+        )
+        if entry["hash"] != again:
+            raise _DifferenceError("it was changed: its hash is not that of its content", entry["hash"], again)
+
+
+class KeptBeside(Protocol):
+    """What is kept beside a log, and must agree with it: in a store the stream's row, and the answers by id."""
+
+    def compare(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
+        """Compare what belongs to entries that follow each other and agree."""
+        ...
+
+    def compare_end(self, replayer: LogReplayer) -> LogDifference | None:
+        """Compare what belongs to the whole log, once all of it agrees."""
+        ...
+
+
+def walk_log(entries: Iterable[object], replayer: LogReplayer, beside: KeptBeside | None = None) -> ServiceReplay:
+    """Replay a log page by page, up to the first entry that disagrees with it or with what is stored beside it.
+
+    Raises:
+        DataError: this is no log.
+        OptionError: the shield's policy is in a file that is not given.
+    """
+    rest, extra = iter(entries), None
+    while extra is None and (page := list(islice(rest, PAGE_ENTRIES))):
+        agreeing = list(takewhile(replayer.take, page))
+        extra = None if beside is None else beside.compare(cast("list[Mapping[str, Any]]", agreeing))
+        if len(agreeing) < len(page):
+            break
+    done = replayer.result()
+    found = done.difference or extra or (None if beside is None else beside.compare_end(replayer))
+    return done.model_copy(update={"difference": found})
+
+
+def replay_log(
+    entries: Iterable[object], *, policies: Sequence[ShieldPolicy] = (), head: str | None = None
+) -> ServiceReplay:
+    """Replay the log of one stream, up to the first entry that does not agree.
+
+    Args:
+        entries: first to last, as they are exported.
+        policies: of shields; one whose policy is not among them is synthesised again from its plan.
+        head: the hash of an entry that was noted down before: it must be among them.
+
+    Raises:
+        DataError: this is not a log.
+        OptionError: the shield's policy is in a file that is not given.
+    """
+    return walk_log(entries, LogReplayer(policies, head))
+
+
+def read_lines(path: Path) -> Iterator[object]:
+    """Yield the lines of a log as JSON values; a line that is not JSON as its bytes, which are not an entry.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                yield parse_line(line)
+    except OSError as error:
+        raise DataError(f"the log cannot be read: {error.strerror}", location=str(path)) from None
+
+
+def parse_line(line: bytes | str) -> object:
+    """Return the JSON value of a line; the line itself if it is none, or says one thing twice."""
+    try:
+        return json.loads(line, object_pairs_hook=_unique_pairs, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return line
+
+
+def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return found
+
+
+def _refuse_constant(constant: str) -> object:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _check_entry(entry: object) -> Mapping[str, Any]:
+    """Return an entry that has all its fields, and of the right types."""
+    if not isinstance(entry, Mapping):
+        raise _DifferenceError("this line is not a JSON object", entry, "one with " + ", ".join(sorted(ENTRY_FIELDS)))
+    _require_same_fields(entry, ENTRY_FIELDS, "the entry")
+    types: dict[str, type | tuple[type, ...]] = {
+        "stream": str, "number": int, "at": (int, float), "body": Mapping, "previous": str, "hash": str
+    }  # fmt: skip
+    for name, kind in types.items():
+        if not isinstance(entry[name], kind) or isinstance(entry[name], bool):
+            raise _DifferenceError(f"its {name} is of the wrong kind", entry[name], "see the format of the log")
+    return entry
+
+
+def _require_same_fields(given: Mapping[str, Any], wanted: frozenset[str], what: str) -> None:
+    if given.keys() != wanted:
+        raise _DifferenceError(f"{what} has other fields", ", ".join(sorted(given)), ", ".join(sorted(wanted)))
+
+
+def _require_same(what: str, logged: object, found: object) -> None:
+    # As texts: for Python, 1, 1.0 and True are equal; for the hash of an entry they are not.
+    if canonical_json(logged) != canonical_json(found):
+        raise _DifferenceError(what, logged, found)
+
+
+def compare_values(logged: object, found: object) -> dict[str, str]:
+    """Return what differs, as texts: `logged` and `found`, without what does not."""
+    path = []
+    while isinstance(logged, Mapping) and isinstance(found, Mapping):
+        here, there = ({name: canonical_json(part) for name, part in one.items()} for one in (logged, found))
+        names = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
+        if len(names) != 1 or names[0] not in here or names[0] not in there:
+            logged, found = ({name: one[name] for name in names if name in one} for one in (logged, found))
+            break
+        path.append(names[0])
+        logged, found = logged[names[0]], found[names[0]]
+    before = f"{'.'.join(path)}: " if path else ""
+    return {"logged": before + _format_value(logged), "found": before + _format_value(found)}
+
+
+def _format_value(value: object) -> str:
+    if isinstance(value, bytes):
+        text = value.decode("utf-8", "replace").rstrip("\n")
+    else:
+        text = value if isinstance(value, str) else canonical_json(value)
+    return text if len(text) <= MAX_TEXT_LENGTH else text[:MAX_TEXT_LENGTH] + "..."

@@ -1,0 +1,116 @@
+"""Runs the service on a socket until it is told to stop; nothing is started if anything is wrong."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from evenhand.errors import OptionError
+from evenhand.service.api.app import create_app
+from evenhand.service.api.context import ServiceContext, build_streams, open_service
+from evenhand.service.auth.limits import MAX_CONNECTIONS, HeadLimitProtocol
+from evenhand.service.auth.logging import structured_logging
+from evenhand.service.settings import ServiceConfig
+
+SOCKET_BACKLOG = 2048
+"""Connections that may wait to be taken up."""
+
+
+def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str], None]) -> bool:
+    """Serve until the process is told to stop (SIGINT or SIGTERM), then answer what is under way and return.
+
+    Args:
+        settings: as read.
+        ready: is called with the URL once requests are answered.
+
+    Returns:
+        Whether everything was answered: told to stop a second time, it does not wait.
+
+    Raises:
+        EvenhandError: something cannot be loaded, the address cannot be listened on, or the store cannot be used.
+    """
+    streams = build_streams(settings)
+    listening = open_socket(settings.service.host, settings.service.port)
+    with listening, structured_logging(requests=settings.service.log_requests):
+        context = open_service(settings, streams)
+        host, port = listening.getsockname()[:2]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        config = uvicorn.Config(
+            create_app(settings, context),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            http=HeadLimitProtocol,
+            ws="none",
+            limit_concurrency=MAX_CONNECTIONS,
+            # Every request that is under way has its own limit: by then all of them are answered.
+            timeout_graceful_shutdown=int(settings.limits.upstream_seconds) + 1,
+        )
+        server = _Server(config, context, lambda: ready(context, url))
+
+        def stop(*_: Any) -> None:
+            server.should_exit = True
+
+        # Uvicorn puts its own handlers in their place while it serves, and raises what it caught once more afterwards.
+        before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
+        # What is there now stays: looking through all of it for what is not needed any more would hold up every request
+        # for a tenth of a second, again and again.
+        gc.collect()
+        gc.freeze()
+        try:
+            server.run(sockets=[listening])
+        finally:
+            gc.unfreeze()
+            for one, handler in before.items():
+                signal.signal(one, handler)
+            context.close()
+    return not server.force_exit
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Return a socket at this address.
+
+    Raises:
+        OptionError: there is no such address here, or something else listens on it.
+    """
+    place = f"{host}, port {port}"
+    try:
+        family, _kind, _protocol, _name, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=SOCKET_BACKLOG)
+    except socket.gaierror:
+        raise OptionError(f"there is no address {host!r}", location="service.host", hint="--host 127.0.0.1") from None
+    except OSError as error:
+        said = "something else listens there already" if error.errno == 98 else str(error.strerror or error)
+        raise OptionError(
+            f"cannot listen on {place}: {said}", hint="end it, or take another port: --port 8001 (0: any that is free)"
+        ) from None
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready, and tells what never ends that it is to end."""
+
+    def __init__(self, config: uvicorn.Config, context: ServiceContext, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._context, self._ready = context, ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            with suppress(BrokenPipeError):
+                self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        if self.force_exit:
+            self._context.grace = 0.0
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._context.stopping.set()
+        await super().shutdown(sockets)

@@ -1,0 +1,475 @@
+"""What the service keeps: machines that take operations one after another, without any input or output of their own.
+
+Keys, shields and guards are such machines, and a log's first entry says which one to build again for a replay."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from evenhand.errors import DataError, DecisionError, EvenhandError, OptionError
+from evenhand.genai import Admission, Enforcer, GenerationConfig, ItemOutcome
+from evenhand.service.store.chain import canonical_json
+from evenhand.shields import PERIODIC_KINDS, PeriodicShield, Shield, ShieldPolicy, read_plan, synthesize
+
+Operation: TypeAlias = Mapping[str, Any]
+"""What is done: ``{"op": NAME, ...}``, as JSON can hold it."""
+
+
+class StateMachine(Protocol):
+    """Takes one operation after another; the same state, operation and number give the same output on any machine.
+
+    That is what a replay of the log rests on: no clock, no randomness but that of the entry's number.
+    """
+
+    @property
+    def kind(self) -> str:
+        """``shield`` or ``guard``."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Of the policy or configuration that decides; a log belongs to one."""
+        ...
+
+    @property
+    def configuration(self) -> Mapping[str, Any]:
+        """From which the machine can be built again; kept in the log's first entry."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that changes, as JSON can hold it."""
+        ...
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take up a state that `state` gave.
+
+        Raises:
+            DecisionError: it is none of this machine.
+        """
+        ...
+
+    def holders(self, state: Mapping[str, Any]) -> Collection[str]:
+        """Return the replicas that have something open in a state that `state` gave; if one dies, that is abandoned.
+
+        It depends on the argument alone, and any thread may ask.
+        """
+        ...
+
+    def before(self, operation: Operation) -> Mapping[str, Any]:
+        """Return the counters that the log shows beside an operation, as they stand before it."""
+        ...
+
+    def apply(self, operation: Operation, number: int) -> dict[str, Any]:
+        """Carry an operation out.
+
+        Args:
+            operation: what is done.
+            number: of its entry in the log, from 1.
+
+        Returns:
+            What the caller is told, and the log keeps.
+
+        Raises:
+            DecisionError, OptionError: the operation makes no sense; nothing changed.
+        """
+        ...
+
+
+@runtime_checkable
+class Planner(Protocol):
+    """A machine that makes plans as it goes, which may take long: they are made outside transactions, ahead of time."""
+
+    def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
+        """Return what makes the plan that the next operation needs, where that is not made yet; else None.
+
+        While it runs, in whatever thread, the machine must rest.
+
+        Args:
+            state: to be loaded before the next operation; by default the machine goes on from its own.
+        """
+        ...
+
+
+# The service's keys as a machine: who has one, what for, and every change of that in a log like any other.
+
+
+KEY_STREAM = "evenhand:keys"
+"""The name of the stream; no shield or guard can have it."""
+
+
+class KeyMachine:
+    """Holds the hashes of keys, by the first characters of the hash.
+
+    Operations; times are seconds since 1970, and the one in ``at`` is when the change was asked for:
+
+    - ``{"op": "add", "hash", "name", "scopes", "expires", "at"}``: a key; a name may have several, so that one can
+      follow another.
+    - ``{"op": "expire", "key", "expires", "at"}``: a key ends, then or before.
+    - ``{"op": "revoke", "key", "at"}``: a key ends at once, for ever.
+    """
+
+    kind = "keys"
+    digest = hashlib.sha256(b"evenhand keys 1").hexdigest()
+
+    def __init__(self) -> None:
+        self.configuration: Mapping[str, Any] = {}
+        self._keys: dict[str, dict[str, Any]] = {}
+
+    def state(self) -> dict[str, Any]:
+        return {"keys": {one: dict(about) for one, about in self._keys.items()}}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self._keys = {one: dict(about) for one, about in state["keys"].items()}
+
+    def holders(self, state: Mapping[str, Any]) -> Collection[str]:
+        return ()
+
+    def before(self, operation: Operation) -> Mapping[str, Any]:
+        return {"keys": len(self._keys)}
+
+    def apply(self, operation: Operation, number: int) -> dict[str, Any]:
+        what = operation.get("op")
+        if what == "add":
+            return self._add(operation)
+        if what == "expire":
+            about = self._matching_keys(operation)
+            if about["expires"] is None or operation["expires"] < about["expires"]:
+                about["expires"] = operation["expires"]
+            return {"key": operation["key"], "expires": about["expires"]}
+        if what == "revoke":
+            about = self._matching_keys(operation)
+            if about["revoked"] is None:
+                about["revoked"] = operation["at"]
+            return {"key": operation["key"], "revoked": about["revoked"]}
+        raise DecisionError(f"there is no operation {what!r}", code="operation", hint="add, expire, revoke")
+
+    def _add(self, operation: Operation) -> dict[str, Any]:
+        key = key_identifier(operation["hash"])
+        if key in self._keys:
+            raise DecisionError(f"there is a key {key} already", code="repeated")
+        self._keys[key] = {
+            "hash": operation["hash"],
+            "name": operation["name"],
+            "scopes": list(operation["scopes"]),
+            "made": operation["at"],
+            "expires": operation["expires"],
+            "revoked": None,
+        }
+        return {"key": key}
+
+    def _matching_keys(self, operation: Operation) -> dict[str, Any]:
+        if operation["key"] not in self._keys:
+            raise DecisionError(f"there is no key {operation['key']}", code="unknown-id")
+        return self._keys[operation["key"]]
+
+
+def key_identifier(digest: str) -> str:
+    """Return what a key is called in lists and logs: the beginning of its hash, which tells nothing of the key."""
+    return digest[:12]
+
+
+# A shield as a machine of the service: decisions and labels.
+
+
+class ShieldMachine:
+    """Decides by a policy.
+
+    Operations: ``{"op": "decide", "id", "group", "recommendation", "cost"?}`` and ``{"op": "label", "id", "label"}``.
+    ``{"op": "unguarded", "id", "group", "recommendation", "cost"?}`` changes nothing: it has the log tell what passed
+    while the store was away; ``{"op": "unguarded", "missing": NUMBER}``: how many more did that nothing is known of.
+
+    The state has the certificate beside the shield's own: who only looks needs no policy.
+
+    Args:
+        shield: at its beginning.
+        configuration: of its plan, and whether it is advisory.
+    """
+
+    kind = "shield"
+
+    def __init__(self, shield: Shield, configuration: Mapping[str, Any]) -> None:
+        self.shield = shield
+        # A log sorts names, and the order of the groups counts.
+        self.configuration = {**configuration, "groups": list(shield.groups)}
+        self._labelled = shield.needs_ids
+
+    @property
+    def digest(self) -> str:
+        return self.shield.digest
+
+    def state(self) -> dict[str, Any]:
+        return {"shield": self.shield.state(), "certificate": self.shield.certificate().to_dict()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.shield.load(state["shield"])
+
+    def holders(self, state: Mapping[str, Any]) -> Collection[str]:
+        return ()
+
+    def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
+        return self.shield.plan_ahead(None if state is None else state["shield"])
+
+    def before(self, operation: Operation) -> Mapping[str, Any]:
+        return self.shield.counters()
+
+    def apply(self, operation: Operation, number: int) -> dict[str, Any]:
+        what = operation.get("op")
+        if what == "decide":
+            # Ids that need no label are kept by the store alone: the shield's state stays as small as its counters.
+            try:
+                made = self.shield.decide(
+                    operation["group"],
+                    operation["recommendation"],
+                    cost=operation.get("cost"),
+                    id=operation["id"] if self._labelled else None,
+                )
+            except DecisionError as error:
+                if error.code == "horizon":
+                    error.hint = "serve the next run under a new name; a shield of kind dynamic needs none, and goes on"
+                raise
+            return {
+                "decision": made.decision,
+                "intervened": made.intervened,
+                "reason": made.reason.value,
+                "guaranteed": made.guaranteed,
+                "certificate": self.shield.certificate().to_dict(),
+            }
+        if what == "label":
+            self.shield.observe(operation["id"], operation["label"])
+            return {"certificate": self.shield.certificate().to_dict()}
+        if what == "unguarded":
+            return {} if "missing" in operation else unguarded_output(operation)
+        raise DecisionError(f"there is no operation {what!r}", code="operation", hint="decide, label, unguarded")
+
+
+def unguarded_output(operation: Operation) -> dict[str, Any]:
+    """Return the answer while the store is away: the recommendation, and that no shield has seen it."""
+    return {
+        "decision": operation["recommendation"],
+        "intervened": False,
+        "reason": "unguarded",
+        "guaranteed": False,
+        "guarded": False,
+        "certificate": None,
+    }
+
+
+# The enforcer of conditional fairness as a machine of the service: admissions, items, failures.
+
+
+GUARD_OPERATIONS = ("admit", "complete", "fail", "abandon", "record")
+
+
+@dataclass(frozen=True)
+class _OpenAdmission:
+    """An admission whose item is not known yet."""
+
+    replica: str
+    admission: Admission
+    call: str | None
+
+
+class GuardMachine:
+    """Keeps the deadlines of a configuration, and the admissions whose items are not known yet.
+
+    Operations, each answered as described:
+
+    - ``{"op": "admit", "replica", "conditions", "fixed"?, "prefer"?, "call"?}``: the ``admission``; it is open under
+      the number of this entry, and under ``call`` where one is given.
+    - ``{"op": "complete", "admission": NUMBER, "values", "final"?}`` and ``{"op": "fail", "admission": NUMBER,
+      "final"?}``: the ``outcome``; on a retry the admission stays open, as the outcome says. ``final``: there will be
+      no other attempt, whatever is left of them. ``call`` in place of ``admission`` names it by that; with both, both
+      must be its own.
+    - ``{"op": "abandon", "replica"}``: a replica died; everything it had open has failed for good. ``{"op": "abandon",
+      "call"}``: the same of one admission, if it is open.
+    - ``{"op": "record"}``: nothing; it is there for what the log is to keep.
+
+    Every operation may carry a ``note``, which decides nothing.
+
+    Args:
+        enforcer: at its beginning.
+        configuration: of the enforcer, as it was read.
+        digest: of the configuration.
+    """
+
+    kind = "guard"
+
+    def __init__(self, enforcer: Enforcer, configuration: Mapping[str, Any], digest: str) -> None:
+        self.enforcer = enforcer
+        self.configuration = configuration
+        self.digest = digest
+        self._open: dict[int, _OpenAdmission] = {}
+
+    @property
+    def open(self) -> Mapping[int, Admission]:
+        """The admissions under way, by the number of their entry."""
+        return {number: one.admission for number, one in self._open.items()}
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "rows": self.enforcer.state(),
+            "open": [[number, one.replica, one.admission.to_dict(), one.call] for number, one in self._open.items()],
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.enforcer.restore(state["rows"])
+        self._open = {
+            number: _OpenAdmission(replica, Admission.from_dict(admission), call)
+            for number, replica, admission, call in state["open"]
+        }
+
+    def holders(self, state: Mapping[str, Any]) -> Collection[str]:
+        return {replica for _number, replica, *_ in state["open"]}
+
+    def before(self, operation: Operation) -> Mapping[str, Any]:
+        return self.enforcer.items_until_due()
+
+    def apply(self, operation: Operation, number: int) -> dict[str, Any]:
+        # Draws among equally urgent values depend on the entry alone, so that a replay draws the same.
+        self.enforcer.set_seed(number)
+        what = operation.get("op")
+        if what == "admit":
+            return {"admission": self._admit_request(operation, number).to_dict()}
+        if what in ("complete", "fail"):
+            return {"outcome": _outcome_to_dict(self._judge(operation))}
+        if what == "abandon":
+            left = [one for one, found in self._open.items() if _belongs_to_caller(operation, found)]
+            return {"abandoned": {str(one): _outcome_to_dict(self._give_up(one)) for one in left}}
+        if what == "record":
+            return {}
+        raise DecisionError(f"there is no operation {what!r}", code="operation", hint=", ".join(GUARD_OPERATIONS))
+
+    def _admit_request(self, operation: Operation, number: int) -> Admission:
+        call = operation.get("call")
+        if call is not None and any(one.call == call for one in self._open.values()):
+            raise DecisionError(f"the call {call!r} is under way", code="repeated", hint="give every call its own name")
+        admission = self.enforcer.admit(
+            _operation_field(operation, "conditions"), fixed=operation.get("fixed", ()), prefer=operation.get("prefer")
+        )
+        self._open[number] = _OpenAdmission(_operation_field(operation, "replica"), admission, call)
+        return admission
+
+    def _judge(self, operation: Operation) -> ItemOutcome:
+        number = self._number(operation)
+        found = self._open[number]
+        values = _operation_field(operation, "values") if operation["op"] == "complete" else None
+        admission, outcome = found.admission, self._enforcer_outcome(found.admission, values)
+        while operation.get("final") and outcome.admission is not None:
+            admission = outcome.admission
+            outcome = self._enforcer_outcome(admission, values)
+        if outcome.admission is None:
+            del self._open[number]
+        else:
+            self._open[number] = replace(found, admission=outcome.admission)
+        return outcome
+
+    def _enforcer_outcome(self, admission: Admission, values: Mapping[str, str | None] | None) -> ItemOutcome:
+        return self.enforcer.fail(admission) if values is None else self.enforcer.complete(admission, values)
+
+    def _number(self, operation: Operation) -> int:
+        call = operation.get("call")
+        if "admission" in operation:
+            # A power cut may have taken an admission, and another one has its number: with its call it is told apart.
+            found = self._open.get(operation["admission"])
+            if found is not None and call in (None, found.call):
+                return int(operation["admission"])
+        elif call is not None:
+            for number, one in self._open.items():
+                if call == one.call:
+                    return number
+        name = operation.get("admission", call)
+        raise DecisionError(f"admission {name!r} is not under way", code="unknown-id")
+
+    def _give_up(self, number: int) -> ItemOutcome:
+        """Fail an admission until no retry is left."""
+        outcome = self.enforcer.fail(self._open.pop(number).admission)
+        while outcome.admission is not None:
+            outcome = self.enforcer.fail(outcome.admission)
+        return outcome
+
+
+def _belongs_to_caller(operation: Operation, found: _OpenAdmission) -> bool:
+    if "call" in operation:
+        return bool(found.call == operation["call"])
+    return bool(found.replica == _operation_field(operation, "replica"))
+
+
+def _operation_field(operation: Operation, name: str) -> Any:
+    if name not in operation:
+        raise DecisionError(f"the operation {operation.get('op')!r} has no {name}", code="operation")
+    return operation[name]
+
+
+def _outcome_to_dict(outcome: ItemOutcome) -> dict[str, Any]:
+    return {
+        "status": outcome.status,
+        "admission": None if outcome.admission is None else outcome.admission.to_dict(),
+        "reason": outcome.reason,
+        "slots": dict(outcome.slots),
+    }
+
+
+# Machines built again from what the first entry of their log says, to do everything in it once more.
+
+
+def rebuild_machine(
+    kind: str, digest: str, configuration: Mapping[str, Any], policies: Sequence[ShieldPolicy] = ()
+) -> StateMachine:
+    """Return the machine of a log, at its beginning.
+
+    Args:
+        kind: ``shield``, ``guard`` or ``keys``.
+        digest: that the log gives for what decides; of ``policies`` the one with it is taken.
+        configuration: from the log's first entry.
+        policies: those that somebody vouches for; a shield whose policy is not among them is synthesised again.
+
+    Raises:
+        OptionError: the policy is not in the log, and none of those given is the one.
+        DataError: the configuration describes no machine.
+    """
+    try:
+        if kind == "shield":
+            return _rebuild_shield(digest, configuration, policies)
+        if kind == "guard":
+            return _rebuild_guard(configuration)
+        if kind == "keys":
+            return KeyMachine()
+    except OptionError as error:
+        if error.location == "--policy":
+            raise
+        raise DataError(f"the configuration in the log describes nothing: {error.message}") from None
+    except (EvenhandError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"the configuration in the log describes nothing: {error}") from None
+    raise DataError(f"the log is of a {kind!r}, and there are shields, guards and keys")
+
+
+def _rebuild_shield(digest: str, configuration: Mapping[str, Any], policies: Sequence[ShieldPolicy]) -> ShieldMachine:
+    advisory = configuration["advisory"]
+    if not isinstance(advisory, bool):
+        raise TypeError(f"advisory is {advisory!r}")
+    for policy in policies:
+        shield = Shield(policy, advisory=advisory)
+        if shield.digest == digest:
+            return ShieldMachine(shield, configuration)
+    if configuration.get("plan") is not None:
+        described = configuration["plan"]
+        ordered = {**described, "groups": {name: described["groups"][name] for name in configuration["groups"]}}
+        plan = read_plan(ordered)
+        periodic = plan.kind in PERIODIC_KINDS and len(plan.inputs.groups) == 2
+        return ShieldMachine(
+            Shield(PeriodicShield(plan) if periodic else synthesize(plan), advisory=advisory), configuration
+        )
+    raise OptionError(
+        f"the policy with the digest {digest[:12]}... is needed, from the file {configuration.get('policy')!r}",
+        location="--policy",
+        hint="give that file" if not policies else "the files given have other policies",
+    )
+
+
+def _rebuild_guard(configuration: Mapping[str, Any]) -> GuardMachine:
+    read = GenerationConfig.read(configuration)
+    digest = hashlib.sha256(canonical_json(configuration).encode()).hexdigest()
+    return GuardMachine(Enforcer(read, mode=read.guard.mode), configuration, digest)

@@ -1,0 +1,352 @@
+"""What happens inside a transaction of the ledger: operations are carried out, logged, and their answers remembered."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+
+from evenhand.errors import DecisionError, EvenhandError, StoreError
+from evenhand.service.state_machines import Operation, Planner, StateMachine
+from evenhand.service.store import chain
+from evenhand.service.store.tables import STORE_VERSION, answers, checkpoints, entries, streams, versions
+
+CHECKPOINT: Operation = {"op": "checkpoint"}
+"""Handled by the book itself: an entry that says what the stream is, and its state, as the first entry does."""
+
+
+# Statements of every transaction, built once: building one costs as much as running it.
+HEAD_QUERY = (
+    select(streams.c.number, streams.c.hash, select(versions.c.version).scalar_subquery().label("version"))
+    .where(streams.c.name == bindparam("of"))
+    .with_for_update(of=streams)
+)
+STATE_UPDATE = update(streams).where(streams.c.name == bindparam("of"))
+ANSWER_QUERY = select(answers).where(
+    answers.c.stream == bindparam("of"), answers.c.id.in_(bindparam("keys", expanding=True))
+)
+
+
+@dataclass(frozen=True)
+class OperationRequest:
+    """An operation that somebody wants carried out.
+
+    Attributes:
+        stream: where.
+        operation: see the stream's machine.
+        id: under which it is carried out once, however often it is asked for; None: every time.
+        answered: what the caller asked, if they were told the answer already, without this operation. Then it is
+            carried out whatever has the id, unless that was this very operation, and a repeated request is told what
+            they were told.
+    """
+
+    stream: str
+    operation: Operation
+    id: str | None = None
+    answered: Operation | None = None
+
+
+@dataclass(frozen=True)
+class OperationResult:
+    """An operation that was carried out, durably.
+
+    Attributes:
+        number: of its entry in the stream's log.
+        answer: what the machine said.
+        repeated: whether it was done before, under the same id; the answer is the one given then.
+    """
+
+    number: int
+    answer: Mapping[str, Any]
+    repeated: bool = False
+
+
+@dataclass
+class StreamBatch:
+    """What one transaction did to one stream.
+
+    Attributes:
+        results: in the order in which they were asked for; an error: nothing was done.
+        rows: the entries it appended.
+        ahead: what has to be done before the next operation, if anything; the results may end early for want of it.
+    """
+
+    results: list[OperationResult | EvenhandError] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    plan_ahead: Callable[[], None] | None = None
+
+
+@dataclass
+class _LoadedMachine:
+    """A machine, and the entry of the log whose state it is in; None: it must be loaded first."""
+
+    machine: StateMachine
+    number: int | None = None
+    hash: str = chain.GENESIS_HASH
+
+
+class Transaction:
+    """All streams that a process serves; every method works inside a transaction of its caller.
+
+    The machines in memory run ahead of the store until that transaction is over. A caller that cannot say for certain
+    that it was committed must `forget` the streams it touched: they are loaded again the next time.
+
+    Args:
+        machines: by name of the stream, at their beginning.
+        clock: gives the time that entries carry, in seconds since 1970. Nothing is decided by it.
+    """
+
+    def __init__(self, machines: Mapping[str, StateMachine], clock: Callable[[], float]) -> None:
+        self._kept = {name: _LoadedMachine(machine) for name, machine in machines.items()}
+        self._clock = clock
+
+    @property
+    def streams(self) -> Sequence[str]:
+        """Their names."""
+        return list(self._kept)
+
+    def machine(self, stream: str) -> StateMachine:
+        """Return what decides in a stream; only the thread that writes may ask it for its state."""
+        return self._kept[stream].machine
+
+    def forget(self, stream: str) -> None:
+        """Forget what was applied in memory, since it may not be in the store: load it again before anything else."""
+        self._kept[stream].number = None
+
+    def begin(self, connection: Connection, stream: str) -> None:
+        """Write a stream's first entry, which says what it is; or check that the existing one says the same.
+
+        Raises:
+            StoreError: the stream belongs to another configuration.
+        """
+        machine = self._kept[stream].machine
+        found = connection.execute(select(streams.c.digest, streams.c.kind).where(streams.c.name == stream)).first()
+        if found is not None:
+            if (found.digest, found.kind) != (machine.digest, machine.kind):
+                query = select(entries.c.body).where(entries.c.stream == stream).order_by(entries.c.number).limit(1)
+                kept = json.loads(connection.execute(query).scalar() or "{}").get("configuration")
+                what = (
+                    describe_differences(kept, json.loads(chain.canonical_json(machine.configuration))) if kept else ""
+                )
+                raise StoreError(
+                    f"{stream!r} in the store belongs to another configuration{what and f': {what}'}",
+                    hint="give the new configuration a new name, under which it starts afresh, or use the old one",
+                )
+            return
+        row = self._row(stream, 0, chain.GENESIS_HASH, chain.canonical_json(_checkpoint_body(machine)))
+        connection.execute(insert(entries).values(row))
+        connection.execute(insert(checkpoints).values(stream=stream, number=0, at=row["at"]))
+        connection.execute(insert(streams).values(name=stream, kind=machine.kind, digest=machine.digest, number=0,
+                                                  hash=row["hash"], state=json.dumps(machine.state())))  # fmt: skip
+
+    def apply_operations(
+        self, connection: Connection, stream: str, asked: Sequence[OperationRequest], *, patient: bool = False
+    ) -> StreamBatch:
+        """Carry out what was asked of a stream, in this order.
+
+        Args:
+            connection: in a transaction.
+            stream: its name.
+            asked: of it.
+            patient: end where a machine needs a plan that is not made yet: everybody else would wait for it too.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        kept = self._kept[stream]
+        page = StreamBatch()
+        planner = kept.machine if isinstance(kept.machine, Planner) else None
+        page.plan_ahead = self._catch_up(connection, stream, kept, planner if patient else None)
+        if page.plan_ahead is not None:
+            return page
+        known = _read_answers(connection, stream, [answer_key(one.id) for one in asked if one.id is not None])
+        remembered: dict[str, dict[str, Any]] = {}
+        marks: list[dict[str, Any]] = []
+        number, last = kept.number or 0, kept.hash
+        digest = chain.canonical_json(kept.machine.digest)
+        for one in asked:
+            page.plan_ahead = planner.plan_ahead() if planner is not None else None
+            if page.plan_ahead is not None and patient:
+                break
+            key, fingerprint, given = "", "", chain.canonical_json(one.operation)
+            if one.id is not None:
+                key = answer_key(one.id)
+                fingerprint = _sha256_hex(given if one.answered is None else chain.canonical_json(one.answered))
+                if key in known and (one.answered is None or _was_done_by(connection, one, known[key], page.rows)):
+                    page.results.append(_repeat_answer(one.id, fingerprint, known[key]))
+                    continue
+            answer: Mapping[str, Any] = {}
+            # Every part is written as text once, whatever it goes into.
+            said = "{}"
+            if one.operation is CHECKPOINT:
+                body = chain.canonical_json(_checkpoint_body(kept.machine))
+            else:
+                try:
+                    before = kept.machine.before(one.operation)
+                    answer = kept.machine.apply(one.operation, number + 1)
+                except EvenhandError as error:
+                    page.results.append(error)
+                    continue
+                said = chain.canonical_json(answer)
+                body = chain.join_canonical({"id": chain.canonical_json(one.id), "before": chain.canonical_json(before),
+                                             "input": given, "output": said, "digest": digest})  # fmt: skip
+            number += 1
+            row = self._row(stream, number, last, body)
+            last = row["hash"]
+            page.rows.append(row)
+            if one.operation is CHECKPOINT:
+                marks.append({"stream": stream, "number": number, "at": row["at"]})
+            if one.id is not None:
+                known[key] = {"stream": stream, "id": key, "number": number, "asked": fingerprint,
+                              "answer": said}  # fmt: skip
+                remembered[key] = known[key]
+            page.results.append(OperationResult(number, answer))
+        if page.rows:
+            connection.execute(insert(entries), page.rows)
+            if remembered:
+                told = [answer_key(one.id) for one in asked if one.answered is not None and one.id is not None]
+                told = [one for one in told if one in remembered]
+                if told:
+                    connection.execute(delete(answers).where(answers.c.stream == stream, answers.c.id.in_(told)))
+                connection.execute(insert(answers), list(remembered.values()))
+            if marks:
+                connection.execute(insert(checkpoints), marks)
+            state = json.dumps(kept.machine.state())
+            connection.execute(STATE_UPDATE, {"of": stream, "number": number, "hash": last, "state": state})
+        kept.number, kept.hash = number, last
+        # As early as this: the next request may come after it is done.
+        page.plan_ahead = planner.plan_ahead() if planner is not None else None
+        return page
+
+    def _catch_up(
+        self, connection: Connection, stream: str, kept: _LoadedMachine, planner: Planner | None
+    ) -> Callable[[], None] | None:
+        """Lock the stream's row, and load its state unless this process wrote it last.
+
+        Returns:
+            What the planner has to do before; then nothing was loaded.
+        """
+        row = connection.execute(HEAD_QUERY, {"of": stream}).one()
+        if row.version != STORE_VERSION:
+            raise StoreError(
+                f"the store was brought from version {STORE_VERSION} to {row.version} while this ran",
+                hint="stop this process; one of the newer Evenhand takes its place",
+            )
+        if row.number != kept.number or row.hash != kept.hash:
+            state = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
+            loaded = json.loads(state)
+            ahead = None if planner is None else planner.plan_ahead(loaded)
+            if ahead is not None:
+                return ahead
+            kept.machine.load(loaded)
+            kept.number, kept.hash = row.number, row.hash
+        return None
+
+    def _row(self, stream: str, number: int, previous: str, body: str) -> dict[str, Any]:
+        at = self._clock()
+        return {"stream": stream, "number": number, "at": at, "body": body, "previous": previous,
+                "hash": chain.hash_entry(previous, stream, number, at, body)}  # fmt: skip
+
+
+def is_written(connection: Connection, stream: str, last: Mapping[str, Any]) -> bool:
+    """Return whether this entry is in the store, waiting for transactions that may still write there.
+
+    A commit whose answer was lost may still be going on in the server. Its transaction holds the lock of the stream's
+    row until it is decided, so the holder of that lock sees what came of it.
+    """
+    connection.execute(select(streams.c.number).where(streams.c.name == stream).with_for_update()).one()
+    found = connection.execute(
+        select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == last["number"])
+    ).scalar()
+    return bool(found == last["hash"])
+
+
+def answer_key(id: str) -> str:
+    """Return the key of an id's answer: its hash, so that any text is an id, and none is stored in the clear."""
+    return _sha256_hex(chain.canonical_json(id))
+
+
+def _sha256_hex(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _checkpoint_body(machine: StateMachine) -> dict[str, Any]:
+    """Return the body of an entry from which a replay can start."""
+    return {"kind": machine.kind, "digest": machine.digest, "configuration": machine.configuration,
+            "state": machine.state()}  # fmt: skip
+
+
+def _read_answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+    if not keys:
+        return {}
+    found = connection.execute(ANSWER_QUERY, {"of": stream, "keys": keys})
+    return {row["id"]: dict(row) for row in found.mappings()}
+
+
+def _was_done_by(
+    connection: Connection, asked: OperationRequest, known: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Whether an id's answer was given by this very operation: its first attempt may have failed after it was done."""
+    number = known["number"]
+    body = next((row["body"] for row in rows if row["number"] == number), None)
+    if body is None:
+        query = select(entries.c.body).where(entries.c.stream == asked.stream, entries.c.number == number)
+        body = connection.execute(query).scalar()
+    return body is not None and chain.canonical_json(json.loads(body).get("input")) == chain.canonical_json(
+        asked.operation
+    )
+
+
+def _repeat_answer(id: str, fingerprint: str, row: Mapping[str, Any]) -> OperationResult | DecisionError:
+    if row["asked"] != fingerprint:
+        return DecisionError(
+            f"the id {id!r} was used for another request", code="repeated", hint="give every request its own id"
+        )
+    if row["answer"] is None:
+        return DecisionError(
+            f"the id {id!r} was answered long ago, and the answer is not kept any more", code="repeated",
+            hint="see retention.log_days",
+        )  # fmt: skip
+    return OperationResult(row["number"], json.loads(row["answer"]), repeated=True)
+
+
+# Where two configurations differ, for people.
+
+MAX_DIFFERENCES = 3
+"""Differences that are told; of further ones their number is."""
+
+MAX_VALUE_LENGTH = 60
+"""Characters of a value."""
+
+
+def describe_differences(before: Any, now: Any) -> str:
+    """Return where two values of JSON differ: the entries, with what they were and are; an empty text if nowhere.
+
+    >>> describe_differences({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}, "c": True})
+    'a.b.1 was 2 and is 3; c was not there and is true'
+    """
+    found = list(_find_differences(before, now, ()))
+    more = [f"and {len(found) - MAX_DIFFERENCES} more"] if len(found) > MAX_DIFFERENCES else []
+    return "; ".join([*found[:MAX_DIFFERENCES], *more])
+
+
+def _find_differences(before: Any, now: Any, where: tuple[str, ...]) -> Iterator[str]:
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for name in [*before, *(one for one in now if one not in before)]:
+            yield from _find_differences(before.get(name), now.get(name), (*where, str(name)))
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for position, (one, other) in enumerate(zip(before, now, strict=True)):
+            yield from _find_differences(one, other, (*where, str(position)))
+    elif before != now:
+        yield f"{'.'.join(where) or 'it'} was {_format_value(before)} and is {_format_value(now)}"
+
+
+def _format_value(value: Any) -> str:
+    if value is None:
+        return "not there"
+    text = json.dumps(value)
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}..."

@@ -1,0 +1,113 @@
+"""Fairness shields: guaranteed group fairness over every run of decisions, at least cost."""
+
+from evenhand.shields.policy.file import load_policy, policy_from_bytes, policy_to_bytes, save_policy
+from evenhand.shields.policy.periodic import PeriodicShield, ShieldPeriod, always_ends_fair
+from evenhand.shields.policy.policy import ACCEPT, FOLLOW, REJECT, ShieldPolicy, apply_level
+from evenhand.shields.policy.tables import ThresholdTable
+from evenhand.shields.runtime.certificate import ShieldCertificate
+from evenhand.shields.runtime.log import ReplayDifference, ShieldReplay, read_log, read_log_file, replay_log
+from evenhand.shields.runtime.shield import Decision, DecisionReason, Shield
+from evenhand.shields.runtime.state import FiniteShieldState, ShieldState
+from evenhand.shields.simulation.inspection import ActionStretch, HeatmapCell, ShieldInspection, inspect_policy
+from evenhand.shields.simulation.result import QUANTILE_LEVELS, BiasQuantiles, ShieldSimulationResult
+from evenhand.shields.simulation.simulate import simulate_runs, simulate_shield
+from evenhand.shields.simulation.streams import (
+    ORDERS,
+    ArrivalSource,
+    ArrivalStream,
+    estimate_inputs,
+    estimate_inputs_from_data,
+    parse_order,
+    source_from_people,
+    synthetic_source,
+)
+from evenhand.shields.simulation.wording import policy_document
+from evenhand.shields.spec.configuration import read_plan, read_plan_with_ranges
+from evenhand.shields.spec.ends import FairEnd, WelfareBounds, describe_empty_group, guarantees, welfare_bounds_of
+from evenhand.shields.spec.plan import (
+    PERIODIC_KINDS,
+    Counters,
+    Inputs,
+    PlanKind,
+    ProbabilityRanges,
+    ShieldPlan,
+    TerminalKind,
+)
+from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty, RatioDifference, parse_kappa
+from evenhand.shields.synthesis.general import synthesize, synthesize_ratio_difference
+from evenhand.shields.synthesis.robust import InputEstimator, resynthesize_rest, synthesize_robust
+from evenhand.shields.synthesis.separable import cheapest_bounds, synthesize_separable
+from evenhand.shields.synthesis.solve import SynthesisProblem, SynthesisSolution, solve_problem
+
+__all__ = [
+    "ACCEPT",
+    "FOLLOW",
+    "ORDERS",
+    "PERIODIC_KINDS",
+    "QUANTILE_LEVELS",
+    "REJECT",
+    "ActionStretch",
+    "ArrivalSource",
+    "ArrivalStream",
+    "BiasQuantiles",
+    "Counters",
+    "Decision",
+    "DecisionReason",
+    "EmptyGroupRule",
+    "FairEnd",
+    "FairnessProperty",
+    "FiniteShieldState",
+    "HeatmapCell",
+    "InputEstimator",
+    "Inputs",
+    "PeriodicShield",
+    "PlanKind",
+    "ProbabilityRanges",
+    "RatioDifference",
+    "ReplayDifference",
+    "Shield",
+    "ShieldCertificate",
+    "ShieldInspection",
+    "ShieldPeriod",
+    "ShieldPlan",
+    "ShieldPolicy",
+    "ShieldReplay",
+    "ShieldSimulationResult",
+    "ShieldState",
+    "SynthesisProblem",
+    "SynthesisSolution",
+    "TerminalKind",
+    "ThresholdTable",
+    "WelfareBounds",
+    "always_ends_fair",
+    "apply_level",
+    "cheapest_bounds",
+    "describe_empty_group",
+    "estimate_inputs",
+    "estimate_inputs_from_data",
+    "guarantees",
+    "inspect_policy",
+    "load_policy",
+    "parse_kappa",
+    "parse_order",
+    "policy_document",
+    "policy_from_bytes",
+    "policy_to_bytes",
+    "read_log",
+    "read_log_file",
+    "read_plan",
+    "read_plan_with_ranges",
+    "replay_log",
+    "resynthesize_rest",
+    "save_policy",
+    "simulate_runs",
+    "simulate_shield",
+    "solve_problem",
+    "source_from_people",
+    "synthesize",
+    "synthesize_ratio_difference",
+    "synthesize_robust",
+    "synthesize_separable",
+    "synthetic_source",
+    "welfare_bounds_of",
+]

@@ -1,0 +1,143 @@
+"""What a running shield guarantees from here on, what that rests on, and whether it has held so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from evenhand.shields.spec.plan import Counters
+from evenhand.shields.spec.properties import FairnessProperty
+from evenhand.stats import Proved, Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class ShieldCertificate:
+    """The bound on the bias that holds from here on.
+
+    Attributes:
+        keeps: the property, in words.
+        kappa: the largest bias that is fair.
+        step: decisions made in the period (a finite shield has a single one), of ``horizon``.
+        period: which period that is, from 0.
+        shielded: the bias of the shield's decisions so far, over all periods; while labels are open, the largest it can
+            turn out to be.
+        unshielded: the same for the recommendations.
+        advisory: whether the recommendations stand, and the shield only counts.
+        open_labels: decisions whose label is awaited.
+        bound: the bias at the end of this period is at most that; None: nothing is guaranteed.
+        exact: whether some future attains the bound; else it may never be met.
+        later: the same for the ends of all later periods; None where there are none, or nothing is guaranteed.
+        how: why the bound holds, or why there is none.
+        assumption: what it rests on.
+        held: whether the assumption has held so far; None where nothing is assumed.
+    """
+
+    keeps: str
+    kappa: Fraction
+    step: int
+    horizon: int
+    period: int
+    shielded: Fraction
+    unshielded: Fraction
+    open_labels: int
+    bound: Fraction | None
+    exact: bool
+    later: Fraction | None
+    how: str
+    assumption: str
+    assumption_held: bool | None
+    advisory: bool = False
+
+    @property
+    def bias(self) -> Fraction:
+        """Of the decisions that were in force."""
+        return self.unshielded if self.advisory else self.shielded
+
+    def as_advice(self) -> ShieldCertificate:
+        """Return the same where the recommendations stand: nothing is guaranteed."""
+        how = "the recommendations stand (advisory mode)"
+        return replace(self, advisory=True, bound=None, exact=False, later=None, how=how)
+
+    @property
+    def quantity(self) -> Proved | Unknown:
+        """The bound as a number that says what it is."""
+        return Unknown(reason=self.how) if self.bound is None else Proved(value=float(self.bound), how=self.how)
+
+    def summary(self) -> str:
+        """Return two or three lines."""
+        now = "is" if self.step == self.horizon else "will be"
+        bound = "is not guaranteed" if self.bound is None else f"{now} at most {float(self.bound):.4g}"
+        if self.bound is not None and self.exact and self.step < self.horizon:
+            bound += " (some future attains it)"
+        waiting = f", {self.open_labels} labels open" if self.open_labels else ""
+        other = (
+            f"after the shield {float(self.shielded):.4g}"
+            if self.advisory
+            else f"before the shield {float(self.unshielded):.4g}"
+        )
+        lines = [
+            f"after {self.step} of {self.horizon} decisions the bias is {float(self.bias):.4g}{waiting}; " + other,
+            f"at the end of the period it {bound}: {self.how}",
+        ]
+        if self.later is not None:
+            lines.append(f"at the end of every later period it is at most {float(self.later):.4g}")
+        if self.assumption_held is not None:
+            lines.append(
+                f"assumed: {self.assumption}; so far that {'held' if self.assumption_held else 'did not hold'}"
+            )
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON values: numbers as floats, beside them kappa and the bound as exact texts."""
+        return {
+            "kind": "shield-certificate",
+            "property": self.keeps,
+            "kappa": str(self.kappa),
+            "step": self.step,
+            "horizon": self.horizon,
+            "period": self.period,
+            "bias": float(self.bias),
+            "bias_shielded": float(self.shielded),
+            "bias_unshielded": float(self.unshielded),
+            "open_labels": self.open_labels,
+            "bound": None if self.bound is None else float(self.bound),
+            "bound_exact": None if self.bound is None else str(self.bound),
+            "attained": self.exact,
+            "bound_later": None if self.later is None else float(self.later),
+            "how": self.how,
+            "advisory": self.advisory,
+            "assumption": self.assumption or None,
+            "assumption_held": self.assumption_held,
+        }
+
+
+OpenLabels = tuple[int, int, int, int]
+"""Decisions whose label is awaited: rejected and accepted of the first group, then of the second."""
+
+NO_OPEN_LABELS: OpenLabels = (0, 0, 0, 0)
+
+
+def worst_bias(kept: FairnessProperty, counters: Counters, open_labels: OpenLabels = NO_OPEN_LABELS) -> Fraction:
+    """Return the largest bias over everything that the open labels can turn out to be.
+
+    For fixed numbers with label 1 the bias grows with the distance of the two rates, so that the largest lies where
+    each group has accepted as few or as many of them as possible.
+
+    Args:
+        kept: the property.
+        counters: seen and accepted of each group, (n_a, a, n_b, b).
+        open_labels: see `OpenLabels`.
+    """
+    n_a, a, n_b, b = counters
+    if not any(open_labels):
+        return kept.bias(n_a, a, n_b, b)
+    corners = [
+        [
+            (n + more, k + accepted)
+            for more in range(rejected_open + accepted_open + 1)
+            for accepted in {max(0, more - rejected_open), min(more, accepted_open)}
+        ]
+        for n, k, rejected_open, accepted_open in ((n_a, a, *open_labels[:2]), (n_b, b, *open_labels[2:]))
+    ]
+    return max(kept.bias(*one, *other) for one in corners[0] for other in corners[1])

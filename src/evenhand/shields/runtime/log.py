@@ -1,0 +1,237 @@
+"""Decisions made again from their log: the same ones, or the first that differs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenhand.core import Block, Document, Note, Text
+from evenhand.errors import DataError, DecisionError
+from evenhand.text import format_count, format_decimal
+
+if TYPE_CHECKING:
+    from evenhand.shields.runtime.shield import Shield
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayDifference:
+    """Where a log and its replay part.
+
+    Attributes:
+        entry: the number of the entry in the log, from 1.
+        logged: what the log says.
+        found: what the shield does with the same input, in the same state.
+    """
+
+    entry: int
+    logged: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"entry {self.entry}: the log says {self.logged}; the shield {self.found}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShieldReplay:
+    """What came of a replay.
+
+    Attributes:
+        decisions, labels: how many of each agreed.
+        difference: the first entry that does not agree; None if all do.
+        shield: the shield after the last entry that it took, to compare its state or to go on.
+    """
+
+    decisions: int
+    labels: int
+    difference: ReplayDifference | None
+    shield: Shield
+
+    def __str__(self) -> str:
+        if self.difference is not None:
+            return f"Not the same: {self.difference}"
+        decisions = format_count(self.decisions, "decision", "decisions")
+        return f"All the same: {decisions}, {format_count(self.labels, 'label', 'labels')}"
+
+    def document(self, name: str = "") -> Document:
+        """Return whether the decisions are the same, and what the shield did until then.
+
+        Args:
+            name: of the log.
+        """
+        shield = self.shield
+        blocks: list[Block] = []
+        if self.difference is not None:
+            blocks += [Note(f"{self}.", "caution"), Text(f"The {self.decisions:,} decisions before agree.")]
+        else:
+            blocks.append(Text(f"{self}.", role="finding"))
+        interventions = format_count(shield.interventions, "intervention", "interventions")
+        blocks += [
+            Text(f"{interventions}, of cost {format_decimal(shield.cost)}"),
+            Text(items=tuple(shield.certificate().summary().splitlines())),
+        ]
+        return Document(f"Replay of {name or 'a log'}", blocks=tuple(blocks), brand="Evenhand shield")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON values, with what the shield guarantees from here on."""
+        return {
+            "kind": "shield-replay",
+            "same": self.difference is None,
+            "decisions": self.decisions,
+            "labels": self.labels,
+            "difference": None if self.difference is None else asdict(self.difference),
+            "interventions": self.shield.interventions,
+            "cost": self.shield.cost,
+            "certificate": self.shield.certificate().to_dict(),
+        }
+
+
+def replay_log(shield: Shield, log: Iterable[Mapping[str, Any]]) -> ShieldReplay:
+    """Replay the inputs of a log through a shield, and compare what it decides.
+
+    An entry with a ``label`` is a label of the decision ``id``; any other is a decision with ``group``,
+    ``recommendation``, ``decision`` and, where they were given, ``cost``, ``id`` and ``intervened``. Further fields
+    are not looked at. The log must begin in the state that the shield is in.
+
+    Args:
+        shield: a new shield of the same policy and mode, or one restored to the state before the log; it is changed.
+        log: the entries, first to last.
+
+    Raises:
+        DataError: an entry is not one of a log.
+    """
+    decisions = labels = 0
+    for number, entry in enumerate(log, start=1):
+        if not isinstance(entry, Mapping):
+            raise DataError(f"a {type(entry).__name__} is not an entry of a log", location=f"entry {number}")
+        labelled = "label" in entry
+        missing = [field for field in (("id",) if labelled else ("group", "recommendation", "decision"))
+                   if field not in entry]  # fmt: skip
+        if missing:
+            raise DataError(
+                f"there is no {missing[0]!r}",
+                location=f"entry {number}",
+                hint="a decision has group, recommendation and decision; a label has id and label",
+            )
+        try:
+            found = _compare_entry(shield, entry, labelled)
+        except DecisionError as error:
+            found = (_describe_entry(entry, labelled), f"refuses it: {error.message}")
+        if found is not None:
+            return ShieldReplay(decisions, labels, ReplayDifference(number, *found), shield)
+        decisions, labels = decisions + (not labelled), labels + labelled
+    return ShieldReplay(decisions, labels, None, shield)
+
+
+def _compare_entry(shield: Shield, entry: Mapping[str, Any], labelled: bool) -> tuple[str, str] | None:
+    if labelled:
+        shield.observe(entry["id"], entry["label"])
+        return None
+    made = shield.decide(entry["group"], entry["recommendation"], cost=entry.get("cost"), id=entry.get("id"))
+    same = made.decision == entry["decision"] and entry.get("intervened", made.intervened) == made.intervened
+    if same:
+        return None
+    return _describe_entry(entry, labelled), f"decides {made.decision}{', an intervention' if made.intervened else ''}"
+
+
+def _describe_entry(entry: Mapping[str, Any], labelled: bool) -> str:
+    if labelled:
+        return f"the label {entry['label']} for {entry['id']!r}"
+    return f"{entry['decision']}{', an intervention' if entry.get('intervened') else ''}"
+
+
+def read_log(path: Path | str) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a log file: one JSON object a line, empty lines left out.
+
+    Raises:
+        DataError: the file cannot be read, or a line is not a JSON object.
+    """
+    location = str(path)
+    try:
+        lines = Path(path).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the log cannot be read: {error}", location=location) from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(f"not JSON: {error.msg}", location=f"{location}, line {number}") from error
+        if not isinstance(entry, dict):
+            raise DataError("not a JSON object", location=f"{location}, line {number}")
+        yield entry
+
+
+# Logs of decisions as files: JSON lines, or a table of text.
+
+NUMBER_FIELDS = ("recommendation", "decision", "label", "intervened", "cost")
+FIELDS = ("id", "group", *NUMBER_FIELDS)
+TRUTH_WORDS = {"true": 1, "false": 0, "True": 1, "False": 0}
+
+
+def read_log_file(path: Path | str) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a log, as ``replay_log`` takes them.
+
+    A ``.csv`` file has a line of names first, of ``id``, ``group``, ``recommendation``, ``cost``, ``decision``,
+    ``intervened`` and ``label``; what is empty was not given, and other columns are not looked at. Any other file has
+    one JSON object a line. An entry with a decision and its label is taken as the decision, then the label.
+
+    Raises:
+        DataError: the file cannot be read, or a line is not an entry.
+    """
+    table = Path(path).suffix.lower() == ".csv"
+    for entry in _read_table_rows(Path(path)) if table else read_log(path):
+        if "label" in entry and "decision" in entry:
+            label = entry.pop("label")
+            yield entry
+            if label is not None:
+                yield {"id": entry.get("id"), "label": label}
+        else:
+            yield entry
+
+
+def _read_table_rows(path: Path) -> Iterator[dict[str, Any]]:
+    location = str(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            names = reader.fieldnames or []
+            if not set(names) & {"decision", "label"}:
+                raise DataError(
+                    f"a log has columns such as {', '.join(FIELDS)}, and these are {', '.join(names) or 'none'}",
+                    location=location,
+                    hint="name the columns in the first line",
+                )
+            for row in reader:
+                yield _parse_row(row, f"{location}, line {reader.line_num}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the log cannot be read: {error}", location=location) from None
+    except csv.Error as error:
+        raise DataError(f"this is not a table of text: {error}", location=location) from None
+
+
+def _parse_row(row: dict[str, Any], location: str) -> dict[str, Any]:
+    if None in row or any(value is None for value in row.values()):
+        raise DataError("this line has another number of values than the first one has names", location=location)
+    found: dict[str, Any] = {name: row[name] for name in ("id", "group") if row.get(name)}
+    for name in NUMBER_FIELDS:
+        if text := (row.get(name) or "").strip():
+            found[name] = TRUTH_WORDS[text] if text in TRUTH_WORDS else _parse_number(text, name, location)
+    if "intervened" in found:
+        found["intervened"] = bool(found["intervened"])
+    return found
+
+
+def _parse_number(text: str, name: str, location: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise DataError(f"the {name} {text!r} is not a number", location=location)
+    return int(number) if number.is_integer() and name != "cost" else number

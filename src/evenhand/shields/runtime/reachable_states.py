@@ -1,0 +1,148 @@
+"""Counters from which a fair end can be reached in every case, for properties whose labels follow the decision."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import LimitError
+from evenhand.shields.policy.policy import ShieldPolicy
+from evenhand.shields.policy.tables import look_up_levels
+from evenhand.shields.spec.ends import EndValues
+from evenhand.shields.spec.plan import Counters
+from evenhand.shields.spec.properties import FairnessProperty
+from evenhand.shields.synthesis.kernels import sweep_live_states
+from evenhand.typing import Booleans, Integers
+
+
+class LiveStates:
+    """The live states at every time, one bit each.
+
+    A state is live if some decision on every possible individual leads to live states, whatever the label turns out to
+    be: those with finite value, as hard fairness does not depend on how likely anything is.
+
+    Args:
+        terminal: what is allowed at the checks.
+        horizon: decisions.
+        times: of the checks, the horizon among them.
+    """
+
+    def __init__(self, terminal: EndValues, horizon: int, times: tuple[int, ...]) -> None:
+        self._start = np.zeros((horizon + 1, horizon + 1), dtype=np.int64)
+        allowed = np.zeros(comb(horizon + 4, 4), dtype=np.uint8)
+        position = 0
+        for seen in range(horizon + 1):
+            for n_a in range(seen + 1):
+                n_b = seen - n_a
+                values = np.isfinite(terminal.values(n_a, n_b))
+                self._start[n_a, n_b] = position
+                allowed[position : position + values.size] = values.reshape(-1)
+                position += values.size
+        layer = allowed.copy()
+        self._bits = [np.packbits(layer)]
+        for t in range(horizon - 1, -1, -1):
+            sweep_live_states(layer, self._start, t)
+            size = comb(t + 4, 4)
+            if t in times:
+                layer[:size] &= allowed[:size]
+            self._bits.append(np.packbits(layer[:size]))
+        self._bits.reverse()
+
+    def of(self, t: int, counters: Integers) -> Booleans:
+        """Return which of these are live after t decisions; counters (n, 4) as (n_a, a, n_b, b), possible ones."""
+        n_a, a, n_b, b = counters.T
+        position = self._start[n_a, n_b] + a * (n_b + 1) + b
+        return np.asarray(self._bits[t][position >> 3] >> (7 - (position & 7)) & 1, dtype=bool)
+
+
+@lru_cache(maxsize=4)
+def find_live_states(terminal: Any, horizon: int, times: tuple[int, ...]) -> LiveStates:
+    """Return the live states, kept for the next shield of the same problem."""
+    return LiveStates(terminal, horizon, times)
+
+
+# Every end that a run can still come to under its policy, and the worst of them.
+
+MAX_STATE_CODES = 2**28
+"""States that are marked at once, one byte each: more of them means that the end is too far away."""
+
+TIE_DISTANCE = 1e-9
+"""Ends whose bias in floating point is as close as that to the largest are compared exactly."""
+
+
+def reachable_end_states(policy: ShieldPolicy, step: int, states: Integers) -> Integers:
+    """Return all counters at the horizon, over every order of individuals, recommendations, costs and labels.
+
+    Args:
+        policy: what decides; labels come before the next decision.
+        step: decisions made.
+        states: counters at that time, shape (n, 4) as (n_a, a, n_b, b).
+
+    Returns:
+        Shape (ends, 4), each once.
+
+    Raises:
+        LimitError: there are too many states on the way.
+    """
+    plan = policy.plan
+    labelled, most = plan.property.labelled, len(plan.inputs.costs)
+    left = plan.horizon - step
+    lowest = states.min(axis=0)
+    shape = tuple(int(extent) for extent in states.max(axis=0) - lowest + left + 1)
+    if not labelled:
+        # The number of the second group follows from the time.
+        shape = (shape[0], shape[1], 1, shape[3])
+    size = int(np.prod(shape, dtype=np.float64))
+    if size > MAX_STATE_CODES:
+        raise LimitError(
+            f"{left} decisions before the end there are too many futures to go through",
+            hint="ask for the bound that is not exact, or ask again nearer to the end",
+        )
+    marked = np.zeros(size, dtype=bool)
+    for t in range(step, plan.horizon):
+        seen, accepted = states[:, ::2].T, states[:, 1::2].T
+        codes = [_encode_states(states, lowest, shape)] if labelled else []
+        for group in (0, 1):
+            level = look_up_levels(policy.actions, t, seen, accepted, np.full(len(states), group))
+            for decision, possible in ((0, level < most), (1, level > -most)):
+                after = states[possible]
+                after[:, 2 * group] += 1
+                after[:, 2 * group + 1] += decision
+                codes.append(_encode_states(after, lowest, shape))
+        for found in codes:
+            marked[found] = True
+        reached = np.flatnonzero(marked)
+        marked[reached] = False
+        states = np.stack(np.unravel_index(reached, shape), axis=1).astype(np.int64) + lowest
+        if not labelled:
+            states[:, 2] = t + 1 - states[:, 0]
+    return states
+
+
+def _encode_states(states: Integers, lowest: Integers, shape: tuple[int, ...]) -> Integers:
+    n_a, a, n_b, b = (states - lowest).T
+    codes: Integers = ((n_a * shape[1] + a) * shape[2] + (n_b if shape[2] > 1 else 0)) * shape[3] + b
+    return codes
+
+
+def worst_end_bias(policy: ShieldPolicy, step: int, states: Integers) -> tuple[Fraction, Counters]:
+    """The largest bias at the horizon over every future, with what was counted before, and counters that have it.
+
+    Raises:
+        LimitError: there are too many states on the way.
+    """
+    plan = policy.plan
+    return worst_bias_among(plan.property, reachable_end_states(policy, step, states) + np.array(plan.start))
+
+
+def worst_bias_among(kept: FairnessProperty, counters: Integers) -> tuple[Fraction, Counters]:
+    """Return the largest bias among counters (n, 4), exact, and the first that have it."""
+    n_a, a, n_b, b = counters.T
+    bias = kept.bias_of_rates(a / np.maximum(n_a, 1), b / np.maximum(n_b, 1))
+    bias = np.where(np.minimum(n_a, n_b) < kept.empty_group.needed_count, 0, bias)
+    candidates: list[list[Any]] = counters[bias >= bias.max() - TIE_DISTANCE].tolist()
+    return max(((kept.bias(*found), tuple(found)) for found in candidates), key=lambda pair: pair[0])

@@ -1,0 +1,427 @@
+"""A shield at work: one decision after another, each a few microseconds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple, NoReturn
+
+from evenhand.errors import DecisionError
+from evenhand.shields.policy.periodic import PeriodicShield
+from evenhand.shields.policy.policy import ShieldPolicy
+from evenhand.shields.runtime.certificate import ShieldCertificate
+from evenhand.shields.runtime.multi_group_state import MultiGroupShieldState
+from evenhand.shields.runtime.periodic_state import PeriodicShieldState
+from evenhand.shields.runtime.state import FiniteShieldState, ShieldState
+
+STATE_VERSION = 1
+"""Of the layout of a state."""
+
+_BINARY_VALUES = {0: 0, 1: 1}
+
+
+class DecisionReason(StrEnum):
+    """Why a decision is what it is; `words` says it for people."""
+
+    FOLLOWED = "followed"
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    WOULD_ACCEPT = "would-accept"
+    WOULD_REJECT = "would-reject"
+
+    @property
+    def words(self) -> str:
+        """A sentence."""
+        return {
+            "followed": "The recommendation stands.",
+            "accepted": "Accepted against the recommendation, to keep the bias within its bound at the least cost.",
+            "rejected": "Rejected against the recommendation, to keep the bias within its bound at the least cost.",
+            "would-accept": "The recommendation stands; a shield in force would have accepted.",
+            "would-reject": "The recommendation stands; a shield in force would have rejected.",
+        }[self.value]
+
+
+class Decision(NamedTuple):
+    """What a shield decided.
+
+    Attributes:
+        decision: 1 to accept, 0 to reject; in advisory mode always the recommendation.
+        intervened: whether that is against the recommendation.
+        reason: why.
+        guaranteed: whether the bound still holds from here on (see `ShieldCertificate`); never in advisory mode.
+    """
+
+    decision: int
+    intervened: bool
+    reason: DecisionReason
+    guaranteed: bool
+
+
+def _build_decisions(advisory: bool, guaranteed: bool) -> tuple[Decision, ...]:
+    """Return one for each recommendation and decision, made once: nothing is built while a shield decides."""
+    against = (
+        (DecisionReason.WOULD_REJECT, DecisionReason.WOULD_ACCEPT)
+        if advisory
+        else (DecisionReason.REJECTED, DecisionReason.ACCEPTED)
+    )
+    return tuple(
+        Decision(
+            recommendation if advisory else decision,
+            decision != recommendation and not advisory,
+            DecisionReason.FOLLOWED if decision == recommendation else against[decision],
+            guaranteed and not advisory,
+        )
+        for recommendation in (0, 1)
+        for decision in (0, 1)
+    )
+
+
+def initial_state(policy: ShieldPolicy | PeriodicShield | ShieldState) -> ShieldState:
+    """Return a course at its beginning: of one horizon, or of periods if the plan is for those."""
+    if isinstance(policy, ShieldPolicy):
+        if len(policy.plan.inputs.groups) > 2 or policy.actions.form == "separate":
+            return MultiGroupShieldState(policy)
+        if policy.plan.kind in ("finite", "feasible"):
+            return FiniteShieldState(policy)
+        return PeriodicShieldState(PeriodicShield(policy.plan))
+    return PeriodicShieldState(policy) if isinstance(policy, PeriodicShield) else policy
+
+
+class Shield:
+    """Decides on one individual after another so that the bias stays within its bound.
+
+    It is not thread-safe: decisions come one after another anyway, as each depends on those before it. Whatever raises
+    an error leaves the state as it was.
+
+    Args:
+        policy: a synthesised shield, of one horizon or of periods.
+        advisory: let every recommendation stand, and count what the shield would have done had it been in force. Then
+            nothing is guaranteed.
+    """
+
+    __slots__ = ("_codes", "_costs", "_course", "_decisions", "_group", "_ids", "_largest", "_needs_id", "_only",
+                 "_period", "advisory", "cost", "interventions")  # fmt: skip
+
+    def __init__(self, policy: ShieldPolicy | PeriodicShield | ShieldState, *, advisory: bool = False) -> None:
+        course = initial_state(policy)
+        self._course = course
+        self.advisory = advisory
+        self._group = {name: position for position, name in enumerate(course.groups)}
+        self._costs = course.costs
+        self._largest = course.costs[-1]
+        # With one cost it need not be given.
+        self._only = course.costs[0] if len(course.costs) == 1 else None
+        self._needs_id = course.labelled
+        self._decisions = (_build_decisions(advisory, False), _build_decisions(advisory, True))
+        self._ids = PendingDecisions()
+        self._codes = self._ids.codes
+        self._period = course.period
+        self.interventions = 0
+        self.cost = 0.0
+
+    def decide(self, group: str, recommendation: int, cost: float | None = None, id: Id | None = None) -> Decision:
+        """Decide on one individual.
+
+        Args:
+            group: its group's name.
+            recommendation: of the classifier, 1 to accept and 0 to reject.
+            cost: of deciding otherwise; between two costs of the plan the larger one counts. It may be left out if the
+                plan has a single one.
+            id: a text or whole number under which its label comes later; needed for equal opportunity. A repeated one
+                is refused, within a period and while its label is awaited.
+
+        Raises:
+            DecisionError: one of these makes no sense, or the horizon is past; nothing changed.
+        """
+        try:
+            position = self._group[group]
+            recommended = _BINARY_VALUES[recommendation]
+            if cost is None:
+                price = self._only
+                if price is None:
+                    self._refuse_input(group, recommendation, cost)
+            else:
+                price = float(cost)
+                if not 0.0 <= price <= self._largest:
+                    self._refuse_input(group, recommendation, cost)
+        except (KeyError, TypeError, ValueError):
+            self._refuse_input(group, recommendation, cost)
+        if id is not None:
+            self._ids.check(id)
+        elif self._needs_id:
+            raise DecisionError("a decision without an id cannot get its label later", code="id", hint="give an id")
+        course = self._course
+        code = course.decide(position, recommended, price)
+        # The decision may have been the first one of a new period.
+        if course.period != self._period:
+            self._begin_period()
+        if id is not None:
+            self._codes[id] = code
+        # The two lowest bits are recommendation and decision: they differ where the shield intervened.
+        if (code ^ code >> 1) & 1:
+            self.interventions += 1
+            self.cost += price
+        return self._decisions[course.has_guarantee][code & 3]
+
+    def observe(self, id: Id, label: int) -> None:
+        """Record the true label of an individual that was decided on: 1 if accepting was right.
+
+        Raises:
+            DecisionError: the property needs no labels, there is no decision under this id, its label is known, or
+                the label is neither 0 nor 1; nothing changed.
+        """
+        if not self._needs_id:
+            raise DecisionError(
+                "this shield's property does not depend on labels", code="label", hint="leave the label out"
+            )
+        code, given = self._ids.find_pending(id, label)
+        self._course.observe(code, given)
+        self._codes[id] = -1 - given
+
+    def certificate(self, *, exact: bool = False) -> ShieldCertificate:
+        """Return what is guaranteed from here on, on which assumption.
+
+        Args:
+            exact: the smallest bound that is true, over everything that can still come; it may take seconds far from
+                the end.
+
+        Raises:
+            LimitError: ``exact``, and the end is too far away.
+        """
+        found = self._course.certificate(exact=exact)
+        return found.as_advice() if self.advisory else found
+
+    @property
+    def step(self) -> int:
+        """Decisions made in this period."""
+        return self._course.step
+
+    @property
+    def period(self) -> int:
+        """Which period this is, from 0."""
+        return self._period
+
+    @property
+    def digest(self) -> str:
+        """Of the policy."""
+        return self._course.digest
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups, in the order of the plan."""
+        return tuple(self._group)
+
+    @property
+    def needs_ids(self) -> bool:
+        """Whether labels follow the decisions, so that each needs an id."""
+        return self._needs_id
+
+    def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
+        """Return what makes the plan that the next decision waits for, as in dynamic shields; else None.
+
+        It may run in another thread; until it is done, this shield must not be used.
+
+        Args:
+            state: that will be loaded; by default the shield goes on from its own.
+        """
+        if not isinstance(self._course, PeriodicShieldState):
+            return None
+        return self._course.plan_ahead(None if state is None else state["course"])
+
+    def counters(self) -> dict[str, Any]:
+        """Return where the run stands, for a log: the state without ids."""
+        return self._course.state()
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that changes, for JSON: the same shield goes on from it elsewhere, or later."""
+        state = {
+            "format": "evenhand-shield-state",
+            "version": STATE_VERSION,
+            "policy": self._course.digest,
+            "advisory": self.advisory,
+            "course": self._course.state(),
+            "interventions": self.interventions,
+            "cost": self.cost,
+            "ids": [list(entry) for entry in self._codes.items()],
+        }
+        return {**state, "checksum": _state_checksum(state)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take up a state of a shield with the same policy and mode.
+
+        Raises:
+            DecisionError: it is none, it is damaged, or it belongs to another policy or mode; nothing changed.
+        """
+        if not isinstance(state, Mapping) or state.get("format") != "evenhand-shield-state":
+            _refused_state_error("this is not a state of a shield")
+        if state.get("version") != STATE_VERSION:
+            _refused_state_error(f"the state has version {state.get('version')!r}, and this is version {STATE_VERSION}")
+        if state.get("policy") != self._course.digest:
+            _refused_state_error(
+                "the state belongs to another policy", "restore it with the policy that it was saved with"
+            )
+        if state.get("advisory") != self.advisory:
+            _refused_state_error("the state was saved in another mode", "restore it with the same value of advisory")
+        if state.get("checksum") != _state_checksum({key: value for key, value in state.items() if key != "checksum"}):
+            _refused_state_error("the state is damaged: its checksum is not that of its content")
+        ids, course = state.get("ids"), state.get("course")
+        counted, spent = state.get("interventions"), state.get("cost")
+        if (
+            not isinstance(ids, list)
+            or not all(_is_log_entry(entry) for entry in ids)
+            or not isinstance(course, Mapping)
+        ):
+            _refused_state_error("the state has no ids or no course")
+        if counted.__class__ is not int or not isinstance(spent, (int, float)):
+            _refused_state_error("the state does not say how often the shield intervened, and at what cost")
+        self._course.restore(course)
+        self._ids = PendingDecisions((key, code) for key, code in ids)
+        self._codes = self._ids.codes
+        self._period = self._course.period
+        self.interventions, self.cost = counted, float(spent)
+
+    @classmethod
+    def restore(cls, policy: ShieldPolicy | PeriodicShield | ShieldState, state: Mapping[str, Any]) -> Shield:
+        """Return a shield in a saved state.
+
+        Raises:
+            DecisionError: as for `load`.
+        """
+        shield = cls(policy, advisory=isinstance(state, Mapping) and state.get("advisory") is True)
+        shield.load(state)
+        return shield
+
+    def _begin_period(self) -> None:
+        """Begin a new period: of the old one, only decisions that await a label are remembered."""
+        self._period = self._course.period
+        if self._needs_id:
+            self._ids.keep_pending()
+        else:
+            self._ids = PendingDecisions()
+        self._codes = self._ids.codes
+
+    def _refuse_input(self, group: object, recommendation: object, cost: object) -> NoReturn:
+        """Raise the error for the first invalid argument."""
+        names = ", ".join(self._group)
+        if not isinstance(group, str) or group not in self._group:
+            raise DecisionError(f"unknown group {group!r}", code="group", hint=f"one of {names}")
+        try:
+            known = recommendation in _BINARY_VALUES
+        except TypeError:
+            known = False
+        if not known:
+            raise DecisionError(
+                f"the recommendation {recommendation!r} is not 0 or 1", code="recommendation", hint="give 0 or 1"
+            )
+        if cost is None:
+            raise DecisionError(
+                "the cost of deciding otherwise is not given",
+                code="cost",
+                hint=f"this shield was made for costs up to {self._largest:g}",
+            )
+        raise DecisionError(
+            f"the cost {cost!r} is not a number from 0 to {self._largest:g}",
+            code="cost",
+            hint="give a cost in the range that the shield was made for",
+        )
+
+
+def _is_log_entry(entry: object) -> bool:
+    return (
+        isinstance(entry, list)
+        and len(entry) == 2
+        and entry[0].__class__ in (str, int)
+        and entry[1].__class__ is int
+        and entry[1] >= min(LABELLED_CODES)
+    )
+
+
+def _state_checksum(state: Mapping[str, Any]) -> str:
+    try:
+        text = json.dumps(state, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError):
+        return ""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _refused_state_error(message: str, hint: str = "give what Shield.state returned, unchanged") -> NoReturn:
+    raise DecisionError(message, code="state", hint=hint)
+
+
+# Which decisions were made, by their ids, and which of them still wait for their label.
+
+Id = str | int
+
+# Codes of decisions whose label is known to be 0 or 1; any other code waits for its label.
+LABELLED_CODES = (-1, -2)
+
+
+class PendingDecisions:
+    """Ids with a small code each: nothing is kept of a decision beside what its label will need.
+
+    A code is a nonnegative number that stands for the group and the decision while the label is awaited, then
+    ``-1 - label``.
+
+    Args:
+        entries: ids and codes, in the order of the decisions.
+    """
+
+    __slots__ = ("codes",)
+
+    def __init__(self, entries: Iterable[tuple[Id, int]] = ()) -> None:
+        self.codes: dict[Id, int] = dict(entries)
+
+    def check(self, key: Id) -> None:
+        """Check that an id is new and can be stored in a file.
+
+        Raises:
+            DecisionError: the id is neither a text nor a whole number, or there was a decision for it.
+        """
+        if key.__class__ is not str and key.__class__ is not int:
+            raise DecisionError(
+                f"the id {key!r} is a {type(key).__name__}", code="id", hint="give a text or a whole number"
+            )
+        if key in self.codes:
+            raise DecisionError(
+                f"there was a decision for the id {key!r} already",
+                code="repeated",
+                hint="look up the decision that was made; each id is decided once",
+            )
+
+    def find_pending(self, key: Id, label: object) -> tuple[int, int]:
+        """Return the code of a decision and its label as 0 or 1; nothing changes.
+
+        Raises:
+            DecisionError: no decision has this id, its label is known, or the label is not 0 or 1.
+        """
+        try:
+            given = {0: 0, 1: 1}.get(label)  # type: ignore[call-overload]  # callers give anything
+        except TypeError:
+            given = None
+        if given is None:
+            raise DecisionError(f"the label {label!r} is not 0 or 1", code="label", hint="give 0 or 1")
+        try:
+            code = self.codes.get(key)
+        except TypeError:
+            code = None
+        if code is None:
+            raise DecisionError(
+                f"no decision has the id {key!r}, so there is nothing to label",
+                code="unknown-id",
+                hint="give the id of a decision that this shield made and still remembers",
+            )
+        if code in LABELLED_CODES:
+            known = -1 - code
+            raise DecisionError(
+                f"the label of {key!r} is known: {known}"
+                + ("" if known == given else f"; the label {given} contradicts it"),
+                code="repeated" if known == given else "contradiction",
+                hint="a label is given once and stays",
+            )
+        return code, given
+
+    def keep_pending(self) -> None:
+        """Forget all but the decisions whose labels are awaited."""
+        self.codes = {key: code for key, code in self.codes.items() if code >= 0}

@@ -1,0 +1,1 @@
+"""Many runs with and without a shield, and a policy looked at as a whole."""

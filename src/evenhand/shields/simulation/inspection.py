@@ -1,0 +1,305 @@
+"""What a policy does, read from its table: what it guarantees, when it overrides, and what that costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from math import isnan
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from evenhand.core import Document, Result, ResultPart
+from evenhand.shields.policy.policy import ShieldPolicy
+from evenhand.shields.simulation.reachability import (
+    ReachabilityPass,
+    can_walk,
+    layer_levels,
+    layer_states,
+    walk_reachable_states,
+)
+from evenhand.shields.spec.configuration import format_exact
+from evenhand.shields.spec.ends import describe_empty_group, guarantees
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_TIMES = 40
+"""Columns of the heat map, at most."""
+RARE_PROBABILITY = 1e-6
+"""Expected people below which a cell of the heat map is left out."""
+NOWHERE = -999
+"""In place of a level: no run gets to the state."""
+MAP_MOMENTS = (0.25, 0.5, 0.75, 0.95)
+"""Shares of the horizon at which the actions are shown by counters."""
+
+
+class CheckFinding(ResultPart):
+    """What was found at a time when the bias is checked.
+
+    Attributes:
+        time: decisions made.
+        reached: states that some run gets to, whatever people come.
+        unfair: those of them that are unfair.
+        chance: that a run is in one of these, if people come as expected.
+    """
+
+    time: int
+    reached: int
+    unfair: int
+    chance: float
+
+
+class GroupOverrides(ResultPart):
+    """One group.
+
+    Attributes:
+        name: as in the plan.
+        rate, accept: share of it among those who come, and share of it that is recommended to be accepted: expected.
+        accepted, rejected: expected number of overrides in the horizon: accepted and rejected against the
+            recommendation.
+        states: share of the states that are reached where some decision on this group is overridden.
+    """
+
+    name: str
+    rate: float
+    accept: float
+    accepted: float | None = None
+    rejected: float | None = None
+    states: float | None = None
+
+
+class HeatmapCell(ResultPart):
+    """One cell of the heat map.
+
+    Attributes:
+        first, last: decisions made before, both included.
+        low, high: difference between the groups so far: acceptance rate of the first less that of the second (by the
+            larger of them, for disparate impact).
+        group: who comes.
+        comes: expected number of people of the group who come in this cell.
+        accepted, rejected: shares of them that are accepted and rejected against the recommendation.
+    """
+
+    first: int
+    last: int
+    low: float
+    high: float
+    group: str
+    comes: float
+    accepted: float
+    rejected: float
+
+
+class ActionStretch(ResultPart):
+    """Neighbouring states with the same action that runs get to, by numbers of people seen that are likely at a time.
+
+    Attributes:
+        time: decisions made; seen: how many of each group were counted.
+        group: who comes.
+        first: accepted of the first group; second_low, second_high: accepted of the second, both included.
+        action: what happens: ``follow``, ``accept``, ``reject``, or with several costs ``accept if cheap`` and
+            ``reject if cheap``.
+    """
+
+    time: int
+    seen: tuple[int, int]
+    group: str
+    first: int
+    second_low: int
+    second_high: int
+    action: Literal["follow", "accept", "reject", "accept if cheap", "reject if cheap"]
+
+
+class ShieldInspection(Result):
+    """A shield as it is in its file.
+
+    Attributes:
+        property, kappa, horizon, shield, empty_group: of the plan; ``shield`` is its kind.
+        keeps: the property, in words.
+        promises: what is guaranteed, one sentence each; convention: what holds while a group is empty or small.
+        groups: what is expected of them, and how often they are overridden.
+        expected_cost: of the overrides in one horizon, if people come as expected; None if that is unknown.
+        worst_cost: the largest that is expected within the ranges that the shield was made for; None without ranges.
+        overrides: expected number of them.
+        states: how many the table decides in; reached: how many of them some run gets to.
+        overriding: share of those reached where some decision is overridden.
+        bytes: of the table; file_bytes: of the file; form: how the table is stored.
+        ends: what was found at the times that are checked; verified: whether all those states are fair, so that the
+            guarantee holds by this file alone; None where the states could not be walked.
+        limit: differences beyond plus or minus this are in the outermost cells.
+        cells: the heat map; stretches: actions by counters.
+    """
+
+    kind: Literal["shield-inspection"] = "shield-inspection"
+    seed: int = 0
+    property: str
+    kappa: str
+    horizon: int
+    shield: str
+    empty_group: str
+    keeps: str
+    promises: tuple[str, ...]
+    convention: str
+    groups: tuple[GroupOverrides, ...]
+    expected_cost: float | None
+    worst_cost: float | None = None
+    overrides: float | None = None
+    states: int
+    reached: int | None = None
+    overriding: float | None = None
+    bytes: int
+    file_bytes: int | None = None
+    form: str
+    ends: tuple[CheckFinding, ...] = ()
+    verified: bool | None = None
+    limit: float = 1.0
+    cells: tuple[HeatmapCell, ...] = ()
+    stretches: tuple[ActionStretch, ...] = ()
+
+    def document(self, name: str = "") -> Document:
+        """Return what the policy guarantees, whether that was verified, and when it intervenes.
+
+        Args:
+            name: what its file is called.
+        """
+        return self._write_document("evenhand.shields.simulation.wording", name)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the heat map, one row per cell."""
+        import pandas as pd
+
+        return pd.DataFrame([cell.model_dump() for cell in self.cells])
+
+
+def inspect_policy(
+    policy: ShieldPolicy, *, file_bytes: int | None = None, progress: Callable[[int, int], None] | None = None
+) -> ShieldInspection:
+    """Read from a policy's table what it does in all of its runs.
+
+    Args:
+        policy: of any kind; the states of shields over two groups are walked, if there are not too many.
+        file_bytes: the size of its file.
+        progress: told (layers done, layers) after each.
+    """
+    started = time.perf_counter()
+    plan = policy.plan
+    walked = walk_reachable_states(policy, planes=_map_times(policy), progress=progress) if can_walk(policy) else None
+    described = {
+        "property": plan.property.kind,
+        "kappa": format_exact(plan.property.kappa),
+        "horizon": plan.horizon,
+        "shield": plan.kind,
+        "empty_group": str(plan.property.empty_group),
+        "keeps": plan.property.words(),
+        "promises": guarantees(plan),
+        "convention": describe_empty_group(plan),
+        "groups": _summarize_groups(policy, walked),
+        "expected_cost": None if isnan(policy.expected_cost) else policy.expected_cost,
+        "states": policy.states,
+        "bytes": policy.bytes,
+        "file_bytes": file_bytes,
+        "form": policy.actions.form,
+    }
+    if walked is not None:
+        # A shield for ranges carries the bound of the worst case; in the middle of the ranges it costs less.
+        beyond = policy.expected_cost - walked.expected_cost > 1e-6 * max(1.0, policy.expected_cost)
+        exact = not (plan.kind == "finite" and beyond)
+        described |= {
+            "expected_cost": policy.expected_cost if exact else walked.expected_cost,
+            "worst_cost": None if exact else policy.expected_cost,
+            "overrides": float(walked.overrides[..., 1:].sum()),
+            "reached": walked.reached,
+            "overriding": walked.overriding[2] / walked.reached,
+            "ends": tuple(
+                CheckFinding(time=one.time, reached=one.reached, unfair=one.unfair, chance=one.chance)
+                for one in walked.checks
+            ),
+            "verified": walked.fair,
+            "limit": walked.limit,
+            "cells": _heatmap_cells(policy, walked),
+            "stretches": _action_stretches(policy, walked),
+        }
+    return ShieldInspection.model_validate({**described, "seconds": time.perf_counter() - started})
+
+
+def _summarize_groups(policy: ShieldPolicy, walked: ReachabilityPass | None) -> tuple[GroupOverrides, ...]:
+    inputs = policy.plan.inputs
+    found = []
+    for i, name in enumerate(inputs.groups):
+        more = {}
+        if walked is not None:
+            _, accepted, rejected = walked.overrides[:, :, i].sum(axis=(0, 1))
+            more = {"accepted": accepted, "rejected": rejected, "states": walked.overriding[i] / walked.reached}
+        found.append(GroupOverrides(name=name, rate=inputs.rate[i], accept=inputs.accept[i], **more))
+    return tuple(found)
+
+
+def _heatmap_cells(policy: ShieldPolicy, walked: ReachabilityPass) -> tuple[HeatmapCell, ...]:
+    horizon, bins, _, _ = walked.overrides.shape
+    edges = np.unique(np.linspace(0, horizon, min(horizon, MAX_TIMES) + 1).round().astype(int))
+    ends = np.linspace(-walked.limit, walked.limit, bins + 1)
+    sums = np.add.reduceat(walked.overrides, edges[:-1], axis=0)
+    found = []
+    for i, j, g in zip(*np.nonzero(sums[..., 0] > RARE_PROBABILITY), strict=True):
+        comes, accepted, rejected = (float(number) for number in sums[i, j, g])
+        found.append(
+            HeatmapCell(
+                first=int(edges[i]),
+                last=int(edges[i + 1]) - 1,
+                low=round(float(ends[j]), 6),
+                high=round(float(ends[j + 1]), 6),
+                group=policy.plan.inputs.groups[g],
+                comes=round(comes, 9),
+                accepted=round(accepted / comes, 9),
+                rejected=round(rejected / comes, 9),
+            )
+        )
+    return tuple(found)
+
+
+def _map_times(policy: ShieldPolicy) -> dict[int, tuple[int, int]]:
+    """Return the times at which actions are shown by counters, with numbers of people counted that are likely then."""
+    plan = policy.plan
+    labelled = plan.property.labelled
+    counted = plan.inputs.label if labelled and plan.inputs.label is not None else (1.0, 1.0)
+    found = {}
+    for t in sorted({min(plan.horizon - 1, round(share * plan.horizon)) for share in MAP_MOMENTS}):
+        n_a, n_b = (round(t * rate * share) for rate, share in zip(plan.inputs.rate, counted, strict=True))
+        found[t] = (n_a, min(n_b, t - n_a) if labelled else t - n_a)
+    return found
+
+
+def _action_stretches(policy: ShieldPolicy, walked: ReachabilityPass) -> tuple[ActionStretch, ...]:
+    costs, labelled = policy.levels, policy.plan.property.labelled
+    found: list[ActionStretch] = []
+    for t, (n_a, n_b) in _map_times(policy).items():
+        states = np.stack(layer_states(t, labelled), axis=1)
+        here = (states[:, 0] == n_a) & (states[:, 2] == n_b)
+        levels = layer_levels(policy, t)[:, here].reshape(2, n_a + 1, n_b + 1).astype(int) - costs
+        levels[:, ~walked.planes[t]] = NOWHERE
+        for group, name in enumerate(policy.plan.inputs.groups):
+            for first, row in enumerate(levels[group]):
+                starts = np.flatnonzero(np.diff(row, prepend=NOWHERE - 1))
+                for low, after in zip(starts, [*starts[1:], len(row)], strict=True):
+                    if row[low] != NOWHERE:
+                        found.append(
+                            ActionStretch(
+                                time=t,
+                                seen=(n_a, n_b),
+                                group=name,
+                                first=first,
+                                second_low=int(low),
+                                second_high=int(after) - 1,
+                                action=_action_name(int(row[low]), costs),
+                            )
+                        )
+    return tuple(found)
+
+
+def _action_name(level: int, costs: int) -> Literal["follow", "accept", "reject", "accept if cheap", "reject if cheap"]:
+    if level == 0:
+        return "follow"
+    if abs(level) == costs:
+        return "accept" if level > 0 else "reject"
+    return "accept if cheap" if level > 0 else "reject if cheap"

@@ -1,0 +1,313 @@
+"""What a simulation found: how often runs are fair before and after the shield, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
+
+from evenhand.core import (
+    Block,
+    Column,
+    Document,
+    Facts,
+    Figure,
+    Heading,
+    Metric,
+    NextStep,
+    Note,
+    ReportedNumber,
+    Result,
+    ResultPart,
+    Table,
+    TableRow,
+)
+from evenhand.stats import Proved, Quantity, Unknown
+from evenhand.text import format_count, format_percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+QUANTILE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""Of the quantiles over runs that are kept."""
+
+
+class BiasQuantiles(ResultPart):
+    """The bias over runs after so many decisions; quantiles at ``QUANTILE_LEVELS``.
+
+    Attributes:
+        decisions: taken in each run, all periods together.
+        shielded, unshielded: quantiles of the bias after the shield, and of the recommendations alone.
+        checked: whether the bias must be at most kappa at this moment.
+        fair, fair_unshielded: shares of runs where it is.
+    """
+
+    decisions: int
+    shielded: tuple[float, ...]
+    unshielded: tuple[float, ...]
+    checked: bool
+    fair: float
+    fair_unshielded: float
+
+
+class BiasHistogram(ResultPart):
+    """Runs by their bias at the end, divided by kappa (the bias itself where kappa is 0).
+
+    Attributes:
+        edges: of the classes, ascending; the last class holds everything above its lower edge.
+        shielded, unshielded: runs in each class.
+    """
+
+    edges: tuple[float, ...]
+    shielded: tuple[int, ...]
+    unshielded: tuple[int, ...]
+
+
+class ShieldSimulationResult(Result):
+    """Many runs of one shield, each beside the same run without it.
+
+    Attributes:
+        property, kappa: what is kept; shield: the kind of shield; terminal: for a dynamic shield, how periods end.
+        horizon, periods: decisions in a period, and periods in a run.
+        source, order: who arrived, in which order.
+        runs: how many.
+        fair_share, fair_share_unshielded: share of runs that were fair at every check, after and before the shield.
+        assumption_share: share of runs in which all held that the shield's guarantee rests on; None for a shield that
+            guarantees nothing.
+        assumption: the same in words.
+        fair, fair_unshielded, assumed: these shares with exact intervals for runs like these.
+        fair_when_assumed: share of fair runs among those in which the assumption held.
+        interventions_mean, cost_mean: decisions against the recommendation and what they cost, per run.
+        intervention_rate, cost: the share of decisions that went against the recommendation, and the cost per run, with
+            their intervals.
+        accuracy, accuracy_unshielded, utility_loss: share of decisions that agree with the true label, and how much of
+            it the shield loses; unknown without real labels.
+        bias, bias_unshielded: at the end of a run, the mean over runs.
+        over_time: the bias in the course of a run, over the first ``watched`` runs.
+        normalised: the distribution of the bias at the end.
+        interrupted: whether somebody stopped it; the runs here were complete before.
+    """
+
+    kind: Literal["shield-simulation"] = "shield-simulation"
+    property: str
+    kappa: str
+    shield: str
+    terminal: str | None = None
+    horizon: int
+    periods: int
+    groups: tuple[str, ...]
+    source: str
+    order: str
+    runs: int
+    fair_share: float
+    fair_share_unshielded: float
+    assumption_share: float | None
+    assumption: str
+    fair: Quantity
+    fair_unshielded: Quantity
+    assumed: Quantity
+    fair_when_assumed: Quantity
+    interventions_mean: float
+    intervention_rate: Quantity
+    cost_mean: float
+    cost: Quantity
+    accuracy: Quantity
+    accuracy_unshielded: Quantity
+    utility_loss: Quantity
+    bias: Quantity
+    bias_unshielded: Quantity
+    watched: int
+    over_time: tuple[BiasQuantiles, ...]
+    normalised: BiasHistogram
+    interrupted: bool = False
+
+    def when(self) -> str:
+        """Return when the bias was judged, in words."""
+        number = self.periods
+        at_end = sum(moment.checked for moment in self.over_time) == number
+        ends = "at the end" if number == 1 else f"at the ends of all {number} periods"
+        return ends if at_end else f"{ends} and at the times between that are checked"
+
+    def document(self) -> Document:
+        """Return how often runs are fair before and after the shield, and what that costs."""
+        return _build_document(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per watched moment: decisions, whether checked, shares of fair runs, bias quantiles."""
+        import pandas as pd
+
+        rows = []
+        for moment in self.over_time:
+            row = moment.model_dump(exclude={"shielded", "unshielded"})
+            for name in ("shielded", "unshielded"):
+                quantiles = getattr(moment, name)
+                row |= {f"{name} {level:.0%}": value for level, value in zip(QUANTILE_LEVELS, quantiles, strict=True)}
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+
+PROPERTIES = {
+    "demographic_parity": "the acceptance rates of any two groups differ by at most {0:g}",
+    "disparate_impact": "1 less the ratio of the smaller acceptance rate to the larger is at most {0:g}",
+    "equal_opportunity": "the acceptance rates among those whose true label is favourable differ by at most {0:g}",
+}
+"""What a shield keeps, by its property."""
+
+ARRIVALS = {
+    "random": "independent draws",
+    "one-group-first": "one group after the other, which first drawn for every run",
+    "alternating": "the groups by turns",
+    "worst": "one group always recommended, the others never; which, drawn for every run",
+    "greedy": "an adversary that sees the counters and mostly sends whom widens the gap",
+}
+"""In which order individuals arrive, in words."""
+
+
+def _build_document(result: ShieldSimulationResult) -> Document:
+    terminal = f", {result.terminal}" if result.terminal else ""
+    keeps = PROPERTIES[result.property].format(float(Fraction(result.kappa)))
+    blocks: list[Block] = []
+    if result.interrupted:
+        blocks.append(Note("Interrupted: the runs here were complete before.", "caution"))
+    blocks += [*_answers(result), NextStep(_next_step(result))]
+    blocks += [
+        Heading("Bias over time", anchor="over-time", detail=True),
+        Figure(
+            "bias over time",
+            f"The bias in the course of a run, over {result.watched:,} runs: after the shield (blue, filled) and "
+            "before it (orange, dashed). Thick: the median. Nine of ten runs lie between the thin lines. Grey: what is "
+            "fair. Dots: when the bias is checked.",
+            result,
+        ),
+        _check_table(result),
+        Heading("Where runs end", anchor="ends", detail=True),
+        Figure(
+            "bias at the end",
+            f"The bias at the end of a run, divided by the largest that is fair, over all {result.runs:,} runs. Right "
+            "of the line a run ends unfair. The last class holds everything above it.",
+            result,
+        ),
+        Heading("How it was done", anchor="method", detail=True),
+        _method_facts(result),
+    ]
+    return Document(
+        f"Simulation of a shield ({result.shield}{terminal}) on {result.source}",
+        f"{format_count(result.runs, 'run', 'runs')} of {result.periods * result.horizon:,} decisions on "
+        f"{', '.join(result.groups)}: {ARRIVALS[result.order]}. Kept {result.when()}: {keeps}. Every run is simulated "
+        "once; before the shield it is the same run with every recommendation followed.",
+        tuple(blocks),
+        brand="Evenhand shield",
+        made=result.provenance,
+    )
+
+
+def _answers(result: ShieldSimulationResult) -> Iterator[Metric]:
+    """Yield what people ask, each with a number and what it rests on."""
+    decisions = result.periods * result.horizon
+    yield _share_answer("fair after the shield", result.fair)
+    yield _share_answer("fair before the shield", result.fair_unshielded)
+    yield _share_answer("assumption held", result.assumed, result.assumption)
+    if not isinstance(result.fair_when_assumed, Unknown) and result.assumption_share != 1:
+        yield _share_answer("fair where it held", result.fair_when_assumed)
+    yield _share_answer(
+        "interventions",
+        result.intervention_rate,
+        f"share of decisions: {result.interventions_mean:.2f} of {decisions:,} in a run",
+    )
+    yield _number_answer("cost of interventions", result.cost, "mean of a run")
+    yield _number_answer("bias after the shield", result.bias, "mean at the end of a run")
+    yield _number_answer("bias before the shield", result.bias_unshielded, "mean at the end of a run")
+    if not isinstance(result.utility_loss, Unknown):
+        after, before = (
+            "unknown" if isinstance(one, Unknown) else format_share(one.value)
+            for one in (result.accuracy, result.accuracy_unshielded)
+        )
+        yield _share_answer(
+            "accuracy lost", result.utility_loss, f"share of decisions: {after} right after the shield, {before} before"
+        )
+
+
+def _share_answer(name: str, quantity: Quantity, note: str = "") -> Metric:
+    if isinstance(quantity, Proved):
+        number = ReportedNumber(format_share(quantity.value), quantity.value, "proved", basis=f"of all runs: {note}")
+        return Metric(name, number)
+    return Metric(name, _show(quantity, format_share), (note,) if note else ())
+
+
+def _number_answer(name: str, quantity: Quantity, note: str) -> Metric:
+    return Metric(name, _show(quantity, lambda value: f"{value:.3f}"), (note,))
+
+
+def _show(quantity: Quantity, written: Callable[[float], str]) -> ReportedNumber:
+    if isinstance(quantity, Unknown):
+        return ReportedNumber("-", kind="unknown", basis=quantity.reason)
+    text = written(quantity.value)
+    if isinstance(quantity, Proved):
+        return ReportedNumber(text, quantity.value, "proved", basis=quantity.how)
+    ends = f"{written(quantity.low)} to {written(quantity.high)}"
+    basis = f"from {format_count(quantity.n, 'run', 'runs')}"
+    return ReportedNumber(
+        text, quantity.value, quantity.kind, quantity.low, quantity.high, ends, quantity.confidence, basis
+    )
+
+
+def format_share(share: float) -> str:
+    """Return a share in percent; a negative one keeps its sign."""
+    return f"-{format_percent(-share)}" if share < 0 else format_percent(share)
+
+
+def _next_step(result: ShieldSimulationResult) -> str:
+    if result.fair_share == 1:
+        if result.order == "random":
+            return "let somebody try to break it: --order greedy, --order one-group-first"
+        return "see what it costs for those who really come: --order random, on your own model and data"
+    if result.assumption_share is not None and result.assumption_share < 1:
+        return "longer periods, or kind dynamic with terminal strict, which assumes less"
+    return "kind finite, static-bw or dynamic, which guarantee it"
+
+
+def _check_table(result: ShieldSimulationResult) -> Table:
+    def median(quantiles: tuple[float, ...]) -> ReportedNumber:
+        low, middle, high = quantiles[0], quantiles[len(quantiles) // 2], quantiles[-1]
+        return ReportedNumber(f"{middle:.3f}", middle, "estimated", low, high, f"{low:.3f} to {high:.3f}")
+
+    def share(value: float) -> ReportedNumber:
+        return ReportedNumber(f"{100 * value:.1f} %", value, "estimated")
+
+    names = ("decisions", "bias after the shield", "fair after", "bias before the shield", "fair before")
+    return Table(
+        f"The bias when it is checked, estimated from {result.watched:,} runs: median, below it the range of nine of "
+        "ten runs; and the share of all runs that are fair then",
+        tuple(Column(name, numeric=True) for name in names),
+        tuple(
+            TableRow(
+                (
+                    moment.decisions,
+                    median(moment.shielded),
+                    share(moment.fair),
+                    median(moment.unshielded),
+                    share(moment.fair_unshielded),
+                )
+            )
+            for moment in result.over_time
+            if moment.checked
+        ),
+        usual="estimated",
+    )
+
+
+def _method_facts(result: ShieldSimulationResult) -> Facts:
+    periods = f", {result.periods} periods" if result.periods > 1 else ""
+    return Facts(
+        (
+            ("property", f"{result.property.replace('_', ' ')}, kappa {result.kappa}"),
+            ("shield", f"{result.shield}{f', {result.terminal}' if result.terminal else ''}"),
+            ("rests on", result.assumption),
+            ("horizon", f"{format_count(result.horizon, 'decision', 'decisions')}{periods}"),
+            ("arrivals", f"{result.source}: {ARRIVALS[result.order]}"),
+            (
+                "intervals",
+                "for runs like these: exact (Clopper and Pearson) for shares of runs, Student\u2019s t for means",
+            ),
+        )
+    )

@@ -1,0 +1,374 @@
+"""Who arrives at a shield: individuals drawn at random, real people with a model's recommendations, or an adversary.
+
+An ``ArrivalSource`` is a finite set of arrivals (group, recommendation, cost, true label) with their probabilities: the
+few combinations that a shield's inputs speak of, or the rows of a data set. An order says which of them come when.
+Orders beside ``random`` are not a distribution at all: they are what somebody would send who wants the shield to fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evenhand.errors import DataError, OptionError
+from evenhand.shields.spec.plan import Inputs
+from evenhand.typing import Floats, Integers
+
+if TYPE_CHECKING:
+    from evenhand.models import Scorer
+    from evenhand.schema import People
+    from evenhand.shields.simulation.simulated_shields import RunCounters
+
+
+Order = Literal["random", "one-group-first", "alternating", "worst", "greedy"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+
+ADVERSARY_BOLDNESS = (1.0, 0.9, 0.6)
+"""How often a greedy adversary does its worst; each run draws one, lest all runs be the same run."""
+
+
+def parse_order(name: str) -> Order:
+    """Return one of ``ORDERS``.
+
+    Raises:
+        OptionError: there is none of that name.
+    """
+    for order in ORDERS:
+        if order == name:
+            return order
+    raise OptionError(f"there is no order {name!r}", location="order", hint=f"one of: {', '.join(ORDERS)}")
+
+
+@dataclass(frozen=True, eq=False)
+class ArrivalSource:
+    """Everything that can arrive, and how likely it is.
+
+    Attributes:
+        name: what it is, in words.
+        groups: names of the groups; ``group`` counts in them.
+        group, recommendation: shape (arrivals,); a recommendation is 1 to accept, 0 to reject.
+        cost: of deciding otherwise, shape (arrivals,).
+        label: the truth, 1 for the favourable label, shape (arrivals,); None where it is unknown.
+        weight: probabilities, shape (arrivals,), adding up to 1; None if all are alike.
+        real: whether labels are of real people, so that decisions can be right or wrong.
+    """
+
+    name: str
+    groups: tuple[str, ...]
+    group: Integers
+    recommendation: Integers
+    cost: Floats
+    label: Integers | None
+    weight: Floats | None
+    real: bool
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Integers:
+        """Return the positions of arrivals, independent and identically distributed."""
+        if self.weight is None:
+            return rng.integers(len(self.group), size=shape)
+        edges = np.cumsum(self.weight)
+        return np.minimum(np.searchsorted(edges / edges[-1], rng.random(shape), side="right"), len(edges) - 1)
+
+    def cells(self) -> ArrivalCells:
+        """Return the arrivals by group and recommendation."""
+        return ArrivalCells(self)
+
+
+class ArrivalCells:
+    """A source's arrivals by group and recommendation, to draw from one cell.
+
+    Inside a cell arrivals are drawn by their probabilities; where the whole cell has none, all alike: an adversary does
+    not keep to what was expected.
+    """
+
+    def __init__(self, source: ArrivalSource) -> None:
+        self.source = source
+        keys = 2 * source.group + source.recommendation
+        self._order = np.argsort(keys, kind="stable")
+        counts = np.bincount(keys, minlength=2 * len(source.groups))
+        self._start = np.concatenate([[0], np.cumsum(counts)])
+        weight = np.ones(len(keys)) if source.weight is None else source.weight
+        mass = np.bincount(keys, weights=weight, minlength=len(counts))
+        weight = np.where(mass[keys] > 0, weight, 1.0)
+        self._edges = np.concatenate([[0.0], np.cumsum(weight[self._order])])
+        self.filled = counts > 0
+
+    def draw(self, group: Integers, recommendation: Integers, rng: np.random.Generator) -> Integers:
+        """One arrival per entry, of that group and recommendation; of that group alone where it has none such."""
+        key = 2 * group + recommendation
+        key = np.where(self.filled[key], key, key ^ 1)
+        low, high = self._edges[self._start[key]], self._edges[self._start[key + 1]]
+        place = np.searchsorted(self._edges, low + rng.random(key.shape) * (high - low), side="right") - 1
+        found: Integers = self._order[np.clip(place, self._start[key], self._start[key + 1] - 1)]
+        return found
+
+
+def synthetic_source(inputs: Inputs) -> ArrivalSource:
+    """Return independent arrivals as a shield's inputs describe them; impossible ones have probability 0."""
+    rows: list[tuple[int, int, float, int, float]] = []
+    for g, r in product(range(len(inputs.groups)), (0, 1)):
+        share = inputs.rate[g] * (inputs.accept[g] if r else 1 - inputs.accept[g])
+        for cost, part in zip(inputs.costs, inputs.weights[g][r], strict=True):
+            labels = ((0, 1.0),) if inputs.label is None else ((0, 1 - inputs.label[g]), (1, inputs.label[g]))
+            rows.extend((g, r, cost, z, share * part * chance) for z, chance in labels)
+    group, recommendation, costs, label, weight = zip(*rows, strict=True)
+    return ArrivalSource(
+        name="synthetic stream",
+        groups=tuple(inputs.groups),
+        group=np.array(group),
+        recommendation=np.array(recommendation),
+        cost=np.array(costs, dtype=np.float64),
+        label=None if inputs.label is None else np.array(label),
+        weight=np.array(weight, dtype=np.float64),
+        real=False,
+    )
+
+
+def source_from_people(
+    people: People,
+    scorer: Scorer,
+    attribute: str,
+    *,
+    groups: tuple[str, ...] | None = None,
+    cost: float | None = None,
+    name: str = "people in the data",
+) -> ArrivalSource:
+    """Return people drawn from data, with replacement, with what a model recommends for them.
+
+    Args:
+        attribute: the categorical or ordinal attribute whose values are the groups.
+        groups: values of it that take part, in the shield's order; all unless given. Others are left out.
+        cost: of every decision against the recommendation; None makes it the model's confidence, the distance of the
+            favourable label's score from a half.
+        name: how to call them in messages and results.
+
+    Raises:
+        OptionError: there is no such attribute, it has no such value, or it is a number.
+        DataError: a group has no people in the data.
+    """
+    from evenhand.models import favourable_score, predict_labels
+
+    schema = people.schema
+    position = schema.positions([attribute])[0]
+    values = schema.attributes[position].values
+    if values is None:
+        raise OptionError(
+            f"{attribute!r} is a number, not a group", hint="name a categorical attribute, or cut it into ranges first"
+        )
+    words = [str(value) for value in values]
+    groups = tuple(words) if groups is None else groups
+    for group in groups:
+        if group not in words:
+            raise OptionError(
+                f"{attribute!r} has no value {group!r}",
+                location="groups",
+                hint=f"name the groups as the data do: {', '.join(words)}",
+            )
+    column = people.individuals[:, position]
+    place = {words.index(group): g for g, group in enumerate(groups)}
+    belongs = np.array([place.get(int(value), -1) if value == value else -1 for value in column])
+    chosen = np.flatnonzero(belongs >= 0)
+    found = np.bincount(belongs[chosen], minlength=len(groups))
+    if (found == 0).any():
+        raise DataError(f"no one has {attribute} = {groups[int(np.argmin(found))]}", location=name)
+    individuals = people.individuals[chosen]
+    decided = predict_labels(scorer, individuals) == scorer.favourable
+    constant = np.full(len(chosen), cost, dtype=np.float64)
+    costs = np.abs(favourable_score(scorer, individuals) - 0.5) if cost is None else constant
+    return ArrivalSource(
+        name=name,
+        groups=groups,
+        group=belongs[chosen],
+        recommendation=decided.astype(np.int64),
+        cost=costs,
+        label=None if people.labels is None else people.favourable[chosen].astype(np.int64),
+        weight=None,
+        real=people.labels is not None,
+    )
+
+
+class ArrivalStream:
+    """Arrivals of many runs at once, step by step.
+
+    Args:
+        source: what can arrive.
+        order: which of them when.
+        runs: how many runs.
+        steps: decisions in each run.
+        horizon: after so many decisions an order starts from the beginning.
+        rng: where the draws come from.
+    """
+
+    def __init__(
+        self, source: ArrivalSource, order: Order, *, runs: int, steps: int, horizon: int, rng: np.random.Generator
+    ) -> None:
+        order = parse_order(order)
+        self.source = source
+        self._rng = rng
+        drawn = source.draw((steps, runs), rng)
+        self._cells = source.cells()
+        if order in ("one-group-first", "alternating"):
+            drawn = _arrange_groups(source.group, drawn, order, horizon, rng)
+        elif order == "worst":
+            # One group is always recommended, the others never; which, is drawn for every run.
+            best = rng.integers(len(source.groups), size=runs)
+            group = source.group[drawn]
+            drawn = self._cells.draw(group, (group == best).astype(np.int64), rng)
+        self._drawn = drawn
+        self._bold = rng.choice(ADVERSARY_BOLDNESS, size=runs) if order == "greedy" else None
+
+    def next_arrivals(self, step: int, runs: Integers, counts: RunCounters) -> Integers:
+        """Return the positions in the source of who arrives in these runs; an adversary sees their counters."""
+        drawn: Integers = self._drawn[step, runs]
+        if self._bold is None:
+            return drawn
+        bold = self._rng.random(len(drawn)) < self._bold[runs]
+        group, recommendation = _widening_arrivals(counts, self._rng)
+        return np.where(bold, self._cells.draw(group, recommendation, self._rng), drawn)
+
+
+def _arrange_groups(
+    groups: Integers, drawn: Integers, order: Order, horizon: int, rng: np.random.Generator
+) -> Integers:
+    """Return the same arrivals within every horizon, one group after the other or taking turns; who begins is drawn."""
+    arranged = np.empty_like(drawn)
+    count = int(groups.max()) + 1
+    for start in range(0, len(drawn), horizon):
+        part = drawn[start : start + horizon]
+        group = (groups[part] + rng.integers(count, size=part.shape[1])) % count
+        if order == "one-group-first":
+            key = group
+        else:
+            rank = np.zeros_like(group)
+            for g in range(count):
+                rank += np.where(group == g, np.cumsum(group == g, axis=0) - 1, 0)
+            key = count * rank + group
+        arranged[start : start + horizon] = np.take_along_axis(part, np.argsort(key, axis=0, kind="stable"), axis=0)
+    return arranged
+
+
+def _widening_arrivals(counts: RunCounters, rng: np.random.Generator) -> tuple[Integers, Integers]:
+    """The arrival that widens the largest gap most if it is followed: the ahead accepted, or the behind rejected."""
+    seen, accepted = counts.seen, counts.accepted
+    rate = accepted / np.maximum(seen, 1)
+    runs = np.arange(len(rate))
+    jitter = 1e-9 * rng.random(rate.shape)  # ties are broken by chance
+    ahead, behind = np.argmax(rate + jitter, axis=1), np.argmin(rate - jitter, axis=1)
+    behind = np.where(behind == ahead, (ahead + 1) % rate.shape[1], behind)
+
+    def rate_change(group: Integers, decision: int) -> Floats:
+        after = (accepted[runs, group] + decision) / (seen[runs, group] + 1)
+        return np.asarray(np.abs(after - rate[runs, group]))
+
+    raising = rate_change(ahead, 1) > rate_change(behind, 0)
+    return np.where(raising, ahead, behind), raising.astype(np.int64)
+
+
+# Who will come, estimated from data.
+
+COST_BINS = 10
+"""Of costs, as in the paper's experiments."""
+
+
+def estimate_inputs(
+    groups: tuple[str, ...],
+    group: ArrayLike,
+    recommendation: ArrayLike,
+    *,
+    label: ArrayLike | None = None,
+    cost: ArrayLike | None = None,
+    bins: int = COST_BINS,
+) -> Inputs:
+    """Return the inputs as frequent as in given decisions.
+
+    Args:
+        groups: their names.
+        group: (n,) positions in ``groups``.
+        recommendation: (n,) 0 or 1.
+        label: (n,) 0 or 1, if labels play a part.
+        cost: (n,) of overriding each; 1 if left out.
+        bins: of equal width that costs are sorted into. Each stands for its largest cost, so that a cost at run time
+            belongs to the bin it was counted in; expected costs are too high by at most the width of a bin.
+
+    Raises:
+        DataError: a group without people, arrays of different lengths, or invalid entries.
+    """
+    if bins < 1:
+        raise OptionError(f"{bins} bins for the costs", location="bins", hint="1 or more")
+    who, accepted = np.asarray(group), np.asarray(recommendation)
+    known = None if label is None else np.asarray(label)
+    price = np.ones(len(who)) if cost is None else np.asarray(cost, dtype=np.float64)
+    for name, values in (("recommendation", accepted), ("label", known), ("cost", price)):
+        if values is not None and values.shape != who.shape:
+            raise DataError(f"{values.shape} values for {who.shape} individuals", location=name)
+    for name, values in (("recommendation", accepted), ("label", known)):
+        if values is not None and not np.isin(values, (0, 1)).all():
+            raise DataError("entries are 0 or 1", location=name)
+    if not (np.isfinite(price) & (price >= 0)).all():
+        raise DataError("costs are finite numbers of 0 or more", location="cost")
+    counts = [int((who == position).sum()) for position in range(len(groups))]
+    if sum(counts) != len(who):
+        raise DataError(f"positions of groups lie between 0 and {len(groups) - 1}", location="group")
+    if 0 in counts:
+        raise DataError(f"no one is in group {groups[counts.index(0)]!r}", location="group")
+    costs, cell = _bin_costs(price, bins)
+    rate = [count / len(who) for count in counts]
+    accept = [float(accepted[who == position].mean()) for position in range(len(groups))]
+    weights = []
+    for position in range(len(groups)):
+        rows = []
+        for decided in (0, 1):
+            tally = np.bincount(cell[(who == position) & (accepted == decided)], minlength=len(costs))
+            # Of a recommendation that never came, any costs will do.
+            shares = tally / tally.sum() if tally.sum() else np.full(len(costs), 1 / len(costs))
+            rows.append(tuple(float(share) for share in shares))
+        weights.append((rows[0], rows[1]))
+    return Inputs(
+        groups=tuple(groups),
+        rate=tuple(rate),
+        accept=tuple(accept),
+        label=None if known is None else tuple(float(known[who == i].mean()) for i in range(len(groups))),
+        costs=costs,
+        weights=tuple(weights),
+    )
+
+
+def estimate_inputs_from_data(
+    people: People,
+    scorer: Scorer,
+    attribute: str,
+    *,
+    groups: tuple[str, ...] | None = None,
+    cost: float | None = None,
+    bins: int = COST_BINS,
+) -> Inputs:
+    """Return the inputs as frequent as a model's recommendations on people in data.
+
+    Args:
+        attribute: the categorical or ordinal attribute whose values are the groups.
+        groups: values of it that take part; all unless given.
+        cost: of every override; None makes it the model's confidence, the distance of its score from a half.
+        bins: see ``estimate_inputs``.
+
+    Raises:
+        OptionError: there is no such attribute, it has no such value, or it is a number.
+        DataError: a group has no people in the data.
+    """
+
+    source = source_from_people(people, scorer, attribute, groups=groups, cost=cost)
+    return estimate_inputs(
+        source.groups, source.group, source.recommendation, label=source.label, cost=source.cost, bins=bins
+    )
+
+
+def _bin_costs(price: Any, bins: int) -> tuple[tuple[float, ...], Any]:
+    """Return the largest cost of every bin that has any, and the bin of each."""
+    low, high = float(price.min()), float(price.max())
+    width = (high - low) / bins
+    cell = np.minimum(((price - low) / width).astype(np.int64), bins - 1) if width > 0 else np.zeros(len(price), int)
+    used, cell = np.unique(cell, return_inverse=True)
+    return tuple(float(price[cell == position].max()) for position in range(len(used))), cell

@@ -1,0 +1,240 @@
+"""A policy in words: what it guarantees, what that costs, and when it intervenes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isnan
+
+from evenhand.core import (
+    Block,
+    Column,
+    Document,
+    Facts,
+    Figure,
+    Heading,
+    Metric,
+    NextStep,
+    Note,
+    ReportedNumber,
+    Table,
+    TableRow,
+    Text,
+)
+from evenhand.shields.policy.policy import ShieldPolicy
+from evenhand.shields.simulation.inspection import ShieldInspection
+from evenhand.shields.spec.ends import describe_empty_group, guarantees
+from evenhand.text import format_count, format_decimal, format_duration, format_percent
+
+EXPECTED = "if people come as the configuration says"
+WORST = "at most, however people come within the ranges that it was made for"
+
+LISTED_ENDS = 12
+"""Times of which a page shows what was found; the JSON has all."""
+
+
+def policy_document(
+    policy: ShieldPolicy, *, path: str | None = None, file_bytes: int | None = None, worst_case: bool = False
+) -> Document:
+    """Return what a shield that was synthesised guarantees, what that costs, and how large it is.
+
+    Args:
+        policy: the shield.
+        path: the file that was written, of ``file_bytes``.
+        file_bytes: its size.
+        worst_case: whether the cost is the largest that is expected when people come as anywhere in given ranges.
+    """
+    plan = policy.plan
+    blocks: list[Block] = [Text(sentence, role="finding") for sentence in guarantees(plan)]
+    blocks.append(Text(describe_empty_group(plan)))
+    cost = None if isnan(policy.expected_cost) else policy.expected_cost
+    blocks.append(_cost_answer("expected cost", cost, plan.horizon, WORST if worst_case else EXPECTED))
+    states = ReportedNumber(f"{policy.states:,}", policy.states, basis=f"in {format_duration(policy.seconds)}")
+    blocks += [Metric("states", states), _size_answer(policy.bytes, file_bytes, "of actions")]
+    if path is not None:
+        blocks.append(NextStep("look at it", f"evenhand shield inspect {path}"))
+    return Document(
+        f"Shield for {' and '.join(plan.inputs.groups)}, kind {plan.kind}",
+        blocks=tuple(blocks),
+        brand="Evenhand shield",
+    )
+
+
+def build_document(result: ShieldInspection, name: str = "") -> Document:
+    """Return what a policy file holds.
+
+    Args:
+        result: what was read from it.
+        name: what the file is called.
+    """
+    blocks: list[Block] = [Text(sentence, role="finding") for sentence in result.promises]
+    blocks += [Text(result.convention), *_answers(result)]
+    if result.reached is not None:
+        blocks += _intervention_blocks(result)
+    if result.ends:
+        blocks += _end_blocks(result)
+    blocks += [Heading("What it was made for", anchor="plan", detail=True), _plan_facts(result)]
+    return Document(
+        f"Shield {name}".rstrip(), describe_plan(result), tuple(blocks), "Evenhand shield",
+        f"Made by evenhand {result.evenhand}.",
+    )  # fmt: skip
+
+
+def describe_plan(result: ShieldInspection) -> str:
+    """Return the plan in one line."""
+    names = " and ".join(f"{group.name} ({format_percent(group.rate)} of those who come)" for group in result.groups)
+    kept = result.property.replace("_", " ").capitalize()
+    return f"{kept}, kappa {result.kappa}, {names}, kind {result.shield}."
+
+
+def format_expected(number: float | None) -> str:
+    """Return an expected number of people: two digits after the point, more where it is small."""
+    if number is None:
+        return ""
+    return format_decimal(number) if number >= 0.0001 or number == 0 else "< 0.0001"
+
+
+def format_bytes(count: int) -> str:
+    """Return a number of bytes as ``812 B``, ``98.5 kB``, ``1.2 MB``."""
+    amount, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB"):
+        if amount < 999.5:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 99.5 else f"{amount:.1f} {unit}"
+
+
+def _answers(result: ShieldInspection) -> Iterator[Metric]:
+    """Yield what there is to say of a policy, most important first."""
+    yield _guarantee_answer(result)
+    if result.expected_cost is not None:
+        yield _cost_answer("expected cost", result.expected_cost, result.horizon, EXPECTED)
+    if result.worst_cost is not None:
+        yield _cost_answer("cost in the worst case", result.worst_cost, result.horizon, WORST)
+    if result.overrides is not None:
+        share = format_percent(result.overrides / result.horizon)
+        basis = f"in {result.horizon:,} decisions ({share}), {EXPECTED}"
+        yield Metric(
+            "interventions", ReportedNumber(format_expected(result.overrides), result.overrides, "proved", basis=basis)
+        )
+    if result.overriding is not None:
+        basis = f"of the {result.reached:,} states that some run gets to: there some recommendation is not followed"
+        shown = ReportedNumber(format_percent(result.overriding), result.overriding, "proved", basis=basis)
+        yield Metric("intervenes in", shown)
+    yield _size_answer(
+        result.bytes, result.file_bytes, f"of actions in {result.states:,} states, stored as {result.form}"
+    )
+
+
+def _cost_answer(name: str, cost: float | None, horizon: int, when: str) -> Metric:
+    if cost is None:
+        return Metric(name, ReportedNumber("-", kind="unknown", basis="nothing is computed for shields of this kind"))
+    basis = f"of all interventions in {horizon:,} decisions, {when}"
+    return Metric(name, ReportedNumber(format_decimal(cost), cost, "proved", basis=basis))
+
+
+def _size_answer(size: int, file_bytes: int | None, of: str) -> Metric:
+    in_file = f", {format_bytes(file_bytes)} in the file" if file_bytes is not None else ""
+    return Metric("table", ReportedNumber(format_bytes(size), size, basis=f"{of}{in_file}"))
+
+
+def _guarantee_answer(result: ShieldInspection) -> Metric:
+    name = "every run fair"
+    if result.verified is None:
+        why = "it has no table of states" if result.form == "greedy" else "its states are not walked here"
+        step = "try it out: evenhand shield simulate"
+        return Metric(name, ReportedNumber("-", kind="unknown", basis=why), next_step=step)
+    reached, unfair = (sum(number) for number in zip(*((end.reached, end.unfair) for end in result.ends), strict=True))
+    if not unfair:
+        basis = f"on all {reached:,} ends that some run gets to"
+        return Metric(name, ReportedNumber("yes", None, "proved", basis=basis))
+    chance = max(end.chance for end in result.ends)
+    basis = (
+        f"on all ends that some run gets to: {unfair:,} of {reached:,} are not fair, and a run ends there in "
+        f"{format_percent(chance)}"
+    )
+    return Metric(name, ReportedNumber("no", None, "proved", basis=basis))
+
+
+def _intervention_blocks(result: ShieldInspection) -> Iterator[Block]:
+    yield Heading("When it intervenes", anchor="when")
+    yield Figure(
+        "interventions over time",
+        "A cell is a time and a difference between the groups so far. Its colour says how often the next decision is "
+        "made against the recommendation. Blue: accepted against it. Orange: rejected. The stronger, the more often. "
+        "Grey: the recommendation is followed. No colour: hardly any run gets there. Nine in ten runs lie between the "
+        f"two lines; dashed: the largest difference that is fair. Differences beyond \u00b1{result.limit:.2g} are in "
+        "the outermost cells, and while one group has not come its rate counts as 0.",
+        result,
+    )
+    yield Table(
+        f"Interventions expected in {result.horizon:,} decisions, by group of the person, accepted or rejected against "
+        f"the recommendation; proved {EXPECTED}",
+        (
+            Column("group"),
+            Column("of those who come", numeric=True),
+            Column("recommended", numeric=True),
+            Column("accepted", numeric=True),
+            Column("rejected", numeric=True),
+            Column("in states", numeric=True),
+        ),
+        tuple(
+            TableRow(
+                (
+                    group.name,
+                    format_percent(group.rate),
+                    format_percent(group.accept),
+                    format_expected(group.accepted),
+                    format_expected(group.rejected),
+                    "" if group.states is None else format_percent(group.states),
+                )
+            )
+            for group in result.groups
+        ),
+        usual="proved",
+    )
+    yield Heading("What it does where", anchor="where", detail=True)
+    yield Figure(
+        "actions by counters",
+        "What happens to the next person, by how many of both groups were accepted so far, at four times and with as "
+        "many of each group as usually came until then. Grey: the recommendation is followed. Blue: the next person of "
+        "the group is accepted. Orange: rejected. No colour: no run gets there, whatever people come.",
+        result,
+    )
+
+
+def _end_blocks(result: ShieldInspection) -> Iterator[Block]:
+    yield Heading("When the bias is checked", anchor="checks", detail=True)
+    yield Table(
+        "Every state that some run gets to when the bias is checked, for all people and recommendations; proved",
+        (
+            Column("decisions", numeric=True),
+            Column("states", numeric=True),
+            Column("not fair", numeric=True),
+            Column("runs that end there", numeric=True),
+        ),
+        tuple(
+            TableRow((end.time, end.reached, end.unfair, format_percent(end.chance)))
+            for end in result.ends[-LISTED_ENDS:]
+        ),
+        usual="proved",
+    )
+    if len(result.ends) > LISTED_ENDS:
+        yield Note(f"The last {LISTED_ENDS} of {len(result.ends)} times; the JSON has all.")
+
+
+def _plan_facts(result: ShieldInspection) -> Facts:
+    groups = (
+        f"{group.name}: {format_percent(group.rate)} of those who come, {format_percent(group.accept)} of them "
+        "recommended"
+        for group in result.groups
+    )
+    return Facts(
+        (
+            ("property", f"{result.property.replace('_', ' ')}: {result.keeps}"),
+            ("kappa", result.kappa),
+            ("horizon", format_count(result.horizon, "decision", "decisions")),
+            ("kind", result.shield),
+            ("empty groups", result.empty_group),
+            ("groups", "; ".join(groups)),
+        )
+    )

@@ -1,0 +1,313 @@
+"""A shield's configuration as people write it, in YAML or TOML: read, checked, and turned into a plan.
+
+Every fault is one error that says what is wrong, at which entry of which file, and how to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from evenhand.core import check_configuration, read_configuration, unknown_entry
+from evenhand.errors import OptionError
+from evenhand.shields.spec.plan import Inputs, PlanKind, ProbabilityRanges, ShieldPlan, TerminalKind
+from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty, PropertyKind, parse_kappa
+
+EXAMPLE = "{rate: 0.3, accept: 0.35}"
+"""What the description of a group looks like."""
+
+
+def _check_number(given: object) -> object:
+    """Return a number; truth values and texts are none."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise ValueError(f"expected a number, got {given!r}")
+    return given
+
+
+def _parse_exact(given: object) -> object:
+    """Return an exact number from a text, or from a number as it is written."""
+    if isinstance(given, bool) or not isinstance(given, str | int | float | Fraction):
+        raise ValueError(f"expected a number, got {given!r}")
+    return _raise_as_value_error(lambda: parse_kappa(given))
+
+
+def _check_whole(given: object) -> object:
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise ValueError(f"expected a whole number, got {given!r}")
+    return given
+
+
+def _parse_empty_group(given: object) -> object:
+    return _raise_as_value_error(lambda: str(EmptyGroupRule.parse(given))) if isinstance(given, str) else given
+
+
+def _raise_as_value_error(make: Callable[[], object]) -> object:
+    """Return what is made, or its complaint as one that pydantic hands on."""
+    try:
+        return make()
+    except OptionError as error:
+        raise ValueError(error.message) from None
+
+
+def _parse_range(given: object) -> object:
+    """Return the ends of a range of probabilities; a number is both of them."""
+    ends = tuple(given) if isinstance(given, list | tuple) else (given, given)
+    if len(ends) != 2:
+        raise ValueError(f"a range has two ends, and {len(ends)} are given")
+    for end in ends:
+        number = float(str(_check_number(end)))
+        if not 0 <= number <= 1:
+            raise ValueError(f"{end!r} is {'less than 0' if number < 0 else 'more than 1'}")
+    low, high = (float(str(end)) for end in ends)
+    if low > high:
+        raise ValueError(f"the range {low:g} to {high:g} begins above its end")
+    return low, high
+
+
+Number: TypeAlias = Annotated[float, BeforeValidator(_check_number), Field(allow_inf_nan=False)]
+Share: TypeAlias = Annotated[float, BeforeValidator(_check_number), Field(ge=0, le=1)]
+ProbabilityRange: TypeAlias = Annotated[tuple[float, float], BeforeValidator(_parse_range)]
+Exact: TypeAlias = Annotated[Fraction, BeforeValidator(_parse_exact), Field(strict=False)]
+Whole: TypeAlias = Annotated[int, BeforeValidator(_check_whole)]
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
+
+
+class _StrictModel(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+
+class ShieldGroupConfig(_StrictModel):
+    """What is expected of one group.
+
+    Attributes:
+        rate: share of the group among those who come; equal shares for kinds that expect nothing.
+        accept: share of the group that the classifier recommends to accept.
+        label: share of the group whose label is 1, for equal opportunity.
+        costs_if_rejected, costs_if_accepted: with several costs, how likely each one is given the recommendation.
+
+    What is not known is a range, a list of its two ends.
+    """
+
+    rate: ProbabilityRange | None = None
+    accept: ProbabilityRange | None = None
+    label: ProbabilityRange | None = None
+    costs_if_rejected: list[Share] | None = None
+    costs_if_accepted: list[Share] | None = None
+
+
+class ShieldConfig(_StrictModel):
+    """A whole configuration; see ``docs/reference/shield-file.md`` for what every entry means."""
+
+    property: PropertyKind
+    kappa: Exact
+    horizon: Annotated[Whole, Field(ge=1)]
+    kind: PlanKind = "finite"
+    empty_group: Annotated[str, BeforeValidator(_parse_empty_group)] = "zero"
+    cost: Annotated[Number, Field(ge=0)] | None = None
+    costs: Annotated[list[Annotated[Number, Field(ge=0)]], Field(min_length=1)] | None = None
+    groups: Annotated[dict[Name, ShieldGroupConfig], Field(min_length=2)]
+    checks: Literal["end", "anytime"] | list[Whole] = "end"
+    terminal: TerminalKind = "strict"
+    bounds: Annotated[list[Exact], Field(min_length=2, max_length=2)] | None = None
+    start: dict[Name, Annotated[list[Annotated[Whole, Field(ge=0)]], Field(min_length=2, max_length=2)]] | None = None
+
+    def plan(self) -> ShieldPlan:
+        """Return the plan that it describes.
+
+        Raises:
+            OptionError: entries that are right alone do not fit together.
+        """
+        start = self._start()
+        return ShieldPlan(
+            property=FairnessProperty(self.property, self.kappa, EmptyGroupRule.parse(self.empty_group)),
+            inputs=self._inputs(),
+            horizon=self.horizon,
+            kind=self.kind,
+            checks=self.checks if isinstance(self.checks, str) else tuple(self.checks),
+            terminal=self.terminal,
+            bounds=None if self.bounds is None else (self.bounds[0], self.bounds[1]),
+            start=start,
+        )
+
+    def _start(self) -> tuple[int, ...]:
+        if self.start is None:
+            return ()
+        unknown = [name for name in self.start if name not in self.groups]
+        if unknown:
+            raise unknown_entry(unknown[0], list(self.groups), "start")
+        return tuple(count for name in self.groups for count in self.start.get(name, (0, 0)))
+
+    def _inputs(self) -> Inputs:
+        if self.cost is not None and self.costs is not None:
+            raise OptionError("both `cost` and `costs` are given", location="costs", hint="keep one of them")
+        costs = (1.0 if self.cost is None else self.cost,) if self.costs is None else tuple(self.costs)
+        labelled = [name for name, group in self.groups.items() if group.label is not None]
+        if labelled and len(labelled) < len(self.groups):
+            without = next(name for name in self.groups if name not in labelled)
+            raise OptionError("some groups have a `label` and this one has none", location=f"groups.{without}")
+        return Inputs(
+            groups=tuple(self.groups),
+            rate=tuple(self._share(name, "rate", 1 / len(self.groups)) for name in self.groups),
+            accept=tuple(self._share(name, "accept", 0.5) for name in self.groups),
+            label=tuple(range_midpoint(group.label) for group in self.groups.values() if group.label is not None)
+            or None,
+            costs=costs,
+            weights=tuple(
+                (
+                    _check_weights(group.costs_if_rejected, name, "costs_if_rejected", len(costs)),
+                    _check_weights(group.costs_if_accepted, name, "costs_if_accepted", len(costs)),
+                )
+                for name, group in self.groups.items()
+            ),
+        )
+
+    def _share(self, name: str, entry: str, otherwise: float) -> float:
+        """Return an entry of a group, which may be left out only where nothing is expected."""
+        given: tuple[float, float] | None = getattr(self.groups[name], entry)
+        others = [getattr(group, entry) for group in self.groups.values()]
+        if given is None and (self.kind != "feasible" or any(other is not None for other in others)):
+            raise OptionError(f"`{entry}` is missing", location=f"groups.{name}", hint=f"write {name}: {EXAMPLE}")
+        return otherwise if given is None else range_midpoint(given)
+
+    def ranges(self, inputs: Inputs) -> ProbabilityRanges | None:
+        """Return what is only known within ranges, if anything is; ``inputs`` are their middles.
+
+        Raises:
+            OptionError: ranges are of no use for this kind or number of groups, or do not fit together.
+        """
+        groups = list(self.groups.values())
+        likely = [[group.rate, group.accept, group.label] for group in groups]
+        if all(ends is None or ends[0] == ends[1] for group in likely for ends in group):
+            return None
+        if len(groups) != 2 or self.kind != "finite":
+            raise OptionError("ranges are for two groups and kind finite", location="groups", hint="write numbers")
+        (rate, accept, label), (other, other_accept, other_label) = likely
+        assert rate is not None
+        assert other is not None
+        assert accept is not None
+        assert other_accept is not None
+        if abs(rate[0] + other[1] - 1) > 1e-6 or abs(rate[1] + other[0] - 1) > 1e-6:
+            raise OptionError(
+                "the ranges of the rates do not add up to 1",
+                location=f"groups.{inputs.groups[1]}.rate",
+                hint=f"write rate: [{1 - rate[1]:.6g}, {1 - rate[0]:.6g}]",
+            )
+        labels = None if label is None or other_label is None else (label, other_label)
+
+        return ProbabilityRanges(inputs, rate, (accept, other_accept), labels)
+
+
+def range_midpoint(ends: tuple[float, float]) -> float:
+    """Return what is taken for likely of a range."""
+    return ends[0] if ends[0] == ends[1] else (ends[0] + ends[1]) / 2
+
+
+def read_plan(source: Mapping[str, Any] | str | Path) -> ShieldPlan:
+    """Return the plan that a mapping or a file describes; of ranges their middles.
+
+    Args:
+        source: a mapping, or a file in YAML (JSON too) or, named ``.toml``, in TOML.
+
+    Raises:
+        OptionError: the file cannot be read, or an entry is missing, unknown, or makes no sense.
+    """
+    return read_plan_with_ranges(source)[0]
+
+
+def read_plan_with_ranges(source: Mapping[str, Any] | str | Path) -> tuple[ShieldPlan, ProbabilityRanges | None]:
+    """Return the plan as from ``read_plan``, and the ranges of what is not known; None if all is."""
+    if isinstance(source, Mapping):
+        return _parse_plan(source, location=None)
+    path = Path(source)
+    described = read_configuration(path, example="shield.yaml", entries="property:, kappa:, horizon: and groups:")
+    return _parse_plan(described, location=str(path))
+
+
+def plan_from_mapping(described: Mapping[str, Any], *, location: str | None) -> ShieldPlan:
+    """The plan that a mapping describes; ``where`` it comes from begins what a complaint says about the place."""
+    return _parse_plan(described, location=location)[0]
+
+
+def _parse_plan(described: Mapping[str, Any], *, location: str | None) -> tuple[ShieldPlan, ProbabilityRanges | None]:
+    def make() -> tuple[ShieldPlan, ProbabilityRanges | None]:
+        read = ShieldConfig.model_validate(described)
+        plan = read.plan()
+        return plan, read.ranges(plan.inputs)
+
+    entries = {"": ShieldConfig.model_fields, "groups": ShieldGroupConfig.model_fields}
+    return check_configuration(make, location=location, entries=entries, hints=HINTS)
+
+
+def plan_to_mapping(plan: ShieldPlan) -> dict[str, Any]:
+    """Return a plan as a mapping that JSON can hold; ``plan_from_mapping`` gives an equal plan."""
+    inputs = plan.inputs
+    groups: dict[str, Any] = {}
+    for i, name in enumerate(inputs.groups):
+        groups[name] = {"rate": inputs.rate[i], "accept": inputs.accept[i]}
+        if inputs.label is not None:
+            groups[name]["label"] = inputs.label[i]
+        if len(inputs.costs) > 1:
+            rejected, accepted = inputs.weights[i]
+            groups[name] |= {"costs_if_rejected": list(rejected), "costs_if_accepted": list(accepted)}
+    found: dict[str, Any] = {
+        "property": plan.property.kind,
+        "kappa": format_exact(plan.property.kappa),
+        "horizon": plan.horizon,
+        "kind": plan.kind,
+        "empty_group": str(plan.property.empty_group),
+        **({"cost": inputs.costs[0]} if len(inputs.costs) == 1 else {"costs": list(inputs.costs)}),
+        "groups": groups,
+        "checks": plan.checks if isinstance(plan.checks, str) else list(plan.checks),
+        "terminal": plan.terminal,
+    }
+    if plan.bounds is not None:
+        found["bounds"] = [format_exact(bound) for bound in plan.bounds]
+    if any(plan.start):
+        pairs = zip(plan.start[::2], plan.start[1::2], strict=True)
+        found["start"] = dict(zip(inputs.groups, map(list, pairs), strict=True))
+    return found
+
+
+def format_exact(exact: Fraction) -> str:
+    """Return an exact number as a decimal where that is as exact, else as a fraction.
+
+    >>> format_exact(Fraction(1, 10)), format_exact(Fraction(1, 3))
+    ('0.1', '1/3')
+    """
+    short = str(float(exact))
+    return short if Fraction(short) == exact else str(exact)
+
+
+def _check_weights(given: list[float] | None, name: str, entry: str, costs: int) -> tuple[float, ...]:
+    if given is None and costs == 1:
+        return (1.0,)
+    if given is None or len(given) != costs:
+        raise OptionError(
+            f"{costs} costs need as many probabilities, and there are {len(given or ())}",
+            location=f"groups.{name}.{entry}",
+            hint=f"write {entry}: [{', '.join([f'{1 / costs:.2g}'] * costs)}], adding up to 1",
+        )
+    return tuple(given)
+
+
+HINTS = {
+    "property": "one of: demographic_parity, disparate_impact, equal_opportunity",
+    "kappa": 'write the largest bias that is fair, such as kappa: "0.1" or "1/10"',
+    "horizon": "write how many decisions are made until the check, such as horizon: 100",
+    "empty_group": "zero, vacuous or min_count=N with N of 1 or more",
+    "cost": "write what an override costs, such as cost: 1.0",
+    "costs": "write what overrides can cost, ascending, such as costs: [0.1, 0.3, 0.5]",
+    "groups": f"name two or more groups, such as groups: {{a: {EXAMPLE}, b: {{rate: 0.7, accept: 0.6}}}}",
+    "checks": "end, anytime, or a list of times up to the horizon",
+    "bounds": 'write a lower and an upper one, at most kappa apart, such as bounds: ["0.4", "0.5"]',
+    "start": "write what was seen and accepted of each group before, such as start: {a: [12, 5], b: [30, 14]}",
+    "rate": "write the share of the group among those who come, from 0 to 1",
+    "accept": "write the share of the group that is recommended to be accepted, from 0 to 1",
+    "label": "write the share of the group whose label is 1, from 0 to 1",
+    "groups.*": f"describe it, such as {EXAMPLE}",
+}
+"""The hint for an entry, by its name."""

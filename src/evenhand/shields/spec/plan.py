@@ -1,0 +1,259 @@
+"""What is asked of a shield: who will come (groups, recommendations, costs, labels), property, horizon and kind.
+
+Fairness never depends on who comes; only the expected cost does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from evenhand.errors import OptionError
+from evenhand.shields.spec.properties import FairnessProperty, parse_kappa
+from evenhand.typing import Floats
+
+Interval = tuple[float, float]
+Weights = tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]
+
+MAX_COSTS = 127
+"""Twice as many levels and one fit into a byte, beside the mark of a dead state."""
+
+IMPOSSIBLE_PROBABILITY = 1e-300
+"""Stands for probability 0: an unfair end stays forbidden (0 times infinity would not be infinite)."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Individuals come independently: a group, a recommendation given the group, a cost given both, a label.
+
+    Attributes:
+        groups: their names, two or more.
+        rate: probability of each group, adding up to 1.
+        accept: probability that the classifier recommends to accept, by group.
+        label: probability of label 1 by group, whatever is decided; None if labels play no part.
+        costs: what overriding a recommendation can cost, ascending, 0 or more.
+        weights: probability of each cost given group and recommendation: ``weights[group][recommendation][cost]``;
+            all on the first cost by default.
+    """
+
+    groups: tuple[str, ...]
+    rate: tuple[float, ...]
+    accept: tuple[float, ...]
+    label: tuple[float, ...] | None = None
+    costs: tuple[float, ...] = (1.0,)
+    weights: Weights = ()
+
+    def __post_init__(self) -> None:
+        if not self.weights:
+            first = (1.0,) + (0.0,) * (len(self.costs) - 1)
+            object.__setattr__(self, "weights", ((first, first),) * len(self.groups))
+        if len(self.groups) < 2 or len(set(self.groups)) != len(self.groups):
+            raise OptionError("a shield compares two or more groups with different names", location="groups")
+        for name, values in (("rate", self.rate), ("accept", self.accept), ("label", self.label)):
+            if values is None:
+                continue
+            if len(values) != len(self.groups):
+                raise OptionError(f"{len(values)} values for {len(self.groups)} groups", location=name)
+            for group, value in zip(self.groups, values, strict=True):
+                if not 0 <= value <= 1:
+                    raise OptionError(f"expected a probability, got {value}", location=f"{name} of group {group}")
+        if abs(sum(self.rate) - 1) > 1e-6:
+            raise OptionError(f"the rates of the groups add up to {sum(self.rate):g}, not to 1", location="rate")
+        if not self.costs or any(not 0 <= cost < float("inf") for cost in self.costs):
+            raise OptionError("costs are finite numbers of 0 or more", location="costs")
+        if len(self.costs) > MAX_COSTS:
+            raise OptionError(
+                f"{len(self.costs)} different costs, and a table of actions tells {MAX_COSTS} apart",
+                location="costs",
+                hint="sort them into bins; with 20 of them little is lost",
+            )
+        if any(later <= earlier for earlier, later in zip(self.costs, self.costs[1:], strict=False)):
+            raise OptionError("the costs are not ascending", location="costs")
+        shaped = len(self.weights) == len(self.groups) and all(
+            len(pair) == 2 and all(len(row) == len(self.costs) for row in pair) for pair in self.weights
+        )
+        if not shaped:
+            raise OptionError("one weight per group, recommendation and cost is needed", location="weights")
+        for group, pair in zip(self.groups, self.weights, strict=True):
+            for row in pair:
+                if any(not 0 <= value <= 1 for value in row) or abs(sum(row) - 1) > 1e-6:
+                    raise OptionError(
+                        "the weights of the costs do not add up to 1", location=f"weights of group {group}"
+                    )
+
+    def joint(self) -> Floats:
+        """Return P(group, recommendation, cost), shape (groups, 2, costs); `IMPOSSIBLE_PROBABILITY` or more."""
+        accept = np.array([[1 - value, value] for value in self.accept])
+        joint = np.array(self.rate)[:, None, None] * accept[:, :, None] * np.array(self.weights)
+        return np.asarray(np.maximum(joint, IMPOSSIBLE_PROBABILITY), dtype=np.float64)
+
+    def labels(self) -> Floats:
+        """Return the probability of (group, label), shape (groups, 2); never 0. Without labels everybody counts."""
+        ones = np.array(self.label if self.label is not None else (1.0,) * len(self.groups))
+        return np.asarray(np.maximum(np.stack([1 - ones, ones], axis=1), IMPOSSIBLE_PROBABILITY), dtype=np.float64)
+
+    def position(self, group: str | int) -> int:
+        """Return which group that is.
+
+        Raises:
+            OptionError: there is no such group.
+        """
+        if group in self.groups:
+            return self.groups.index(str(group))
+        if isinstance(group, int) and 0 <= group < len(self.groups):
+            return group
+        raise OptionError(f"unknown group {group!r}", hint=f"one of {', '.join(self.groups)}")
+
+
+@dataclass(frozen=True)
+class ProbabilityRanges:
+    """Probabilities between two ends, chosen by an adversary at every step.
+
+    Attributes:
+        inputs: two groups with what is likely; costs and their weights are taken from it as they are.
+        rate: of the first group, lowest and highest.
+        accept: of a recommendation to accept, by group.
+        label: of label 1, by group; None if labels play no part. It may depend on the decision.
+
+    Raises:
+        OptionError: an end is not a probability, or the lower one is above the upper one.
+    """
+
+    inputs: Inputs
+    rate: Interval
+    accept: tuple[Interval, Interval]
+    label: tuple[Interval, Interval] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.inputs.groups) != 2:
+            raise OptionError(f"ranges are for two groups, and these are {len(self.inputs.groups)}", location="groups")
+        if (self.label is None) != (self.inputs.label is None):
+            raise OptionError("a range of labels belongs to inputs with labels", location="label")
+        named = [("rate", self.rate), *(("accept", ends) for ends in self.accept)]
+        for name, (low, high) in [*named, *(("label", ends) for ends in self.label or ())]:
+            if not 0 <= low <= high <= 1:
+                raise OptionError(
+                    f"a range from {low:g} to {high:g}", location=name, hint="0 <= lowest <= highest <= 1"
+                )
+
+    @classmethod
+    def around_inputs(
+        cls, inputs: Inputs, *, rate: float = 0.0, accept: float = 0.0, label: float = 0.0
+    ) -> ProbabilityRanges:
+        """Return the ranges that reach so far to both sides of what is likely, within 0 and 1."""
+
+        def reach(value: float, width: float) -> Interval:
+            return max(0.0, value - width), min(1.0, value + width)
+
+        a, b = inputs.accept[:2]
+        labels = None if inputs.label is None else (reach(inputs.label[0], label), reach(inputs.label[1], label))
+        return cls(inputs, reach(inputs.rate[0], rate), (reach(a, accept), reach(b, accept)), labels)
+
+    def corner_inputs(self) -> list[Inputs]:
+        """Return all combinations of ends."""
+        found = []
+        for rate, a, b, *labels in product(self.rate, *self.accept, *(self.label or ())):
+            label = tuple(labels) or None
+            found.append(replace(self.inputs, rate=(rate, 1 - rate), accept=(a, b), label=label))
+        return found
+
+
+# The plan.
+
+
+PlanKind: TypeAlias = Literal["finite", "static-fair", "static-bw", "dynamic", "feasible", "greedy"]
+PLAN_KINDS: tuple[PlanKind, ...] = get_args(PlanKind)
+PERIODIC_KINDS: tuple[PlanKind, ...] = ("static-fair", "static-bw", "dynamic", "greedy")
+"""Kinds that go on after their horizon, see `periodic`."""
+TerminalKind: TypeAlias = Literal["strict", "exempt", "soft"]
+TERMINAL_KINDS: tuple[TerminalKind, ...] = get_args(TerminalKind)
+Counters: TypeAlias = tuple[int, ...]
+"""Seen and accepted of each group, in the order of the groups: (n_a, a, n_b, b)."""
+
+
+@dataclass(frozen=True)
+class ShieldPlan:
+    """The problem that a shield solves.
+
+    Attributes:
+        property: what is kept.
+        inputs: who is expected.
+        horizon: decisions until the check, or in a period.
+        kind: ``finite``: at least cost up to the horizon; ``static-fair``: that, repeated; ``static-bw``: welfare
+            bounds, repeated; ``dynamic``: synthesised again at the start of every period; ``feasible``: overrides only
+            when fairness could not be reached otherwise, whatever people are expected; ``greedy``: overrides when the
+            next decision would be unfair.
+        checks: ``end``: fair at the horizon; ``anytime``: at every time; or the times that are checked (the horizon
+            always is).
+        terminal: for dynamic shields, at the end of a period that may not be kept (Assumption 2): ``strict`` keeps it
+            all the same, ``exempt`` does not, ``soft`` makes unfair ends as expensive as they are far from fair.
+        bounds: the welfare bounds (lower, upper) of a static-bw shield; None: around the mean of the labels.
+        start: counters carried over from before; they count in every check.
+    """
+
+    property: FairnessProperty
+    inputs: Inputs
+    horizon: int
+    kind: PlanKind = "finite"
+    checks: Literal["end", "anytime"] | tuple[int, ...] = "end"
+    terminal: TerminalKind = "strict"
+    bounds: tuple[Fraction, Fraction] | None = None
+    start: Counters = ()
+
+    def __post_init__(self) -> None:
+        groups = len(self.inputs.groups)
+        if not self.start:
+            object.__setattr__(self, "start", (0,) * (2 * groups))
+        if isinstance(self.horizon, bool) or not isinstance(self.horizon, int) or self.horizon < 1:
+            raise OptionError(f"a horizon is a whole number of 1 or more, not {self.horizon!r}", location="horizon")
+        if self.kind not in PLAN_KINDS:
+            raise OptionError(f"unknown kind {self.kind!r}", location="kind", hint=f"one of {', '.join(PLAN_KINDS)}")
+        if self.terminal not in TERMINAL_KINDS:
+            raise OptionError(
+                f"unknown terminal {self.terminal!r}", location="terminal", hint=f"one of {', '.join(TERMINAL_KINDS)}"
+            )
+        if isinstance(self.checks, str):
+            if self.checks not in ("end", "anytime"):
+                raise OptionError(f"unknown checks {self.checks!r}", location="checks", hint="end, anytime, or times")
+        elif any(not isinstance(t, int) or isinstance(t, bool) or not 1 <= t <= self.horizon for t in self.checks):
+            raise OptionError(f"a time that is checked lies between 1 and {self.horizon}", location="checks")
+        if self.property.labelled and self.inputs.label is None:
+            raise OptionError(
+                "equal opportunity needs the share of label 1 in every group", location="groups", hint="label: 0.4"
+            )
+        start = self.start
+        fits = len(start) == 2 * groups and all(
+            0 <= accepted <= seen for seen, accepted in zip(start[::2], start[1::2], strict=True)
+        )
+        if not fits:
+            raise OptionError(
+                f"the counters at the start are {start}", location="start", hint="seen and accepted of every group"
+            )
+        reach = max(start[::2]) + self.horizon
+        if reach * reach * self.property.kappa.denominator >= 2**62:
+            raise OptionError("the counters and kappa's denominator are too large for 64 bits", location="start")
+        if self.bounds is not None:
+            lower, upper = (parse_kappa(bound) for bound in self.bounds)
+            if lower > upper or upper - lower > self.property.kappa:
+                raise OptionError(
+                    f"welfare bounds {float(lower):g} to {float(upper):g}",
+                    location="bounds",
+                    hint="lower first, and at most kappa apart",
+                )
+            object.__setattr__(self, "bounds", (lower, upper))
+
+    @cached_property
+    def times(self) -> tuple[int, ...]:
+        """When the bias is checked, ascending; the horizon always is."""
+        if self.checks == "anytime":
+            return tuple(range(1, self.horizon + 1))
+        return tuple(sorted({self.horizon, *(() if self.checks == "end" else self.checks)}))
+
+    def continue_from(self, start: Counters, *, horizon: int | None = None) -> ShieldPlan:
+        """Return the same plan from other counters on, for a next period or for what is left of this one."""
+        return replace(self, start=tuple(start), horizon=self.horizon if horizon is None else horizon)

@@ -1,0 +1,216 @@
+"""What a shield keeps: a bound on the bias between groups, tested exactly in integers.
+
+The counters of a group are how many of it were seen and how many of those were accepted; for equal opportunity only
+individuals whose label turned out to be 1 count. Its welfare is accepted / seen.
+
+Source: Cano, Henzinger, Könighofer, Kueffner, Mallik: Fairness Shields: Safeguarding against Biased Decision Makers,
+AAAI 2025. The conventions for empty groups and the form 1 - min / max of disparate impact are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from evenhand.errors import OptionError
+from evenhand.typing import Booleans, Floats, Integers
+
+PropertyKind: TypeAlias = Literal["demographic_parity", "disparate_impact", "equal_opportunity"]
+PROPERTY_KINDS: tuple[PropertyKind, ...] = get_args(PropertyKind)
+
+LARGEST_DENOMINATOR = 10**6
+"""Of kappa: products of counters with it stay inside 64 bits for every horizon that fits into memory."""
+
+
+@dataclass(frozen=True)
+class EmptyGroupRule:
+    """What holds while a group is empty, or too small to judge.
+
+    Attributes:
+        rule: ``zero``: an empty group has welfare 0; ``vacuous``: a bias with an empty group is fair;
+            ``min_count``: it is fair until every group has ``at_least`` individuals.
+        at_least: for ``min_count`` only, 1 or more.
+    """
+
+    rule: Literal["zero", "vacuous", "min_count"] = "zero"
+    at_least: int = 0
+
+    def __post_init__(self) -> None:
+        if self.rule not in ("zero", "vacuous", "min_count"):
+            raise OptionError(f"unknown convention for empty groups {self.rule!r}", hint="zero, vacuous or min_count=N")
+        if (self.rule == "min_count") != (self.at_least >= 1) or self.at_least < 0:
+            raise OptionError(
+                f"the convention {self.rule} with a smallest count of {self.at_least}",
+                hint="min_count=N takes N of 1 or more; zero and vacuous take none",
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> EmptyGroupRule:
+        """``zero``, ``vacuous`` or ``min_count=N``.
+
+        Raises:
+            OptionError: anything else.
+        """
+        name, equals, number = str(text).replace(" ", "").partition("=")
+        if name == "min_count" and number.isascii() and number.isdigit() and int(number) >= 1:
+            return cls("min_count", int(number))
+        if name in ("zero", "vacuous") and not equals:
+            return cls("zero" if name == "zero" else "vacuous")
+        raise OptionError(
+            f"unknown convention for empty groups {text!r}", hint="zero, vacuous or min_count=N with N of 1 or more"
+        )
+
+    @property
+    def needed_count(self) -> int:
+        """How many every group must have before the bias counts; 0: it always counts."""
+        return {"zero": 0, "vacuous": 1, "min_count": self.at_least}[self.rule]
+
+    def __str__(self) -> str:
+        return f"min_count={self.at_least}" if self.rule == "min_count" else self.rule
+
+
+def parse_kappa(given: str | float | int | Fraction) -> Fraction:
+    """Return the bound on the bias as an exact number; ``"0.1"``, ``0.1`` and ``"1/10"`` are all one tenth.
+
+    Raises:
+        OptionError: no number from 0 to 1, or one with a denominator above a million.
+    """
+    try:
+        exact = Fraction(str(given))
+    except (ValueError, ZeroDivisionError):
+        raise OptionError(f"kappa {given!r} is not a number", hint='a decimal such as "0.1", or "1/10"') from None
+    if not 0 <= exact <= 1:
+        raise OptionError(f"kappa is {given}, and a bias lies between 0 and 1", hint='for example kappa: "0.1"')
+    if exact.denominator > LARGEST_DENOMINATOR:
+        raise OptionError(f"kappa {given} has a denominator above {LARGEST_DENOMINATOR}", hint="use at most 6 digits")
+    return exact
+
+
+@dataclass(frozen=True)
+class FairnessProperty:
+    """Two groups are treated alike up to ``kappa``.
+
+    Attributes:
+        kind: ``demographic_parity``: the absolute difference of acceptance rates; ``disparate_impact``: 1 less their
+            ratio, smaller by larger (the four-fifths rule is kappa 0.2); ``equal_opportunity``: the absolute
+            difference of acceptance rates among individuals whose label is 1.
+        kappa: the largest bias that is fair, exact.
+        empty_group: what holds while a group is empty or small.
+    """
+
+    kind: PropertyKind
+    kappa: Fraction
+    empty_group: EmptyGroupRule = EmptyGroupRule()
+
+    def __post_init__(self) -> None:
+        if self.kind not in PROPERTY_KINDS:
+            raise OptionError(f"unknown property {self.kind!r}", hint=f"one of {', '.join(PROPERTY_KINDS)}")
+        object.__setattr__(self, "kappa", parse_kappa(self.kappa))
+
+    @property
+    def labelled(self) -> bool:
+        """Whether only individuals with label 1 count, which is known after the decision."""
+        return self.kind == "equal_opportunity"
+
+    def fair(self, n_a: Any, a: Any, n_b: Any, b: Any) -> Any:
+        """Return whether the bias is at most kappa, exactly: accepted ``a`` of ``n_a`` and ``b`` of ``n_b``.
+
+        Integers give a bool, integer arrays an array of them.
+        """
+        low, high = self.band(n_a, a, n_b)
+        fair = (low <= b) & (b <= high)
+        return bool(fair) if np.ndim(fair) == 0 else fair
+
+    def band(self, n_a: Any, a: Any, n_b: Any) -> tuple[Integers, Integers]:
+        """Return the counts ``b`` that are fair given the others are those from low to high; none if low > high.
+
+        Both are nondecreasing in ``a``, which is why thresholds store a shield.
+        """
+        n_a, a, n_b = (np.asarray(counts, dtype=np.int64) for counts in (n_a, a, n_b))
+        part, whole = self.kappa.numerator, self.kappa.denominator
+        # An empty group has accepted no one: with 1 in place of its 0 its rate is 0.
+        n, m = np.maximum(n_a, 1), np.maximum(n_b, 1)
+        if self.kind == "disparate_impact":
+            kept = whole - part
+            low = -((-kept * a * m) // (whole * n))
+            high = (whole * a * m) // (kept * n) if kept else np.broadcast_to(n_b, low.shape)
+        else:
+            low = -(-(whole * a - part * n) * m // (whole * n))
+            high = (whole * a + part * n) * m // (whole * n)
+        low, high = np.maximum(low, 0), np.minimum(high, n_b)
+        small = np.minimum(n_a, n_b) < self.empty_group.needed_count
+        return np.where(small, 0, low), np.where(small, n_b, high)
+
+    def bias(self, n_a: int, a: int, n_b: int, b: int) -> Fraction:
+        """Return the bias itself; 0 while a group is too small to judge."""
+        if min(n_a, n_b) < self.empty_group.needed_count:
+            return Fraction(0)
+        rate_a, rate_b = Fraction(a, max(n_a, 1)), Fraction(b, max(n_b, 1))
+        if self.kind == "disparate_impact":
+            larger = max(rate_a, rate_b)
+            return 1 - min(rate_a, rate_b) / larger if larger else Fraction(0)
+        return abs(rate_a - rate_b)
+
+    def bias_of_rates(self, rate_a: Any, rate_b: Any) -> Floats:
+        """Return the bias between arrays of rates, in floating point; a decision compares exactly afterwards."""
+        if self.kind != "disparate_impact":
+            return np.asarray(np.abs(rate_a - rate_b))
+        larger = np.maximum(rate_a, rate_b)
+        return np.where(larger > 0, 1 - np.minimum(rate_a, rate_b) / np.where(larger > 0, larger, 1), 0.0)
+
+    def words(self) -> str:
+        """Return what is kept, as a phrase."""
+        bound = float(self.kappa)
+        return {
+            "demographic_parity": f"the acceptance rates of the groups differ by at most {bound:g}",
+            "disparate_impact": f"the smaller acceptance rate is at least {1 - bound:g} of the larger",
+            "equal_opportunity": f"the acceptance rates among those with label 1 differ by at most {bound:g}",
+        }[self.kind]
+
+
+Count: TypeAlias = Callable[[str, int, int], int]
+"""Of one individual, by its group, the decision on it and its label: how much it adds, 0 or more."""
+
+
+@dataclass(frozen=True)
+class RatioDifference:
+    """A difference of ratios of any counters, between any number of groups: the largest between two groups counts.
+
+    Attributes:
+        numerator, denominator: what an individual (group, decision, label) adds to those of its group.
+        kappa: the largest bias that is fair, exact.
+        labelled: whether labels exist; without, the counters are called with label 0.
+        empty_group: as in `FairnessProperty`, by the denominators.
+    """
+
+    numerator: Count
+    denominator: Count
+    kappa: Fraction
+    labelled: bool = False
+    empty_group: EmptyGroupRule = EmptyGroupRule()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kappa", parse_kappa(self.kappa))
+
+    def fair(self, counters: Integers) -> Booleans:
+        """Check exactly whether the bias is at most kappa; counters (n, 2 groups) hold denominator and numerator."""
+        part, whole = self.kappa.numerator, self.kappa.denominator
+        fair = np.ones(len(counters), dtype=bool)
+        groups = counters.shape[1] // 2
+        for one in range(groups):
+            for other in range(one + 1, groups):
+                n, a, m, b = (counters[:, i] for i in (2 * one, 2 * one + 1, 2 * other, 2 * other + 1))
+                small = np.minimum(n, m) < self.empty_group.needed_count
+                # An empty denominator means welfare 0, whatever the numerator.
+                a, b = np.where(n > 0, a, 0), np.where(m > 0, b, 0)
+                n, m = np.maximum(n, 1), np.maximum(m, 1)
+                fair &= small | (np.abs(a * m - b * n) * whole <= part * n * m)
+        return fair
+
+    def words(self) -> str:
+        """Return what is kept, as a phrase."""
+        return f"the ratios of the groups differ by at most {float(self.kappa):g}"

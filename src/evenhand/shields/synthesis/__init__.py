@@ -1,0 +1,1 @@
+"""Synthesis of shields: values by one sweep backwards through the counters."""

@@ -1,0 +1,342 @@
+"""Compiled sweeps over one layer of values, in place.
+
+The value of a state is the least expected cost of what is still to come. A layer holds the values of all states at one
+time by (n_a, n_b, a, b); sweeping them in ascending order, every read of the layer after is of a value that has not
+been overwritten. What a row of states needs: the values after a rejection and after an acceptance, for either group.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.kernels import compile_kernel
+from evenhand.typing import Floats
+
+Bytes = NDArray[np.uint8]
+
+DEAD_LEVEL = 255
+"""Instead of a level: no decision on this group keeps the property within reach."""
+ALL_DEAD = np.uint64(2**64 - 1)
+EVERY_BYTE = np.uint64(0x0101010101010101)
+
+
+class LevelOutputs(NamedTuple):
+    """Where the levels go: thresholds of either group, or every state's level (the other pair is empty).
+
+    Attributes:
+        rows_a, rows_b: (rows of the layer, 2 costs), see `ThresholdTable`.
+        cells_a, cells_b: (states of the layer,) levels plus costs.
+    """
+
+    rows_a: NDArray[np.unsignedinteger]
+    rows_b: NDArray[np.unsignedinteger]
+    cells_a: Bytes
+    cells_b: Bytes
+
+
+class LevelRow(NamedTuple):
+    """The levels on one group along a row of states, twice: a byte per state, and the same bytes eight in a word."""
+
+    level: Bytes
+    words: NDArray[np.uint64]
+
+
+class RowOutputs(NamedTuple):
+    """What a row of states comes to: its values, and the levels on either group."""
+
+    value: Floats
+    a: LevelRow
+    b: LevelRow
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def empty_row(states):
+    """Return the levels of as many states, rounded up to whole words, all 0."""
+    words = np.zeros(states // 8 + 1, dtype=np.uint64)
+    return LevelRow(words.view(np.uint8), words)
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def single_cost_value(rejected, accepted, one, zero, cost):
+    """One cost: the expected value of a step, ``one`` and ``zero`` being the probabilities of the recommendations."""
+    # One step of the recursion of Fairness Shields (AAAI 2025, Theorem 1), with V+ after an acceptance and V- after a
+    # rejection: P(r = 1) * min(V+, c + V-) + P(r = 0) * min(V-, c + V+). Infinite means: no fair end is in reach.
+    flipped_down, flipped_up = cost + rejected, cost + accepted
+    return one * (accepted if accepted < flipped_down else flipped_down) + zero * (
+        rejected if rejected < flipped_up else flipped_up
+    )
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def single_cost_level(rejected, accepted, below, above):
+    """One cost: the level. A difference of infinities is not a number and compares as false; such a state is dead."""
+    # Level 1 follows. A recommendation is turned iff the other decision saves more than its cost: acceptance is forced
+    # where V- - V+ > c, rejection where V+ - V- > c. Ties are followed.
+    gain = rejected - accepted
+    level = np.uint8(np.uint8(gain >= below) + np.uint8(gain > above))
+    return level if (rejected if rejected < accepted else accepted) < np.inf else np.uint8(DEAD_LEVEL)
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def several_costs_step(rejected, accepted, mix, near):
+    """Return several costs: the expected value of a step and its level, searched for from ``near`` on."""
+    # With costs c_1 < ... < c_K the step's value is the minimum over levels of accept * V+ + reject * V- + cost:
+    # piecewise linear in gain = V- - V+, with breaks at the costs of either recommendation, ``rises``. Neighbouring
+    # states have nearly the same level, so the search begins at the last one.
+    top = len(mix.rises)
+    if rejected == np.inf:
+        return mix.accept[top] * accepted + mix.cost[top], top
+    if accepted == np.inf:
+        return mix.reject[0] * rejected + mix.cost[0], 0
+    gain = rejected - accepted
+    while near < top and gain > mix.rises[near]:
+        near += 1
+    while near > 0 and gain <= mix.rises[near - 1]:
+        near -= 1
+    return mix.accept[near] * accepted + mix.reject[near] * rejected + mix.cost[near], near
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def parity_single(up, own, a, columns, mixes, row):
+    """Return the values of a row and the levels on both groups; ``up`` has the values with one more of group a seen."""
+    mix_a, mix_b = mixes
+    new, level_a, level_b = row.value, row.a.level, row.b.level
+    cost = mix_a.single
+    one_a, zero_a, below_a, above_a = mix_a.accept[1], mix_a.reject[1], mix_a.rises[0], mix_a.rises[1]
+    one_b, zero_b, below_b, above_b = mix_b.accept[1], mix_b.reject[1], mix_b.rises[0], mix_b.rises[1]
+    # V_t(n_a, n_b, a, b) = P(g = a) * step(V(n_a + 1, ., a or a + 1, b)) + P(g = b) * step(V(., n_b + 1, a, b or b +
+    # 1)), where the probabilities of the groups are in the mixes.
+    for b in range(columns):
+        rejected, accepted = up[a, b], up[a + 1, b]
+        value = single_cost_value(rejected, accepted, one_a, zero_a, cost)
+        level_a[b] = single_cost_level(rejected, accepted, below_a, above_a)
+        rejected, accepted = own[a, b], own[a, b + 1]
+        new[b] = value + single_cost_value(rejected, accepted, one_b, zero_b, cost)
+        level_b[b] = single_cost_level(rejected, accepted, below_b, above_b)
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def parity_several(up, own, a, columns, mixes, row):
+    """`parity_single` with several costs."""
+    mix_a, mix_b = mixes
+    new, level_a, level_b = row.value, row.a.level, row.b.level
+    near_a = near_b = len(mix_a.rises) // 2
+    for b in range(columns):
+        value_a, near_a = several_costs_step(up[a, b], up[a + 1, b], mix_a, near_a)
+        value_b, near_b = several_costs_step(own[a, b], own[a, b + 1], mix_b, near_b)
+        new[b] = value_a + value_b
+        level_a[b] = near_a if value_a < np.inf else DEAD_LEVEL
+        level_b[b] = near_b if value_b < np.inf else DEAD_LEVEL
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def opportunity_single(up, right, own, a, columns, labels, mixes, row):
+    """As `parity_single`, where with label 0 the counters stay; ``right`` has one more of group b seen."""
+    mix_a, mix_b = mixes
+    new, level_a, level_b = row.value, row.a.level, row.b.level
+    cost = mix_a.single
+    one_a, zero_a, below_a, above_a = mix_a.accept[1], mix_a.reject[1], mix_a.rises[0], mix_a.rises[1]
+    one_b, zero_b, below_b, above_b = mix_b.accept[1], mix_b.reject[1], mix_b.rises[0], mix_b.rises[1]
+    not_a, yes_a, not_b, yes_b = labels[0, 0], labels[0, 1], labels[1, 0], labels[1, 1]
+    # The label z comes after the decision y and counts only if it is 1: Q_g(y) = P(z = 1 | g) * V(s_g + 1, a_g + y) +
+    # P(z = 0 | g) * V(unchanged); then the step as for parity.
+    for b in range(columns):
+        stay = not_a * own[a, b]
+        rejected, accepted = yes_a * up[a, b] + stay, yes_a * up[a + 1, b] + stay
+        value = single_cost_value(rejected, accepted, one_a, zero_a, cost)
+        level_a[b] = single_cost_level(rejected, accepted, below_a, above_a)
+        stay = not_b * own[a, b]
+        rejected, accepted = yes_b * right[a, b] + stay, yes_b * right[a, b + 1] + stay
+        new[b] = value + single_cost_value(rejected, accepted, one_b, zero_b, cost)
+        level_b[b] = single_cost_level(rejected, accepted, below_b, above_b)
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def opportunity_several(up, right, own, a, columns, labels, mixes, row):
+    """`opportunity_single` with several costs."""
+    mix_a, mix_b = mixes
+    new, level_a, level_b = row.value, row.a.level, row.b.level
+    not_a, yes_a, not_b, yes_b = labels[0, 0], labels[0, 1], labels[1, 0], labels[1, 1]
+    near_a = near_b = len(mix_a.rises) // 2
+    for b in range(columns):
+        stay = not_a * own[a, b]
+        value_a, near_a = several_costs_step(yes_a * up[a, b] + stay, yes_a * up[a + 1, b] + stay, mix_a, near_a)
+        stay = not_b * own[a, b]
+        value_b, near_b = several_costs_step(yes_b * right[a, b] + stay, yes_b * right[a, b + 1] + stay, mix_b, near_b)
+        new[b] = value_a + value_b
+        level_a[b] = near_a if value_a < np.inf else DEAD_LEVEL
+        level_b[b] = near_b if value_b < np.inf else DEAD_LEVEL
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def thresholds_along_row(row, columns, rises, i):
+    """Return the thresholds along a row into ``rises[i]``; whether the level never falls on its live states.
+
+    Most of a row is the same level or dead, and is passed over eight states at a time.
+    """
+    level, words = row.level, row.words
+    # For fixed counts V is submodular in (a, b): the fair ends are a sublattice, and a step is a minimum of submodular
+    # functions over a lattice (Topkis 1978). So the level on one group never falls as the other group's count rises,
+    # and a row is stored as the positions at which it rises. Dead states may hold anything.
+    reached = 0
+    same = np.uint64(0)
+    for w in range((columns + 7) // 8):
+        if words[w] == same or words[w] == ALL_DEAD:
+            continue
+        for b in range(8 * w, min(8 * w + 8, columns)):
+            now = level[b]
+            if now in (reached, DEAD_LEVEL):
+                continue
+            if now < reached:
+                return False
+            for j in range(reached, now):
+                rises[i, j] = b
+            reached = now
+        same = np.uint64(reached) * EVERY_BYTE
+    for j in range(reached, rises.shape[1]):
+        rises[i, j] = columns
+    return True
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def thresholds_across_rows(row, columns, a, highest, rises, start, step):
+    """Return the thresholds of group b, whose rows run across: that of its count b is ``start + b * step``.
+
+    ``highest`` is the level reached in each column so far, of `LevelRow`; it is raised.
+    """
+    level, words = row.level, row.words
+    reached, reached_words = highest.level, highest.words
+    kept = True
+    for w in range((columns + 7) // 8):
+        if words[w] == reached_words[w] or words[w] == ALL_DEAD:
+            continue
+        for b in range(8 * w, min(8 * w + 8, columns)):
+            now = level[b]
+            if now != reached[b] and now != DEAD_LEVEL:
+                if now < reached[b]:
+                    kept = False
+                for j in range(reached[b], now):
+                    rises[start + b * step, j] = a
+                reached[b] = now
+    return kept
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def sweep_parity(values, horizon, t, mix_a, mix_b, out):
+    """Return the layer at time t from the one after it; n_b is t - n_a. Whether thresholds store its levels.
+
+    ``values`` holds (n_a, a, b) with b up to horizon - n_a.
+    """
+    # The layer holds (n_a, a, b) at off[n_a] + a * (T - n_a + 1) + b. Invariant: what is before the state being written
+    # is of time t, it and all after it still of time t + 1. A state reads itself, its right neighbour and the plane of
+    # n_a + 1, all of which come after it; a row is written when it has been read.
+    row = RowOutputs(np.empty(horizon + 1), empty_row(horizon), empty_row(horizon))
+    highest, mixes = empty_row(horizon), (mix_a, mix_b)
+    one, compact = mix_a.single >= 0, len(out.rows_a) > 0
+    kept = True
+    start, cell = 0, 0
+    for n_a in range(t + 1):
+        columns = t - n_a + 1
+        stride = horizon - n_a + 1
+        after = start + (n_a + 1) * stride
+        own = values[start:after].reshape((n_a + 1, stride))
+        up = values[after : after + (n_a + 2) * (stride - 1)].reshape((n_a + 2, stride - 1))
+        first_b = columns * (columns - 1) // 2
+        if compact:
+            # Rows of group b with n_b = t - n_a, its accepted running across.
+            out.rows_b[first_b : first_b + columns, :] = n_a + 1
+            highest.words[:] = 0
+        for a in range(n_a + 1):
+            if one:
+                parity_single(up, own, a, columns, mixes, row)
+            else:
+                parity_several(up, own, a, columns, mixes, row)
+            if compact:
+                kept &= thresholds_along_row(row.a, columns, out.rows_a, n_a * (n_a + 1) // 2 + a)
+                kept &= thresholds_across_rows(row.b, columns, a, highest, out.rows_b, first_b, 1)
+            else:
+                out.cells_a[cell : cell + columns] = row.a.level[:columns]
+                out.cells_b[cell : cell + columns] = row.b.level[:columns]
+                cell += columns
+            for b in range(columns):
+                own[a, b] = row.value[b]
+        start = after
+    return kept
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
+    """As `sweep_parity` where an individual counts only with label 1; ``labels`` has the probability of (group, label).
+
+    ``values`` holds (n_a, n_b, a, b), the plane of (n_a, n_b) beginning at ``planes[n_a, n_b]``.
+    """
+    # As in ``sweep_parity``: a state of the plane (n_a, n_b) reads that plane and those of (n_a + 1, n_b) and (n_a, n_b
+    # + 1), which come later in this order.
+    row = RowOutputs(np.empty(t + 1), empty_row(t), empty_row(t))
+    highest, mixes = empty_row(t), (mix_a, mix_b)
+    one, compact = mix_a.single >= 0, len(out.rows_a) > 0
+    kept = True
+    cell, slab_a = 0, 0
+    for n_a in range(t + 1):
+        for n_b in range(t - n_a + 1):
+            columns = n_b + 1
+            start, above, beside = planes[n_a, n_b], planes[n_a + 1, n_b], planes[n_a, n_b + 1]
+            own = values[start : start + (n_a + 1) * columns].reshape((n_a + 1, columns))
+            up = values[above : above + (n_a + 2) * columns].reshape((n_a + 2, columns))
+            right = values[beside : beside + (n_a + 1) * (columns + 1)].reshape((n_a + 1, columns + 1))
+            # Rows before those of this n_b: the sum of (k + 1) (t + 1 - k) over k < n_b, in closed form.
+            slab_b = (t + 2) * n_b * (n_b + 1) // 2 - n_b * (n_b + 1) * (2 * n_b + 1) // 6
+            first_b, step_b = slab_b + n_a, t - n_b + 1
+            if compact:
+                for b in range(columns):
+                    out.rows_b[first_b + b * step_b, :] = n_a + 1
+                highest.words[:] = 0
+            for a in range(n_a + 1):
+                if one:
+                    opportunity_single(up, right, own, a, columns, labels, mixes, row)
+                else:
+                    opportunity_several(up, right, own, a, columns, labels, mixes, row)
+                if compact:
+                    kept &= thresholds_along_row(row.a, columns, out.rows_a, slab_a + a * (t - n_a + 1) + n_b)
+                    kept &= thresholds_across_rows(row.b, columns, a, highest, out.rows_b, first_b, step_b)
+                else:
+                    out.cells_a[cell : cell + columns] = row.a.level[:columns]
+                    out.cells_b[cell : cell + columns] = row.b.level[:columns]
+                    cell += columns
+                for b in range(columns):
+                    own[a, b] = row.value[b]
+        slab_a += (n_a + 1) * (t - n_a + 1)
+    return kept
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def forbid_outside_bands(values, start, columns, low, high):
+    """Infinite outside the intervals [low, high]: row i of ``columns[i]`` states begins at ``start[i]``."""
+    # Welfare n_g1 / n_g in [l, u] is an interval of accepted counts for each n_g (Static-BW shields, Definition 5).
+    for i in range(len(start)):
+        row = values[start[i] : start[i] + columns[i]]
+        row[: min(max(low[i], 0), columns[i])] = np.inf
+        row[max(high[i] + 1, 0) :] = np.inf
+
+
+@compile_kernel()
+def sweep_live_states(layer, start, t):
+    """Compute the live states at time t from those at t + 1, in place.
+
+    States go by how many were seen, then by ``n_a``: ``start[n_a, n_b] + a * (n_b + 1) + b``. Only states with more
+    seen are read after this one, and those are not overwritten yet.
+    """
+    for seen in range(t + 1):
+        for n_a in range(seen + 1):
+            n_b = seen - n_a
+            here, more_a, more_b = start[n_a, n_b], start[n_a + 1, n_b], start[n_a, n_b + 1]
+            for a in range(n_a + 1):
+                for b in range(n_b + 1):
+                    i = here + a * (n_b + 1) + b
+                    if layer[i]:
+                        of_a = layer[more_a + a * (n_b + 1) + b] | layer[more_a + (a + 1) * (n_b + 1) + b]
+                        of_b = layer[more_b + a * (n_b + 2) + b] | layer[more_b + a * (n_b + 2) + b + 1]
+                        layer[i] = of_a & of_b

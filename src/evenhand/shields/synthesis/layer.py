@@ -1,0 +1,149 @@
+"""The layout of one layer of values, and its checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import comb
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.shields.spec.ends import BandEnd, EndValues
+from evenhand.shields.spec.plan import Inputs
+from evenhand.shields.synthesis.kernels import forbid_outside_bands
+from evenhand.typing import Floats, Integers
+
+BLOCK_STATES = 8192
+"""Rows that are checked at once, about: much less than a layer in memory, much more than a call of NumPy costs."""
+
+
+@dataclass(frozen=True)
+class LayerLayout:
+    """Where the states of a layer lie, over two groups.
+
+    Attributes:
+        horizon: the last time.
+        labelled: whether only individuals with label 1 are counted, so that n_a + n_b may be anything up to the time.
+    """
+
+    horizon: int
+    labelled: bool
+
+    @property
+    def size(self) -> int:
+        """Values in the layer at the horizon."""
+        return comb(self.horizon + 4, 4) if self.labelled else comb(self.horizon + 3, 3)
+
+    @cached_property
+    def planes(self) -> Integers:
+        """Labelled: where the values of (n_a, n_b) begin, shape (horizon + 1, horizon + 1)."""
+        n = np.arange(self.horizon + 1)
+        sizes = np.where(n[:, None] + n <= self.horizon, (n[:, None] + 1) * (n + 1), 0)
+        ends = np.cumsum(sizes).reshape(sizes.shape)
+        return np.asarray(ends - sizes, dtype=np.int64)
+
+    @cached_property
+    def slabs(self) -> Integers:
+        """Not labelled: where the values of n_a begin, shape (horizon + 1,)."""
+        n = np.arange(self.horizon + 1)
+        sizes = (n + 1) * (self.horizon - n + 1)
+        return np.asarray(np.cumsum(sizes) - sizes, dtype=np.int64)
+
+    def check(self, values: Floats, t: int, terminal: EndValues) -> None:
+        """Add what the states at time t are worth by themselves."""
+        if isinstance(terminal, BandEnd):
+            for n_a, a, n_b in self._rows(t):
+                if self.labelled:
+                    start = self.planes[n_a, n_b] + a * (n_b + 1)
+                else:
+                    start = self.slabs[n_a] + a * (self.horizon - n_a + 1)
+                low, high = terminal.band(n_a, a, n_b)
+                forbid_outside_bands(values, start, n_b + 1, low, high)
+            return
+        for n in range(t + 1):
+            for m in range(t - n + 1) if self.labelled else (t - n,):
+                plane = self.plane_values(values, n, m)
+                plane += terminal.values(n, m)
+
+    def _rows(self, t: int) -> Iterator[tuple[Integers, Integers, Integers]]:
+        """Yield all (n_a, a, n_b) at time t, some thousands at a time."""
+        n = np.arange(t + 1)
+        others = t - n + 1 if self.labelled else np.ones_like(n)
+        block = np.cumsum((n + 1) * others) // BLOCK_STATES
+        for part in np.split(n, np.flatnonzero(np.diff(block)) + 1):
+            # First the pairs (n_a, n_b), then each with all its a.
+            n_a = np.repeat(part, others[part])
+            n_b = _count_up(others[part]) if self.labelled else t - n_a
+            yield np.repeat(n_a, n_a + 1), _count_up(n_a + 1), np.repeat(n_b, n_a + 1)
+
+    def plane_values(self, values: Floats, n_a: int, n_b: int) -> NDArray[Any]:
+        """Return the values of (n_a, n_b) by accepted of each, a view of shape (n_a + 1, n_b + 1)."""
+        if self.labelled:
+            start, stride = int(self.planes[n_a, n_b]), n_b + 1
+        else:
+            start, stride = int(self.slabs[n_a]), self.horizon - n_a + 1
+        return values[start : start + (n_a + 1) * stride].reshape(n_a + 1, stride)[:, : n_b + 1]
+
+
+def _count_up(sizes: Integers) -> Integers:
+    """Return 0, 1, ... up to each size, one after the other."""
+    ends = np.cumsum(sizes)
+    return np.arange(ends[-1]) - np.repeat(ends - sizes, sizes)
+
+
+# The step of one group: what is expected of it, by the level that is best.
+
+TOLERANCE = 1e-9
+"""Of the largest cost: a gain that exceeds a cost by less is a tie, and the recommendation is followed."""
+FORBIDDEN = 1e300
+"""Only a gain that is infinite exceeds it."""
+
+
+class StepMix(NamedTuple):
+    """The expected value of a group's step, by the level that is best: linear in the values after either decision.
+
+    Attributes:
+        rises: (2 costs,), the gain in accepting above which the level is one more.
+        accept, reject: (2 costs + 1,), probability that the group comes and the decision is this.
+        cost: (2 costs + 1,), expected cost of the overrides.
+        single: the cost, if it is one and overriding is a matter of cost; otherwise -1.
+    """
+
+    rises: Floats
+    accept: Floats
+    reject: Floats
+    cost: Floats
+    single: float
+
+
+def mix_of_group(inputs: Inputs, group: int, tolerance: float) -> StepMix:
+    """Return the piecewise linear mix of a group's step over its recommendations and costs, see `StepMix`."""
+    costs = np.array(inputs.costs)
+    rejected, accepted = inputs.joint()[group]
+    total = rejected.sum() + accepted.sum()
+    # At level k the k cheapest of those recommended to be rejected are accepted, at level -k likewise.
+    up = np.concatenate([[0.0], np.cumsum(rejected)])
+    up_cost = np.concatenate([[0.0], np.cumsum(rejected * costs)])
+    down = np.concatenate([[0.0], np.cumsum(accepted)])
+    down_cost = np.concatenate([[0.0], np.cumsum(accepted * costs)])
+    accept = np.concatenate([accepted.sum() - down[:0:-1], accepted.sum() + up])
+    accept[0], accept[-1] = 0.0, total
+    # Not as total - accept: what is improbable but possible must not be rounded to 0, see `IMPOSSIBLE_PROBABILITY`.
+    reject = np.concatenate([rejected.sum() + down[:0:-1], rejected.sum() - up])
+    reject[0], reject[-1] = total, 0.0
+    return StepMix(
+        rises=np.concatenate([-costs[::-1] - tolerance, costs + tolerance]),
+        accept=accept,
+        reject=reject,
+        cost=np.concatenate([down_cost[:0:-1], up_cost]),
+        single=float(costs[0]) if len(costs) == 1 else -1.0,
+    )
+
+
+def forced_mix(mix: StepMix) -> StepMix:
+    """Return the same where nothing is worth an override but an end that is forbidden."""
+    count = len(mix.rises) // 2
+    return mix._replace(rises=np.repeat([-FORBIDDEN, FORBIDDEN], count), single=-1.0)

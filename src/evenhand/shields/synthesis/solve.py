@@ -1,0 +1,207 @@
+"""The optimal shield of a problem over two groups, by one sweep backwards through the layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from math import comb
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import LimitError
+from evenhand.shields.policy.policy import ActionTable
+from evenhand.shields.policy.tables import PackedTable, ThresholdTable, bits_for, row_start, state_start
+from evenhand.shields.spec.ends import EndValues, FairEnd
+from evenhand.shields.spec.plan import Inputs
+from evenhand.shields.spec.properties import FairnessProperty
+from evenhand.shields.synthesis.kernels import DEAD_LEVEL, LevelOutputs, sweep_opportunity, sweep_parity
+from evenhand.shields.synthesis.layer import TOLERANCE, LayerLayout, StepMix, forced_mix, mix_of_group
+
+Bytes: TypeAlias = NDArray[Any]
+
+MAX_WORK_BYTES = 2**34
+"""Of a layer of values and the table together."""
+
+Progress = Callable[[int, int], None]
+"""Is told how many of how many layers are done."""
+
+
+@dataclass(frozen=True)
+class SynthesisProblem:
+    """What `solve_problem` minimises: the expected cost of overrides plus what the checks are worth.
+
+    Attributes:
+        horizon: decisions.
+        labelled: whether only individuals with label 1 are counted.
+        inputs: who comes, at every time or at a given one; the costs are the same at all times.
+        checks: times and what the states then are worth; a time after the last check is free.
+        forced_only: override only where the other decision cannot pass the checks, whatever that costs; what is
+            decided then does not depend on the inputs.
+    """
+
+    horizon: int
+    labelled: bool
+    inputs: Inputs | Callable[[int], Inputs]
+    checks: Mapping[int, EndValues]
+    forced_only: bool = False
+
+    def at(self, t: int) -> Inputs:
+        """Return who comes at time t."""
+        return self.inputs if isinstance(self.inputs, Inputs) else self.inputs(t)
+
+
+@dataclass(frozen=True)
+class SynthesisSolution:
+    """The solution of a problem.
+
+    Attributes:
+        value: least expected cost from the start; infinite if no shield passes the checks.
+        actions: the table.
+        states: how many it has.
+        peak_bytes: the arrays held at most.
+    """
+
+    value: float
+    actions: ActionTable
+    states: int
+    peak_bytes: int
+
+
+def solve_problem(problem: SynthesisProblem, *, progress: Progress | None = None) -> SynthesisSolution:
+    """Return the optimal shield, with its table in the smaller form that stores it exactly.
+
+    Raises:
+        LimitError: layer and table would take more than ``MAX_TABLE_BYTES``.
+    """
+    costs = len(problem.at(0).costs)
+    thresholds, packed = _threshold_bytes(problem, costs), _packed_bytes(problem, costs)
+    needed = 8 * LayerLayout(problem.horizon, problem.labelled).size + min(thresholds, packed)
+    if needed > MAX_WORK_BYTES:
+        raise LimitError(
+            f"a shield over {problem.horizon} decisions takes {needed / 2**30:.0f} GiB to synthesise",
+            location="horizon",
+            hint="a shorter horizon, or welfare bounds kept in every period (static-bw)",
+        )
+    form = "thresholds" if thresholds <= packed else "packed"
+    solution = sweep_layers(problem, form, progress)
+    if solution is None:
+        solution = sweep_layers(problem, "packed", progress)
+    assert solution is not None  # Cells store any levels.
+    return solution
+
+
+@cache
+def compile_kernels(labelled: bool, wide: bool) -> None:
+    """Compile the kernels, which takes seconds once per machine; afterwards they come from a cache.
+
+    Args:
+        labelled: which of them.
+        wide: whether for thresholds of two bytes, as needed beyond 255 decisions.
+    """
+    layer = LayerLayout(1, labelled)
+    values = np.zeros(layer.size)
+    inputs = Inputs(("a", "b"), (0.5, 0.5), (0.5, 0.5))
+    mixes = [mix_of_group(inputs, group, 0.0) for group in (0, 1)]
+    out, _ = _level_outputs(
+        _allocate_tables(1, labelled, 1, "thresholds", _position_type(256 if wide else 1)), 0, labelled, 1, "thresholds"
+    )
+    layer.check(values, 1, FairEnd(FairnessProperty("demographic_parity", Fraction(1))))
+    if labelled:
+        sweep_opportunity(values, layer.planes, 0, *mixes, inputs.labels(), out)
+    else:
+        sweep_parity(values, 1, 0, *mixes, out)
+
+
+def _threshold_bytes(problem: SynthesisProblem, costs: int) -> int:
+    return 2 * row_start(problem.horizon, problem.labelled) * 2 * costs * _position_type(problem.horizon)().itemsize
+
+
+def _packed_bytes(problem: SynthesisProblem, costs: int) -> int:
+    return 2 * -(-state_start(problem.horizon, problem.labelled) * bits_for(costs) // 8)
+
+
+def _position_type(horizon: int) -> type[np.uint8] | type[np.uint16]:
+    return np.uint8 if horizon <= 255 else np.uint16
+
+
+def sweep_layers(problem: SynthesisProblem, form: str, progress: Progress | None) -> SynthesisSolution | None:
+    """The solution with its table as thresholds or packed; None if thresholds do not store the levels exactly."""
+    horizon, labelled = problem.horizon, problem.labelled
+    layer = LayerLayout(horizon, labelled)
+    values = np.zeros(layer.size)
+    if horizon in problem.checks:
+        layer.check(values, horizon, problem.checks[horizon])
+    costs = problem.at(0).costs
+    # A gain that exceeds a cost by less is a tie, and the recommendation stands: rounding must not decide.
+    tolerance = TOLERANCE * costs[-1] + 1e-13 * float(np.max(values, where=values < np.inf, initial=0.0))
+    tables = _allocate_tables(horizon, labelled, len(costs), form, _position_type(horizon))
+    peak = values.nbytes + sum(table.nbytes for table in tables)
+    mixes: list[StepMix] = []
+    labels, last = None, None
+    for t in reversed(range(horizon)):
+        inputs = problem.at(t)
+        # Inputs that stay the same over the horizon are prepared once.
+        if inputs is not last:
+            mixes, labels, last = [mix_of_group(inputs, group, tolerance) for group in (0, 1)], inputs.labels(), inputs
+            if problem.forced_only:
+                mixes = [forced_mix(mix) for mix in mixes]
+        out, cells = _level_outputs(tables, t, labelled, len(costs), form)
+        if labelled:
+            kept = sweep_opportunity(values, layer.planes, t, *mixes, labels, out)
+        else:
+            kept = sweep_parity(values, horizon, t, *mixes, out)
+        # Some level is not monotone along a row, so that thresholds would lose it; the caller packs the levels instead.
+        if not kept:
+            return None
+        if form == "packed":
+            peak = max(peak, values.nbytes + sum(table.nbytes for table in tables) + 3 * cells)
+            for table, levels in zip(tables, (out.cells_a, out.cells_b), strict=True):
+                _store_levels(table, state_start(t, labelled), levels, len(costs))
+        if t in problem.checks:
+            layer.check(values, t, problem.checks[t])
+        if progress is not None:
+            progress(horizon - t, horizon)
+    states = state_start(horizon, labelled)
+    kind = ThresholdTable if form == "thresholds" else PackedTable
+    return SynthesisSolution(float(values[0]), kind(horizon, labelled, len(costs), tables), states, peak)
+
+
+def _allocate_tables(horizon: int, labelled: bool, costs: int, form: str, kind: type[Any]) -> tuple[Bytes, Bytes]:
+    if form == "thresholds":
+        size = row_start(horizon, labelled) * 2 * costs
+    else:
+        size, kind = -(-state_start(horizon, labelled) * bits_for(costs) // 8), np.uint8
+    return np.zeros(size, dtype=kind), np.zeros(size, dtype=kind)
+
+
+def _level_outputs(
+    tables: tuple[Bytes, Bytes], t: int, labelled: bool, costs: int, form: str
+) -> tuple[LevelOutputs, int]:
+    if form == "thresholds":
+        start, end = row_start(t, labelled) * 2 * costs, row_start(t + 1, labelled) * 2 * costs
+        rows = [table[start:end].reshape(-1, 2 * costs) for table in tables]
+        none = np.zeros(0, dtype=np.uint8)
+        return LevelOutputs(rows[0], rows[1], none, none), 0
+    count = comb(t + 4, 4) if labelled else comb(t + 3, 3)
+    empty = np.zeros((0, 2 * costs), dtype=np.uint8)
+    return LevelOutputs(empty, empty, np.empty(count, dtype=np.uint8), np.empty(count, dtype=np.uint8)), count
+
+
+def _store_levels(table: NDArray[np.uint8], start: int, levels: NDArray[np.uint8], costs: int) -> None:
+    """Store the levels of the states from ``start`` on as bits; dead states follow the recommendation."""
+    bits = bits_for(costs)
+    per_byte = 8 // bits
+    levels[levels == DEAD_LEVEL] = costs
+    position = start
+    lead = -start % per_byte
+    for i, level in enumerate(levels[:lead]):
+        table[(position + i) // per_byte] |= int(level) << (position + i) % per_byte * bits
+    rest = levels[lead:]
+    for offset in range(per_byte):
+        part = rest[offset::per_byte]
+        first = (start + lead) // per_byte
+        table[first : first + len(part)] |= part << np.uint8(offset * bits)

@@ -1,0 +1,94 @@
+"""Search for discriminated subgroups: all rule sets over sensitive attributes, with statistics that hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenhand import doors
+
+if TYPE_CHECKING:
+    from evenhand.subgroups.analysis import find_subgroups, forecast_queries
+    from evenhand.subgroups.config import Measure, SubgroupConfig
+    from evenhand.subgroups.measures import MEASURES
+    from evenhand.subgroups.neighbourhood import (
+        NeighbourhoodConfig,
+        NeighbourhoodGap,
+        Perturbation,
+        sample_neighbourhood,
+    )
+    from evenhand.subgroups.result import (
+        AttributeCells,
+        Finding,
+        LinearGroup,
+        RefusedRuleSet,
+        SubgroupResult,
+        TextSubgroupResult,
+    )
+    from evenhand.subgroups.rules import MISSING, Range, Rule, Rules, RuleSet, describe_rules, find_members
+    from evenhand.subgroups.wording import (
+        CHILDREN,
+        RATES,
+        added_rules,
+        comparison_group,
+        describe_significant,
+        finding_sentence,
+        format_gap,
+        format_rate,
+        gap_in_people,
+        gap_unit,
+        is_counted,
+        is_worse,
+        member_noun,
+        method_facts,
+        nest_findings,
+        reason_unclear,
+        select_findings,
+        subgroup_blocks,
+        worst_answer,
+    )
+
+__all__ = [
+    "CHILDREN",
+    "MEASURES",
+    "MISSING",
+    "RATES",
+    "AttributeCells",
+    "Finding",
+    "LinearGroup",
+    "Measure",
+    "NeighbourhoodConfig",
+    "NeighbourhoodGap",
+    "Perturbation",
+    "Range",
+    "RefusedRuleSet",
+    "Rule",
+    "RuleSet",
+    "Rules",
+    "SubgroupConfig",
+    "SubgroupResult",
+    "TextSubgroupResult",
+    "added_rules",
+    "comparison_group",
+    "describe_rules",
+    "describe_significant",
+    "find_members",
+    "find_subgroups",
+    "finding_sentence",
+    "forecast_queries",
+    "format_gap",
+    "format_rate",
+    "gap_in_people",
+    "gap_unit",
+    "is_counted",
+    "is_worse",
+    "member_noun",
+    "method_facts",
+    "nest_findings",
+    "reason_unclear",
+    "sample_neighbourhood",
+    "select_findings",
+    "subgroup_blocks",
+    "worst_answer",
+]
+
+__getattr__, __dir__ = doors.open_when_used(__name__)

@@ -1,0 +1,222 @@
+"""One search: the model is asked once, everything after that is counting."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evenhand.core import NEVER, TimeLimit, WorkClock
+from evenhand.errors import BudgetError, OptionError
+from evenhand.models import (
+    CHECKED,
+    PROBE_COUNT,
+    CountedScorer,
+    FreshScorer,
+    NoiseCheck,
+    QuestionLedger,
+    Scorer,
+    check_noise,
+    find_ledger,
+)
+from evenhand.schema import People
+from evenhand.subgroups.config import SubgroupConfig
+from evenhand.subgroups.measures import MeasuredOutcomes, find_concerned, measure_outcomes
+from evenhand.subgroups.neighbourhood import NeighbourhoodConfig, sample_neighbourhood
+from evenhand.subgroups.result import SubgroupResult
+from evenhand.subgroups.rules import Rules
+from evenhand.typing import Progress
+
+SHARED_SETTINGS = ("method", "measure", "against", "control", "confidence", "margin", "support", "min_size", "seed")
+"""Settings that a result repeats."""
+
+
+def find_subgroups(
+    scorer: Scorer,
+    people: People,
+    config: SubgroupConfig | None = None,
+    *,
+    noise: NoiseCheck | None = None,
+    progress: Progress | None = None,
+    clock: WorkClock | None = None,
+    **options: Any,
+) -> SubgroupResult:
+    """Search for subgroups that a model treats differently.
+
+    Args:
+        scorer: the model, asked once about everybody. If it answers differently each time, each person gets an answer
+            of their own, also where two are alike, so that its noise is independent from person to person: then it is
+            part of what tests and intervals allow for.
+        people: the people it decides about.
+        config: the settings.
+        noise: whether it answers differently each time, where that is known; by default some people are asked about
+            twice.
+        progress: called with what is being done and the share done, 0 to 1.
+        clock: by which the time limit is told; one made of ``SubgroupResult.work`` repeats that run.
+        **options: settings by name, in place of those in ``config``.
+
+    Returns:
+        The significant subgroups. An interrupt (Ctrl-C) or time limit after the model has answered leaves what is known
+        with the permutations done so far; ``interrupted`` and a note say so.
+
+    Raises:
+        EvenhandError: the options make no sense, or the model cannot be asked.
+    """
+    from evenhand.subgroups.exact import search_exactly  # brings the compiler, which settings and results do not need
+    from evenhand.subgroups.methods import METHODS
+
+    started = time.perf_counter()
+    config = SubgroupConfig.of(config, options)
+    say = progress or (lambda what, share: None)
+    timer = WorkClock.start(clock, config)
+    limit = timer.limit(config.time_limit)
+    ledger = find_ledger(scorer) or QuestionLedger()
+    asked: Scorer | None = None
+
+    def ask() -> Scorer:
+        """Return the model as it is to be asked, once it is known whether it answers differently each time."""
+        nonlocal noise, asked
+        if asked is None:
+            if noise is None:
+                shuffled = people.individuals[np.random.default_rng(config.seed).permutation(len(people))]
+                # Two answers of each, and one of everybody, have to be paid for.
+                payable = int(max(0.0, min(len(people), (ledger.left - len(people)) / 2)))
+                noise = check_noise(scorer, shuffled[:payable], confidence=config.confidence, limit=limit)
+            fresh = FreshScorer(scorer) if noise is not None and noise.noisy else scorer
+            asked = fresh if find_ledger(fresh) is not None else CountedScorer(fresh, ledger)
+        return asked
+
+    def outcomes() -> MeasuredOutcomes:
+        concerned = len(find_concerned(people, config.measure))
+        if concerned > ledger.left:
+            raise BudgetError(
+                f"the budget of {ledger.budget:,} rows does not pay for the {concerned:,} people who are compared",
+                location="--budget",
+                hint="give a larger budget, or fewer people",
+            )
+        return measure_outcomes(ask(), people, config.measure)
+
+    with ledger.within(config.budget):
+        if config.method == "exact":
+            say("asking the model", 0.0)
+            result = search_exactly(people, outcomes, config, progress=say, limit=limit)
+            result = add_neighbourhood(result, ask(), people, config, say, limit)
+        else:
+            settings = {name: getattr(config, name) for name in SHARED_SETTINGS}
+            found_by = METHODS[config.method](ask(), people, config, say, limit)
+            result = SubgroupResult(**settings | found_by, seconds=0.0)
+    return result.model_copy(
+        update={
+            "noise": noise,
+            "queries": ledger.settle(),
+            "work": timer.work(),
+            "seconds": time.perf_counter() - started,
+        }
+    )
+
+
+def forecast_queries(people: People, config: SubgroupConfig) -> int | None:
+    """Return how many individuals a search without a budget asks a black box about at most; None: it has no bound."""
+    if config.augment is not None or config.method not in ("exact", "linear"):
+        return None
+    return PROBE_COUNT + len(people) + 2 * CHECKED
+
+
+# A result with what its rule sets look like around the data.
+
+LEAST_AROUND = 2
+"""Individuals that make one pair around the data."""
+
+MOST_RULE_SETS = 10
+"""Findings that are looked at around the data, where no rule sets are asked about."""
+
+
+def add_neighbourhood(
+    result: SubgroupResult,
+    scorer: Scorer,
+    people: People,
+    config: SubgroupConfig,
+    progress: Progress,
+    limit: TimeLimit = NEVER,
+) -> SubgroupResult:
+    """Fill in ``around``: for the rule sets asked about, else for the first that are significant alone.
+
+    Rule sets without anybody inside or outside are left out, and a note says so.
+
+    Args:
+        result: what was found on the real people.
+        scorer, people, config: what it was found with; ``config.augment`` says how, ``config.budget`` for how much.
+        progress: called with what is being done and the share done.
+        limit: when time is up.
+
+    Raises:
+        OptionError: the measure is the mean score, which is not counted.
+    """
+    if config.augment is None:
+        return result
+    if config.measure == "score":
+        raise OptionError(
+            "around the data decisions are counted, so there is no mean score", hint="choose another measure"
+        )
+    chosen, empty = _select_rule_sets(result)
+    if not chosen and not empty:
+        nothing = "Nothing is significant, so nothing was tested around the data."
+        return result.model_copy(update={"notes": (*result.notes, nothing)})
+    payable = _affordable_rows(scorer)
+    if payable is not None and payable < LEAST_AROUND:
+        spent = "The budget was spent on the people in the data, so nothing was asked around them."
+        return result.model_copy(update={"notes": (*result.notes, spent)})
+    rows = find_concerned(people, config.measure)
+    among = dataclasses.replace(
+        people,
+        individuals=people.individuals[rows],
+        labels=None if people.labels is None else people.labels[rows],
+        rows=people.rows[rows],
+    )
+    seen = sample_neighbourhood(
+        scorer,
+        among,
+        chosen,
+        sensitive={*(cells.name for cells in result.attributes), *people.schema.protected},
+        config=NeighbourhoodConfig(
+            how=config.augment,
+            refused=config.measure == "false-negative",
+            margin=config.margin,
+            confidence=config.confidence,
+            budget=payable,
+            seed=config.seed,
+        ),
+        limit=limit,
+        progress=lambda share: progress("asking around the data", share),
+    )
+    notes: tuple[str, ...] = (
+        f"Around the data: {seen.asked:,} individuals asked about, people in the data with one attribute that is not "
+        f"sensitive moved one step. These gaps are the model's around these people; how few people there are does not "
+        f"show in them. Their intervals hold together with {config.confidence:.0%} confidence.".replace("%", " %"),
+    )
+    if empty:
+        notes += (f"{empty:,} of the rule sets asked about hold no one or everybody, so they have no neighbourhood.",)
+    return result.model_copy(
+        update={
+            "around": seen.rule_sets,
+            "interrupted": result.interrupted or seen.interrupted,
+            "notes": result.notes + notes,
+        }
+    )
+
+
+def _affordable_rows(scorer: Scorer) -> int | None:
+    ledger = find_ledger(scorer)
+    return None if ledger is None or ledger.budget is None else int(ledger.left)
+
+
+def _select_rule_sets(result: SubgroupResult) -> tuple[Sequence[Rules], int]:
+    """Return which rule sets to look at, and how many that were asked about cannot be."""
+    if result.judged:
+        both = [one.rules for one in result.judged if one.size and one.rest]
+        return both, len(result.judged) - len(both)
+    alone = [finding.rules for finding in result.findings if finding.found and finding.under is None]
+    return alone[:MOST_RULE_SETS], 0

@@ -1,0 +1,138 @@
+"""The rule sets that are looked at: those that meet the floors, one for every different group of people."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.subgroups.family import RuleSetFamily
+from evenhand.subgroups.measures import MinimumSizes
+from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, fingerprint_rule_sets, sum_rule_sets
+from evenhand.typing import Floats, Integers
+
+
+@dataclass(frozen=True)
+class CandidateRuleSets:
+    """Rule sets, the simplest description first of each group of people, with what is known of their people.
+
+    Attributes:
+        chosen: the row of each attribute's rules, 0 for none, shape (rule sets, attributes).
+        size: people in each, by stratum, shape (rule sets, strata).
+        total, squares: sum of their values, and of the squares, likewise.
+        prints: a number per group of people, see ``fingerprints``.
+        everybody: that of everybody.
+        copies: how many rule sets of the family hold the same people, shape (rule sets,).
+    """
+
+    chosen: Integers
+    size: Floats
+    total: Floats
+    squares: Floats
+    prints: NDArray[np.uint64]
+    everybody: np.uint64
+    copies: Integers
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def at(self, where: Integers) -> CandidateRuleSets:
+        """Return some of them."""
+        return CandidateRuleSets(
+            chosen=self.chosen[where],
+            size=self.size[where],
+            total=self.total[where],
+            squares=self.squares[where],
+            prints=self.prints[where],
+            everybody=self.everybody,
+            copies=self.copies[where],
+        )
+
+
+@dataclass(frozen=True)
+class CountedFamily:
+    """The family counted.
+
+    Attributes:
+        candidates: what is looked at.
+        prints: of every rule set, shape ``family.shape``.
+    """
+
+    candidates: CandidateRuleSets
+    prints: NDArray[np.uint64]
+
+    def same(self, family: RuleSetFamily, chosen: Integers, most: int) -> Integers:
+        """Other rule sets with the same people as one, simplest first, (rule sets, attributes)."""
+        alike = np.flatnonzero(self.prints.ravel() == self.prints[tuple(chosen)])
+        rows = np.stack(np.unravel_index(alike, family.shape), axis=1)
+        rows = rows[((rows > 0).sum(axis=1) <= family.depth) & (rows != chosen).any(axis=1)]
+        return np.asarray(rows[np.argsort(description_length(family, rows), kind="stable")][:most])
+
+
+def description_length(family: RuleSetFamily, chosen: Integers) -> Floats:
+    """How long rule sets are to say, shape (rule sets,): the fewest rules first, then the fewest values and ends."""
+    cost = np.zeros(len(chosen))
+    for axis, (cut, rules) in enumerate(zip(family.cuts, family.rules, strict=True)):
+        own = np.array([cut.cost(row) for row in rules])
+        own[0] = 0.0
+        cost += own[chosen[:, axis]]
+    longest = 1.0 + sum(len(cut.names) for cut in family.cuts)
+    return np.asarray((chosen > 0).sum(axis=1) * longest + cost)
+
+
+def count_family(family: RuleSetFamily, table: CellTable, floors: MinimumSizes) -> CountedFamily:
+    """Count the people of every rule set, and keep those that meet the floors, merged by who is in them."""
+    sizes, totals = _stratum_sums(family, table, None), _stratum_sums(family, table, table.values)
+    squares = totals if table.counted else _stratum_sums(family, table, np.square(table.values))
+    everybody = sizes[0]
+    prints = fingerprint_rule_sets(family, table.cells)
+    # People without anyone to compare them with in their stratum take no part.
+    part = (sizes > 0) & (sizes < everybody)
+    size = np.where(part, sizes, 0.0).sum(axis=1)
+    rest = np.where(part, everybody - sizes, 0.0).sum(axis=1)
+    number = np.zeros(family.shape, dtype=np.int64)
+    for axis, rows in enumerate(family.shape):
+        number += (np.arange(rows) > 0).reshape([-1 if i == axis else 1 for i in range(number.ndim)])
+    number = number.ravel()
+    flat = np.flatnonzero((number > 0) & (number <= family.depth) & floors.accept(size, rest))
+    chosen = np.stack(np.unravel_index(flat, family.shape), axis=1).reshape(len(flat), len(family.shape))
+    order = np.argsort(description_length(family, chosen), kind="stable")
+    flat, chosen = flat[order], chosen[order]
+    _, first, copies = np.unique(prints.ravel()[flat], return_index=True, return_counts=True)
+    order = np.argsort(first)
+    first, copies = first[order], copies[order]
+    flat, chosen = flat[first], chosen[first]
+    candidates = CandidateRuleSets(
+        chosen=chosen,
+        size=sizes[flat],
+        total=totals[flat],
+        squares=squares[flat],
+        prints=prints.ravel()[flat],
+        everybody=prints.ravel()[0],
+        copies=copies,
+    )
+    return CountedFamily(candidates, prints)
+
+
+def recount_candidates(
+    family: RuleSetFamily, table: CellTable, chosen: CandidateRuleSets, floors: MinimumSizes
+) -> CandidateRuleSets:
+    """Return rule sets chosen elsewhere, with the numbers of a table's people; those below the floors are left out."""
+    inside = cells_of_rule_sets(family, table.cells, chosen.chosen).astype(np.float64)
+    size, total, squares = (
+        inside @ table.spread_over_strata(table.sums(weights)).T
+        for weights in (None, table.values, np.square(table.values))
+    )
+    everybody = table.totals[0]
+    part = (size > 0) & (size < everybody)
+    rest = np.where(part, everybody - size, 0.0).sum(axis=1)
+    met = np.flatnonzero(floors.accept(np.where(part, size, 0.0).sum(axis=1), rest))
+    return dataclasses.replace(chosen.at(met), size=size[met], total=total[met], squares=squares[met])
+
+
+def _stratum_sums(family: RuleSetFamily, table: CellTable, weights: Floats | None) -> Floats:
+    """Return the sums of a weight over every rule set by stratum, shape (rule sets, strata)."""
+    cells = table.spread_over_strata(table.sums(weights))
+    return np.stack([sum_rule_sets(family, table.cells, row).ravel() for row in cells], axis=1)

@@ -1,0 +1,299 @@
+"""The default method: everybody counted, every rule set looked at, chance accounted for by permutations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.core import NEVER, TimeLimit
+from evenhand.errors import OptionError
+from evenhand.schema import People
+from evenhand.subgroups import deep
+from evenhand.subgroups.assessment import MOST_EXACT, CandidateFamily, CandidateStatistics, assess_candidates
+from evenhand.subgroups.candidates import CountedFamily, count_family, recount_candidates
+from evenhand.subgroups.config import SubgroupConfig
+from evenhand.subgroups.cuts import cut_attributes, cut_entries, describe_large_cells
+from evenhand.subgroups.family import RuleSetFamily, build_family
+from evenhand.subgroups.findings import QueriedRuleSet, judge_rule_sets, list_findings, parse_rule_sets
+from evenhand.subgroups.gaps import PermutationNull
+from evenhand.subgroups.measures import MeasuredOutcomes, MinimumSizes, minimum_sizes
+from evenhand.subgroups.result import AttributeCells, RefusedRuleSet, SubgroupResult
+from evenhand.subgroups.tabulate import CellTable, tabulate_people
+from evenhand.typing import Booleans, Integers, Progress
+
+LARGE = 1 << 16
+"""Families whose cube has more counts than this go through the depth-first search, whose kernels then pay for their
+compilation."""
+
+MOST = 1 << 20
+"""What it does not know is counted by the cube up to this many."""
+
+STOPPED = {"time": "Time was up", "user": "It was stopped"}
+
+
+@dataclass(frozen=True)
+class ExaminedFamily:
+    """What a look at some people gave.
+
+    Attributes:
+        lot, standing: the rule sets and what is known of them.
+        tested, found: how many groups of people were tested, and are significant.
+        counted: the family counted; None where it was too large for that.
+        whole: whether all of the family was looked at.
+        notes: what a reader must know of that.
+    """
+
+    lot: CandidateFamily
+    standing: CandidateStatistics
+    tested: int
+    found: int
+    counted: CountedFamily | None
+    whole: bool = True
+    notes: tuple[str, ...] = ()
+
+
+def search_exactly(
+    people: People,
+    ask: Callable[[], MeasuredOutcomes],
+    config: SubgroupConfig,
+    *,
+    progress: Progress | None = None,
+    limit: TimeLimit = NEVER,
+) -> SubgroupResult:
+    """Search for subgroups whose outcomes differ.
+
+    Args:
+        people: everybody.
+        ask: gives the outcomes; called once, after what makes no sense was refused.
+        config: the settings.
+        progress: called with what is being done and the share done.
+        limit: when time is up.
+
+    Raises:
+        EvenhandError: the options make no sense.
+    """
+    started = time.perf_counter()
+    names = people.schema.protected if config.attributes is None else config.attributes
+    cuts, codes = cut_attributes(people, names, config.bins)
+    stratum = _control_strata(people, names, config)
+    conditions = parse_rule_sets(people, config.judged)
+    rules = build_family(cuts, config.depth)
+    _check_config(rules, config)
+    outcome = ask()
+    rows, rng = outcome.concerned, np.random.default_rng(config.seed)
+    inside = np.array([one.inside[rows] for one in conditions], dtype=bool).reshape(len(conditions), len(rows)).T
+
+    def table(where: Integers, asked_about: Booleans) -> CellTable:
+        return tabulate_people(
+            codes[rows[where]],
+            outcome.values[where],
+            counted=outcome.counted,
+            asked=asked_about,
+            stratum=None if stratum is None else stratum[rows[where]],
+        )
+
+    look = _FamilyExamination(rules, config, rng, limit, progress or (lambda what, share: None))
+    notes = list(describe_large_cells(cuts, codes))
+    if config.split:
+        shuffled = rng.permutation(len(rows))
+        # Half of the people choose the rule sets and the other half measures them: the intervals then owe nothing to
+        # the choice.
+        first, second = np.sort(shuffled[: len(rows) // 2]), np.sort(shuffled[len(rows) // 2 :])
+        chosen = look.examine_all(table(first, np.zeros((len(first), 0), bool)))
+        measured = table(second, inside[second])
+        refused = _refuse_rule_sets(measured, conditions, look.floors(measured))
+        looked = look.again(measured, chosen, _accepted_cells(measured, refused))
+        notes.append(
+            f"{chosen.found:,} rule sets were selected on {len(first):,} people and measured on the {len(second):,} "
+            f"others: the plain intervals need no adjustment for the search."
+        )
+    else:
+        measured = table(np.arange(len(rows)), inside)
+        refused = _refuse_rule_sets(measured, conditions, look.floors(measured))
+        looked = look.examine_all(measured, _accepted_cells(measured, refused))
+    standing = looked.standing
+    interrupted = standing.stopped is not None or not looked.whole
+    notes += _result_notes(looked, rules, config)
+    # A high rate of false negatives is the worse one; of favourable decisions or scores the low one.
+    better = -1 if config.measure == "false-negative" else 1
+    return SubgroupResult(
+        method="exact",
+        measure=config.measure,
+        against=config.against,
+        control=config.control,
+        confidence=config.confidence,
+        critical=standing.critical,
+        margin=config.margin,
+        support=config.support,
+        min_size=config.min_size,
+        people=measured.people,
+        rate=float(measured.values.mean()) if measured.people else 0.0,
+        rule_sets=rules.size,
+        tested=looked.tested,
+        found=looked.found,
+        attributes=tuple(AttributeCells(name=one.attribute, cells=one.names, ordered=one.ordered) for one in cuts),
+        findings=list_findings(
+            looked.lot, standing, most=config.most, margin=config.margin, better=better, counted=looked.counted
+        ),
+        judged=judge_rule_sets(conditions, refused, looked.lot, standing),
+        per=config.per,
+        split=config.split,
+        interrupted=interrupted,
+        notes=tuple(notes),
+        seed=config.seed,
+        seconds=time.perf_counter() - started,
+    )
+
+
+@dataclass(frozen=True)
+class _FamilyExamination:
+    """One family looked at under one set of settings."""
+
+    family: RuleSetFamily
+    config: SubgroupConfig
+    rng: np.random.Generator
+    limit: TimeLimit
+    say: Progress
+
+    def floors(self, table: CellTable) -> MinimumSizes:
+        return minimum_sizes(self.config.support, self.config.min_size, table.people)
+
+    def examine_all(self, table: CellTable, asked_about: Booleans | None = None) -> ExaminedFamily:
+        """Look at every rule set of the family, and at those asked about (asked, occupied cells)."""
+        extra = np.zeros((0, len(table.cells.sizes)), dtype=bool) if asked_about is None else asked_about
+        if self.family.cube > LARGE and self.config.control == "max-t" and self.config.against == "rest":
+            return self._search_deep(table, extra)
+        self.say("counting", 0.0)
+        counted = count_family(self.family, table, self.floors(table))
+        lot = CandidateFamily(self.family, table, counted.candidates, extra)
+        standing = self._assess(lot)
+        number = len(counted.candidates)
+        tested, found = int(standing.known[:number].sum()), int(standing.found[:number].sum())
+        return ExaminedFamily(lot, standing, tested, found, counted)
+
+    def again(self, table: CellTable, chosen: ExaminedFamily, asked_about: Booleans) -> ExaminedFamily:
+        """Look at what was significant among some people, once more among others."""
+        rows = np.flatnonzero(chosen.standing.found[: len(chosen.lot.candidates)])
+        floor = MinimumSizes(1, self.config.min_size)
+        again = recount_candidates(self.family, table, chosen.lot.candidates.at(rows), floor)
+        lot = CandidateFamily(self.family, table, again, asked_about)
+        standing = self._assess(lot)
+        found = int(standing.found[: len(again)].sum())
+        return ExaminedFamily(lot, standing, len(again), found, chosen.counted, chosen.whole, chosen.notes)
+
+    def _assess(self, lot: CandidateFamily, drawn: PermutationNull | None = None) -> CandidateStatistics:
+        return assess_candidates(
+            lot,
+            self.config,
+            self.rng,
+            better=-1 if self.config.measure == "false-negative" else 1,
+            drawn=drawn,
+            limit=self.limit,
+            progress=lambda share: self.say("permuting", share),
+        )
+
+    def _search_deep(self, table: CellTable, asked_about: Booleans) -> ExaminedFamily:
+        limits = self.floors(table)
+        self.say("preparing (compiling, once on this machine, for some seconds)", 0.0)
+        deep.compile_kernels()
+        happened = deep.permute_outcomes(table, self.config.permutations, self.rng)
+        found = deep.search_depth_first(
+            self.family,
+            table,
+            happened,
+            deep.DepthFirstConfig(
+                least=max(limits.share, limits.people),
+                least_rest=max(limits.share, limits.people),
+                confidence=self.config.confidence,
+                margin=self.config.margin,
+                keep=MOST_EXACT,
+                limit=self.limit,
+                seed=self.config.seed,
+            ),
+            progress=lambda share: self.say("permuting", share),
+        )
+        lot = CandidateFamily(self.family, table, deep.list_candidates(self.family, table, found), asked_about)
+        whole = found.stop == "done"
+        largest = np.maximum(found.maxima, deep.largest_permuted_gaps(table, happened, asked_about))
+        standing = self._assess(lot, PermutationNull(largest, None if whole else found.stop))
+        return ExaminedFamily(lot, standing, found.tested, found.standing, None, whole, _describe_unseen(found))
+
+
+def _check_config(rules: RuleSetFamily, config: SubgroupConfig) -> None:
+    """Refuse what cannot be done together."""
+    if config.against == "best" and (config.per is not None or config.control != "max-t"):
+        raise OptionError(
+            "the best other group is chosen by its rate, which only the max-t control without a control variable "
+            "accounts for",
+            hint="compare with the rest, or use control max-t without per",
+        )
+    if rules.cube > MOST and (config.against == "best" or config.control != "max-t"):
+        raise OptionError(
+            f"a cube of {rules.cube:,} counts is too large for control by {config.control} against the "
+            f"{config.against}",
+            hint="take fewer attributes or bins, or compare with the rest by max-t",
+        )
+
+
+def _control_strata(people: People, names: Sequence[str], config: SubgroupConfig) -> Integers | None:
+    """Return the stratum of everybody by the control variable."""
+    if config.per is None:
+        return None
+    if config.per in names:
+        raise OptionError(
+            f"{config.per!r} cannot be both a sensitive attribute and what is controlled for",
+            hint="name another control variable, or leave it out of the attributes",
+        )
+    entries = people.individuals[:, people.schema.position(config.per)]
+    _, codes = cut_entries(people.schema[config.per], entries, config.bins)
+    return np.unique(codes, return_inverse=True)[1].astype(np.int64)
+
+
+def _refuse_rule_sets(
+    table: CellTable, conditions: Sequence[QueriedRuleSet], limits: MinimumSizes
+) -> dict[int, RefusedRuleSet]:
+    """Return which rule sets asked about nothing can be said about, by position."""
+    found = {}
+    for position, (one, (size, rest)) in enumerate(zip(conditions, table.query_sizes(), strict=True)):
+        reason = limits.reason(size, rest)
+        if reason is not None:
+            found[position] = RefusedRuleSet(rules=one.rules, words=one.words, size=size, rest=rest, reason=reason)
+    return found
+
+
+def _accepted_cells(table: CellTable, refused: dict[int, RefusedRuleSet]) -> Booleans:
+    """Return which occupied cells the other rule sets asked about hold, shape (asked, cells)."""
+    rows = table.match_queries()
+    return rows[[position for position in range(len(rows)) if position not in refused]]
+
+
+def _describe_unseen(found: deep.DepthFirstResult) -> tuple[str, ...]:
+    """Return what a depth-first search leaves open."""
+    notes = []
+    if found.stop != "done":
+        seen = f"{found.looked_at:,} of {found.rule_sets:,} rule sets"
+        notes.append(f"{STOPPED[found.stop]} after {seen}, the shortest first; what is said holds for those.")
+    if not found.counted:
+        notes.append("How many different groups were tested and are significant is estimated, to about 0.1 %.")
+    return tuple(notes)
+
+
+def _result_notes(looked: ExaminedFamily, rules: RuleSetFamily, config: SubgroupConfig) -> list[str]:
+    notes = list(looked.notes)
+    standing = looked.standing
+    if standing.stopped is not None and looked.whole:
+        done = f"{STOPPED[standing.stopped]} after {standing.permutations:,} of {config.permutations:,} permutations"
+        notes.append(f"{done}; what is said holds for those.")
+    if looked.tested == 0:
+        notes.append(
+            f"No rule set holds {config.support:.0%} of the people and at least {config.min_size} on both sides, "
+            "so nothing was looked at.".replace("%", " %")
+        )
+    if config.per is not None:
+        notes.append(f"Rates are averages over the values of {config.per}, and compare people who share it.")
+    if any(cut.missing for cut in rules.cuts):
+        notes.append('People whose value is missing are a value of their own, "missing".')
+    return notes

@@ -1,0 +1,171 @@
+"""What is compared between a subgroup and the rest: one outcome per person or text concerned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import DataError, OptionError
+from evenhand.models import Scorer, TextAnswers, favourable_score, predict_labels
+from evenhand.schema import People
+from evenhand.subgroups.config import Measure
+from evenhand.typing import Booleans, Floats, Integers
+
+MEASURES: tuple[Measure, ...] = ("favourable", "false-negative", "false-positive", "score")
+
+
+@dataclass(frozen=True)
+class MeasuredOutcomes:
+    """What happened to the people that a measure is about.
+
+    Attributes:
+        concerned: rows of the people, shape (n,): everybody, or those whose true label is (un)favourable.
+        values: 0 or 1, or the score, of each of them, shape (n,).
+        counted: whether the values are 0 and 1.
+    """
+
+    concerned: Integers
+    values: Floats
+    counted: bool
+
+
+def measure_outcomes(scorer: Scorer, people: People, measure: Measure) -> MeasuredOutcomes:
+    """Ask the model once about everybody, and say what the measure makes of its answers.
+
+    ``favourable``: whether the model gives the favourable label. ``false-negative``: whether it refuses it, among
+    those whose true label is favourable. ``false-positive``: whether it gives it, among those whose true label is
+    not. ``score``: the favourable label's score.
+
+    Raises:
+        OptionError: no one is concerned, or the model gives no scores.
+        DataError: error rates without true labels.
+    """
+    everybody = np.arange(len(people))
+    if measure == "score":
+        if scorer.label_only:
+            raise OptionError(
+                "the model gives labels only, so there is no mean score", hint="measure the favourable rate instead"
+            )
+        return MeasuredOutcomes(everybody, favourable_score(scorer, people.individuals), counted=False)
+    if measure == "favourable":
+        given = predict_labels(scorer, people.individuals) == scorer.favourable
+        return MeasuredOutcomes(everybody, given.astype(np.float64), counted=True)
+    about = find_concerned(people, measure)
+    given = predict_labels(scorer, people.individuals[about]) == scorer.favourable
+    wrong = ~given if measure == "false-negative" else given
+    return MeasuredOutcomes(about, wrong.astype(np.float64), counted=True)
+
+
+def find_concerned(people: People, measure: Measure) -> Integers:
+    """Return the rows of the people that a measure is about.
+
+    Raises:
+        OptionError: no one is concerned.
+        DataError: error rates without true labels.
+    """
+    if measure in ("favourable", "score"):
+        return np.arange(len(people))
+    deserving = people.favourable
+    rows = np.flatnonzero(deserving if measure == "false-negative" else ~deserving)
+    if len(rows) == 0:
+        truly = "is" if measure == "false-negative" else "is not"
+        raise OptionError(
+            f"no one's true label {truly} {people.schema.target.favourable!r}, so there is no {measure} rate"
+        )
+    return rows
+
+
+class TextOutcomes:
+    """Outcomes of texts that a model was asked about.
+
+    Args:
+        asking: what it said.
+        measure: what is made of it.
+        truth: the true labels, for error rates.
+    """
+
+    def __init__(self, asking: TextAnswers, measure: Measure, truth: Sequence[Any] | None) -> None:
+        self.asking, self.measure, self.truth = asking, measure, truth
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether outcomes are 0 and 1."""
+        return self.measure != "score"
+
+    @cached_property
+    def favourable(self) -> str:
+        """The favourable label's name."""
+        _, classes, wanted = self.asking.answers()
+        return str(classes[wanted])
+
+    def find_concerned(self, texts: Sequence[str]) -> Integers:
+        """Return the rows of the texts that the measure is about and that the model answered.
+
+        Raises:
+            DataError: there is none.
+        """
+        answered = self.asking.positions(texts) >= 0
+        if self.truth is None or self.measure in ("favourable", "score"):
+            return np.flatnonzero(answered)
+        deserving = np.array([str(label) == self.favourable for label in self.truth])
+        rows = np.flatnonzero(answered & (deserving if self.measure == "false-negative" else ~deserving))
+        if len(rows) == 0:
+            which = "is" if self.measure == "false-negative" else "is not"
+            raise DataError(f"no text's true label {which} {self.favourable!r}, so there is no {self.measure} rate")
+        return rows
+
+    def of(self, texts: Sequence[str]) -> Floats:
+        """Return the outcome of each text.
+
+        Raises:
+            OptionError: scores are asked for, and the model gives labels only.
+        """
+        reply, _, wanted = self.asking.answers()
+        rows = self.asking.positions(texts)
+        if self.measure == "score":
+            if reply.label_only:
+                raise OptionError(
+                    "the model gives labels only, so there is no mean score", hint="measure the favourable rate instead"
+                )
+            return np.asarray(reply.scores[rows, wanted])
+        given = reply.labels[rows] == wanted
+        return np.where(given != (self.measure == "false-negative"), 1.0, 0.0)
+
+
+# Floors: how many people a rule set needs on both sides before anything is said about it.
+
+
+@dataclass(frozen=True)
+class MinimumSizes:
+    """What a rule set must hold.
+
+    Attributes:
+        share: people in it, and outside, at least, to be looked at without having been asked about.
+        people: the same for one that was asked about, and for all others too.
+    """
+
+    share: int
+    people: int
+
+    def accept(self, size: Floats, rest: Floats, *, asked: bool = False) -> Booleans:
+        """Return which rule sets may be looked at; one that was asked about need not hold a share of everybody."""
+        least = self.people if asked else max(self.share, self.people)
+        return np.asarray((size >= least) & (rest >= least))
+
+    def reason(self, size: int, rest: int) -> str | None:
+        """Return why nothing is said about a rule set that was asked about; None if something is."""
+        for count, where in ((size, "in the subgroup"), (rest, "in the rest")):
+            if count < self.people:
+                people = "no one is" if count == 0 else f"only {count:,} {'person is' if count == 1 else 'people are'}"
+                return f"{people} {where}, fewer than {self.people}"
+        return None
+
+
+def minimum_sizes(support: float, min_size: int, people: int) -> MinimumSizes:
+    """The floors for so many people; a share is rounded up, but 0.05 of 1000 is 50 whatever the rounding of 0.05."""
+    return MinimumSizes(math.ceil(support * people - 1e-9), min_size)

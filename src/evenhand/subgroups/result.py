@@ -1,0 +1,342 @@
+"""What a search for subgroups found: rule sets with their rates, intervals and how sure one can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from evenhand.core import Document, Result, SubjectCard
+from evenhand.datasets import TextFinding
+from evenhand.models import NoiseCheck
+from evenhand.stats import Quantity
+from evenhand.subgroups.config import Against, Compared, Control, Measure, Method
+from evenhand.subgroups.neighbourhood import NeighbourhoodGap
+from evenhand.subgroups.rules import Rules, RuleSet, describe_rules
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EVENTS: dict[str, str] = {
+    "favourable": "are given the favourable label",
+    "false-negative": "of those who deserve the favourable label are refused it",
+    "false-positive": "of those who do not deserve the favourable label are given it",
+    "score": "is the mean score",
+}
+"""What a measure's rate says of people."""
+
+
+class Finding(BaseModel):
+    """One rule set, and how the people in it fare against the others.
+
+    Attributes:
+        rules: the simplest description of its people, attribute -> values or range.
+        words: the same as one says it.
+        size, rest: people in it, and those it is compared with.
+        positives, rest_positives: how many of them have the outcome; None for the mean score, and where the rates are
+            those of samples.
+        rate, rest_rate: shares with the outcome, or mean scores.
+        gap: ``rate - rest_rate`` (with a control variable, the average over its strata).
+        low, high: interval for the gap, adjusted for everything that was looked at.
+        plain_low, plain_high: interval for this gap alone, as if nothing else had been looked at.
+        z: the gap in standard errors under "no difference", its tail made like a normal one's where few people or a
+            rare outcome skew it; None where a published method has none.
+        adjusted_p: probability of a gap as clear as this anywhere, were there none; None where a published method has
+            none.
+        found: whether the gap is significant: ``adjusted_p`` is small enough, the adjusted interval excludes
+            0, and it does not rule out a gap of at least the margin.
+        under: position among the findings of the one that explains this gap; that one is explained by none.
+        explains: how many findings it explains, those not listed included.
+        same: other descriptions of the same people.
+        others: how many there are, those not listed included.
+        versus: whom they are compared with, where that is not everyone else.
+        samples: samples on either side that the rates were counted on, where they are not those of real people.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rules: Rules
+    words: str
+    size: int
+    rest: int
+    positives: int | None
+    rest_positives: int | None
+    rate: float
+    rest_rate: float
+    gap: float
+    low: float
+    high: float
+    plain_low: float
+    plain_high: float
+    z: float | None
+    adjusted_p: float | None
+    found: bool
+    under: int | None = None
+    explains: int = 0
+    same: tuple[RuleSet, ...] = ()
+    others: int = 0
+    versus: RuleSet | None = None
+    samples: int | None = None
+
+    def sentence(self, measure: Measure = "favourable") -> str:
+        """Return the finding as a sentence."""
+        if measure == "score":
+            return (
+                f"The mean score of {self.size:,} people with {self.words} is {self.rate:.3f}; "
+                f"of everyone else {self.rest_rate:.3f}."
+            )
+        whom = self.versus.words() if self.versus else "everyone else"
+        of = f"{self.size:,} people with" if self.samples is None else f"{self.samples:,} samples of"
+        return (f"Of {of} {self.words}, {self.rate:.1%} {EVENTS[measure]}; of {whom} {self.rest_rate:.1%}.").replace(
+            "%", " %"
+        )
+
+
+def list_in_reading_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return findings as screens and files list them: each is followed by those it explains.
+
+    Args:
+        findings: those that explain others are not explained themselves.
+    """
+    below: dict[int | None, list[int]] = {}
+    for i, finding in enumerate(findings):
+        below.setdefault(finding.under, []).append(i)
+    order = [i for top in below.get(None, ()) for i in (top, *below.get(top, ()))]
+    place: dict[int | None, int] = {i: at for at, i in enumerate(order)}
+    return tuple(findings[i].model_copy(update={"under": place.get(findings[i].under)}) for i in order)
+
+
+class LinearGroup(BaseModel):
+    """The people whose linear score over the sensitive attributes is positive: what the linear auditor reports.
+
+    Attributes:
+        weights: of every column of the score, a number or "attribute value"; in the attributes' own units.
+        intercept: added to it.
+        weighted: share of everybody who is in the group and concerned, times the distance of the group's rate from the
+            rate of all: the disparity of Kearns and others (2018).
+        overall_gap: the group's rate minus the rate of all.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weights: dict[str, float]
+    intercept: float
+    weighted: float
+    overall_gap: float
+
+
+class RefusedRuleSet(BaseModel):
+    """A rule set that was asked about and that nothing can be said about.
+
+    Attributes:
+        rules: its rules.
+        words: the same as one says it.
+        size, rest: people in it and outside.
+        reason: why not.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rules: Rules
+    words: str
+    size: int
+    rest: int
+    reason: str
+
+
+class AttributeCells(BaseModel):
+    """A sensitive attribute and the cells that rules are made of.
+
+    Attributes:
+        name: the attribute.
+        cells: its values or ranges, in words.
+        ordered: whether rules are ranges of neighbouring cells, else subsets.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    cells: tuple[str, ...]
+    ordered: bool
+
+
+class SubgroupResult(Result):
+    """The subgroups that a model treats differently.
+
+    Attributes:
+        method: how they were searched for.
+        measure: what is compared.
+        against: with whom: everybody else, or the best other group.
+        control: how looking at many is accounted for: ``max-t`` (no false finding at all, with ``confidence``),
+            ``BY`` (share of false findings, Benjamini-Yekutieli), ``none``.
+        confidence: of the intervals, and 1 - the error that is controlled.
+        critical: how many standard errors the adjusted intervals reach; None where nothing is adjusted.
+        margin: gaps that are certainly smaller than this are not called found.
+        support, min_size: floors: the share and the number of people in a rule set, and outside it, at least. One
+            that was asked about needs the number only.
+        people: how many are concerned.
+        rate: the overall rate, or mean score.
+        rule_sets: how many there are, before floors.
+        tested: how many different groups of people meet the floors: the number of statistics looked at.
+        found: how many of them are significant, those not listed included.
+        attributes: the sensitive attributes and their cells.
+        findings: as they are read: significant ones that no other explains (see ``findings.explain_findings``), each
+            followed by those it explains; then what is not significant, the clearest first.
+        judged: rule sets that were asked about.
+        per: the control variable within whose strata gaps are taken.
+        split: whether rule sets were chosen on one half of the people and measured on the other.
+        interrupted: whether somebody stopped it, or time was up; what is here was found before.
+        linear: the group of the linear auditor, which no rules describe.
+        queries: individuals (rows) that the model was asked about in all, from trying it on.
+        around: rule sets around the data, where that was asked for: samples, not people.
+        noise: how often the model disagreed with itself; None if it was not asked twice.
+        notes: what else a reader must know.
+    """
+
+    kind: Literal["subgroups"] = "subgroups"
+    method: Method
+    measure: Measure
+    against: Against
+    control: Control
+    confidence: float
+    critical: float | None
+    margin: float
+    support: float
+    min_size: int
+    people: int
+    rate: float
+    rule_sets: int
+    tested: int
+    found: int
+    attributes: tuple[AttributeCells, ...]
+    findings: tuple[Finding, ...]
+    judged: tuple[Finding | RefusedRuleSet, ...] = ()
+    per: str | None = None
+    split: bool = False
+    interrupted: bool = False
+    linear: LinearGroup | None = None
+    queries: int = 0
+    around: tuple[NeighbourhoodGap, ...] = ()
+    noise: NoiseCheck | None = None
+    notes: tuple[str, ...] = ()
+
+    def sentence(self, finding: Finding) -> str:
+        """Return a finding as a sentence."""
+        return finding.sentence(self.measure)
+
+    def words(self, rules: Rules) -> str:
+        """Return rules as one says them, many values by what is left out."""
+        return describe_rules(rules, {cells.name: cells.cells for cells in self.attributes})
+
+    def tree(self) -> dict[int | None, list[int]]:
+        """Return positions of findings by the position of the one they are shown under; None: on their own."""
+        found: dict[int | None, list[int]] = {}
+        for position, finding in enumerate(self.findings):
+            found.setdefault(finding.under, []).append(position)
+        return found
+
+    def document(self, subject: SubjectCard | None = None) -> Document:
+        """Return how many subgroups were tested, the ranked findings, and how it was done.
+
+        Args:
+            subject: what was searched, which the result does not hold.
+        """
+        return self._write_document("evenhand.subgroups.wording", subject)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per finding: its words, sizes, rates, gap, intervals, z, adjusted_p, found, under."""
+        import pandas as pd
+
+        columns = ["words", "size", "rest", "positives", "rest_positives", "rate", "rest_rate", "gap", "low", "high",
+                   "plain_low", "plain_high", "z", "adjusted_p", "found", "under"]  # fmt: skip
+        return pd.DataFrame(
+            [{name: getattr(finding, name) for name in columns} for finding in self.findings], columns=columns
+        )
+
+
+class SwapEffect(Finding):
+    """What it does to the same texts to speak of this group in place of the others: the model's own doing.
+
+    The fields are those of a finding: ``size`` counts texts, each asked about with this group's words (``rate``) and
+    with the words of every other group in their place (``rest`` answers, whose average text by text is ``rest_rate``);
+    ``gap`` is the mean difference within a text. Counts are not given, since not every group has words for every place.
+
+    Attributes:
+        clusters: how many different texts these are once the words are cut out; the interval counts them as one each.
+    """
+
+    clusters: int
+
+
+class CategoryFlips(BaseModel):
+    """How often the label changes with the words of one category.
+
+    Attributes:
+        category: whose words were swapped.
+        texts: texts whose words were swapped.
+        flips: how many of them are decided differently after some swap.
+        rate: their share.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    category: str
+    texts: int
+    flips: int
+    rate: Quantity
+
+
+class TextSubgroupResult(SubgroupResult):
+    """The subgroups of texts that a model treats differently.
+
+    ``people`` counts texts, and ``attributes`` are categories with their groups or terms.
+
+    Attributes:
+        classes, favourable: the labels, and the one whose rate or score is compared.
+        compared: with which texts the findings compare: ``others`` of the same categories, or ``all`` others.
+        queries: texts that the model was asked about.
+        effects: what swapping does, by group, ranked as ``findings`` are.
+        effects_critical: how many standard errors the adjusted intervals of the effects reach.
+        flips: how often swapping changes a label, by category.
+        examples: texts whose label some swap changes, widest gap between scores first.
+    """
+
+    classes: tuple[str, ...]
+    favourable: str
+    compared: Compared
+    queries: int
+    effects: tuple[SwapEffect, ...] = ()
+    effects_critical: float | None = None
+    flips: tuple[CategoryFlips, ...] = ()
+    examples: tuple[TextFinding, ...] = ()
+
+    def sentence(self, finding: Finding) -> str:
+        """Return a finding or an effect as a sentence."""
+        what = {
+            "favourable": f"get {self.favourable}",
+            "false-negative": f"are wrongly refused {self.favourable}",
+            "false-positive": f"wrongly get {self.favourable}",
+            "score": "",
+        }[self.measure]
+        if isinstance(finding, SwapEffect):
+            who, rest = f"{finding.size:,} texts made to speak of {finding.words}", "of the same texts about others"
+        elif finding.samples is not None:
+            who, rest = f"{finding.samples:,} samples made to speak of {finding.words}", "of samples about others"
+        elif self.compared == "others":
+            who, rest = f"{finding.size:,} texts that speak of {finding.words}", f"of {finding.rest:,} about others"
+        else:
+            who, rest = f"{finding.size:,} texts that speak of {finding.words}", f"of the {finding.rest:,} other texts"
+        if self.measure == "score":
+            return f"The mean score of {who} is {finding.rate:.3f}; {rest} {finding.rest_rate:.3f}."
+        return f"Of {who}, {100 * finding.rate:.1f} % {what}; {rest} {100 * finding.rest_rate:.1f} %."
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per finding and effect: ``analysis`` (observed or swapped), then the columns of the findings."""
+        import pandas as pd
+
+        observed = super().to_frame()
+        swapped = pd.DataFrame([{name: getattr(one, str(name)) for name in observed} for one in self.effects])
+        parts = [observed.assign(analysis="observed"), swapped.assign(analysis="swapped")]
+        both = pd.concat([part for part in parts if len(part)]) if any(map(len, parts)) else parts[0]
+        return both[["analysis", *observed.columns]].reset_index(drop=True)

@@ -1,0 +1,210 @@
+"""The people as a table of cells, and the count cube: how many people every rule set holds, by sums along its axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.stats import permute_counts, permute_sums
+from evenhand.subgroups.family import RuleSetFamily
+from evenhand.typing import Booleans, Floats, Integers
+
+
+@dataclass(frozen=True)
+class OccupiedCells:
+    """The cells of the product that somebody is in.
+
+    Attributes:
+        codes: the cell of each attribute, shape (cells, attributes).
+        of: the occupied cell of each person, shape (n,).
+        sizes: people in each, shape (cells,).
+    """
+
+    codes: Integers
+    of: Integers
+    sizes: Integers
+
+
+def find_occupied_cells(codes: Integers) -> OccupiedCells:
+    """Return the distinct rows of the people's cells (n, attributes), in lexicographic order."""
+    key, largest = np.zeros(len(codes), dtype=np.int64), 1
+    for column, size in zip(codes.T, (codes.max(axis=0, initial=0) + 1).tolist(), strict=True):
+        if largest * size >= 2**63:  # renumber what occurs, in the same order
+            different, key = np.unique(key, return_inverse=True)
+            largest = len(different)
+        key, largest = key * size + column, largest * size
+    _, first, of = np.unique(key, return_index=True, return_inverse=True)
+    return OccupiedCells(codes[first], of.astype(np.int64), np.bincount(of, minlength=len(first)))
+
+
+def sum_rule_sets(family: RuleSetFamily, cells: OccupiedCells, weights: Floats) -> Floats:
+    """Return the sums of a weight per occupied cell over every rule set, shape ``family.shape``.
+
+    Entry (0, ..., 0) is everybody. Weights are added in double precision: counts below 2**53 are exact.
+
+    Args:
+        cells: the occupied cells, of which the first columns are the family's attributes.
+        weights: shape (cells,).
+    """
+    table = np.bincount(_cell_positions(family, cells), weights=weights, minlength=_cell_count(family)).astype(
+        np.float64
+    )
+    table = table.reshape([rules.shape[1] for rules in family.rules])
+    for rules in family.rules:
+        # The first axis is used up and its rules come last, so that the axes are in order again at the end.
+        table = np.tensordot(table, rules.astype(np.float64), axes=(0, 1))
+    return table
+
+
+def fingerprint_rule_sets(family: RuleSetFamily, cells: OccupiedCells, seed: int = 0) -> NDArray[np.uint64]:
+    """Return a number per rule set that tells which occupied cells it holds, shape ``family.shape``.
+
+    Every occupied cell gets 64 random bits and a rule set their sum modulo 2**64; two different ones share a number
+    with probability 2**-64. What everybody's number leaves of one is that of the people outside.
+    """
+    rng = np.random.default_rng(seed)
+    places = np.unique(_cell_positions(family, cells))
+    table = np.zeros(_cell_count(family), dtype=np.uint64)
+    table[places] = rng.integers(0, 2**64, size=len(places), dtype=np.uint64)
+    table = table.reshape([rules.shape[1] for rules in family.rules])
+    for rules in family.rules:
+        table = np.tensordot(table, rules.astype(np.uint64), axes=(0, 1))
+    return table
+
+
+def cells_of_rule_sets(family: RuleSetFamily, cells: OccupiedCells, chosen: Integers) -> Booleans:
+    """Return which occupied cells each rule set holds, shape (rule sets, cells).
+
+    Args:
+        chosen: the row of each attribute's rules, shape (rule sets, attributes).
+    """
+    inside = np.ones((len(chosen), len(cells.codes)), dtype=bool)
+    for axis, rules in enumerate(family.rules):
+        inside &= rules[np.ix_(chosen[:, axis], cells.codes[:, axis])]
+    return inside
+
+
+def _cell_count(family: RuleSetFamily) -> int:
+    return int(np.prod([rules.shape[1] for rules in family.rules]))
+
+
+def _cell_positions(family: RuleSetFamily, cells: OccupiedCells) -> Integers:
+    """Return where each occupied cell lies in the table of all cells, flattened."""
+    columns = cells.codes[:, : len(family.rules)].T
+    places = np.zeros(len(cells.codes), dtype=np.int64)
+    for column, rules in zip(columns, family.rules, strict=True):
+        places = places * rules.shape[1] + column
+    return places
+
+
+# The people as a table: cells, strata and sums, out of which every rule set's numbers are added up.
+
+
+@dataclass(frozen=True)
+class CellTable:
+    """The people that a measure is about, by cell.
+
+    Attributes:
+        cells: the occupied cells of the sensitive attributes, with one more column per rule set asked about (0 or 1)
+            and a last one for the stratum.
+        attributes: how many sensitive attributes there are.
+        values: 0 or 1, or a score, of each person, shape (n,).
+        counted: whether values are 0 and 1.
+        stratum: of each person, shape (n,).
+        strata: how many there are.
+    """
+
+    cells: OccupiedCells
+    attributes: int
+    values: Floats
+    counted: bool
+    stratum: Integers
+    strata: int
+
+    @property
+    def people(self) -> int:
+        """How many there are."""
+        return len(self.values)
+
+    def sums(self, weights: Floats | None = None) -> Floats:
+        """Return people, or sums of a weight of each, by occupied cell, shape (cells,)."""
+        return np.bincount(self.cells.of, weights=weights, minlength=len(self.cells.sizes)).astype(np.float64)
+
+    def match_queries(self) -> Booleans:
+        """Return which occupied cells each rule set asked about holds, shape (asked, cells)."""
+        return np.asarray(self.cells.codes[:, self.attributes : -1].T == 1)
+
+    def query_sizes(self) -> list[tuple[int, int]]:
+        """People in and outside each rule set asked about, who have somebody to be compared with in their stratum."""
+        everybody = self.totals[0]
+        size = self.match_queries() @ self.spread_over_strata(self.sums()).T
+        part = (size > 0) & (size < everybody) if self.strata > 1 else np.ones(size.shape, dtype=bool)
+        rest = np.where(part, everybody - size, 0).sum(axis=1)
+        return [(int(a), int(b)) for a, b in zip(np.where(part, size, 0).sum(axis=1), rest, strict=True)]
+
+    def spread_over_strata(self, per_cell: Floats) -> Floats:
+        """Return a number per occupied cell spread out over strata, shape (strata, cells)."""
+        spread = np.zeros((self.strata, len(per_cell)))
+        spread[self.cells.codes[:, -1], np.arange(len(per_cell))] = per_cell
+        return spread
+
+    @property
+    def totals(self) -> tuple[Floats, Floats, Floats]:
+        """Of each stratum: people, sum of values, sum of squared values, shape (strata,)."""
+        n, total, squares = (
+            np.bincount(self.stratum, weights=weights, minlength=self.strata).astype(np.float64)
+            for weights in (None, self.values, np.square(self.values))
+        )
+        return n, total, squares
+
+    @property
+    def skewness(self) -> Floats:
+        """Skewness of the values in each stratum, 0 where they do not differ, shape (strata,)."""
+        n, total, squares = self.totals
+        mean = total / np.maximum(n, 1)
+        away = self.values - mean[self.stratum]
+        second, third = (
+            np.bincount(self.stratum, weights=away**power, minlength=self.strata) / np.maximum(n, 1) for power in (2, 3)
+        )
+        varied = second > 1e-12 * np.maximum(squares / np.maximum(n, 1), 1e-300)
+        return np.divide(third, np.maximum(second, 1e-300) ** 1.5, out=np.zeros(self.strata), where=varied)
+
+    def permute_sums(self, permutations: int, rng: np.random.Generator) -> Floats:
+        """Return sums by occupied cell when the values are permuted within each stratum, (permutations, cells)."""
+        drawn = np.zeros((permutations, len(self.cells.sizes)))
+        for stratum in range(self.strata):
+            here = np.flatnonzero(self.cells.codes[:, -1] == stratum)
+            chosen = np.flatnonzero(self.stratum == stratum) if self.strata > 1 else slice(None)
+            values = self.values[chosen]
+            if self.counted:
+                drawn[:, here] = permute_counts(self.cells.sizes[here], int(values.sum()), permutations, rng)
+            else:
+                of = np.searchsorted(here, self.cells.of[chosen])
+                drawn[:, here] = permute_sums(of, values, len(here), permutations, rng)
+        return drawn
+
+
+def tabulate_people(
+    codes: Integers,
+    values: Floats,
+    *,
+    counted: bool,
+    asked: Booleans | None = None,
+    stratum: Integers | None = None,
+) -> CellTable:
+    """Put people into a table.
+
+    Args:
+        codes: the cell of each by each sensitive attribute, shape (n, attributes).
+        values: 0 or 1, or a score, of each.
+        counted: whether values are 0 and 1.
+        asked: who is in each rule set that was asked about, shape (n, asked); it need not be made of cells.
+        stratum: of each, 0, 1, ...; all the same where it is None.
+    """
+    n = len(values)
+    asked = np.zeros((n, 0), dtype=bool) if asked is None else asked
+    stratum = np.zeros(n, dtype=np.int64) if stratum is None else stratum
+    cells = find_occupied_cells(np.column_stack([codes, asked.astype(np.int64), stratum]))
+    return CellTable(cells, codes.shape[1], values, counted, stratum, int(stratum.max(initial=0)) + 1)

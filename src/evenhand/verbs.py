@@ -1,0 +1,339 @@
+"""One function for each thing that Evenhand does, for what users of scikit-learn and fairlearn hold.
+
+They are found on the package itself: ``evenhand.audit``, ``evenhand.search`` and so on. Each takes a fitted model and a
+data frame, describes the columns where no schema does, asks the engine, and returns its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+
+from evenhand.errors import OptionError
+
+if TYPE_CHECKING:
+    from evenhand.auditing import AuditResult
+    from evenhand.certification import Certificate
+    from evenhand.core import WorkClock
+    from evenhand.genai import GenaiAssessment
+    from evenhand.individual import SearchResult
+    from evenhand.mitigation import Mitigation
+    from evenhand.models import Subject
+    from evenhand.shields import ShieldPolicy
+    from evenhand.subgroups import SubgroupResult
+
+__all__ = ["assess_generator", "audit", "certify", "find_subgroups", "mitigate", "search", "synthesize_shield"]
+
+Names: TypeAlias = Sequence[str] | None
+
+
+def audit(
+    model: Any, data: Any, y: Any = None, *, target: str | None = None, protected: Names = None, **settings: Any
+) -> AuditResult:
+    """Audit a model: groups, subgroups, individuals, and proofs where the model can be read from inside.
+
+    Args:
+        model: a fitted model (scikit-learn, PyTorch, XGBoost, LightGBM, ...), a function from a frame of n people to n
+            labels or probabilities, or the path or URL of a model (see ``evenhand.models.load_model``).
+        data: a data frame (pandas, polars, pyarrow, ...) or the path of a table, one row per person: the model's
+            columns and the protected ones. With ``y`` it need not hold the true labels.
+        y: the true labels, shape (n,), if they are not a column of the data.
+        target: the column of the true labels.
+        protected: columns that a decision must not depend on.
+        settings: ``favourable``, ``ignore`` and ``schema`` (see ``evenhand.schema.ColumnRoles``); ``data_name``,
+            ``model_name`` and ``trust`` (see ``evenhand.models.Subject``); fields of ``evenhand.auditing.AuditConfig``,
+            above all ``time_limit`` in seconds and ``seed``; ``work``, that of an earlier result, to repeat its run.
+
+    Returns:
+        The result; print it, or see ``result.groups``, ``result.individual``, ``result.certificates``, ...;
+        ``evenhand.view.write_report(result, folder)`` writes a report.
+
+    Raises:
+        EvenhandError: the model, the data or the configuration cannot be used.
+
+    Examples:
+        >>> import numpy as np, pandas as pd, evenhand
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> rng = np.random.default_rng(0)
+        >>> people = pd.DataFrame({"skill": rng.integers(0, 10, 200), "female": rng.integers(0, 2, 200)})
+        >>> hired = (people["skill"] - 2 * people["female"] > 3).astype(int)
+        >>> model = LogisticRegression().fit(people, hired)
+        >>> result = evenhand.audit(model, people, hired, protected=["female"], time_limit=2)
+        >>> result.individual.rate(("female",), "data").flips  # of 200 people
+        38
+        >>> [round(found.certified, 2) for found in result.certificates]
+        [0.81]
+    """
+    from evenhand import auditing
+
+    clock = _clock(settings)
+    subject = _subject(model, data, y, target, protected, settings)
+    return auditing.audit(subject, auditing.AuditConfig(**settings), clock=clock)
+
+
+def certify(
+    model: Any, data: Any = None, y: Any = None, *, target: str | None = None, protected: Names = None, **settings: Any
+) -> Certificate:
+    """Prove for which share of a population a model decides the same, whatever the protected attributes are.
+
+    Args:
+        model: a white box: a network, a linear model, or trees.
+        data, y, target, protected: as for ``audit``; the domain is that of the data, or of ``schema=``, with which no
+            data is needed.
+        settings: as for ``audit``, with fields of ``evenhand.certification.CertifyConfig``; ``population``, what shares
+            are measured by: ``uniform`` over the domain, or ``data``, independent attributes, each distributed as in
+            the data; ``certificate``, a file for the proof.
+
+    Returns:
+        The certificate: ``certified`` and ``falsified`` are proved shares, ``undecided`` is the rest.
+
+    Raises:
+        EvenhandError: the model, the data or the configuration cannot be used; ``NotAdditiveError`` where the model is
+            no white box.
+
+    Examples:
+        >>> import numpy as np, pandas as pd, evenhand
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> rng = np.random.default_rng(0)
+        >>> people = pd.DataFrame({"skill": rng.integers(0, 10, 200), "female": rng.integers(0, 2, 200)})
+        >>> hired = (people["skill"] - 2 * people["female"] > 3).astype(int)
+        >>> model = LogisticRegression().fit(people, hired)
+        >>> found = evenhand.certify(model, people, hired, protected=["female"])
+        >>> round(found.certified, 2), round(found.falsified, 2), round(found.undecided, 2)
+        (0.8, 0.2, 0.0)
+    """
+    from evenhand import certification, models
+    from evenhand.population import PopulationKind, choose_population
+
+    clock = _clock(settings)
+    population = settings.pop("population", "uniform")
+    if population not in get_args(PopulationKind):
+        raise OptionError(f"expected population 'uniform', 'data' or 'independent', got {population!r}")
+    if data is None and settings.get("schema") is not None and population == "uniform":
+        described = settings.pop("schema")
+        schema = described.with_protected(protected) if protected else described
+        return certification.certify(models.extract_white_box(models.load_model(model, schema)), **settings)
+    subject = _subject(model, data, y, target, protected, settings)
+    wider = None
+    if population != "uniform":
+        wider = choose_population(population, subject.people, as_published=settings.get("as_published", False))
+    return certification.certify(subject.white_box, population=wider, clock=clock, **settings)
+
+
+def search(
+    model: Any, data: Any, y: Any = None, *, target: str | None = None, protected: Names = None, **settings: Any
+) -> SearchResult:
+    """Search for people whom a model decides differently when nothing but protected attributes change.
+
+    Args:
+        model, data, y, target, protected: as for ``audit``.
+        settings: as for ``audit``, with fields of ``evenhand.individual.search.SearchConfig``, such as ``budget``,
+            people whom the model may be asked about.
+
+    Returns:
+        The result: ``profiles`` is their number, ``examples`` shows the clearest, ``to_frame()`` has all of them.
+
+    Raises:
+        EvenhandError: the model, the data or the configuration cannot be used.
+
+    Examples:
+        >>> import numpy as np, pandas as pd, evenhand
+        >>> rng = np.random.default_rng(0)
+        >>> people = pd.DataFrame({"skill": rng.integers(0, 10, 200), "female": rng.integers(0, 2, 200)})
+        >>> people["hired"] = (people["skill"] > 3).astype(int)
+        >>> def model(frame):
+        ...     return (frame["skill"] - 2 * frame["female"] > 3).astype(int)
+        >>> found = evenhand.search(model, people, target="hired", protected=["female"], seed=1)
+        >>> found.profiles
+        2
+    """
+    from evenhand.individual import search as searching
+
+    clock = _clock(settings)
+    subject = _subject(model, data, y, target, protected, settings)
+    subject.ledger.budget = settings.get("budget")
+    return searching.search(subject.scorer, subject.people, clock=clock, **settings)
+
+
+def find_subgroups(
+    model: Any, data: Any, y: Any = None, *, target: str | None = None, protected: Names = None, **settings: Any
+) -> SubgroupResult:
+    """Find subgroups of people, by several attributes at once, that a model treats differently from everyone else.
+
+    Args:
+        model, data, y, target: as for ``audit``.
+        protected: the attributes that describe subgroups; numbers are cut into ranges.
+        settings: as for ``audit``, with fields of ``evenhand.subgroups.SubgroupConfig``, such as ``support``.
+
+    Returns:
+        The result: ``findings``, the subgroups with their gaps, intervals and adjusted p-values.
+
+    Raises:
+        EvenhandError: the model, the data or the configuration cannot be used.
+
+    Examples:
+        >>> import numpy as np, pandas as pd, evenhand
+        >>> rng = np.random.default_rng(0)
+        >>> people = pd.DataFrame({"age": rng.integers(20, 60, 800), "sex": rng.choice(["F", "M"], 800)})
+        >>> people["hired"] = rng.integers(0, 2, 800)
+        >>> def model(frame):
+        ...     return 1 - ((frame["sex"] == "F") & (frame["age"] < 40)).astype(int)
+        >>> found = evenhand.find_subgroups(model, people, target="hired", protected=["age", "sex"])
+        >>> evenhand.subgroups.describe_rules(found.findings[0].rules)
+        'age 39 or less, sex F'
+    """
+    from evenhand import subgroups
+
+    clock = _clock(settings)
+    subject = _subject(model, data, y, target, protected, settings, varied=False)
+    subject.ledger.budget = settings.get("budget")
+    settings = {"attributes": protected, **settings}
+    return subgroups.find_subgroups(subject.scorer, subject.people, clock=clock, **settings)
+
+
+def mitigate(
+    model: Any, data: Any, y: Any = None, *, target: str | None = None, protected: Names = None, **settings: Any
+) -> Mitigation:
+    """Train new models that do less of what was found, and compare them with the given one on people kept aside.
+
+    Args:
+        model, data, y, target, protected: as for ``audit``.
+        settings: as for ``audit``, with fields of ``evenhand.mitigation.MitigationConfig``, above all ``methods`` and
+            ``findings``, results of ``search``, ``find_subgroups``, ``certify`` or ``audit``, or their JSON files, to
+            learn from; besides ``test`` and ``out`` of ``evenhand.mitigation.mitigate``.
+
+    Returns:
+        ``result``, the comparison, and ``candidates``, the new models; ``save(path)`` writes the first.
+
+    Raises:
+        EvenhandError: the model, the data, the findings or the configuration cannot be used.
+
+    Examples:
+        >>> import numpy as np, pandas as pd, evenhand
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> rng = np.random.default_rng(0)
+        >>> people = pd.DataFrame({"skill": rng.integers(0, 10, 400), "female": rng.integers(0, 2, 400)})
+        >>> hired = (people["skill"] - 2 * people["female"] > 3).astype(int)
+        >>> model = LogisticRegression().fit(people, hired)
+        >>> about = {"y": hired, "protected": ["female"]}
+        >>> found = evenhand.search(model, people, **about)
+        >>> done = evenhand.mitigate(model, people, **about, findings=[found], methods=["retrain"])
+        >>> [(candidate.method, candidate.control) for candidate in done.candidates]
+        [('retrain', False), ('refit', True)]
+    """
+    from evenhand import mitigation
+
+    return mitigation.mitigate(_subject(model, data, y, target, protected, settings), **settings)
+
+
+def synthesize_shield(config: Mapping[str, Any] | str | Path | None = None, **entries: Any) -> ShieldPolicy:
+    """Make the cheapest shield that keeps a fairness property in every run of decisions.
+
+    Args:
+        config: a configuration as a mapping, or a file of one (YAML or TOML; see the reference of shield files).
+        entries: entries of a configuration, in place of those in a mapping.
+
+    Returns:
+        The policy; ``evenhand.shields.Shield(policy)`` decides by it, ``evenhand.shields.save_policy`` writes it.
+
+    Raises:
+        OptionError: the configuration makes no sense, or no shield keeps the property.
+        LimitError: the shield is too large for this machine's memory.
+
+    Examples:
+        >>> import evenhand
+        >>> policy = evenhand.synthesize_shield(
+        ...     property="demographic_parity",
+        ...     kappa="0.2",
+        ...     horizon=20,
+        ...     groups={"a": {"rate": 0.4, "accept": 0.3}, "b": {"rate": 0.6, "accept": 0.6}},
+        ... )
+        >>> round(policy.expected_cost, 2)  # decisions overridden in 20
+        1.97
+        >>> shield = evenhand.shields.Shield(policy)
+        >>> shield.decide("a", 1).decision
+        1
+    """
+    from evenhand import shields
+
+    if entries and not isinstance(config, Mapping | None):
+        raise OptionError(f"expected a file or entries, got {config} and {', '.join(entries)}")
+    source = config if isinstance(config, str | Path) else {**(config or {}), **entries}
+    plan, ranges = shields.read_plan_with_ranges(source)
+    return shields.synthesize(plan) if ranges is None else shields.synthesize_robust(plan, ranges)
+
+
+def assess_generator(
+    items: Any,
+    groups: Sequence[str],
+    *,
+    values: Mapping[str, Sequence[str]] | None = None,
+    repeated: int | Mapping[str | tuple[str, ...], int | Sequence[int]] | None = None,
+    conditions: Mapping[str, str] | None = None,
+    sequence_column: str | None = None,
+    **config: Any,
+) -> GenaiAssessment:
+    """Assess what a generator showed: does every value of a group appear, again and again, and how often?
+
+    Args:
+        items: a data frame or the path of a table, one row per item in the order of the requests; an empty label means
+            that it was not recognised.
+        groups: columns of labels.
+        values: group -> the values that are to appear; by default those in the table.
+        repeated: within how many items each value must come again: for all groups, or group -> number, or one number
+            per value. None: nothing is required, and what would hold is reported.
+        conditions: column -> value; only items that have all of these are assessed.
+        sequence_column: its values name sequences, which are assessed apart.
+        config: other arguments of ``evenhand.genai.assess_sequences``, such as ``confidence`` and ``ways``.
+
+    Returns:
+        The assessment: ``sequences``, each with what was found about every group and value.
+
+    Raises:
+        EvenhandError: the table or the configuration cannot be used.
+
+    Examples:
+        >>> import pandas as pd, evenhand
+        >>> items = pd.DataFrame({"gender": ["female", "male", "male", "male", "female", "male"]})
+        >>> found = evenhand.assess_generator(items, groups=["gender"], repeated=3)
+        >>> [(value.value, value.longest_wait, value.missed) for value in found.sequences[0].groups[0].values]
+        [('female', 4, (4,)), ('male', 2, ())]
+    """
+    from evenhand import genai
+    from evenhand.schema import list_names
+
+    found = genai.read_sequences(
+        items, list_names(groups, "groups"), conditions=conditions, values=values, sequence_column=sequence_column
+    )
+    return genai.assess_sequences(found, repeated=repeated, conditions=conditions, **config)
+
+
+def _clock(settings: dict[str, Any]) -> WorkClock | None:
+    """Return the clock of the run whose work is to be repeated; takes the work out of the settings."""
+    from evenhand.core import WorkClock
+
+    work = settings.pop("work", None)
+    return None if work is None else WorkClock(work)
+
+
+def _subject(
+    model: Any,
+    data: Any,
+    y: Any,
+    target: str | None,
+    protected: Names,
+    settings: dict[str, Any],
+    *,
+    varied: bool = True,
+) -> Subject:
+    """Return the model and the people; takes what is about them out of the settings."""
+    from evenhand.datasets import read_frame
+    from evenhand.models import Subject
+    from evenhand.schema import ColumnRoles
+
+    about = {name: settings.pop(name) for name in ("favourable", "ignore", "schema") if name in settings}
+    roles = ColumnRoles(target=target, protected=protected, y=y, **about)
+    people = roles.read(read_frame(data) if isinstance(data, str | Path) else data, varied=varied)
+    names = {name: settings.pop(name) for name in ("data_name", "model_name", "trust") if name in settings}
+    return Subject(model, people, **names)

@@ -1,0 +1,36 @@
+"""What people see: screens, pages, charts. The only place that knows colours and the words of the screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenhand import doors
+
+if TYPE_CHECKING:
+    from evenhand.view.charts import FigureSource, add_figures
+    from evenhand.view.drawing import DASHES, LIGHT, SERIES, Spec, draw_figure
+    from evenhand.view.files import write_page, write_report
+    from evenhand.view.markdown import render_markdown
+    from evenhand.view.page_template import render_fragment, render_page
+    from evenhand.view.screen import summarize
+    from evenhand.view.terminal import show_document, show_progress
+
+__all__ = [
+    "DASHES",
+    "LIGHT",
+    "SERIES",
+    "FigureSource",
+    "Spec",
+    "add_figures",
+    "draw_figure",
+    "render_fragment",
+    "render_markdown",
+    "render_page",
+    "show_document",
+    "show_progress",
+    "summarize",
+    "write_page",
+    "write_report",
+]
+
+__getattr__, __dir__ = doors.open_when_used(__name__)

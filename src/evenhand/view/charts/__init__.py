@@ -1,0 +1,126 @@
+"""Charts, one module for each kind of result, in one theme; and the drawings that documents name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from evenhand.core import Figure, Result
+
+__all__ = ["FIGURES", "DrawnFigure", "FigureSource", "add_figures", "draw", "plot"]
+
+# A module is imported when its kind of result is drawn. The names of result classes are unique in the package.
+_CHARTS = {
+    "AuditResult": ("individual", "plot_audit"),
+    "Certificate": ("certification", "plot_certificate"),
+    "CertificateCheck": ("certification", "plot_check"),
+    "ConfusionResult": ("confusion", "plot_confusion"),
+    "FrontierResult": ("mitigation", "plot_frontier"),
+    "GenaiAssessment": ("assessment", "plot_assessment"),
+    "GenerationSimulationResult": ("generation", "plot_generation_simulation"),
+    "GroupMetrics": ("groups", "plot_groups"),
+    "IndividualResult": ("individual", "plot_flips"),
+    "MitigationResult": ("mitigation", "plot_mitigation"),
+    "PolicyComparisonResult": ("generation", "plot_generation_simulation"),
+    "SearchResult": ("search", "plot_search"),
+    "ShieldInspection": ("shield_inspection", "plot_shield_inspection"),
+    "ShieldSimulationResult": ("shield_simulation", "plot_shield_simulation"),
+    "SubgroupResult": ("subgroups", "plot_subgroups"),
+    "TextSearchResult": ("individual", "plot_text_search"),
+}
+
+
+def plot(result: Result) -> alt.TopLevelMixin:
+    """Draw a result as an Altair chart.
+
+    Raises:
+        TypeError: there is no chart for this kind of result.
+    """
+    kind = next((cls.__name__ for cls in type(result).__mro__ if cls.__name__ in _CHARTS), None)
+    if kind is None:
+        raise TypeError(f"expected a result that has a chart, got {type(result).__name__}")
+    module, function = _CHARTS[kind]
+    drawn = getattr(importlib.import_module(f"{__name__}.{module}"), function)(result)
+    return cast("alt.TopLevelMixin", drawn)
+
+
+class DrawnFigure(NamedTuple):
+    """A drawing and how a page shows it: by its own templates, or as SVG in two widths."""
+
+    form: Literal["rows", "steps", "squares", "gallery", "svg"]
+    chart: Any
+
+
+class FigureSource(NamedTuple):
+    """Where a drawing is made.
+
+    Attributes:
+        module, function: in this package, or the whole name of a module elsewhere; it takes the figure's source and
+            arguments.
+        form: what the function makes.
+    """
+
+    module: str
+    function: str
+    form: Literal["rows", "steps", "squares", "gallery", "svg"]
+
+
+FIGURES: dict[str, FigureSource] = {
+    "appearances": FigureSource("assessment", "draw_timeline", "svg"),
+    "attributes of profiles": FigureSource("search", "draw_attributes", "rows"),
+    "actions by counters": FigureSource("shield_inspection", "draw_action_maps", "svg"),
+    "before and after": FigureSource("mitigation", "draw_candidate", "svg"),
+    "bias at the end": FigureSource("shield_simulation", "draw_normalised", "svg"),
+    "bias over time": FigureSource("shield_simulation", "draw_over_time", "svg"),
+    "calibration": FigureSource("groups", "draw_calibration", "squares"),
+    "candidates": FigureSource("mitigation", "draw_candidates", "svg"),
+    "checked shares": FigureSource("certification", "draw_check", "rows"),
+    "costs of policies": FigureSource("generation", "draw_costs", "svg"),
+    "counts of labels": FigureSource("confusion", "draw_counts", "svg"),
+    "coverage": FigureSource("assessment", "draw_coverage", "svg"),
+    "flip rates": FigureSource("individual", "draw_flips", "rows"),
+    "flip rates of texts": FigureSource("individual", "draw_text_flips", "svg"),
+    "frontier": FigureSource("mitigation", "draw_frontier", "svg"),
+    "gaps of profiles": FigureSource("search", "draw_gaps", "svg"),
+    "group rates": FigureSource("groups", "draw_breakdown", "rows"),
+    "interventions over time": FigureSource("shield_inspection", "draw_intervention_heatmap", "svg"),
+    "items": FigureSource("items", "collect_items", "gallery"),
+    "longest gaps": FigureSource("generation", "draw_gaps", "svg"),
+    "proof over time": FigureSource("certification", "draw_history", "steps"),
+    "prompts": FigureSource("assessment", "draw_prompts", "svg"),
+    "proved shares": FigureSource("certification", "draw_shares", "rows"),
+    "shares by attribute": FigureSource("certification", "draw_slices", "rows"),
+    "subgroup gaps": FigureSource("subgroups", "draw_gaps", "rows"),
+    "subgroup nesting": FigureSource("subgroups", "draw_nesting", "rows"),
+    "trials": FigureSource("mitigation", "draw_trials", "svg"),
+}
+"""The drawings that documents name; each says which part of which result it draws."""
+
+
+def add_figures(sources: Mapping[str, FigureSource]) -> None:
+    """Make drawings known that stand above this package, such as those of reproduced papers."""
+    FIGURES.update(sources)
+
+
+def draw(figure: Figure, name: str) -> DrawnFigure:
+    """Draw a figure of a document.
+
+    Args:
+        figure: which drawing, of what.
+        name: a word that is unique in the page, for what is drawn as SVG.
+    """
+    source = FIGURES[figure.chart]
+    module = source.module if "." in source.module else f"{__name__}.{source.module}"
+    function = getattr(importlib.import_module(module), source.function)
+    if source.form != "svg":
+        return DrawnFigure(source.form, function(figure.source, *figure.arguments))
+    from evenhand.view.drawing import draw_figure
+
+    def draw_at_width(what: Any, *, width: int) -> Any:
+        return function(what, *figure.arguments, width=width)
+
+    return DrawnFigure("svg", draw_figure(name, draw_at_width, figure.source))

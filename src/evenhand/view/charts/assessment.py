@@ -1,0 +1,269 @@
+"""Recorded sequences as pictures: when each value appeared and when it was due, and how coverage grew."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from evenhand.genai import GenaiAssessment, GroupFinding, PromptBias, PromptFinding, ValueFinding, format_coverage
+from evenhand.stats import Observed
+from evenhand.text import format_count, format_percent
+from evenhand.view import drawing
+from evenhand.view.drawing import DASHES, LIGHT, SERIES, WIDE, Spec
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+LANE_HEIGHT = 46
+"""Height of a lane; its name stands above its marks."""
+
+MAX_LANES = 24
+"""Values drawn at most."""
+
+MAX_ITEMS = 400
+"""Items of a timeline drawn at most: the last ones. More ticks than these run into each other."""
+
+MAX_LINES = len(SERIES)
+"""Sequences whose coverage is drawn at most."""
+
+
+def plot_assessment(result: GenaiAssessment) -> alt.TopLevelMixin:
+    """The timeline of every group of the first sequence, the coverage of all sequences, and what every prompt shows."""
+    parts = [draw_timeline(group) for group in result.sequences[0].groups]
+    if result.sequences[0].coverage is not None:
+        parts.append(draw_coverage(result))
+    if result.prompts is not None:
+        groups = dict.fromkeys(one.group for one in result.prompts.findings if one.items)
+        parts += [draw_prompts(result.prompts, group) for group in groups]
+    return drawing.to_altair(drawing.stack_charts(parts, " ".join(part["description"] for part in parts)))
+
+
+def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
+    """Return one lane per value. Ticks: items that show it. Grey: its longest wait. Orange with a cross: overdue."""
+    length = len(group.items)
+    start = max(0, length - MAX_ITEMS)
+    shown = group.values[:MAX_LANES]
+    rows = [
+        {"row": f"{k:04d}", "words": _describe_value(value, width), "end": length + 1} for k, value in enumerate(shown)
+    ]
+    ticks = [
+        {"row": f"{k:04d}", "item": item} for k, value in enumerate(shown) for item in value.appearances if item > start
+    ]
+    waits: list[Spec] = [{"row": f"{k:04d}"} | _longest_gap(value, length) for k, value in enumerate(shown)]
+    waits = [wait | {"from": max(start, wait["from"])} for wait in waits if wait["to"] > start]
+    overdue = [
+        {"row": f"{k:04d}", "from": due, "to": min((item for item in value.appearances if item > due), default=length)}
+        for k, value in enumerate(shown)
+        for due in value.missed
+        if due > start
+    ]
+    y: Spec = {"field": "row", "type": "nominal", "axis": None, "sort": None}
+    axis = {"title": "recognised items, in the order of the requests", "tickCount": 8, "grid": False, "offset": 4}
+
+    def x(field: str) -> Spec:
+        scale = {"domain": [start, length + 1], "nice": False}
+        return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
+
+    layers = [
+        drawing.mark_layer(
+            [row | {"start": start} for row in rows],
+            {"type": "rule", "color": LIGHT["grid"], "yOffset": 8},
+            y=y,
+            x=x("start"),
+            x2={"field": "end"},
+        ),
+        drawing.mark_layer(
+            waits,
+            {"type": "rule", "color": LIGHT["open"], "strokeWidth": 7, "yOffset": 8},
+            y=y,
+            x=x("from"),
+            x2={"field": "to"},
+        ),
+        drawing.mark_layer(
+            overdue,
+            {"type": "rule", "color": LIGHT["different"], "strokeWidth": 3, "yOffset": 8},
+            y=y,
+            x=x("from"),
+            x2={"field": "to"},
+        ),
+        drawing.mark_layer(
+            ticks,
+            {"type": "tick", "orient": "vertical", "size": 16, "thickness": 2, "color": LIGHT["same"], "yOffset": 8},
+            y=y,
+            x=x("item"),
+        ),
+        drawing.mark_layer(
+            overdue,
+            {
+                "type": "point",
+                "shape": "M-1,-1L1,1M1,-1L-1,1",
+                "size": 26,
+                "stroke": LIGHT["different"],
+                "strokeWidth": 2.2,
+                "opacity": 1,
+                "yOffset": 8,
+            },
+            y=y,
+            x=x("from"),
+        ),
+        drawing.mark_layer(
+            rows,
+            {"type": "text", "align": "left", "baseline": "bottom", "dy": -5},
+            y=y,
+            x={"value": 0},
+            text={"field": "words", "type": "nominal"},
+        ),
+    ]
+    more = f"; {len(group.values) - MAX_LANES:,} more values" if len(group.values) > MAX_LANES else ""
+    last = f", the last {MAX_ITEMS:,} items" if start else ""
+    title = {"text": f"{group.name}: when each value appeared{last}{more}"}
+    said = "; ".join(
+        f"{value.value} in {len(value.appearances):,} of {length:,} items, {_format_longest_wait(value)}"
+        + (f", overdue at {', '.join(map(str, value.missed[:12]))}" if value.missed else "")
+        for value in shown
+    )
+    spec = {"layer": layers, "width": width - 24, "height": {"step": LANE_HEIGHT}, "title": title}
+    return drawing.finish_chart(spec, f"When each value of {group.name} appeared. {said}{more}.")
+
+
+def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
+    """Return the share of combinations seen, item by item, one line per sequence."""
+    every = [(one.name, one.coverage) for one in result.sequences if one.coverage is not None]
+    known = every[:MAX_LINES]
+    longest = max(len(coverage.curve) for _, coverage in known)
+    rows = [
+        {"name": name, "item": number, "share": share}
+        for name, coverage in known
+        for number, share in _curve_steps(coverage.curve)
+    ]
+    names = [name for name, _ in known]
+    legend = None
+    if len(names) > 1:
+        legend = {
+            "symbolType": "stroke",
+            "symbolSize": 300,
+            "symbolStrokeWidth": 2.5,
+            "columns": 1 if width < 500 else 3,
+        }
+    colours = {"domain": names, "range": [LIGHT[role] for role in SERIES[: len(names)]]}
+    dashes = {"domain": names, "range": [list(dash) for dash in DASHES[: len(names)]]}
+    line = drawing.mark_layer(
+        rows,
+        {"type": "line", "strokeWidth": 2.2, "interpolate": "step-after"},
+        x={
+            "field": "item",
+            "type": "quantitative",
+            "scale": {"domain": [0, longest], "nice": False},
+            "axis": {"title": "items", "grid": False, "tickCount": 8, "offset": 4},
+        },
+        y={
+            "field": "share",
+            "type": "quantitative",
+            "scale": {"domain": [0, 1]},
+            "axis": {"title": None, "format": ".0%", "tickCount": 5},
+        },
+        color={"field": "name", "type": "nominal", "scale": colours, "legend": legend},
+        strokeDash={"field": "name", "type": "nominal", "scale": dashes, "legend": legend},
+    )
+    ways = known[0][1].ways
+    more = f", the first {MAX_LINES} sequences" if len(every) > MAX_LINES else ""
+    of = "pairs" if ways == 2 else f"combinations of {ways}"
+    title = {"text": f"Share of all {of} of values that have appeared{more}"}
+    said = "; ".join(f"{name}: {format_coverage(coverage)}" for name, coverage in known)
+    spec = {"layer": [line], "width": width - 62, "height": 220, "title": title}
+    return drawing.finish_chart(spec, f"{title['text']}, item by item. At the end: {said}.")
+
+
+def _curve_steps(curve: tuple[float, ...]) -> list[tuple[int, float]]:
+    """Return the numbers of items where a curve rises, with the share then, and its end."""
+    rises = [(i, after) for i, (before, after) in enumerate(pairwise((0.0, *curve)), start=1) if after > before]
+    return list(dict([(0, 0.0), *rises, (len(curve), curve[-1])]).items())
+
+
+def _longest_gap(value: ValueFinding, length: int) -> Spec:
+    """From where to where a value was waited for longest."""
+    stops = [0, *value.appearances, length + 1]
+    before, after = max(pairwise(stops), key=lambda pair: pair[1] - pair[0])
+    return {"from": before, "to": after}
+
+
+def _format_longest_wait(value: ValueFinding) -> str:
+    if value.smallest_beta is not None:
+        return f"longest wait: {format_count(value.smallest_beta, 'item', 'items')}"
+    return "never" if not value.appearances else "too few items for any beta"
+
+
+def _describe_value(value: ValueFinding, width: int) -> str:
+    share = format_percent(value.frequency.value) if isinstance(value.frequency, Observed) else "unknown"
+    room = 44 if width < WIDE else 90
+    name = value.value if len(value.value) <= room // 2 else value.value[: room // 2 - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    missed = f", {len(value.missed):,} missed" if value.missed else ""
+    return f"{name}: {_format_longest_wait(value)}{missed}, {share}"
+
+
+# What each prompt shows as a picture: the shares of the values of one group, a bar for each prompt.
+
+PROMPT_LANE = 44
+"""Height of a prompt's lane; its words stand above its bar."""
+
+MAX_PROMPTS = 30
+"""Prompts drawn at most."""
+
+VALUE_COLOURS = ("same", "different", "third", "fourth", "faint")
+"""Roles of values, in order; the last is for all that are left."""
+
+
+def draw_prompts(bias: PromptBias, group: str, *, width: int = WIDE) -> Spec:
+    """Return a bar per prompt, divided as its recognised items show the values of a group."""
+    findings = [one for one in bias.findings if one.group == group and one.items]
+    shown = findings[:MAX_PROMPTS]
+    names = list(shown[0].shown) if shown else []
+    values = names if len(names) <= len(VALUE_COLOURS) else [*names[: len(VALUE_COLOURS) - 1], "other values"]
+    bars = []
+    for k, one in enumerate(shown):
+        left = 0.0
+        for value in values:
+            count = one.shown[value] if value in one.shown else one.items - round(left * one.items)
+            right = left + count / one.items
+            bars.append({"row": f"{k:04d}", "value": value, "from": left, "to": right})
+            left = right
+    rows = [{"row": f"{k:04d}", "words": _prompt_words(one, width)} for k, one in enumerate(shown)]
+    y: Spec = {"field": "row", "type": "nominal", "axis": None, "sort": None}
+    x = {
+        "type": "quantitative",
+        "scale": {"domain": [0, 1], "nice": False},
+        "axis": {"title": None, "format": ".0%", "tickCount": 5, "grid": False, "offset": 4},
+    }
+    colour = {
+        "field": "value",
+        "type": "nominal",
+        "scale": {"domain": values, "range": [LIGHT[role] for role in VALUE_COLOURS[: len(values)]]},
+        "legend": {"symbolType": "square", "symbolStrokeWidth": 0, "columns": 2 if width < 500 else 5},
+    }
+    bar = {"type": "bar", "height": 12, "yOffset": 9, "stroke": LIGHT["paper"], "strokeWidth": 1.5}
+    layers = [
+        drawing.mark_layer(bars, bar, y=y, x=x | {"field": "from"}, x2={"field": "to"}, color=colour),
+        drawing.mark_layer(
+            rows,
+            {"type": "text", "align": "left", "baseline": "bottom", "dy": 0},
+            y=y,
+            x={"value": 0},
+            text={"field": "words", "type": "nominal"},
+        ),
+    ]
+    more = f"; {len(findings) - MAX_PROMPTS:,} more prompts" if len(findings) > MAX_PROMPTS else ""
+    title = {"text": f"{group}: what each prompt shows{more}"}
+    said = "; ".join(
+        f"{one.prompt}: "
+        + ", ".join(f"{value} {format_percent(count / one.items)}" for value, count in one.shown.items())
+        for one in shown
+    )
+    spec = {"layer": layers, "width": width - 24, "height": {"step": PROMPT_LANE}, "title": title}
+    return drawing.finish_chart(spec, f"Shares of the values of {group}, by prompt. {said}{more}.")
+
+
+def _prompt_words(one: PromptFinding, width: int) -> str:
+    room = 34 if width < WIDE else 90
+    prompt = one.prompt if len(one.prompt) <= room else one.prompt[: room - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return f"{prompt} ({one.verdict}, {one.items:,} {'item' if one.items == 1 else 'items'})"

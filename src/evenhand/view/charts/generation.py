@@ -1,0 +1,154 @@
+"""Simulated policies as pictures: how long each value stayed away, and what keeping the deadlines cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from evenhand.genai import GenerationSimulationResult, PolicyComparisonResult
+from evenhand.text import format_percent
+from evenhand.view import drawing
+from evenhand.view.drawing import LIGHT, WIDE, Spec
+
+if TYPE_CHECKING:
+    import altair as alt
+
+ROLES = {"free": "muted", "published": "different", "before": "same", "after": "third"}
+SHAPES = {"free": "cross", "published": "diamond", "before": "circle", "after": "triangle-up"}
+LABEL_WIDTH = 150
+"""Width that names take on the left."""
+
+SimulatedPolicies: TypeAlias = GenerationSimulationResult | PolicyComparisonResult
+
+
+def plot_generation_simulation(result: SimulatedPolicies) -> alt.TopLevelMixin:
+    """Draw the longest gaps beside their deadlines, above violations, interventions and calls, each by policy."""
+    parts = [draw_gaps(result), draw_costs(result)]
+    return drawing.to_altair(drawing.stack_charts(parts, " ".join(part["description"] for part in parts)))
+
+
+def draw_gaps(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
+    """Return a row for each value: its deadline as a bar, and each policy's longest gap as a mark."""
+    simulations = _list_simulations(result)
+    several = len(simulations[0].specifications) > 1
+    log = max(gap for one in simulations for gap in one.longest_gap.values()) > 100
+    rows, deadlines, order = [], [], []
+    for place, kept in enumerate(simulations[0].specifications):
+        for value in kept.longest_gap:
+            name = f"{kept.name}: {value}" if several else value
+            order.append(name)
+            if kept.deadlines is not None:
+                deadlines += [
+                    {"value": name, "policy": one.policy, "zero": int(log), "deadline": kept.deadlines[value]}
+                    for one in simulations
+                ]
+            rows += [
+                {"value": name, "policy": one.policy, "gap": one.specifications[place].longest_gap[value]}
+                for one in simulations
+            ]
+    policies = [one.policy for one in simulations]
+    x = {
+        "type": "quantitative",
+        "scale": {"type": "log" if log else "linear", "domainMin": int(log), "nice": True},
+        "axis": {"title": "items from one appearance to the next, at most", "tickCount": 6, "format": "~s"},
+    }
+    y = {"field": "value", "type": "nominal", "sort": order, "axis": {"title": None, "labelLimit": LABEL_WIDTH - 10}}
+    legend = {"title": None, "symbolSize": 90}
+    color = {
+        "field": "policy",
+        "type": "nominal",
+        "scale": {"domain": policies, "range": [LIGHT[ROLES[name]] for name in policies]},
+        "legend": legend,
+    }
+    shape = color | {"scale": {"domain": policies, "range": [SHAPES[name] for name in policies]}}
+    offset = {"field": "policy", "type": "nominal", "sort": policies}
+    layers = [
+        drawing.mark_layer(
+            deadlines,
+            {"type": "bar", "color": LIGHT["grid"], "height": {"band": 1}},
+            y=y,
+            yOffset=offset,
+            x=x | {"field": "zero"},
+            x2={"field": "deadline"},
+        ),
+        drawing.mark_layer(
+            rows,
+            {"type": "point", "filled": True, "size": 70, "opacity": 1},
+            y=y,
+            yOffset=offset,
+            x=x | {"field": "gap"},
+            color=color,
+            shape=shape,
+        ),
+    ]
+    first = simulations[0]
+    title = {
+        "text": "How long each value stayed away",
+        "subtitle": [
+            f"longest among {first.requests:,} requests, {first.in_flight} in flight",
+            "grey: within the deadline",
+        ],
+    }
+    said = "; ".join(f"{row['value']}, {row['policy']}: {row['gap']:,}" for row in rows[: 8 * len(policies)])
+    height = max(60, len(order) * max(26, 14 * len(policies)))
+    return drawing.finish_chart(
+        {"layer": layers, "width": width - LABEL_WIDTH - 10, "height": height, "title": title},
+        f"The longest gap of each value: {said}.",
+    )
+
+
+def draw_costs(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
+    """Draw violations, interventions and items made, per request, a panel each and a bar for each policy."""
+    simulations = _list_simulations(result)
+    policies = [one.policy for one in simulations]
+    panels = []
+    questions: list[tuple[str, list[float], str]] = [
+        ("deadlines missed", [one.violations for one in simulations], ","),
+        ("prompts changed, of requests", [one.interventions / one.requests for one in simulations], ".1%"),
+        ("items made per request", [one.generator_calls / one.requests for one in simulations], ".3f"),
+    ]
+    beside = width >= 600
+    each = (width - LABEL_WIDTH - 60) // 3 if beside else width - LABEL_WIDTH - 10
+    for i, (question, numbers, form) in enumerate(questions):
+        rows = [
+            {"policy": policy, "number": number, "written": format(number, form), "color": LIGHT[role]}
+            for policy, number in zip(policies, numbers, strict=True)
+            for role in [ROLES[policy]]
+        ]
+        y = {
+            "field": "policy",
+            "type": "nominal",
+            "sort": policies,
+            "axis": {"title": None, "labelLimit": LABEL_WIDTH - 10} if i == 0 or not beside else None,
+        }
+        x = {
+            "field": "number",
+            "type": "quantitative",
+            "axis": None,
+            "scale": {"domain": [0, 1.35 * max(*numbers, 1e-9)], "nice": False},
+        }
+        layers = [
+            drawing.mark_layer(
+                rows, {"type": "bar", "height": {"band": 0.7}}, x=x, y=y, color=drawing.literal_color("color")
+            ),
+            drawing.mark_layer(
+                rows,
+                {"type": "text", "align": "left", "dx": 4},
+                x=x,
+                y=y,
+                text={"field": "written", "type": "nominal"},
+            ),
+        ]
+        panels.append({"layer": layers, "width": each, "height": max(26, 24 * len(policies)), "title": question})
+    said = "; ".join(
+        f"{one.policy}: {one.violations:,} deadlines missed, {format_percent(one.interventions / one.requests)} of "
+        f"prompts changed, {one.generator_calls / one.requests:.3f} items made per request"
+        for one in simulations
+    )
+    return drawing.finish_chart(
+        {"hconcat" if beside else "vconcat": panels, "spacing": 20}, f"What policies missed and cost. {said}."
+    )
+
+
+def _list_simulations(result: SimulatedPolicies) -> tuple[GenerationSimulationResult, ...]:
+    """Return the simulations of a result, one for each policy."""
+    return result.simulations if isinstance(result, PolicyComparisonResult) else (result,)

@@ -1,0 +1,162 @@
+"""Groups as dots with intervals: one row per group, one panel per metric; reliability of the scores by group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evenhand.groups import DRAWN, Breakdown, CalibrationBin, Group, GroupMetrics
+from evenhand.stats import Unknown, quantity_value
+from evenhand.text import format_percent
+from evenhand.view import drawing
+from evenhand.view.drawing import Block, Dot, Line, Mark, Panel, Row, RowChart, Tick
+
+if TYPE_CHECKING:
+    import altair as alt
+
+PANELS = {
+    "selection_rate": "Selection rate",
+    "true_positive_rate": "True positive rate",
+    "false_positive_rate": "False positive rate",
+}
+"""Metrics drawn, with their titles."""
+
+MOST_PANELS = 8
+"""Groups whose reliability is drawn: the largest."""
+
+WHOLE = drawing.Axis(0.0, 1.0, ((0.0, "0%"), (0.25, ""), (0.5, "50%"), (0.75, ""), (1.0, "100%")))
+"""An axis of all shares."""
+
+
+def plot_groups(result: GroupMetrics) -> alt.TopLevelMixin:
+    """All breakdowns above each other: selection, true and false positive rate of every group with its interval."""
+    return drawing.to_altair(draw_groups(result))
+
+
+def draw_groups(result: GroupMetrics) -> RowChart:
+    """Draw all breakdowns above each other."""
+    return drawing.together(draw_breakdown(breakdown) for breakdown in result.breakdowns)
+
+
+def draw_breakdown(breakdown: Breakdown) -> RowChart:
+    """One breakdown. Groups too small for the gaps are hollow and grey; four fifths of the highest rate is dashed."""
+    groups = select_groups(breakdown)
+    rows = tuple(
+        Row(
+            name=group.label,
+            marks=tuple(_marks(group, metric) for metric in PANELS),
+            figures=(f"{group.size:,}",),
+            aside=f"{group.size:,} people",
+            role="faint" if group.small else "ink",
+        )
+        for group in groups
+    )
+    panels = tuple(_metric_panel(groups, metric) for metric in PANELS)
+    rates = "; ".join(_group_tooltip(group) for group in groups)
+    return RowChart(
+        f"Selection rates by {' and '.join(breakdown.by)}: {rates}.",
+        (Block(rows=rows, panels=panels, headings=("people",)),),
+    )
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """The scores of one group: mean score against what came true, in bins.
+
+    On the diagonal, scores mean what they say; below it, the group did worse than promised.
+
+    Attributes:
+        name, size: the group.
+        bins: where each bin stands, in shares: mean score, what came true, the ends of its interval, the colour's role.
+    """
+
+    name: str
+    size: int
+    bins: tuple[tuple[float, float, float, float, str], ...]
+
+
+def draw_calibration(result: GroupMetrics, by: str) -> list[Reliability]:
+    """Draw reliability of the scores, one panel per group of one attribute."""
+    groups: dict[str, list[CalibrationBin]] = {}
+    for one in (each for each in result.calibration if each.by == by):
+        groups.setdefault(one.group, []).append(one)
+    sizes = {name: sum(one.n for one in own) for name, own in groups.items()}
+    largest = sorted(groups, key=lambda name: -sizes[name])[:MOST_PANELS]
+    return [
+        Reliability(name, sizes[name], _reliability_panel(groups[name], result.min_group_size))
+        for name in groups
+        if name in largest
+    ]
+
+
+def select_groups(breakdown: Breakdown) -> list[Group]:
+    """The groups that are drawn: as they come for one attribute, by selection rate for several; small ones last."""
+    groups = [group for group in breakdown.groups if not group.small]
+    if len(breakdown.by) > 1 or len(groups) > DRAWN:
+        groups.sort(key=lambda group: -_metric_value(group, "selection_rate", -1.0))
+    if len(groups) > DRAWN:
+        groups = groups[: DRAWN // 2] + groups[-DRAWN // 2 :]
+    small = [group for group in breakdown.groups if group.small]
+    return groups + small[: DRAWN - len(groups)]
+
+
+def _group_tooltip(group: Group) -> str:
+    value = quantity_value(group.metrics["selection_rate"]) if "selection_rate" in group.metrics else None
+    rate = "unknown" if value is None else format_percent(value)
+    return f"{group.label} {rate}{' (small group)' if group.small else ''}"
+
+
+def _metric_value(group: Group, metric: str, otherwise: float) -> float:
+    value = quantity_value(group.metrics[metric]) if metric in group.metrics else None
+    return otherwise if value is None else value
+
+
+def _marks(group: Group, metric: str) -> tuple[Mark, ...]:
+    """Return the rate with its interval, and beside the selection rate where the true labels are."""
+    found: list[Mark] = []
+    if (dot := _dot(group, metric)) is not None:
+        found.append(dot)
+    if metric == "selection_rate" and (base := _metric_value(group, "base_rate", -1.0)) >= 0:
+        found.append(Tick(base))
+    return tuple(found)
+
+
+def _dot(group: Group, metric: str) -> Dot | None:
+    quantity = group.metrics.get(metric)
+    if quantity is None or isinstance(quantity, Unknown):
+        return None
+    low, high = getattr(quantity, "low", quantity.value), getattr(quantity, "high", quantity.value)
+    return Dot(quantity.value, low, high, role="faint" if group.small else "same", filled=not group.small)
+
+
+def _metric_panel(groups: list[Group], metric: str) -> Panel:
+    lines: tuple[Line, ...] = ()
+    if metric == "selection_rate":
+        highest = max((_metric_value(group, metric, 0.0) for group in groups if not group.small), default=0.0)
+        lines = (Line(0.8 * highest),) if highest > 0 else ()
+    top = 1.0 if metric == "true_positive_rate" else _axis_end(groups, metric)
+    axis = WHOLE if top > 0.6 else drawing.spread(0.0, top, drawing.percentages, about=3, whole=True)
+    return Panel(axis, PANELS[metric], lines)
+
+
+def _axis_end(groups: list[Group], metric: str) -> float:
+    """Where the axis ends: past all numbers and the intervals of groups large enough, not far past those too small."""
+    dots = [(group, dot) for group in groups if (dot := _dot(group, metric)) is not None]
+    marks = [mark.value for group in groups for mark in _marks(group, metric) if isinstance(mark, Dot | Tick)]
+    sure = [dot.high for group, dot in dots if not group.small]
+    most = max([dot.high for _, dot in dots], default=1.0)
+    return min(1.0, max([min(most, 1.6 * max(sure, default=1.0)), *marks])) or 1.0
+
+
+def _reliability_panel(bins: list[CalibrationBin], least: int) -> tuple[tuple[float, float, float, float, str], ...]:
+    return tuple(
+        (
+            one.mean_score,
+            one.base_rate.value,
+            getattr(one.base_rate, "low", one.base_rate.value),
+            getattr(one.base_rate, "high", one.base_rate.value),
+            "faint" if one.n < least else "same",
+        )
+        for one in bins
+        if not isinstance(one.base_rate, Unknown)
+    )

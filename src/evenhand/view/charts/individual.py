@@ -1,0 +1,96 @@
+"""Counterfactual flip rates as dots with intervals: of people, of texts, and below the groups of a whole audit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenhand.individual import FlipRate, IndividualResult, TextSearchResult
+from evenhand.stats import Estimated, Observed, Proved, Unknown
+from evenhand.text import SIMULATED, format_percent
+from evenhand.view import drawing
+from evenhand.view.charts.groups import draw_groups
+from evenhand.view.drawing import LIGHT, Block, Dot, Label, Panel, Row, RowChart, Spec
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from evenhand.auditing import AuditResult
+
+
+def plot_flips(result: IndividualResult) -> alt.TopLevelMixin:
+    """Return one row per protected attribute and set of people: the share whose decision flips, with its interval."""
+    return drawing.to_altair(draw_flips(result))
+
+
+def draw_flips(result: IndividualResult) -> RowChart:
+    """Return one row per protected attribute and set of people. Filled dots are observed, hollow diamonds estimated."""
+    known = [(rate, number) for rate in result.rates if not isinstance(number := rate.headline.rate, Unknown)]
+    rows = tuple(Row(_name(rate), (_marks(quantity),)) for rate, quantity in known)
+    top = max((getattr(quantity, "high", quantity.value) for _, quantity in known), default=0.0) or 0.01
+    axis = drawing.spread(0.0, top, drawing.percentages, about=4, whole=True)
+    parts = "; ".join(f"{_name(rate)}: {format_percent(one.value)} ({one.kind})" for rate, one in known)
+    changing = "with these attributes" if result.compares_counterparts else "when only these attributes change"
+    return RowChart(
+        f"Counterfactual flip rate: share of people whose decision changes {changing}. {parts}.",
+        (Block(rows=rows, panels=(Panel(axis),), names=280),),
+    )
+
+
+def _name(rate: FlipRate) -> str:
+    people = "people in the data" if rate.over == "data" else SIMULATED
+    return f"{' x '.join(rate.protected)}, {people}"
+
+
+def _marks(quantity: Proved | Observed | Estimated) -> tuple[Dot, Label]:
+    low, high = getattr(quantity, "low", quantity.value), getattr(quantity, "high", quantity.value)
+    observed = quantity.kind == "observed"
+    dot = Dot(quantity.value, low, high, shape="circle" if observed else "diamond", filled=observed)
+    return dot, Label(high, format_percent(quantity.value))
+
+
+def plot_text_search(result: TextSearchResult) -> alt.TopLevelMixin:
+    """Return one row per category: the share of texts with such words whose label some swap changes."""
+    return drawing.to_altair(draw_text_flips(result))
+
+
+def draw_text_flips(result: TextSearchResult, *, width: int = 880) -> Spec:
+    """Return one row per category, the highest rate first."""
+    known = [(count.category, count.rate) for count in result.counts if not isinstance(count.rate, Unknown)]
+    rows = [
+        {
+            "name": name.replace("_", " "),
+            "value": rate.value,
+            "low": getattr(rate, "low", rate.value),
+            "high": getattr(rate, "high", rate.value),
+            "shown": format_percent(rate.value),
+        }
+        for name, rate in sorted(known, key=lambda one: -one[1].value)
+    ]
+    axis = {"format": "%", "tickCount": 5, "title": None}
+    y: Spec = {"field": "name", "type": "nominal", "sort": None, "axis": {"title": None, "grid": False}}
+
+    def x(field: str) -> Spec:
+        return {"field": field, "type": "quantitative", "axis": axis}
+
+    blue = {"value": LIGHT["same"]}
+    layers = [
+        drawing.mark_layer(rows, {"type": "rule", "strokeWidth": 2}, y=y, x=x("low"), x2={"field": "high"}, color=blue),
+        drawing.mark_layer(
+            rows, {"type": "point", "filled": True, "size": 70, "opacity": 1}, y=y, x=x("value"), color=blue
+        ),
+        drawing.mark_layer(
+            rows,
+            {"type": "text", "align": "left", "dx": 9},
+            y=y,
+            x=x("high"),
+            text={"field": "shown", "type": "nominal"},
+        ),
+    ]
+    said = "; ".join(f"{row['name']} {row['shown']}" for row in rows)
+    description = f"Share of texts whose label flips when identity terms are swapped, observed. {said}."
+    return drawing.finish_chart({"layer": layers, "width": width - 200, "height": {"step": 28}}, description)
+
+
+def plot_audit(audit: AuditResult) -> alt.TopLevelMixin:
+    """Draw group metrics above counterfactual flip rates."""
+    return drawing.to_altair(drawing.together([draw_groups(audit.groups), draw_flips(audit.individual)]))

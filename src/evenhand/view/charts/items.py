@@ -1,0 +1,162 @@
+"""Pictures and texts of a recorded sequence, small enough to stand inside a page."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from evenhand.genai import SequenceFinding
+
+SHOWN = 240
+"""Items of a sequence that are shown at most."""
+
+LARGEST = 128 * 1024
+"""Bytes of a picture that is put into the page as it is; larger ones are made smaller, if Pillow is installed."""
+
+SIDE = 256
+"""Pixels along the longer side of a picture that was made smaller."""
+
+LARGEST_OPENED = 64 * 1024 * 1024
+"""Bytes of a picture that is made smaller, at most."""
+
+EXCERPT = 280
+"""Characters of a text that are shown."""
+
+MOST_BYTES = 12 * 1024 * 1024
+"""Bytes of all pictures of a page at most."""
+
+
+class ShownItem(NamedTuple):
+    """A picture or a text, with what is known of it.
+
+    Attributes:
+        number: of the item, from 1.
+        image: the picture as a data URI; text: the beginning of the text.
+        values: that it shows; late: that were due here and did not come.
+    """
+
+    number: int
+    image: str | None
+    text: str | None
+    values: tuple[str, ...]
+    late: tuple[str, ...]
+
+
+class ItemGallery(NamedTuple):
+    """The items of a sequence that could be read, and what is left out.
+
+    Attributes:
+        items: in the order of the requests.
+        first: how many of the sequence were looked at; more: how many were not.
+        unread: how many could not be shown.
+    """
+
+    items: tuple[ShownItem, ...]
+    first: int
+    more: int
+    unread: int
+
+
+def collect_items(sequence: SequenceFinding, folder: str) -> ItemGallery:
+    """Return the pictures and texts of a sequence with the values that they show; only those that could be read."""
+    shown: dict[int, list[str]] = {}
+    late: dict[int, list[str]] = {}
+    for group in (one for one in sequence.groups if len(one.groups) == 1):
+        for value in group.values:
+            for number in value.appearances:
+                shown.setdefault(group.items[number - 1], []).append(value.value)
+            for number in value.missed:
+                late.setdefault(group.items[number - 1], []).append(value.value)
+    files = sequence.files[:SHOWN]
+    pairs = zip(make_thumbnails(files, Path(folder)), read_excerpts(files, Path(folder)), strict=True)
+    found = tuple(
+        ShownItem(i, image, text, tuple(shown.get(i, ())), tuple(late.get(i, ())))
+        for i, (image, text) in enumerate(pairs, start=1)
+        if image is not None or text is not None
+    )
+    return ItemGallery(found, len(files), len(sequence.files) - len(files), len(files) - len(found))
+
+
+def make_thumbnails(files: Sequence[str | None], folder: Path) -> list[str | None]:
+    """Return each file as a data URI; None for what is no small picture (PNG, JPEG, WebP, GIF, SVG) that can be read.
+
+    Args:
+        files: paths, those that are relative below the folder.
+        folder: where the table lies that names them.
+    """
+    left = MOST_BYTES
+    found: list[str | None] = []
+    for file in files:
+        data = _read_small(folder / file, LARGEST) or _shrink_picture(folder / file) if file else None
+        data = None if data is None or len(data) > left else data
+        kind = None if data is None else _picture_type(data)
+        if data is None or kind is None:
+            found.append(None)
+            continue
+        left -= len(data)
+        found.append(f"data:{kind};base64,{b64encode(data).decode('ascii')}")
+    return found
+
+
+def _read_small(path: Path, most: int) -> bytes | None:
+    """Return the content of a file that is not too large; None if there is none, or it cannot be read."""
+    try:
+        if not path.is_file() or path.stat().st_size > most:
+            return None
+        return path.read_bytes()
+    except (OSError, ValueError):  # a page is worth having without this picture
+        return None
+
+
+def _shrink_picture(path: Path) -> bytes | None:
+    """Return a large picture made small; None if it is none, or nothing is installed that could do it."""
+    data = _read_small(path, LARGEST_OPENED)
+    if data is None or _picture_type(data) in (None, "image/svg+xml"):
+        return None
+    try:
+        from PIL import Image
+    except ImportError:  # a page is worth having without this picture
+        return None
+    made = BytesIO()
+    try:
+        with Image.open(BytesIO(data)) as picture:
+            picture.draft("RGB", (SIDE, SIDE))
+            picture.thumbnail((SIDE, SIDE))
+            picture.convert("RGB").save(made, "JPEG", quality=80)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None
+    return made.getvalue()
+
+
+def read_excerpts(files: Sequence[str | None], folder: Path) -> list[str | None]:
+    """Return the beginning of each text (a file named ``.txt``); None for what is none, or cannot be read.
+
+    Args:
+        files: paths, those that are relative below the folder.
+        folder: where the table lies that names them.
+    """
+    found: list[str | None] = []
+    for file in files:
+        data = _read_small(folder / file, LARGEST_OPENED) if file and file.lower().endswith(".txt") else None
+        text = None if data is None else " ".join(data[: 8 * EXCERPT].decode("utf-8", "replace").split())
+        long = text is not None and len(text) > EXCERPT
+        found.append(text[: EXCERPT - 1] + "\N{HORIZONTAL ELLIPSIS}" if text is not None and long else text)
+    return found
+
+
+def _picture_type(data: bytes) -> str | None:
+    """Tell what a picture is by its first bytes, whatever its name says."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "image/webp"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    # As an <img>, a drawing runs no script and fetches nothing.
+    return "image/svg+xml" if b"<svg" in data[:1024] else None

@@ -1,0 +1,440 @@
+"""Mitigations as pictures: every number before and after, candidates beside each other, what was tried; frontiers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from evenhand.mitigation import (
+    PART_TITLES,
+    CandidateResult,
+    ChangeVerdict,
+    ComparisonLine,
+    FrontierPoint,
+    FrontierResult,
+    MitigationResult,
+)
+from evenhand.stats import Observed, Quantity, Unknown, quantity_value
+from evenhand.view import drawing
+from evenhand.view.drawing import LIGHT, WIDE, Spec
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+NAMES, VERDICTS, APART = 350, 92, 22
+"""Pixels for names, for verdicts, and between panels."""
+
+ROW, TALL_ROW = 25, 44
+"""Height of a row, and of one that has its name above."""
+
+ROLES: dict[ChangeVerdict, tuple[str, str]] = {
+    "better": ("same", "circle"),
+    "worse": ("different", "triangle-up"),
+}
+"""Verdict -> colour and shape; all others are grey and hollow."""
+
+Y: Spec = {"field": "row", "type": "nominal", "axis": None, "sort": None}
+
+
+def plot_mitigation(result: MitigationResult) -> alt.TopLevelMixin:
+    """Plot before and after under every candidate."""
+    parts = [draw_candidate(candidate) for candidate in result.candidates]
+    return drawing.to_altair(drawing.stack_charts(parts, " ".join(part["description"] for part in parts)))
+
+
+def draw_candidate(candidate: CandidateResult, *, width: int = WIDE) -> Spec:
+    """Return one row per number: before (a grey bar) and after (a mark), and the change with its adjusted interval.
+
+    Filled blue circle: better. Filled orange triangle: worse. Hollow and grey: within noise, or not decided.
+    """
+    parts = []
+    for part, title in PART_TITLES.items():
+        lines = [line for line in candidate.lines if line.part == part and _is_drawn(line)]
+        if lines:
+            parts.append(_part_panel(lines, title, width))
+    said = "; ".join(
+        f"{line.words} {_quantity_value(line.before):.3f} to {_quantity_value(line.after):.3f}, {line.verdict}"
+        for line in candidate.lines
+        if _is_drawn(line)
+    )
+    name = f"{candidate.method}, {candidate.words}"
+    return drawing.finish_chart({"vconcat": parts, "spacing": 18}, f"Before and after: {name}. {said}.")
+
+
+def draw_candidates(result: MitigationResult, *, width: int = WIDE) -> Spec:
+    """One row per model, one panel per number: accuracy and every harm that was to be reduced, with their intervals."""
+    first = result.candidates[0]
+    lines = [line for line in first.lines if line.name == "accuracy" or line.part == "asked"]
+    lines = [line for line in lines if _is_drawn(line)]
+    names = ["given model", *(candidate.method for candidate in result.candidates)]
+    beside = width >= WIDE
+    taken = 8 * max(len(name) for name in names)
+    each = (width - taken - 20) // len(lines) - 24 if beside and len(lines) <= 4 else width - taken - 34
+    panels = []
+    for i, line in enumerate(lines):
+        rows = [_model_row(0, names[0], line.before, line, ("muted", "square"))]
+        for at, candidate in enumerate(result.candidates, 1):
+            own = candidate.line(line.name, line.of)
+            if own is not None and _is_drawn(own):
+                rows.append(_model_row(at, names[at], own.after, own, _verdict_role(own.verdict)))
+        panels.append(_model_panel(rows, names, line, each, named=i == 0 or not beside or len(lines) > 4))
+    together: Spec = {"hconcat": panels} if beside and len(lines) <= 4 else {"vconcat": panels}
+    said = "; ".join(
+        f"{name}: "
+        + ", ".join(f"{line.words} {_quantity_value(line.after):.3f}" for line in matching_lines(candidate, lines))
+        for name, candidate in zip(names[1:], result.candidates, strict=True)
+    )
+    return drawing.finish_chart(together | {"spacing": 24}, f"Candidates beside each other. {said}.")
+
+
+def draw_trials(candidate: CandidateResult, *harms: str, width: int = WIDE) -> Spec:
+    """Return what was tried, in order: accuracy and harms among the validation people; filled: what was chosen."""
+    trials = candidate.trials
+    setting = trials[0].setting
+    labels = [f"{trial.value:.6g}" for trial in trials]
+    beside = width >= WIDE
+    each = (width - 150) // 2 if beside else width - 54
+    series = [("accuracy", [trial.accuracy for trial in trials])]
+    measured = [(words, [trial.harms[i] for trial in trials]) for i, words in enumerate(harms)]
+    panels = [_trial_panel("accuracy", series, flag_chosen_trials(candidate), labels, setting, each)]
+    if measured:
+        panels.append(
+            _trial_panel("what was to be reduced", measured, flag_chosen_trials(candidate), labels, setting, each)
+        )
+    together: Spec = {"hconcat": panels} if beside else {"vconcat": panels}
+    chosen = ", ".join(label for label, trial in zip(labels, trials, strict=True) if trial.chosen)
+    independent = {"resolve": {"scale": {"color": "independent", "strokeDash": "independent", "shape": "independent"}}}
+    return drawing.finish_chart(
+        together | independent | {"spacing": 40},
+        f"Tried on the validation people: {setting} {', '.join(labels)}; chosen: {chosen or 'none'}.",
+    )
+
+
+def matching_lines(candidate: CandidateResult, lines: Sequence[ComparisonLine]) -> list[ComparisonLine]:
+    """Return the candidate's lines about the same numbers, those that it has."""
+    found = [candidate.line(line.name, line.of) for line in lines]
+    return [line for line in found if line is not None and _is_drawn(line)]
+
+
+def flag_chosen_trials(candidate: CandidateResult) -> list[bool]:
+    """Return which of the trials became the candidate."""
+    return [trial.chosen for trial in candidate.trials]
+
+
+def _is_drawn(line: ComparisonLine) -> bool:
+    """Return whether a line has both numbers; what is undecided is the rest of what is drawn."""
+    return line.name != "undecided" and not isinstance(line.before, Unknown) and not isinstance(line.after, Unknown)
+
+
+def _quantity_value(quantity: Quantity) -> float:
+    return 0.0 if isinstance(quantity, Unknown) else quantity.value
+
+
+def _verdict_role(verdict: ChangeVerdict) -> tuple[str, str]:
+    return ROLES.get(verdict, ("muted", "circle"))
+
+
+def _line_row(i: int, line: ComparisonLine) -> Spec:
+    role, shape = _verdict_role(line.verdict)
+    row: Spec = {
+        "row": f"{i:03d}",
+        "words": line.words,
+        "verdict": line.verdict,
+        "both": f"{line.verdict}: {line.words}",
+        "before": _quantity_value(line.before),
+        "after": _quantity_value(line.after),
+        "color": LIGHT[role],
+        "fill": LIGHT[role if line.claims_change else "paper"],
+        "shape": shape,
+    }
+    if line.change is not None:
+        row |= {"change": line.change.value, "low": line.change.low, "high": line.change.high}
+    return row
+
+
+def _part_panel(lines: Sequence[ComparisonLine], title: str, width: int) -> Spec:
+    rows = [_line_row(i, line) for i, line in enumerate(lines)]
+    beside = width >= WIDE
+    each = (width - NAMES - VERDICTS - 3 * APART) // 2 if beside else width - 24
+    # Gaps between groups are written as decimals, as everywhere; all other numbers are shares of people.
+    scale = 1 if lines[0].part == "groups" else 100
+    dots = _before_after_dots(rows, each, scale, beside=beside)
+    heading = {"text": title, "anchor": "start"}
+    if not beside:
+        return dots | {"title": heading}
+    panels = [_text_column(rows, "words", NAMES) | {"title": heading}, dots]
+    panels.append(
+        _change_intervals(rows, each, scale) if any("change" in row for row in rows) else _empty_panel(rows, each)
+    )
+    return {"hconcat": [*panels, _text_column(rows, "verdict", VERDICTS)], "spacing": APART, "bounds": "flush"}
+
+
+def _text_column(rows: Sequence[Spec], field: str, width: int) -> Spec:
+    text = drawing.mark_layer(
+        rows,
+        {"type": "text", "align": "left", "limit": width, "color": LIGHT["ink"]},
+        y=Y,
+        x={"value": 0},
+        text={"field": field, "type": "nominal"},
+    )
+    return text | {"width": width, "height": {"step": ROW}}
+
+
+def _empty_panel(rows: Sequence[Spec], width: int) -> Spec:
+    return drawing.mark_layer(rows, {"type": "point", "opacity": 0}, y=Y) | {"width": width, "height": {"step": ROW}}
+
+
+def _before_after_dots(rows: Sequence[Spec], width: int, scale: int, *, beside: bool) -> Spec:
+    """Return marks for the change: a short bar before, a mark after, a line between them."""
+    every = [row[end] for row in rows for end in ("before", "after")]
+    low, high = min(every), max(every)
+    room = 0.12 * (high - low) or 0.02
+    low, high = (max(0.0, low - room), min(1.0, high + room)) if low >= 0 else (low - room, high + room)
+    if low < 0.35 * high:
+        low = min(low, 0.0)
+
+    def x(field: str) -> Spec:
+        axis = {"format": "~g" if scale == 1 else "~%", "tickCount": 4, "title": None, "labelSeparation": 8}
+        domain = {"domain": [low, high], "nice": False, "zero": False}
+        return {"field": field, "type": "quantitative", "scale": domain, "axis": axis}
+
+    color = drawing.literal_color("color")
+    layers = [
+        drawing.mark_layer(
+            rows, {"type": "rule", "strokeWidth": 2}, y=Y, x=x("before"), x2={"field": "after"}, color=color
+        ),
+        drawing.mark_layer(
+            rows,
+            {"type": "tick", "thickness": 3, "size": 13, "color": LIGHT["faint"], "opacity": 1},
+            y=Y,
+            x=x("before"),
+        ),
+        _draw_mark(rows, x("after")),
+    ]
+    if not beside:
+        mark = {"type": "text", "align": "left", "dy": -15, "limit": width, "color": LIGHT["ink"]}
+        layers.append(drawing.mark_layer(rows, mark, y=Y, x={"value": 0}, text={"field": "both", "type": "nominal"}))
+    return {"layer": layers, "width": width, "height": {"step": ROW if beside else TALL_ROW}}
+
+
+def _change_intervals(rows: Sequence[Spec], width: int, scale: int) -> Spec:
+    """Return the change with its adjusted interval, around no change. Very wide intervals are cut at the edge."""
+    known = [row for row in rows if "change" in row]
+    widths = sorted(max(abs(row["low"]), abs(row["high"])) for row in known)
+    reach = max(1.25 * max(abs(row["change"]) for row in known), 1.5 * widths[len(widths) // 3], 0.005)
+    reach = min(reach, 1.05 * widths[-1]) if widths[-1] > 0 else reach
+    cut = [row | {"low": max(row["low"], -reach), "high": min(row["high"], reach)} for row in known]
+    axis = {
+        "tickCount": 4,
+        "title": None,
+        "labelSeparation": 8,
+        "labelExpr": f"datum.value == 0 ? '0' : replace(format({scale} * datum.value, '+~g'), '-', '\u2212')",
+    }
+
+    def x(field: str) -> Spec:
+        domain = {"domain": [-reach, reach], "nice": False}
+        return {"field": field, "type": "quantitative", "scale": domain, "axis": axis}
+
+    color = drawing.literal_color("color")
+    layers = [
+        drawing.mark_layer([{"row": row["row"]} for row in rows], {"type": "point", "opacity": 0}, y=Y),
+        drawing.mark_layer([{"at": 0}], {"type": "rule", "color": LIGHT["muted"]}, x=x("at")),
+        drawing.mark_layer(
+            cut,
+            {"type": "rule", "strokeWidth": 2, "strokeCap": "round"},
+            y=Y,
+            x=x("low"),
+            x2={"field": "high"},
+            color=color,
+        ),
+        _draw_mark(cut, x("change")),
+    ]
+    return {"layer": layers, "width": width, "height": {"step": ROW}}
+
+
+def _draw_mark(rows: Sequence[Spec], x: Spec) -> Spec:
+    return drawing.mark_layer(
+        rows,
+        {"type": "point", "size": 62, "opacity": 1, "strokeWidth": 1.8},
+        y=Y,
+        x=x,
+        stroke=drawing.literal_color("color"),
+        fill=drawing.literal_color("fill"),
+        shape=drawing.literal_color("shape"),
+    )
+
+
+def _model_row(at: int, name: str, quantity: Quantity, line: ComparisonLine, role: tuple[str, str]) -> Spec:
+    ends = {"low": _quantity_value(quantity), "high": _quantity_value(quantity)}
+    if isinstance(quantity, Observed):
+        ends = {"low": quantity.low, "high": quantity.high}
+    return ends | {
+        "row": f"{at:03d}",
+        "name": name,
+        "after": _quantity_value(quantity),
+        "color": LIGHT[role[0]],
+        "fill": LIGHT[role[0] if line.claims_change and at > 0 else "paper"],
+        "shape": role[1],
+    }
+
+
+def _model_panel(rows: Sequence[Spec], names: Sequence[str], line: ComparisonLine, width: int, *, named: bool) -> Spec:
+    places = [f"{i:03d}" for i in range(len(names))]
+    labels = {
+        "labelExpr": f"{list(names)}[+datum.value]",
+        "labelColor": LIGHT["ink"],
+        "title": None,
+        "labelLimit": 200,
+        "offset": 8,
+    }
+    y = {"field": "row", "type": "nominal", "scale": {"domain": places}, "axis": labels if named else None}
+    low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
+    room = 0.08 * (high - low) or 0.01
+    low = 0.0 if low < 0.35 * high else low - room
+
+    def x(field: str) -> Spec:
+        scale = {"domain": [low, min(1.0, high + room)], "nice": False, "zero": False}
+        axis = {"format": "~%", "tickCount": 4, "title": None, "labelSeparation": 8}
+        return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
+
+    color = drawing.literal_color("color")
+    layers = [
+        drawing.mark_layer(rows[:1], {"type": "rule", "strokeDash": [4, 3], "color": LIGHT["muted"]}, x=x("after")),
+        drawing.mark_layer(
+            rows,
+            {"type": "rule", "strokeWidth": 2, "strokeCap": "round"},
+            y=y,
+            x=x("low"),
+            x2={"field": "high"},
+            color=color,
+        ),
+        _draw_mark(rows, x("after")),
+    ]
+    layers[2]["encoding"]["y"] = y
+    title = {"text": line.words, "limit": max(width, 120), "fontWeight": "normal", "fontSize": 12}
+    return {"layer": layers, "width": width, "height": {"step": ROW}, "title": title}
+
+
+def _trial_panel(
+    title: str,
+    series: Sequence[tuple[str, Sequence[float]]],
+    chosen: Sequence[bool],
+    labels: Sequence[str],
+    setting: str,
+    width: int,
+) -> Spec:
+    rows = [
+        {"series": name, "step": i, "value": value, "fill": LIGHT[role if chosen[i] else "paper"], "color": LIGHT[role]}
+        for (name, values), role in zip(series, drawing.SERIES * 3, strict=False)
+        for i, value in enumerate(values)
+    ]
+    names = [name for name, _ in series]
+    measured = [value for _, values in series for value in values]
+    low, high = min(measured), max(measured)
+    room = 0.1 * (high - low) or 0.01
+    # Marks at 0 stay clear of the names below them.
+    low = -0.6 * room if low < 0.35 * high else low - room
+    axis: Spec = {"title": setting, "labelExpr": f"{list(labels)}[datum.value]", "grid": False, "labelAngle": 0}
+    x = {"field": "step", "type": "ordinal", "axis": axis, "scale": {"type": "point", "padding": 0.4}}
+    y = {
+        "field": "value",
+        "type": "quantitative",
+        "scale": {"domain": [low, high + room], "zero": False, "nice": False},
+        "axis": {"format": "~%", "tickCount": 4, "title": None},
+    }
+    several = len(series) > 1
+    legend: Spec | None = (
+        {"orient": "bottom", "columns": 1, "labelLimit": width, "symbolSize": 400, "symbolType": "stroke"}
+        if several
+        else None
+    )
+    colors = [LIGHT[role] for _, role in zip(series, drawing.SERIES * 3, strict=False)]
+    dashes = [list(drawing.DASHES[i % len(drawing.DASHES)]) for i in range(len(names))]
+    by: Spec = {"field": "series", "type": "nominal", "legend": legend}
+    color, dash = (by | {"scale": {"domain": names, "range": one}} for one in (colors, dashes))
+    layers = [
+        drawing.mark_layer(rows, {"type": "line", "strokeWidth": 1.8}, x=x, y=y, color=color, strokeDash=dash),
+        drawing.mark_layer(
+            rows,
+            {"type": "point", "size": 55, "opacity": 1, "strokeWidth": 1.8},
+            x=x,
+            y=y,
+            stroke=drawing.literal_color("color"),
+            fill=drawing.literal_color("fill"),
+        ),
+    ]
+    return {"layer": layers, "width": width, "height": 170, "title": title}
+
+
+# The frontier: accuracy beside unfairness.
+
+FRONTIER_WIDTH, HEIGHT = 620, 360
+
+
+def draw_frontier(result: FrontierResult, *, width: int = FRONTIER_WIDTH) -> Spec:
+    """Draw accuracy against the gap with their intervals; filled: on the frontier; a square: the given model."""
+    points = [point for point in result.points if quantity_value(point.gap) is not None]
+    rows = [_point_row(point) for point in points]
+    given = (
+        [_point_row(result.given)] if result.given is not None and quantity_value(result.given.gap) is not None else []
+    )
+    across = {
+        "field": "gap",
+        "type": "quantitative",
+        "scale": {"zero": True, "nice": True},
+        "axis": {"title": "largest gap between groups (fairer to the left)", "format": ".0%"},
+    }
+    up = {
+        "field": "accuracy",
+        "type": "quantitative",
+        "scale": {"zero": False, "nice": True},
+        "axis": {"title": "accuracy", "format": ".1%", "tickCount": 6},
+    }
+    on = sorted((row for row in rows if row["on"]), key=lambda row: (row["gap"], row["accuracy"]))
+    both = [*rows, *given]
+    layers = [
+        drawing.mark_layer(both, {"type": "rule", "color": LIGHT["open"]}, x={**across, "field": "gap_low"},
+                     x2={"field": "gap_high"}, y=up),
+        drawing.mark_layer(both, {"type": "rule", "color": LIGHT["open"]}, x=across, y={**up, "field": "accuracy_low"},
+                     y2={"field": "accuracy_high"}),
+        drawing.mark_layer(on, {"type": "line", "color": LIGHT["same"], "strokeWidth": 1.5}, x=across, y=up,
+                     order={"field": "gap"}),
+        drawing.mark_layer(on, {"type": "point", "filled": True, "size": 80, "opacity": 1, "color": LIGHT["same"]},
+                     x=across, y=up),
+        drawing.mark_layer([row for row in rows if not row["on"]],
+                     {"type": "point", "filled": True, "size": 70, "opacity": 1, "fill": LIGHT["paper"],
+                      "stroke": LIGHT["faint"], "strokeWidth": 1.5}, x=across, y=up),
+        drawing.mark_layer(given, {"type": "point", "shape": "square", "filled": True, "size": 80, "opacity": 1,
+                             "color": LIGHT["different"]}, x=across, y=up),
+        drawing.mark_layer(both, {"type": "text", "align": "left", "dx": 8, "dy": -8, "color": LIGHT["ink"]},
+                     x=across, y=up, text={"field": "name"}),
+    ]  # fmt: skip
+    said = "; ".join(
+        f"{row['name']}: accuracy {row['accuracy']:.1%}, gap {row['gap']:.1%}".replace("%", " %") for row in both
+    )
+    return drawing.finish_chart(
+        {"layer": layers, "width": width, "height": HEIGHT},
+        f"Accuracy against the largest gap between groups, {result.method} by strength. {said}.",
+    )
+
+
+def _point_row(point: FrontierPoint) -> Spec:
+    row: Spec = {
+        "name": "given model" if point.strength is None else f"{point.strength:g}",
+        "on": point.on_frontier,
+    }
+    for name in ("accuracy", "gap"):
+        quantity = getattr(point, name)
+        value = quantity_value(quantity)
+        row |= {
+            name: value,
+            f"{name}_low": getattr(quantity, "low", value),
+            f"{name}_high": getattr(quantity, "high", value),
+        }
+    return row
+
+
+def plot_frontier(frontier: FrontierResult) -> alt.TopLevelMixin:
+    """Draw accuracy against the gap, labelled by strength, the frontier as a line."""
+    return drawing.to_altair(draw_frontier(frontier))

@@ -1,0 +1,236 @@
+"""When and where a shield intervenes: a heat map over time, and maps of its actions by counters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from evenhand.view import drawing
+from evenhand.view.drawing import LIGHT, WIDE, Spec
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from evenhand.shields import ActionStretch, HeatmapCell, ShieldInspection
+
+
+STRENGTH_STEPS = ((0.5, 1.0, "more than half"), (0.2, 0.85, "to 50 %"), (0.05, 0.68, "to 20 %"), (0.01, 0.48, "to 5 %"),
+         (0.001, 0.28, "to 1 %"), (0.0, 0.12, "less than 0.1 %"))  # fmt: skip
+"""Shares of interventions from which the heat map has a colour, how strong that is, and the words for it."""
+PLAIN_STRENGTH = 0.55
+"""Strength of the grey of cells where every recommendation is followed."""
+USUAL_QUANTILES = (0.05, 0.95)
+"""Quantiles of the difference between the groups that are drawn over time."""
+ACTIONS = {
+    "follow": ("follow the recommendation", "open", 1.0),
+    "accept if cheap": ("accept if that is cheap", "same", 0.45),
+    "accept": ("accept whatever is recommended", "same", 1.0),
+    "reject if cheap": ("reject if that is cheap", "different", 0.45),
+    "reject": ("reject whatever is recommended", "different", 1.0),
+}
+"""Action -> its words, the role of its colour, and how strong that is."""
+
+
+def plot_shield_inspection(result: ShieldInspection) -> alt.TopLevelMixin:
+    """Return the heat map, and below it the actions by counters."""
+    parts = [draw_intervention_heatmap(result), draw_action_maps(result)]
+    return drawing.to_altair(drawing.stack_charts(parts, " ".join(part["description"] for part in parts)))
+
+
+def draw_intervention_heatmap(result: ShieldInspection, *, width: int = WIDE) -> Spec:
+    """Return how often the shield intervenes, by decisions made and by the difference between the groups so far.
+
+    One panel per group of the person who comes. Blue: accepted against the recommendation; orange: rejected; grey: the
+    recommendation is followed; nothing: no run gets there. The dashed lines are plus and minus kappa, and nine in ten
+    runs lie between the others.
+    """
+    names = [group.name for group in result.groups]
+    beside = width >= WIDE
+    inner = (width - 130) // 2 if beside else width - 66
+    panels = [
+        _draw_heatmap(
+            result, [cell for cell in result.cells if cell.group == name], name, inner, first=i == 0 or not beside
+        )
+        for i, name in enumerate(names)
+    ]
+    words = "; ".join(
+        f"{group.name}: {group.accepted:.2f} accepted and {group.rejected:.2f} rejected against the recommendation"
+        for group in result.groups
+        if group.accepted is not None and group.rejected is not None
+    )
+    maps = {"hconcat": panels, "spacing": 24} if beside else {"vconcat": panels, "spacing": 20}
+    legend = [[("the recommendation is followed", "open", PLAIN_STRENGTH)]]
+    for role, word in (("same", "accepted"), ("different", "rejected")):
+        strong = [(text, role, strength) for _, strength, text in reversed(STRENGTH_STEPS)]
+        legend.append([(f"{word}: {strong[0][0]}", role, strong[0][2]), *strong[1:]])
+    return drawing.finish_chart(
+        {"vconcat": [_draw_legend(legend, width), maps], "spacing": 14},
+        f"Interventions in {result.horizon} decisions, expected numbers: {words}.",
+    )
+
+
+def draw_action_maps(result: ShieldInspection, *, width: int = WIDE) -> Spec:
+    """Return what happens to people of either group, by how many of each were accepted so far, at a few times."""
+    times = list(dict.fromkeys(one.time for one in result.stretches))
+    names = [group.name for group in result.groups]
+    columns = 4 if width >= WIDE else 2
+    inner = (width - 30 - 42 * columns) // columns
+    rows = []
+    for name in names:
+        panels = [
+            _draw_action_map(
+                [one for one in result.stretches if one.time == t and one.group == name], t, names, inner, who=name
+            )
+            for t in times
+        ]
+        rows += [{"hconcat": panels[i : i + columns], "spacing": 12} for i in range(0, len(panels), columns)]
+    used = [name for name in ACTIONS if any(one.action == name for one in result.stretches)]
+    legend = _draw_legend([[ACTIONS[name] for name in used]], width)
+    words = ", ".join(ACTIONS[name][0] for name in used)
+    return drawing.finish_chart(
+        {"vconcat": [legend, *rows], "spacing": 16},
+        f"What is done with the next person after {', '.join(map(str, times))} decisions, by accepted people of both "
+        f"groups: {words}.",
+    )
+
+
+def _draw_heatmap(result: ShieldInspection, cells: list[HeatmapCell], name: str, width: int, *, first: bool) -> Spec:
+    others = [group.name for group in result.groups]
+    kappa = _parse_kappa(result.kappa)
+    rows = [
+        {
+            "start": cell.first,
+            "end": cell.last + 1,
+            "low": cell.low,
+            "high": cell.high,
+            "color": LIGHT[_colour_role(cell)],
+            "opacity": _colour_strength(cell.accepted + cell.rejected),
+        }
+        for cell in cells
+    ]
+    top = max([kappa * 1.5, *(max(abs(cell.low), abs(cell.high)) for cell in cells)])
+    x = {"type": "quantitative", "scale": {"domain": [0, result.horizon], "nice": False}}
+    y = {"type": "quantitative", "scale": {"domain": [-top, top], "nice": False}}
+    title = f"rate of {others[0]} less rate of {others[1]}" if first else None
+    if result.property == "disparate_impact" and first:
+        title = "1 less ratio of the rates, signed"
+    marks = [
+        drawing.mark_layer(
+            rows,
+            {"type": "rect", "strokeWidth": 0},
+            x={"field": "start", **x, "axis": {"title": "decisions made", "grid": False, "tickCount": 5}},
+            x2={"field": "end"},
+            y={"field": "low", **y, "axis": {"title": title, "grid": False, "tickCount": 5, "format": "+.2~f"}},
+            y2={"field": "high"},
+            color=drawing.literal_color("color"),
+            opacity={"field": "opacity", "type": "quantitative", "scale": None},
+        ),
+        drawing.mark_layer(
+            [{"y": kappa}, {"y": -kappa}],
+            {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.2, "color": LIGHT["ink"]},
+            y={"field": "y", **y},
+        ),
+        drawing.mark_layer(
+            _usual_range(cells),
+            {"type": "line", "strokeWidth": 1.6, "color": LIGHT["ink"]},
+            x={"field": "time", **x},
+            y={"field": "at", **y},
+            detail={"field": "line", "type": "nominal"},
+        ),
+    ]
+    heading = {"text": f"next person: {name}", "offset": 6}
+    return {"layer": marks, "width": width, "height": 260, "title": heading}
+
+
+def _draw_action_map(stretches: list[ActionStretch], t: int, names: list[str], width: int, *, who: str) -> Spec:
+    n_a, n_b = stretches[0].seen if stretches else (1, 1)
+    rows = [
+        {
+            "left": one.second_low - 0.5,
+            "right": one.second_high + 0.5,
+            "low": one.first - 0.5,
+            "high": one.first + 0.5,
+            "color": LIGHT[ACTIONS[one.action][1]],
+            "opacity": ACTIONS[one.action][2],
+        }
+        for one in stretches
+    ]
+
+    def axis(title: str, most: int) -> Spec:
+        scale = {"domain": [-0.5, most + 0.5], "nice": False}
+        whole = list(range(0, most + 1, max(1, -(-most // 4))))
+        ticks = {"title": title, "grid": False, "values": whole, "format": "d"}
+        return {"type": "quantitative", "scale": scale, "axis": ticks}
+
+    return {
+        **drawing.mark_layer(
+            rows,
+            {"type": "rect", "strokeWidth": 0},
+            x={"field": "left", **axis(f"{names[1]} accepted, of {n_b}", n_b)},
+            x2={"field": "right"},
+            y={"field": "low", **axis(f"{names[0]} accepted, of {n_a}", n_a)},
+            y2={"field": "high"},
+            color=drawing.literal_color("color"),
+            opacity={"field": "opacity", "type": "quantitative", "scale": None},
+        ),
+        "width": width,
+        "height": width,
+        "title": {"text": f"next: {who}, after {t}", "offset": 4},
+    }
+
+
+def _usual_range(cells: Sequence[HeatmapCell]) -> list[Spec]:
+    """Return between which differences nine in ten runs lie, by time."""
+    found = []
+    for start, end in dict.fromkeys((cell.first, cell.last + 1) for cell in cells):
+        here = sorted((cell for cell in cells if cell.first == start), key=lambda cell: cell.low)
+        for i, share in enumerate(USUAL_QUANTILES):
+            left = share * sum(cell.comes for cell in here)
+            for cell in here:
+                if left <= cell.comes:
+                    at = cell.low + (cell.high - cell.low) * left / cell.comes
+                    found.append({"time": (start + end) / 2, "at": at, "line": str(i)})
+                    break
+                left -= cell.comes
+    return found
+
+
+def _draw_legend(lines: Sequence[Sequence[tuple[str, str, float]]], width: int) -> Spec:
+    """Squares with words, line by line or in more if need be; each has words, the role of a colour and its strength."""
+    rows, x, y = [], 0, -20
+    for i, (text, role, strength) in ((i, entry) for line in lines for i, entry in enumerate(line)):
+        needed = 26 + round(6.4 * len(text))
+        if i == 0 or x + needed > width:
+            x, y = 0, y + 20
+        rows.append({"x": x, "x2": x + 13, "text_x": x + 18, "y": y, "y2": y + 13, "middle": y + 7, "text": text,
+                     "color": LIGHT[role], "opacity": strength})  # fmt: skip
+        x += needed
+    place: Spec = {"type": "quantitative", "scale": None, "axis": None}
+    return {
+        "layer": [
+            drawing.mark_layer(rows, {"type": "rect"}, x={"field": "x", **place}, x2={"field": "x2"},
+                         y={"field": "y", **place}, y2={"field": "y2"}, color=drawing.literal_color("color"),
+                         opacity={"field": "opacity", "type": "quantitative", "scale": None}),
+            drawing.mark_layer(rows, {"type": "text", "align": "left", "baseline": "middle"},
+                         x={"field": "text_x", **place}, y={"field": "middle", **place},
+                         text={"field": "text", "type": "nominal"}),
+        ],
+        "width": width - 4,
+        "height": y + 13,
+    }  # fmt: skip
+
+
+def _colour_role(cell: HeatmapCell) -> str:
+    if cell.accepted + cell.rejected <= 0:
+        return "open"
+    return "same" if cell.accepted >= cell.rejected else "different"
+
+
+def _colour_strength(share: float) -> float:
+    return PLAIN_STRENGTH if share <= 0 else next(strength for least, strength, _ in STRENGTH_STEPS if share >= least)
+
+
+def _parse_kappa(kappa: str) -> float:
+    from fractions import Fraction
+
+    return float(Fraction(kappa))

@@ -1,0 +1,75 @@
+"""How charts look, and how they get into a page: one theme, colours that survive colour blindness and grey print.
+
+A chart is first data: rows with dots and bars (``RowChart``), steps over time (``StepChart``), or else a Vega-Lite
+specification (``Spec``). A notebook gets any of them as an Altair chart (``altair``), which it shows and exports as
+usual. A page draws the first two with its own templates, at the width it has, and gets the last as SVG, drawn
+beforehand by Vega (``svg``): it then needs no script and no network to open, and prints as it looks. Every colour has a
+counterpart for dark pages (``stylesheet``).
+"""
+
+from evenhand.text import format_percent, percent_digits, strip_unprintable
+from evenhand.view.drawing.axis import Axis, differences, percentages, plain, spread, whole_numbers
+from evenhand.view.drawing.rows import Bar, Block, Dot, Label, Line, Mark, Panel, Row, RowChart, Span, Tick, together
+from evenhand.view.drawing.steps import Series, StepChart
+from evenhand.view.drawing.theme import (
+    DARK,
+    DASHES,
+    FONT,
+    LIGHT,
+    NARROW,
+    SERIES,
+    WIDE,
+    SizedDrawing,
+    Spec,
+    dark_stylesheet,
+    draw_figure,
+    finish_chart,
+    literal_color,
+    mark_layer,
+    stack_charts,
+    to_altair,
+    to_svg,
+)
+
+__all__ = [
+    "DARK",
+    "DASHES",
+    "FONT",
+    "LIGHT",
+    "NARROW",
+    "SERIES",
+    "WIDE",
+    "Axis",
+    "Bar",
+    "Block",
+    "Dot",
+    "Label",
+    "Line",
+    "Mark",
+    "Panel",
+    "Row",
+    "RowChart",
+    "Series",
+    "SizedDrawing",
+    "Span",
+    "Spec",
+    "StepChart",
+    "Tick",
+    "dark_stylesheet",
+    "differences",
+    "draw_figure",
+    "finish_chart",
+    "format_percent",
+    "literal_color",
+    "mark_layer",
+    "percent_digits",
+    "percentages",
+    "plain",
+    "spread",
+    "stack_charts",
+    "strip_unprintable",
+    "to_altair",
+    "to_svg",
+    "together",
+    "whole_numbers",
+]

@@ -1,0 +1,88 @@
+"""Axes: which numbers are written at them, and where a number stands along them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+MINUS = "\N{MINUS SIGN}"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis from ``low`` to ``high``, both of which belong to it.
+
+    Attributes:
+        low, high: its ends, low < high.
+        ticks: numbers written at it, each with its text.
+        log: whether equal distances are equal ratios.
+    """
+
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+    log: bool = False
+
+    def at(self, value: float) -> float:
+        """Place a number in percent of the way from ``low`` to ``high``; at the end that it lies beyond."""
+        low, high, value = (math.log(end) if self.log else end for end in (self.low, self.high, value))
+        return min(100.0, max(0.0, 100 * (value - low) / (high - low)))
+
+
+def spread(
+    low: float, high: float, texts: Callable[[Sequence[float]], list[str]], *, about: int = 5, whole: bool = False
+) -> Axis:
+    """Return an axis with about so many round numbers at equal distances; a ``whole`` one ends at one of them."""
+    step = _step(low, high, about)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    if whole and last * step < high:
+        last += 1
+        high = last * step
+    values = [i * step for i in range(first, last + 1)]
+    return Axis(low, high, tuple(zip(values, texts(values), strict=True)))
+
+
+def percentages(values: Sequence[float]) -> list[str]:
+    """Return the shares in percent, all with as many digits as one of them needs.
+
+    >>> percentages([0, 0.025, 0.05])
+    ['0.0%', '2.5%', '5.0%']
+    """
+    digits = next((n for n in range(8) if all(abs(100 * one - round(100 * one, n)) < 1e-9 for one in values)), 8)
+    return [f"{100 * value:.{digits}f}%" for value in values]
+
+
+def plain(values: Sequence[float]) -> list[str]:
+    """Return the numbers as they are.
+
+    >>> plain([0.0, 0.5, 20.0])
+    ['0', '0.5', '20']
+    """
+    return [f"{value:.6g}" for value in values]
+
+
+def whole_numbers(values: Sequence[float]) -> list[str]:
+    """Write whole numbers, with commas between thousands.
+
+    >>> whole_numbers([0.0, 5000.0])
+    ['0', '5,000']
+    """
+    return [f"{value:,.0f}" for value in values]
+
+
+def differences(values: Sequence[float]) -> list[str]:
+    """Return the differences, each with its sign; nothing before 0.
+
+    >>> differences([-10.0, 0.0, 0.5])
+    ['−10', '0', '+0.5']
+    """
+    return ["0" if abs(value) < 1e-12 else f"{value:+.4g}".replace("-", MINUS) for value in values]
+
+
+def _step(low: float, high: float, about: int) -> float:
+    """Return 1, 2 or 5 times a power of ten, so that about so many of them lie between the ends."""
+    raw = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(raw))
+    return power * (10 if raw / power >= math.sqrt(50) else 5 if raw / power >= math.sqrt(10) else
+                    2 if raw / power >= math.sqrt(2) else 1)  # fmt: skip

@@ -1,0 +1,199 @@
+"""The look of every chart, colours for light and dark pages, and drawing by Vega."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from evenhand.text import strip_unprintable
+
+if TYPE_CHECKING:
+    import altair as alt
+
+Spec: TypeAlias = dict[str, Any]
+"""A Vega-Lite specification, or part of one."""
+
+
+class Drawn(Protocol):
+    """A chart that knows how to become a finished specification."""
+
+    @property
+    def spec(self) -> Spec: ...
+
+
+FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+
+LIGHT = {
+    "ink": "#1c2127",
+    "muted": "#57606b",
+    "faint": "#949da8",
+    "grid": "#e1e5ea",
+    "same": "#0b5394",
+    "open": "#cdd3da",
+    "different": "#d9730d",
+    "third": "#12806a",
+    "fourth": "#8a4f9e",
+    "paper": "#fffffe",
+}
+"""Role -> colour on a light page. Blue and orange differ for every kind of colour vision and, printed in grey, in
+brightness; nothing is said by colour alone."""
+
+DARK = {
+    "ink": "#e8eaed",
+    "muted": "#a9b1bc",
+    "faint": "#78818c",
+    "grid": "#30363e",
+    "same": "#5aa0e6",
+    "open": "#525b66",
+    "different": "#f5b57a",
+    "third": "#4fc3a5",
+    "fourth": "#c79ad6",
+    "paper": "#15181d",
+}
+"""Role -> colour on a dark page."""
+
+SERIES = ("same", "different", "third", "fourth", "muted")
+"""Roles of lines that are told apart, in order; each comes with its own dash too."""
+
+DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 4))
+
+THEME: Spec = {
+    "font": FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "domain": False,
+        "ticks": False,
+        "gridColor": LIGHT["grid"],
+        "labelColor": LIGHT["muted"],
+        "labelFlush": False,
+        "labelFontSize": 12,
+        "titleColor": LIGHT["muted"],
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+    },
+    "title": {
+        "color": LIGHT["ink"],
+        "subtitleColor": LIGHT["muted"],
+        "fontSize": 13,
+        "fontWeight": "bold",
+        "anchor": "start",
+        "frame": "group",
+        "offset": 8,
+    },
+    "text": {"fontSize": 12, "color": LIGHT["ink"]},
+    "legend": {"labelFontSize": 12, "labelColor": LIGHT["ink"], "labelLimit": 320, "title": None, "orient": "top"},
+}
+
+
+def mark_layer(rows: Sequence[Spec], mark: Spec, **encoding: Spec) -> Spec:
+    """Make one layer: rows drawn as marks. Names of fields are ours; users' words are only ever values."""
+    return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
+
+
+def literal_color(field: str) -> Spec:
+    """Return a colour taken as it stands in the rows."""
+    return {"field": field, "type": "nominal", "scale": None, "legend": None}
+
+
+def finish_chart(spec: Spec, description: str) -> Spec:
+    """Finish a chart: the house's look, and what it shows in words for those who cannot see it."""
+    frame = {"background": "transparent", "padding": {"left": 0, "top": 4, "right": 2, "bottom": 4}, "config": THEME}
+    shown: Spec = _strip_texts(spec | {"description": description})
+    return shown | frame
+
+
+def _strip_texts(part: Any) -> Any:
+    """A specification whose texts are printable: one character unknown to XML, and drawing ends the whole process."""
+    if isinstance(part, str):
+        # Vega takes a title that is this word alone for the beginning of a rule.
+        return "if " if part == "if" else strip_unprintable(part)
+    if isinstance(part, dict):
+        return {key: _strip_texts(value) for key, value in part.items()}
+    return [_strip_texts(value) for value in part] if isinstance(part, list) else part
+
+
+def stack_charts(charts: Sequence[Spec | Drawn], description: str) -> Spec:
+    """Stack several finished charts above each other, as one finished chart."""
+    of_the_whole = ("description", "background", "padding", "config")
+    parts = [{key: value for key, value in _spec(one).items() if key not in of_the_whole} for one in charts]
+    apart = {"color": "independent", "strokeDash": "independent", "shape": "independent"}
+    return finish_chart({"vconcat": parts, "spacing": 28, "resolve": {"scale": apart}}, description)
+
+
+def to_altair(chart: Spec | Drawn) -> alt.TopLevelMixin:
+    """Return a finished chart for a notebook."""
+    import altair as alt
+
+    shown: alt.TopLevelMixin = alt.Chart.from_dict(_spec(chart))
+    return shown
+
+
+def _spec(chart: Spec | Drawn) -> Spec:
+    return chart if isinstance(chart, dict) else chart.spec
+
+
+def to_svg(spec: Spec, *, name: str) -> str:
+    """Draw a finished chart as one ``<svg>`` element for an HTML page, without script, up to its own width.
+
+    Args:
+        spec: the chart.
+        name: a word that is unique in the page; identifiers inside the drawing start with it.
+    """
+    import vl_convert
+
+    drawn = str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
+    head, body = drawn.split(">", 1)
+    # Vega counts clipped areas over all drawings of a process; the same chart must give the same text.
+    counted = {found: f"clip{i}" for i, found in enumerate(dict.fromkeys(re.findall(r'id="(clip\d+)"', body)))}
+    body = re.sub(r"\bclip\d+\b", lambda match: counted.get(match[0], match[0]), body)
+    width, height = re.findall(r'(?:width|height)="(\d+(?:\.\d+)?)"', head)[:2]
+    body = re.sub(r'\sid="([^"]*)"', rf' id="{name}-\1"', body)
+    body = re.sub(r'="url\(#([^"]*)\)"', rf'="url(#{name}-\1)"', body)
+    # The drawing is one image with one description; its parts are in the tables beside it.
+    body = re.sub(r'\s(?:role|aria-[a-z]+)="[^"]*"', "", body)
+    described = spec["description"].replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" role="img" aria-label="{described}" '
+        f'viewBox="0 0 {width} {height}" style="max-width:{width}px">{body}'
+    )
+
+
+def dark_stylesheet() -> str:
+    """Return CSS that repaints drawings of ``svg`` for dark pages."""
+    return "\n".join(
+        f'.chart [{attribute}="{LIGHT[role]}"] {{ {attribute}: {DARK[role]}; }}'
+        for role in LIGHT
+        for attribute in ("fill", "stroke")
+    )
+
+
+WIDE = 880
+NARROW = 330
+"""A chart that Vega draws is drawn twice, for these widths in pixels; the page shows the one that fits."""
+
+
+@dataclass(frozen=True)
+class SizedDrawing:
+    """One chart of the page in two sizes.
+
+    Attributes:
+        wide, narrow: ``<svg>`` elements.
+    """
+
+    wide: str
+    narrow: str
+
+
+def draw_figure(name: str, draw: Callable[..., Spec], what: Any) -> SizedDrawing:
+    """Draw a chart for wide and for narrow screens.
+
+    Args:
+        name: how the elements of the two pictures are called.
+        draw: makes the chart of ``what``; its keyword ``width`` takes pixels.
+    """
+    return SizedDrawing(
+        wide=to_svg(draw(what, width=WIDE), name=f"{name}-wide"),
+        narrow=to_svg(draw(what, width=NARROW), name=f"{name}-narrow"),
+    )

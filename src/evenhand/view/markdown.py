@@ -1,0 +1,119 @@
+"""A document as Markdown: for a repository, a ticket or a notebook's text cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from evenhand.core import (
+    Block,
+    Document,
+    Facts,
+    Figure,
+    Fold,
+    Heading,
+    Metric,
+    NextStep,
+    Note,
+    Pair,
+    Side,
+    Table,
+    Text,
+)
+from evenhand.text import strip_unprintable
+from evenhand.view.screen import cell_text
+
+_SPECIAL = re.compile(r"([\\`*_<>\[\]|~&])|(?<![^\n])([#+-])(?=\s)")
+
+
+def render_markdown(document: Document) -> str:
+    """Return the whole document as Markdown; of drawings their captions stand, for the numbers are in the tables."""
+    parts = [f"# {escape(document.title)}"]
+    parts += [escape(document.lead)] if document.lead else []
+    parts += _blocks(document.blocks)
+    parts += [f"*{escape(document.made)}*"] if document.made else []
+    return "\n\n".join(parts) + "\n"
+
+
+def escape(text: str) -> str:
+    """Return a text that Markdown shows as it stands, on one line."""
+    return _SPECIAL.sub(lambda found: f"\\{found[0]}", " ".join(strip_unprintable(text).split()))
+
+
+def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
+    run: list[Metric] = []
+    for block in blocks:
+        if isinstance(block, Metric):
+            run.append(block)
+            continue
+        if run:
+            yield _metrics(run)
+            run = []
+        yield from _block(block)
+    if run:
+        yield _metrics(run)
+
+
+def _block(block: Block) -> Iterator[str]:
+    match block:
+        case Heading():
+            yield f"{'#' * block.level} {escape(block.text)}"
+        case Text():
+            if block.text:
+                yield f"**{escape(block.text)}**" if block.role == "finding" else escape(block.text)
+            if block.items:
+                yield "\n".join(f"- {escape(item)}" for item in block.items)
+        case Note():
+            yield f"> {'**Caution:** ' if block.tone == 'caution' else ''}{escape(block.text)}"
+        case NextStep():
+            yield f"Next: {escape(block.text)}" + (f": `{block.command}`" if block.command else "")
+        case Facts():
+            yield "\n".join(f"- **{escape(term)}**: {escape(said)}" for term, said in block.entries)
+        case Figure():
+            yield f"*{escape(' '.join(part for part in (block.alternative, block.caption) if part))}*"
+        case Pair():
+            yield _pair(block)
+        case Table():
+            yield _table(block)
+        case Fold():
+            yield f"**{escape(block.summary)}**"
+            yield from _blocks(block.blocks)
+
+
+def _metrics(metrics: Sequence[Metric]) -> str:
+    lines = []
+    for metric in metrics:
+        about = f"{metric.about}: " if metric.about else ""
+        said = [*metric.explanation, *([f"next: {metric.next_step}"] if metric.next_step else [])]
+        lines.append(f"| {escape(about + metric.name)} | {escape(metric.number.text)} | {escape('; '.join(said))} |")
+    return "\n".join(["| question | number | what it is |", "|---|---:|---|", *lines])
+
+
+def _pair(pair: Pair) -> str:
+    def format_decision(side: Side) -> str:
+        return escape(side.decision) + (" (favourable)" if side.favourable else "")
+
+    sides = (pair.first, pair.second)
+    lines = [f"**{escape(pair.title)}**", ""]
+    lines += [f"| decision | {format_decision(sides[0])} | {format_decision(sides[1])} |", "|---|---|---|"]
+    names = dict.fromkeys(name for side in sides for name in side.values)
+    lines += [f"| {escape(name)} | " + " | ".join(escape(side.values.get(name, "")) for side in sides) + " |"
+              for name in names]  # fmt: skip
+    if any(side.score is not None for side in sides):
+        lines += ["| score | " + " | ".join("" if side.score is None else side.score.text for side in sides) + " |"]
+    lines += [f"| {escape(name)} | {escape(value)} | the same |" for name, value in pair.same.items()]
+    return "\n".join([*lines, *(["", escape(pair.note)] if pair.note else [])])
+
+
+def _table(table: Table) -> str:
+    lines = [f"**{escape(table.caption)}**", ""]
+    lines.append("| " + " | ".join(escape(column.name) for column in table.columns) + " |")
+    lines.append("|" + "|".join("---:" if column.numeric else "---" for column in table.columns) + "|")
+    for row in table.rows:
+        cells = [escape(cell_text(cell, table)) for cell in row.cells]
+        if row.detail:
+            cells[0 if table.columns[-1].numeric else -1] += f" ({escape(row.detail)})"
+        cells[0] = "\N{EM SPACE}" * row.indent + cells[0]
+        cells += [""] * (len(table.columns) - len(cells))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)

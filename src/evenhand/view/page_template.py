@@ -1,0 +1,183 @@
+"""A document as one HTML page that stands alone, and as a fragment for notebooks: no script, no network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenhand import __version__
+from evenhand.core import Block, Document, Figure, Heading, Metric, Table
+from evenhand.text import (
+    format_count,
+    format_level,
+    strip_unprintable,
+)
+from evenhand.view import drawing
+from evenhand.view.charts import DrawnFigure, draw
+
+if TYPE_CHECKING:
+    import jinja2
+
+
+SHAPES = {
+    "circle": "M-4.4 0A4.4 4.4 0 1 1 4.4 0A4.4 4.4 0 1 1-4.4 0Z",
+    "diamond": "M0-5.4L4.6 0L0 5.4L-4.6 0Z",
+    "tick": "M0-7.5V7.5",
+    "heavy": "M0-13V13",
+}
+"""Marks of charts, around their middle."""
+
+
+_UNIT = re.compile(r" (?=%)|(?<=\d) (?=(?:s|min|kB|MB)\b)")
+
+
+def _finalize_value(value: object) -> object:
+    """Return what the page shows for a value: texts are printable, and no line breaks between a number and its unit."""
+    return _UNIT.sub("\N{NO-BREAK SPACE}", strip_unprintable(value)) if type(value) is str else value
+
+
+@cache
+def template_environment() -> jinja2.Environment:
+    """Return the templates, with the words and numbers that they use."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize_value,
+    )
+    environment.globals |= {
+        "ink": drawing.LIGHT,
+        "shapes": SHAPES,
+        "series_roles": drawing.SERIES,
+        "dashes": drawing.DASHES,
+    }
+    environment.filters |= {
+        "grouped": group_blocks,
+        "by_subject": group_by_subject,
+        "explained": explain_metric,
+        "place": lambda percent: f"{percent:.2f}%",
+        "kind_of": lambda mark: type(mark).__name__,
+        "level": format_level,
+        "count": format_count,
+    }
+    return environment
+
+
+NARROW_TABLE = 3
+"""Columns of a table that may stand beside another such table."""
+
+KINDS = {
+    "observed": "counted on what was there; its interval is for the people or things these stand for",
+    "estimated": "from a random sample; the true number lies in the interval with the stated confidence",
+    "proved": "follows from the model itself; no sampling is in it",
+}
+"""What kinds of numbers mean."""
+
+
+def render_page(document: Document) -> str:
+    """Return a document as text of one HTML file. The same document gives the same text."""
+    page = template_environment().get_template("document.html")
+    return str(page.render(_context(document), chart_styles=drawing.dark_stylesheet())).lstrip()
+
+
+def render_fragment(document: Document) -> str:
+    """Return a document as HTML that can stand inside another page, its styles for itself alone."""
+    page = template_environment().get_template("fragment.html")
+    return str(page.render(_context(document), styles=_fragment_styles())).strip()
+
+
+def group_blocks(blocks: Sequence[Block]) -> list[tuple[str, list[Block]]]:
+    """Put answers, pairs and narrow tables in a row together; all other blocks stand alone."""
+    found: list[tuple[str, list[Block]]] = []
+    for block in blocks:
+        name = type(block).__name__
+        if (
+            found
+            and found[-1][0] == name
+            and (name in ("Metric", "Pair") or (_narrow(block) and _narrow(found[-1][1][0])))
+        ):
+            found[-1][1].append(block)
+        else:
+            found.append((name, [block]))
+    return found
+
+
+def _narrow(block: Block) -> bool:
+    return isinstance(block, Table) and not block.tiles and len(block.columns) <= NARROW_TABLE
+
+
+def group_by_subject(metrics: Sequence[Metric]) -> list[tuple[str, list[Metric]]]:
+    """Put answers about the same together, in their order."""
+    return [(about, list(own)) for about, own in groupby(metrics, lambda metric: metric.about)]
+
+
+def explain_metric(metric: Metric) -> tuple[str, ...]:
+    """Return what stands beside a number, without its kind, which is shown as a mark of its own."""
+    said = metric.explanation or ("",)
+    kind = metric.number.kind
+    return said if kind is None else (re.sub(rf"^{kind}:? ?", "", said[0]), *said[1:])
+
+
+def _context(document: Document) -> dict[str, Any]:
+    opening, sections = document.sections()
+    answers = [block for block in opening if isinstance(block, Metric)]
+    notes = " ".join(note for answer in answers for note in answer.notes)
+    used = {answer.number.kind for answer in answers} | set(re.findall(r"\w+", notes))
+    drawn: dict[str, int] = {}
+
+    def draw_figure(figure: Figure) -> DrawnFigure:
+        name = re.sub(r"\W+", "-", figure.chart)
+        drawn[name] = drawn.get(name, 0) + 1
+        return draw(figure, f"{name}-{drawn[name]}")
+
+    return {
+        "document": document,
+        "opening": opening,
+        "sections": [(_anchor(heading), heading.text, blocks) for heading, blocks in sections],
+        "kinds": [(kind, meaning) for kind, meaning in KINDS.items() if kind in used],
+        "draw": draw_figure,
+        "version": __version__,
+    }
+
+
+def _anchor(heading: Heading) -> str:
+    return heading.anchor or re.sub(r"[^a-z0-9]+", "-", heading.text.lower()).strip("-") or "section"
+
+
+@cache
+def _fragment_styles() -> str:
+    text = (Path(__file__).parent / "templates" / "style.css").read_text("utf-8")
+    dark = f"@media (prefers-color-scheme: dark) {{\n{drawing.dark_stylesheet()}\n}}"
+    own = (
+        ".evenhand-result { background: var(--paper); color: var(--ink); padding: 1rem; max-width: 60rem; "
+        "overflow-wrap: break-word; "
+        'font: 15px/1.5 "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif; }\n'
+        ".evenhand-result .title { font-size: 1.375rem; font-weight: 700; }\n"
+    )
+    return own + scope_styles(f"{text}\n{dark}", ".evenhand-result")
+
+
+def scope_styles(text: str, root: str) -> str:
+    """Return a style sheet whose rules hold below one element alone; ``:root`` becomes that element.
+
+    Rules may stand inside ``@media``; strings with braces may not be in it.
+    """
+
+    def scope_rule(found: re.Match[str]) -> str:
+        selectors = found[1].strip()
+        if selectors.startswith("@"):
+            return found[0]
+        return ", ".join(
+            root if one.strip() == ":root" else f"{root} {one.strip()}" for one in selectors.split(",")
+        ) + " {"  # fmt: skip
+
+    bare = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    return re.sub(r"([^{};]+)\{", lambda found: "\n" + scope_rule(found), bare)

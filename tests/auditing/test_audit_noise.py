@@ -1,0 +1,71 @@
+"""An audit of a model behind HTTP that answers differently each time: noise first, and gates that tell it from bias."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand import auditing, view
+from evenhand.models import Subject
+from evenhand.schema import ColumnRoles
+from serving import serving
+
+QUICK = auditing.AuditConfig(time_limit=60, samples=200, searched=0)
+
+
+def audited(rate):
+    """Audit an endpoint that says yes with a probability that it computes from a person."""
+    rng = np.random.default_rng(5)
+    n = 800
+    people = pd.DataFrame(
+        {"grade": rng.integers(0, 40, n), "sex": rng.choice(["f", "m"], n), "hired": rng.choice(["no", "yes"], n)}
+    )
+    noise = np.random.default_rng(6)
+
+    def reply(instances):
+        return {"predictions": ["yes" if noise.random() < rate(one) else "no" for one in instances]}
+
+    with serving(reply) as service:
+        subject = Subject(service.url, ColumnRoles("hired", ["sex"], favourable="yes").read(people))
+        result = auditing.audit(subject, QUICK)
+        subject.scorer._connection.close()
+    return result
+
+
+@pytest.fixture(scope="module")
+def fair():
+    return audited(lambda person: 0.5)
+
+
+@pytest.fixture(scope="module")
+def biased():
+    return audited(lambda person: 0.15 if person["sex"] == "f" else 0.75)
+
+
+def holds(condition, result):
+    return auditing.parse_gate(condition).holds(result)
+
+
+def test_a_fair_coin_is_said_to_be_noise_before_anything_else(fair, tmp_path):
+    blocks = fair.document().blocks
+    assert blocks[0].tone == "caution"
+    assert blocks[0].text.startswith("The model answers differently each time: asked twice about the same 300 people")
+    assert "no more often, as far as can be told" in auditing.wording.headlines(fair)[0]
+    assert "the decision changes with sex alone" not in fair.summary()
+    report, _ = view.write_report(fair, tmp_path)
+    page = report.read_text("utf-8")
+    assert page.index("answers differently each time") < page.index("demographic parity difference")
+    assert fair.subgroups.noise == fair.individual.noise
+    assert auditing.AuditResult.from_json(fair.to_json()) == fair
+
+
+def test_gates_tell_noise_from_bias(fair, biased):
+    for result in (fair, biased):
+        assert holds("violation_rate.sex > 0.3", result)
+    assert not holds("excess_flip_rate.low > 0", fair)
+    assert holds("excess_flip_rate.sex.low > 0 and population_excess_flip_rate.sex.low > 0", biased)
+
+
+def test_bias_is_said_with_its_direction(biased):
+    first = auditing.wording.headlines(biased)[0]
+    assert "more often than when the same person is asked about again" in first
+    assert " as m and to " in first

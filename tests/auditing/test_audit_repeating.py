@@ -1,0 +1,60 @@
+"""An audit under a limit of time is repeated by its work, to the last leaf of its JSON; one of boxes by its seed."""
+
+import json
+
+import numpy as np
+import pytest
+
+from evenhand.auditing import AuditConfig, audit
+from evenhand.core import Work, WorkClock
+from evenhand.models import Subject, network_from_dense
+from evenhand.schema import People, Schema
+from support import leaves_but_clocks
+
+SCHEMA = Schema.parse(
+    {
+        "target": {"name": "hired", "favourable": 1, "values": [0, 1]},
+        "attributes": [
+            {"name": "sex", "kind": "categorical", "values": [0, 1], "protected": True, "encoding": "code"},
+            *({"name": f"x{i}", "kind": "integer", "lower": 0, "upper": 60} for i in range(9)),
+        ],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def subject():
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.integers(0, 2, 300), rng.integers(0, 61, (300, 9))]).astype(float)
+    layers = [(rng.normal(size=(10, 16)) / 30, rng.normal(size=16)), (rng.normal(size=(16, 1)), np.zeros(1))]
+    middle = np.median(network_from_dense(SCHEMA, layers).logits(rows))
+    layers[-1][1][0] -= middle
+    network = network_from_dense(SCHEMA, layers)
+    labels = (network.logits(rows)[:, 0] + rng.normal(0, 0.2, 300) > 0).astype(np.int64)
+    return Subject(network, People(SCHEMA, rows, labels, np.arange(300), 0, None))
+
+
+def leaves(found):
+    return leaves_but_clocks(json.loads(found.to_json()))
+
+
+@pytest.mark.parametrize("limit", [3.0, pytest.param(None, marks=pytest.mark.full)])
+def test_an_audit_under_a_limit_of_time_is_repeated(subject, limit):
+    config = AuditConfig(time_limit=limit, samples=2000, searched=500)
+    first = audit(subject, config)
+    assert first.certificates
+    assert not first.work.repeatable
+    assert "not repeatable by its seed" in first.provenance
+    assert [part.work for part in (first.individual, first.subgroups, *first.searches, *first.certificates)] == [
+        None
+    ] * 4
+    again = audit(subject, config, clock=WorkClock(Work.model_validate_json(first.work.model_dump_json())))
+    assert leaves(again) == leaves(first)
+
+
+def test_an_audit_limited_by_boxes_is_repeated_by_its_seed(subject):
+    config = AuditConfig(max_boxes=3000, samples=2000, searched=500)
+    first, second = audit(subject, config), audit(subject, config)
+    assert first.work.repeatable
+    assert [found.stopped_by for found in first.certificates] == ["boxes"]
+    assert leaves(first) == leaves(second)

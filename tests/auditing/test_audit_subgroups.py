@@ -1,0 +1,132 @@
+"""An audit looks for subgroups too: shows the worst one, lets a gate ask about it, and says so where it could not."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand import auditing, view
+from evenhand.core import Metric
+from evenhand.errors import LimitError, OptionError
+from evenhand.groups import SMALL
+from evenhand.models import Subject
+from evenhand.schema import ColumnRoles
+
+QUICK = auditing.AuditConfig(time_limit=20, samples=300, searched=0)
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(0)
+    n = 2000
+    frame = pd.DataFrame(
+        {
+            "grade": rng.integers(0, 40, n),
+            "sex": rng.choice(["f", "m"], n),
+            "region": rng.choice(["north", "south", "west"], n),
+        }
+    )
+    return frame.assign(hired=np.where(frame["grade"] + rng.normal(0, 3, n) > 20, "yes", "no"))
+
+
+def western_women(frame):
+    """Women in the west need ten points more."""
+    return 1 / (1 + np.exp(20.5 - frame["grade"] + 10 * ((frame["sex"] == "f") & (frame["region"] == "west"))))
+
+
+def blind(frame):
+    return frame["grade"] > 20
+
+
+def audited(people, model=western_women, config=QUICK):
+    return auditing.audit(Subject(model, ColumnRoles("hired", ["sex", "region"]).read(people)), config)
+
+
+@pytest.fixture(scope="module")
+def result(people):
+    return audited(people)
+
+
+def test_audits_and_group_metrics_call_the_same_groups_small():
+    assert auditing.AuditConfig().min_group_size == SMALL
+
+
+def test_the_worst_subgroup_is_found(people, result):
+    worst = result.worst_subgroup
+    assert worst.rules == {"sex": ("f",), "region": ("west",)}
+    inside = (people["sex"] == "f") & (people["region"] == "west")
+    assert worst.size == inside.sum()
+    assert worst.rate == pytest.approx((western_women(people[inside]) > 0.5).mean())
+    assert worst.found
+    assert not [item for item in result.not_run if "subgroup" in item.what]
+    assert auditing.AuditResult.from_json(result.to_json()) == result
+
+
+def test_the_first_screen_shows_it(result):
+    worst = result.worst_subgroup
+    (line,) = [one for one in result.document().blocks if isinstance(one, Metric) and one.name == "worst subgroup"]
+    assert line.about == "subgroups of sex x region"
+    assert line.number.value == -worst.gap
+    assert line.number.kind == "observed"
+    assert f"of {worst.size:,} people" in line.notes[0]
+    assert f"simultaneous over {result.subgroups.tested} subgroups tested" in line.notes[1]
+    page = view.render_page(result.document())
+    assert "Worst subgroup" in page
+    assert "different subgroups were tested" in page
+    assert "Not run: search for subgroups" not in page
+    assert worst.words in result.summary()
+
+
+def test_a_gate_asks_about_it(people, result):
+    gap = -result.worst_subgroup.gap
+    low, high = -result.worst_subgroup.high, -result.worst_subgroup.low
+    for name, value in (
+        ("worst_subgroup_gap", gap),
+        ("worst_subgroup_gap.low", low),
+        ("worst_subgroup_gap.high", high),
+    ):
+        assert auditing.parse_gate(f"{name} > {value - 1e-9}").holds(result)
+        assert not auditing.parse_gate(f"{name} > {value + 1e-9}").holds(result)
+
+
+def test_a_model_that_ignores_them_passes_the_gate_on_the_certain_end(people):
+    result = audited(people, blind)
+    assert result.subgroups.found == 0
+    assert not auditing.parse_gate("worst_subgroup_gap.low > 0").holds(result)
+    (line,) = [one for one in result.document().blocks if isinstance(one, Metric) and one.name == "worst subgroup"]
+    assert "not significant" in line.next_step
+
+
+@pytest.mark.parametrize("error", [LimitError("too slow"), OptionError("too slow")])
+def test_what_cannot_be_run_is_listed(people, monkeypatch, error):
+    def refused(*given, **options):
+        raise error
+
+    monkeypatch.setattr("evenhand.subgroups.find_subgroups", refused)
+    result = audited(people)
+    assert result.subgroups is None
+    (item,) = [item for item in result.not_run if item.what == "search for subgroups"]
+    assert item.reason == "too slow"
+    assert "too slow" in view.render_page(result.document())
+    assert not [one for one in result.document().blocks if isinstance(one, Metric) and one.name == "worst subgroup"]
+    with pytest.raises(OptionError, match="no number called 'worst_subgroup_gap'"):
+        auditing.parse_gate("worst_subgroup_gap > 0").holds(result)
+
+
+def test_an_interrupt_ends_the_audit_with_what_was_found(people, monkeypatch):
+    def stopped(*given, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evenhand.subgroups.find_subgroups", stopped)
+    result = audited(people)
+    assert result.interrupted
+    assert result.subgroups is None
+    assert len(result.individual.rates) == 6
+
+
+def test_nobody_large_enough(people):
+    result = audited(people.head(50))
+    assert result.subgroups.tested == 0
+    (line,) = [one for one in result.document().blocks if isinstance(one, Metric) and one.name == "worst subgroup"]
+    assert line.number.basis == "no subgroup is large enough"
+    assert "No subgroup is large enough" in view.render_page(result.document())
+    assert not auditing.parse_gate("worst_subgroup_gap > 0").holds(result)

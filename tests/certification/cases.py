@@ -1,0 +1,209 @@
+"""Random and real networks to certify, and the answers by asking about everybody."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numba
+import numpy as np
+
+from evenhand import certification
+from evenhand.certification import Certificate
+from evenhand.models import (
+    AdditiveNetwork,
+    AffineLayer,
+    AttributeTerm,
+    LineTerm,
+    StepTerm,
+    TableTerm,
+    network_from_dense,
+)
+from evenhand.population import Marginal, ProductPopulation
+from evenhand.schema import Attribute, Schema
+from support import shared
+
+
+def prove(network: AdditiveNetwork, **options: Any) -> Certificate:
+    """A certificate by symbolic intervals in one thread, unless the options say otherwise."""
+    return certification.certify(network, **({"method": "interval", "jobs": 1} | options))
+
+
+def callable_kernel(kernel: Any) -> Any:
+    """A kernel that takes its arguments from kernels alone, made to take them from a test."""
+
+    @numba.njit
+    def call(*arguments):
+        return kernel(*arguments)
+
+    return call
+
+
+def schema_of(attributes: list[dict[str, Any]], classes: int = 2) -> Schema:
+    labels = [f"label {i}" for i in range(classes)]
+    return Schema.parse(
+        {"target": {"name": "decision", "favourable": labels[1], "values": labels}, "attributes": attributes}
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    network: AdditiveNetwork
+    population: ProductPopulation | None
+
+
+def random_case(seed: int, *, real: bool = False, whole: bool | None = None, free: int = 4, widest: int = 6) -> Case:
+    """A small network over mixed attributes: 0 to 3 hidden layers, 2 to 4 protected values, 2 to 4 labels.
+
+    Unless ``whole`` says so, half of them have small whole numbers for weights: ties and zeros are then common, and
+    float64 is exact.
+    """
+    rng = np.random.default_rng(seed)
+    whole = bool(rng.integers(2)) if whole is None else whole
+
+    def weights(*shape: int) -> np.ndarray:
+        if whole:
+            return rng.integers(-2, 3, size=shape).astype(np.float64)
+        return rng.normal(size=shape)
+
+    classes = int(rng.choice([2, 2, 2, 3, 4]))
+    outputs = classes if classes > 2 else int(rng.choice([1, 1, 2]))
+    hidden = [int(rng.integers(1, 6)) for _ in range(rng.integers(0, 4))]
+    sizes = [*hidden, outputs]
+    attributes, parts = [], []
+    kinds = ["code", "one-hot", "ordinal", "integer", "integer", "steps"] + (["real", "real steps"] if real else [])
+    protected = int(rng.choice([1, 1, 2]))
+    for i in range(int(rng.integers(1, free)) + protected):
+        kind = str(rng.choice(kinds[:4])) if i < protected else str(rng.choice(kinds))
+        count = int(rng.integers(2, 5 if i < protected else widest + 1))
+        described, part = _attribute(f"a{i}", kind, count, weights, sizes[0], rng, whole)
+        described["protected"] = i < protected
+        attributes.append(described)
+        parts.append(part)
+    order = rng.permutation(len(attributes))
+    schema = schema_of([attributes[i] for i in order], classes)
+    network = AdditiveNetwork(
+        schema=schema,
+        parts=tuple(parts[i] for i in order),
+        bias=weights(sizes[0]),
+        layers=tuple(AffineLayer(weights(a, b), weights(b)) for a, b in itertools.pairwise(sizes)),
+        classes=schema.target.values or (),
+        favourable=1,
+    )
+    population = None
+    if rng.integers(2):
+        population = ProductPopulation("some people", schema, tuple(_marginal(a, rng) for a in schema.attributes))
+    return Case(network, population)
+
+
+def _attribute(
+    name: str, kind: str, count: int, weights: Any, units: int, rng: np.random.Generator, whole: bool
+) -> tuple[dict[str, Any], AttributeTerm]:
+    values = [f"v{i}" for i in range(count)]
+    if kind == "code":
+        rows = np.arange(count, dtype=np.float64)[:, None] * weights(units)
+        return {"name": name, "kind": "categorical", "values": values}, TableTerm(rows, 0.0)
+    if kind in ("one-hot", "ordinal"):
+        described = {"name": name, "kind": "categorical" if kind == "one-hot" else "ordinal", "values": values}
+        return described, TableTerm(weights(count, units), 0.0)
+    lower = int(rng.integers(-3, 4))
+    if kind.startswith("real"):
+        described = {"name": name, "kind": "real", "lower": float(lower), "upper": lower + float(rng.integers(1, 4))}
+        if kind == "real":
+            return described, LineTerm(weights(units), weights(units))
+        cuts = np.sort(rng.uniform(lower - 0.5, described["upper"] + 0.5, size=3))
+        return described, StepTerm(cuts, weights(4, units))
+    described = {"name": name, "kind": "integer", "lower": lower, "upper": lower + count - 1}
+    if kind == "steps":
+        cuts = np.unique(rng.integers(2 * lower - 2, 2 * (lower + count), size=3)) / 2
+        return described, StepTerm(cuts, weights(len(cuts) + 1, units))
+    if whole:
+        return described, LineTerm(weights(units), weights(units))
+    # Scaled as by a StandardScaler: (x - mean) / deviation times a weight.
+    mean, deviation, weight = rng.normal(), rng.uniform(0.5, 3), weights(units)
+    return described, LineTerm(weight / deviation, -mean / deviation * weight)
+
+
+def _marginal(attribute: Attribute, rng: np.random.Generator) -> Marginal:
+    counts = rng.integers(0, 4, size=attribute.size or 8).astype(np.float64)
+    counts[rng.integers(len(counts))] += 1
+    return Marginal(attribute, counts / counts.sum())
+
+
+def everybody(network: AdditiveNetwork) -> tuple[np.ndarray, np.ndarray]:
+    """(people without the protected attributes, labels under each protected assignment), all by asking."""
+    schema = network.schema
+    free = [i for i, attribute in enumerate(schema.attributes) if not attribute.protected]
+    varied = schema.positions(schema.protected)
+    people = np.array(list(itertools.product(*(schema.attributes[i].domain() for i in free))))
+    people = people.reshape(-1, len(free))
+    labels = []
+    for assignment in schema.assignments():
+        rows = np.empty((len(people), len(schema.attributes)))
+        rows[:, free], rows[:, varied] = people, assignment
+        labels.append(network.predict(rows))
+    return people, np.array(labels)
+
+
+def true_shares(case: Case) -> tuple[Fraction, Fraction]:
+    """Exact (fair, unfair) mass, by asking about everybody and adding fractions."""
+    people, labels = everybody(case.network)
+    fair = (labels == labels[0]).all(axis=0)
+    schema = case.network.schema
+    free = [i for i, attribute in enumerate(schema.attributes) if not attribute.protected]
+    tables = []
+    for i in free:
+        size = schema.attributes[i].size or 0
+        masses = (
+            [Fraction(1)] * size
+            if case.population is None
+            else [Fraction(float(mass)) for mass in case.population.marginals[i].masses]
+        )
+        tables.append([mass / sum(masses) for mass in masses])
+    total = Fraction(0)
+    for person, same in zip(people, fair, strict=True):
+        if same:
+            mass = Fraction(1)
+            for column, i in enumerate(free):
+                mass *= tables[column][int(person[column] - schema.attributes[i].first)]
+            total += mass
+    return total, 1 - total
+
+
+def worked_example() -> AdditiveNetwork:
+    """The hiring network of FairQuant's Fig. 2: x1 in 1..5, x2 protected, x3 in 0..5."""
+    schema = schema_of(
+        [
+            {"name": "x1", "kind": "integer", "lower": 1, "upper": 5},
+            {"name": "x2", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
+            {"name": "x3", "kind": "integer", "lower": 0, "upper": 5},
+        ]
+    )
+    first = np.array([[2.0, -0.2], [0.5, 0.7], [1.2, 0.4]])
+    return network_from_dense(schema, [(first, np.zeros(2)), (np.array([[0.2], [-1.0]]), np.zeros(1))], name="hiring")
+
+
+def real_network(name: str, protected: str, domain: str | None = None) -> AdditiveNetwork:
+    """A published network over its published domain; skips the test where the files are absent."""
+    domains = json.loads(shared("data", "certify", "domains.json").read_text())
+    named = domains[
+        domain or next(key for key in ("adult", "german", "bank", "compas") if name in domains[key]["networks"])
+    ]
+    schema = schema_of(
+        [
+            {"name": each["name"], "kind": "integer", "lower": each["lower"], "upper": each["upper"],
+             "protected": each["name"] == protected}
+            for each in named["attributes"]
+        ]
+    )  # fmt: skip
+    with np.load(shared("data", "certify", f"{name}.npz")) as arrays:
+        layers = [(arrays[f"W{i}"], arrays[f"b{i}"]) for i in range(len(arrays.files) // 2)]
+    return network_from_dense(schema, layers, name=name)
+
+
+def expected(name: str) -> dict[str, Any]:
+    """What is known about a published network."""
+    return json.loads(shared("data", "certify", "expected.json").read_text())["networks"][name]

@@ -1,0 +1,467 @@
+"""The independent checker: honest certificates are confirmed, every kind of lie is found."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import Case, everybody, random_case, real_network, schema_of, worked_example
+from forgery import WHOLE, Opened, closed, forged, opened
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from evenhand import certification, checker
+from evenhand.certification.certificate.record import CertificateWriter
+from evenhand.checker.bounds import bound_margins
+from evenhand.checker.check import any_overlap, cells_inside
+from evenhand.checker.counting import ALL, BoxSums
+from evenhand.checker.deployed import float32_errors_of
+from evenhand.checker.fixed import FAST_BITS, SLOW_BITS, fixed_point_of
+from evenhand.checker.question import recorded_question_of
+from evenhand.checker.reprove import BoxProver
+from evenhand.errors import DataError, OptionError
+from evenhand.models import AdditiveNetwork, AffineLayer, network_fingerprint, network_from_dense
+from evenhand.population import Marginal, ProductPopulation
+from support import scaled
+
+METHODS: dict[str, dict[str, Any]] = {
+    "interval": {"method": "interval", "enumeration": False, "max_boxes": 200},
+    "enumeration": {},
+    "linear": {"enumeration": False, "max_boxes": 64},
+    "watched": {"enumeration": False, "max_boxes": 64, "min_progress": 1e-12},
+}
+
+
+def certificate_of(case: Case, path: Path, method: str, **options: Any) -> certification.Certificate:
+    return certification.certify(
+        case.network, population=case.population, certificate=path, jobs=1, samples=50, **METHODS[method] | options
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=scaled(20))
+@given(seed=st.integers(0, 10_000))
+@example(seed=1196)
+def test_honest_certificates_of_random_networks_are_confirmed(
+    method: str, seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    case = random_case(seed, real=seed % 4 == 0)
+    path = tmp_path_factory.mktemp("honest") / "c.cert"
+    answer = certificate_of(case, path, method)
+    found = checker.check_certificate(path, case.network, sample=None, population=case.population)
+    assert found.verdict == "confirmed", found
+    assert found.certified == pytest.approx(answer.certified, abs=1e-8)
+    assert found.falsified == pytest.approx(answer.falsified, abs=1e-8)
+    assert found.checked == found.boxes or case.population is not None
+    assert found.population_checked
+
+
+@settings(max_examples=scaled(60))
+@given(seed=st.integers(0, 10_000), slow=st.booleans())
+def test_what_the_checker_proves_is_true(seed: int, slow: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Bounds and shares of random boxes against asking everybody in them."""
+    network = random_case(seed).network
+    path = tmp_path_factory.mktemp("shares") / "c.cert"
+    certification.certify(network, certificate=path, jobs=1, samples=10)
+    question = recorded_question_of(checker.read_certificate(path), network)
+    rng = np.random.default_rng(seed)
+    counts = np.array([axis.count for axis in question.axes])
+    low = rng.integers(0, counts, size=(4, len(counts)))
+    high = rng.integers(low, counts)
+    people, labels = everybody(network)
+    deployed = float32_errors_of(question)
+    for together, k in itertools.product((True, False), range(len(low))):
+        box = (low[k], high[k]) if seed % 3 else ()
+        fixed = fixed_point_of(question, deployed, SLOW_BITS if slow else FAST_BITS, *box)
+        bounds = bound_margins(fixed, low[k : k + 1], high[k : k + 1], together=together, flat=bool(seed % 2))
+        if True:
+            inside = np.ones(len(people), dtype=bool)
+            for i, axis in enumerate(question.axes):
+                entries = [axis.entries(np.arange(low[k, i], high[k, i] + 1))[j] for j in (0, 1)]
+                inside &= ((people[:, i, None] >= entries[0]) & (people[:, i, None] <= entries[1])).any(axis=1)
+            if len(np.unique(labels[:, inside])) > 1:
+                continue
+            label = labels[0, inside][0]
+            for m, (a, b) in enumerate(fixed.pairs):
+                if label == a:
+                    assert (bounds.least[0, :, :, m, 0] <= 0).all()
+                if label == b:
+                    assert (bounds.least[0, :, :, m, 1] <= 0).all()
+    fair_here = (labels == labels[0]).all(axis=0)
+    proofs = BoxProver(question).prove(low, high, np.full(4, WHOLE), np.zeros(4))
+    for k, proof in enumerate(proofs):
+        inside = np.ones(len(people), dtype=bool)
+        weight = np.ones(len(people))
+        for i, axis in enumerate(question.axes):
+            entries = [axis.entries(np.arange(low[k, i], high[k, i] + 1))[j] for j in (0, 1)]
+            inside &= ((people[:, i, None] >= entries[0]) & (people[:, i, None] <= entries[1])).any(axis=1)
+        share = float((fair_here & inside).sum() / (inside * weight).sum())
+        assert proof.fair <= share + 1e-12
+        assert proof.unfair <= 1 - share + 1e-12
+        assert proof.confirmed <= (share == 1)
+
+
+@settings(max_examples=scaled(60))
+@given(seed=st.integers(0, 10_000))
+def test_counting_two_conditions_is_exact_up_to_rounding_masses(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    widths = rng.integers(1, 7, size=rng.integers(1, 5))
+    functions = int(rng.integers(1, 4))
+    terms = tuple(rng.integers(-20, 20, size=(functions, width)) for width in widths)
+    weights = [rng.integers(1, 9, size=width) for width in widths]
+    masses = tuple((each.astype(object) * ALL // int(each.sum())).astype(np.int64) for each in weights)
+    sums = BoxSums(rng.integers(-10, 10, size=functions), terms, masses)
+    true = int(sums.weights()[sums.positive().all(axis=0)].sum())
+    found = sums.all_positive(list(range(functions)))
+    assert found <= true + 2**14
+    if functions <= 2:
+        assert found >= true - 2**14
+
+
+def test_worked_example_by_hand(tmp_path: Path) -> None:
+    """The hiring network has 30 people; the certificate lists them in rows, and its digest is the network's."""
+    network = worked_example()
+    path = tmp_path / "hiring.cert"
+    answer = certification.certify(network, certificate=path, samples=10)
+    held = opened(path)
+    assert held.head["model"] == {"name": "hiring", "fingerprint": network_fingerprint(network)}
+    assert held.head["protected"] == {"x2": [0.0, 1.0]}
+    assert [each["cells"] for each in held.head["attributes"]] == [5, 6]
+    assert int(held.totals["of"]) == 30 * WHOLE
+    assert int(held.totals["certified"]) == round(answer.certified * 30) * WHOLE
+    found = checker.check_certificate(path, network, sample=50, seed=3)
+    assert found.verdict == "confirmed"
+    assert found.draws == 50
+    assert found.doubt == pytest.approx(1 - 0.01 ** (1 / 50))
+    assert checker.CertificateCheck.from_json(found.to_json()) == found
+    assert "confirmed" in found.summary()
+
+
+def test_the_seed_is_drawn_by_the_system_unless_given(tmp_path: Path) -> None:
+    path = tmp_path / "c.cert"
+    certification.certify(worked_example(), certificate=path, samples=10)
+    seeds = {checker.check_certificate(path, worked_example()).seed for _ in range(3)}
+    assert len(seeds) == 3
+    assert checker.check_certificate(path, worked_example(), seed=5).seed == 5
+
+
+# ---- lies ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def honest(tmp_path: Path) -> tuple[Path, AdditiveNetwork]:
+    path = tmp_path / "c.cert"
+    network = _network()
+    certification.certify(
+        network, certificate=path, jobs=1, samples=10, method="interval", enumeration=False, max_boxes=150
+    )
+    assert checker.check_certificate(path, network, sample=None).verdict == "confirmed"
+    return path, network
+
+
+def _network() -> AdditiveNetwork:
+    rng = np.random.default_rng(4)
+    schema = schema_of(
+        [
+            {"name": "age", "kind": "integer", "lower": 0, "upper": 40},
+            {"name": "group", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
+            {"name": "hours", "kind": "integer", "lower": 0, "upper": 30},
+            {"name": "job", "kind": "categorical", "values": ["x", "y", "z"], "encoding": "one-hot"},
+        ]
+    )
+    first = rng.normal(size=(6, 8)) * np.array([0.05, 0.4, 0.05, 1, 1, 1])[:, None]
+    return network_from_dense(
+        schema, [(first, rng.normal(size=8)), (rng.normal(size=(8, 1)), np.array([0.2]))], name="jobs"
+    )
+
+
+def rejected(path: Path, network: AdditiveNetwork, words: str, **options: Any) -> None:
+    found = checker.check_certificate(path, network, sample=None, **options)
+    assert found.verdict == "rejected", found
+    assert words in (found.fault or "")
+    assert found.certified is None
+
+
+def test_a_damaged_or_truncated_file_is_rejected(honest: tuple[Path, AdditiveNetwork]) -> None:
+    path, network = honest
+    data = path.read_bytes()
+    for end in range(30, len(data), max(1, len(data) // 23)):
+        path.write_bytes(data[:end])
+        rejected(path, network, "")
+    rng = np.random.default_rng(0)
+    for place in rng.integers(len(b"EVENHAND certificate 1\n"), len(data), size=40):
+        changed = bytearray(data)
+        changed[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bytes(changed))
+        rejected(path, network, "")
+    path.write_bytes(data + b"x")
+    rejected(path, network, "follows the end")
+
+
+def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.cert"
+    with pytest.raises(DataError, match="cannot be read"):
+        checker.check_certificate(path, worked_example())
+    path.write_bytes(b"something else")
+    with pytest.raises(DataError, match="not a certificate"):
+        checker.check_certificate(path, worked_example())
+    path.write_bytes(b"EVENHAND certificate 9\n")
+    with pytest.raises(DataError, match="format"):
+        checker.check_certificate(path, worked_example())
+
+
+def _raise_share(it: Opened) -> None:
+    undecided = np.flatnonzero((it.fair == 0) & (it.unfair == 0))
+    it.fair[undecided] = WHOLE
+
+
+def _swap_verdicts(it: Opened) -> None:
+    it.fair, it.unfair = it.unfair, it.fair
+
+
+def _slightly_more(it: Opened) -> None:
+    box = int(np.flatnonzero((it.fair == 0) & (it.unfair == 0))[0])
+    it.unfair[box] = WHOLE - 1
+
+
+@pytest.mark.parametrize("lie", [_raise_share, _swap_verdicts, _slightly_more])
+def test_false_shares_are_not_confirmed(lie: Callable[[Opened], None], honest: tuple[Path, AdditiveNetwork]) -> None:
+    path, network = honest
+    found = checker.check_certificate(forged(path, lie), network, sample=None)
+    assert found.verdict == "not confirmed"
+    assert found.failures == len(found.unconfirmed) or found.failures > 100
+    assert found.doubt
+    assert "not confirmed" in found.summary()
+    assert len(found.to_frame()) == len(found.unconfirmed)
+
+
+def _drop(it: Opened) -> None:
+    for name in ("low", "high", "fair", "unfair"):
+        setattr(it, name, getattr(it, name)[1:])
+
+
+def _duplicate(it: Opened) -> None:
+    for name in ("low", "high", "fair", "unfair"):
+        column = getattr(it, name)
+        setattr(it, name, np.concatenate([column, column[:1]]))
+
+
+def _widen(it: Opened) -> None:
+    box = int(np.flatnonzero(it.high[:, 0] < 40)[0])
+    it.high[box, 0] += 1
+
+
+def _move(it: Opened) -> None:
+    """One box takes the place of another of the same size: the number of cells stays right."""
+    sizes = (it.high - it.low).tolist()
+    for a in range(len(sizes)):
+        for b in range(a):
+            if sizes[a] == sizes[b]:
+                it.low[a], it.high[a] = it.low[b], it.high[b]
+                return
+    raise AssertionError("no two boxes of the same size")
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"), [(_drop, "gap"), (_duplicate, "overlap"), (_widen, "overlap"), (_move, "overlap")]
+)
+def test_boxes_that_are_no_partition_are_rejected(
+    lie: Callable[[Opened], None], words: str, honest: tuple[Path, AdditiveNetwork]
+) -> None:
+    path, network = honest
+    rejected(forged(path, lie), network, words)
+
+
+def test_other_totals_are_rejected(honest: tuple[Path, AdditiveNetwork]) -> None:
+    path, network = honest
+    for name in ("certified", "falsified", "of"):
+
+        def more(it: Opened, name: str = name) -> None:
+            it.totals[name] = str(int(it.totals[name]) + 1)
+
+        rejected(forged(path, more, add_up=False), network, "totals")
+
+    def fewer(it: Opened) -> None:
+        it.totals["boxes"] -= 1
+
+    rejected(forged(path, fewer, add_up=False), network, "boxes")
+
+
+def test_another_network_is_rejected(honest: tuple[Path, AdditiveNetwork]) -> None:
+    path, network = honest
+    weights = network.layers[0].weights.copy()
+    weights[3, 0] = np.nextafter(weights[3, 0], np.inf)
+    rejected(path, replace(network, layers=(AffineLayer(weights, network.layers[0].bias),)), "another model")
+    bias = network.bias.copy()
+    bias[0] = np.nextafter(bias[0], -np.inf)
+    rejected(path, replace(network, bias=bias), "another model")
+    renamed = replace(network, name="the same under another name")
+    assert checker.check_certificate(path, renamed).verdict == "confirmed"
+
+
+def test_another_population_is_rejected(honest: tuple[Path, AdditiveNetwork], tmp_path: Path) -> None:
+    path, network = honest
+    marginals = []
+    for attribute in network.schema.attributes:
+        masses = np.arange(1.0, (attribute.size or 0) + 1)
+        marginals.append(Marginal(attribute, masses / masses.sum()))
+    people = ProductPopulation("these people", network.schema, tuple(marginals))
+    rejected(path, network, "population", population=people)
+    weighted = tmp_path / "weighted.cert"
+    certification.certify(network, population=people, certificate=weighted, samples=10, jobs=1)
+    assert not checker.check_certificate(weighted, network).population_checked
+    assert checker.check_certificate(weighted, network, population=people).verdict == "confirmed"
+    masses = marginals[0].masses * np.linspace(1, 1.01, len(marginals[0].masses))
+    others = ProductPopulation(
+        "others", network.schema, (Marginal(marginals[0].attribute, masses / masses.sum()), *marginals[1:])
+    )
+    rejected(weighted, network, "population", population=others)
+
+    def uniform(it: Opened) -> None:
+        it.head["population"]["uniform"] = True
+
+    rejected(forged(weighted, uniform, add_up=False), network, "population")
+
+
+def test_a_smaller_domain_is_said(honest: tuple[Path, AdditiveNetwork]) -> None:
+    """Fewer protected values than there are: true, perhaps, but not about everybody."""
+    path, network = honest
+
+    def fewer(it: Opened) -> None:
+        it.head["protected"]["group"] = [0.0, 1.0]
+        it.unfair[:] = 0
+
+    found = checker.check_certificate(forged(path, fewer), network, sample=None)
+    assert found.restricted == {"group": "a, b"}
+    assert "only group" in found.summary()
+
+    def outside(it: Opened) -> None:
+        it.head["protected"]["group"] = [0.0, 7.0]
+
+    rejected(forged(path, outside), network, "group")
+
+    def overlong(it: Opened) -> None:
+        it.head["attributes"][0]["last"] = 41.0
+
+    rejected(forged(path, overlong), network, "age")
+
+
+@pytest.mark.full
+def test_conditions_and_thresholds_are_checked(tmp_path: Path) -> None:
+    network, path = _network(), tmp_path / "c.cert"
+    for options in ({"where": ["age >= 18 and job in {x, z}"]}, {"threshold": 0.3}, {"where": ["group != b"]}):
+        answer = certification.certify(network, certificate=path, samples=10, jobs=1, **options)
+        found = checker.check_certificate(path, network, sample=None)
+        assert found.verdict == "confirmed"
+        assert found.certified == pytest.approx(answer.certified, abs=1e-8)
+        assert bool(found.restricted) == ("where" in options)
+
+    def half(it: Opened) -> None:
+        it.head["threshold"] = 0.5
+
+    certification.certify(network, certificate=path, samples=10, jobs=1, threshold=0.3)
+    assert checker.check_certificate(forged(path, half), network, sample=None).verdict == "not confirmed"
+
+
+def test_a_recorder_refuses_what_it_cannot_keep(tmp_path: Path) -> None:
+    network = _network()
+    with pytest.raises(OptionError, match="tolerance"):
+        certification.certify(network, certificate=tmp_path / "c.cert", relax={"age": 1}, samples=10)
+    with pytest.raises(OptionError, match="cannot be written"):
+        certification.certify(network, certificate=tmp_path / "missing" / "c.cert", samples=10)
+    from evenhand.certification.query.question import query_of
+
+    recorder = CertificateWriter(tmp_path / "c.cert", query_of(network), "none")
+    recorder.take(np.zeros((1, 3), dtype=int), np.ones((1, 3), dtype=int), np.ones(1), np.zeros(1))
+    with pytest.raises(RuntimeError, match="domain"):
+        recorder.finish()
+    assert list(tmp_path.iterdir()) == []
+
+
+@settings(max_examples=scaled(80))
+@given(seed=st.integers(0, 100_000))
+def test_partitions_are_told_from_everything_else(seed: int) -> None:
+    """Random cuts, boxes that no single cut parts, and then one box changed, against counting every cell."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(2, 9, size=rng.integers(1, 4))
+    boxes = [(np.zeros(len(counts), dtype=int), counts - 1)]
+    if len(counts) > 1 and (counts[:2] > 2).all():
+        # A pinwheel: five boxes that no cut parts.
+        x, y = counts[0] - 1, counts[1] - 1
+        wheel = [
+            ((0, 0), (x - 1, 0)),
+            ((x, 0), (x, y - 1)),
+            ((1, y), (x, y)),
+            ((0, 1), (0, y)),
+            ((1, 1), (x - 1, y - 1)),
+        ]
+        boxes = [
+            (np.array([*a, *np.zeros(len(counts) - 2, dtype=int)]), np.array([*b, *(counts[2:] - 1)])) for a, b in wheel
+        ]
+    for _ in range(int(rng.integers(0, 120))):
+        k, axis = int(rng.integers(len(boxes))), int(rng.integers(len(counts)))
+        low, high = boxes[k]
+        if low[axis] < high[axis]:
+            cut = int(rng.integers(low[axis], high[axis]))
+            left, right = high.copy(), low.copy()
+            left[axis], right[axis] = cut, cut + 1
+            boxes[k : k + 1] = [(low, left), (right, high)]
+    if rng.integers(2):
+        k = int(rng.integers(len(boxes)))
+        boxes[k] = boxes[int(rng.integers(len(boxes)))]
+    low, high = np.array([box[0] for box in boxes]), np.array([box[1] for box in boxes])
+    covered = np.zeros(counts, dtype=int)
+    for a, b in zip(low, high, strict=True):
+        covered[tuple(slice(x, y + 1) for x, y in zip(a, b, strict=True))] += 1
+    assert cells_inside(low, high) == covered.sum()
+    assert any_overlap(low, high) == bool((covered > 1).any())
+
+
+@pytest.mark.parametrize(
+    ("name", "protected", "sample"), [("GC-1", "age", 5), ("AC-1", "sex", 60), ("compas-1", "Race", 60)]
+)
+def test_published_networks_are_confirmed(name: str, protected: str, sample: int, tmp_path: Path) -> None:
+    network, path = real_network(name, protected), tmp_path / "c.cert"
+    answer = certification.certify(network, certificate=path, max_boxes=20_000, jobs=1, samples=10)
+    found = checker.check_certificate(path, network, sample=sample, seed=1)
+    assert found.verdict == "confirmed"
+    assert found.certified == pytest.approx(answer.certified, abs=1e-8)
+
+
+def test_five_hidden_layers_and_python_integers(tmp_path: Path) -> None:
+    """A claim that needs more digits than 64-bit integers have is proved with Python's."""
+    rng = np.random.default_rng(7)
+    schema = schema_of(
+        [
+            {"name": "x", "kind": "integer", "lower": 0, "upper": 9},
+            {"name": "p", "kind": "categorical", "values": ["a", "b"], "protected": True},
+        ]
+    )
+    sizes = [2, 6, 6, 6, 6, 6, 1]
+    layers = [(rng.normal(size=(a, b)), rng.normal(size=b)) for a, b in itertools.pairwise(sizes)]
+    network = network_from_dense(schema, layers)
+    path = tmp_path / "c.cert"
+    certification.certify(network, certificate=path, samples=10)
+    assert checker.check_certificate(path, network, sample=None).verdict == "confirmed"
+    question = recorded_question_of(checker.read_certificate(path), network)
+    low = np.arange(10)[:, None]
+    fast, slow = (
+        bound_margins(fixed_point_of(question, float32_errors_of(question), bits), low, low, together=False)
+        for bits in (FAST_BITS, SLOW_BITS)
+    )
+    coarse = slow.least.astype(object) >> (2 * (SLOW_BITS - FAST_BITS))
+    assert (fast.least <= coarse).all()
+    assert (coarse - fast.least).max() < 2 ** (2 * FAST_BITS - 8)
+
+
+def test_closed_is_what_was_opened(honest: tuple[Path, AdditiveNetwork]) -> None:
+    """The forger's own tools change nothing by themselves."""
+    path, network = honest
+    other = path.with_name("same.cert")
+    closed(opened(path), other)
+    assert checker.check_certificate(other, network, sample=None).verdict == "confirmed"

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import prove, random_case, schema_of, worked_example
+
+from evenhand.certification.query.cells import cells_of
+from evenhand.errors import ModelError, OptionError, SchemaError
+from evenhand.models import LineTerm, StepTerm, TableTerm, network_from_dense
+from evenhand.population import Marginal, uniform_population
+from evenhand.schema import Attribute
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"method": "smt"}, "method: expected one of: linear, interval, got 'smt'"),
+        ({"time_limit": 0.0}, "time_limit: expected a number above 0"),
+        ({"time_limit": float("nan")}, "time_limit: expected a number above 0"),
+        ({"max_boxes": 0}, "max_boxes: expected a whole number of at least 1, got 0"),
+        ({"target_undecided": 1.5}, "between 0 and 1"),
+        ({"confidence": 1.0}, "between 0 and 1"),
+        ({"samples": 0}, "samples: expected a whole number of at least 1"),
+        ({"jobs": 0}, "jobs: expected a whole number of at least 1"),
+        ({"protected": []}, "no attribute is protected"),
+        (
+            {
+                "population": uniform_population(
+                    schema_of([{"name": "other", "kind": "integer", "lower": 0, "upper": 1}])
+                )
+            },
+            "different",
+        ),
+    ],
+)
+def test_options_that_make_no_sense(options: dict, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        prove(worked_example(), **options)
+
+
+def test_an_unknown_attribute() -> None:
+    with pytest.raises(SchemaError, match="no attribute 'gender'"):
+        prove(worked_example(), protected=["gender"])
+
+
+def test_numbers_beyond_float32() -> None:
+    schema = schema_of(
+        [
+            {"name": "x", "kind": "integer", "lower": 0, "upper": 9},
+            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
+        ]
+    )
+    huge = network_from_dense(schema, [(np.array([[1e20], [1.0]]), np.zeros(1)), (np.array([[1e20]]), np.zeros(1))])
+    with pytest.raises(ModelError, match="too large to bound their rounding"):
+        prove(huge)
+
+
+def test_protected_attributes_can_be_chosen() -> None:
+    result = prove(worked_example(), protected=["x1"])
+    assert result.protected == ("x1",)
+    assert set(result.counterexamples[0].unprotected) == {"x2", "x3"}
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[str, float]] = []
+    case = random_case(11, whole=False)
+    prove(case.network, enumeration=False, progress=lambda what, share: told.append((what, share)))
+    assert told
+    assert all(0 <= share <= 1 for _, share in told)
+    assert told[-1][1] == 1
+
+
+COLOURS = Attribute(name="colour", kind="categorical", values=("red", "green", "blue", "grey"))
+
+
+def test_categories_stand_in_the_order_of_what_they_add() -> None:
+    cells = cells_of(COLOURS, 0, TableTerm(np.array([[3.0, 6], [1, 2], [4, 8], [0, 0]]), 0.0), None)
+    assert cells.scale is not None
+    assert cells.entries.tolist() == [2, 0, 1, 3]
+    assert cells.offset + cells.cell_contributions(np.arange(4)) == pytest.approx(
+        np.array([[4, 8], [3, 6], [1, 2], [0, 0]])
+    )
+    assert cells.words(2, 3) == "green, grey"
+    assert cells.words(1, 1) == "red"
+
+
+def test_one_hot_categories_keep_one_row_each() -> None:
+    cells = cells_of(COLOURS, 0, TableTerm(np.eye(4)[:, :3], 0.0), None)
+    assert cells.scale is None
+    assert cells.count == 4
+    assert sorted(map(tuple, cells.rows)) == sorted(map(tuple, np.eye(4)[:, :3]))
+
+
+def test_ranges_in_words() -> None:
+    age = Attribute(name="age", kind="integer", lower=18, upper=99)
+    cells = cells_of(age, 0, LineTerm(np.ones(1), np.zeros(1)), None)
+    assert cells.words(0, 2) == "18 to 20"
+    assert cells.words(81, 81) == "99"
+    grade = Attribute(name="grade", kind="ordinal", values=("low", "middle", "high"))
+    assert cells_of(grade, 0, TableTerm(np.array([[0.0], [-1.0], [-2.0]]), 0.0), None).words(1, 2) == "middle to high"
+    binned = cells_of(age, 0, StepTerm(np.array([0.0, 25.0, 64.5, 120.0]), np.eye(5)), None)
+    assert [binned.words(i, i) for i in range(binned.count)] == ["18 to 24", "25 to 64", "65 to 99"]
+
+
+@pytest.mark.parametrize("marginal", [False, True])
+@pytest.mark.parametrize("kind", ["line", "steps", "table"])
+def test_what_is_drawn_from_cells_lies_in_them_as_often_as_it_should(kind: str, marginal: bool) -> None:
+    age = Attribute(name="age", kind="integer", lower=-2, upper=7)
+    part = {
+        "line": LineTerm(np.ones(1), np.zeros(1)),
+        "steps": StepTerm(np.array([0.5, 3.0]), np.array([[1.0, 0], [0, 1], [0, 0]])),
+        "table": TableTerm(np.array([[i**2, i] for i in range(10)], dtype=float), -2.0),
+    }[kind]
+    masses = np.array([0, 1, 2, 3, 0, 1, 1, 1, 1, 0.0]) / 10 if marginal else np.full(10, 0.1)
+    cells = cells_of(age, 0, part, Marginal(age, masses) if marginal else None)
+    rng = np.random.default_rng(0)
+    n = 20_000
+    drawn = cells.draw(np.zeros(n, dtype=np.int64), np.full(n, cells.count - 1), rng)
+    counts = np.bincount((drawn + 2).astype(int), minlength=10) / n
+    assert counts == pytest.approx(masses, abs=0.02)
+    assert (counts[masses == 0] == 0).all()
+    before = cells.before(np.arange(cells.count + 1)) / cells.total
+    assert before[-1] == 1
+    for cell in range(cells.count):
+        if before[cell + 1] > before[cell]:
+            only = cells.draw(np.full(50, cell), np.full(50, cell), rng)
+            assert cells.attribute.contains(only).all()
+            inside = part.at(only)
+            assert np.ptp(inside, axis=0) == pytest.approx(0)
+
+
+def test_real_cells_share_out_their_histogram() -> None:
+    height = Attribute(name="height", kind="real", lower=-1.0, upper=3.0)
+    masses = np.array([0.1, 0.0, 0.6, 0.3])
+    line = cells_of(height, 0, LineTerm(np.ones(1), np.zeros(1)), Marginal(height, masses))
+    quarter = line.count // 4
+    before = line.before(np.arange(5) * quarter) / line.total
+    assert np.diff(before) == pytest.approx(masses, abs=1e-9)
+    assert line.scale is not None
+    assert line.scale.low(np.array([0]))[0] <= -1 <= line.scale.low(np.array([1]))[0]
+    steps = cells_of(height, 0, StepTerm(np.array([0.5, 2.0]), np.eye(3)), Marginal(height, masses))
+    assert np.diff(steps.before(np.arange(4))) / steps.total == pytest.approx([0.1, 0.6, 0.3], abs=1e-12)
+    drawn = steps.draw(np.zeros(9000, dtype=np.int64), np.full(9000, 2), np.random.default_rng(1))
+    assert np.histogram(drawn, bins=[-1, 0, 1, 2, 3])[0] / 9000 == pytest.approx(masses, abs=0.02)

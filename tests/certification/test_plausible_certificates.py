@@ -1,0 +1,450 @@
+"""Certificates about plausible counterparts: against asking everybody, by hand, and beside today's certificates."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import random_case, real_network, schema_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand import certification
+from evenhand.certification.bounds import linear
+from evenhand.certification.query.boxes import whole_domain
+from evenhand.certification.query.orbits import orbit_question_of
+from evenhand.errors import OptionError
+from evenhand.models import (
+    AdditiveNetwork,
+    AffineLayer,
+    DecisionTree,
+    LineTerm,
+    TableTerm,
+    build_ensemble,
+    network_from_dense,
+)
+from evenhand.population import (
+    JointDistribution,
+    Marginal,
+    MixturePopulation,
+    fit_mixture,
+    uniform_mixture,
+)
+from evenhand.population.mixture import strata_of
+from evenhand.schema import People, Schema, counterparts_of
+from support import scaled
+
+WAYS = [{"enumeration": True}, {"enumeration": False}, {"enumeration": False, "device": "numpy"}]
+every_way = pytest.mark.parametrize("way", WAYS, ids=["enumeration", "compiled", "arrays"])
+
+
+@dataclass(frozen=True)
+class RuledCase:
+    network: AdditiveNetwork
+    population: MixturePopulation
+
+
+def ruled_schema(rng: np.random.Generator) -> Schema:
+    """Sex and a spouse who moves with it, a block of two attributes, and up to two more."""
+    attributes: list[dict[str, Any]] = [
+        {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+        {"name": "spouse", "kind": "categorical", "values": ["wife", "husband", "none", "other"]},
+        {"name": "a", "kind": "integer", "lower": 0, "upper": int(rng.integers(1, 4))},
+        {"name": "b", "kind": "integer", "lower": 0, "upper": int(rng.integers(1, 4))},
+        {"name": "c", "kind": "integer", "lower": 3, "upper": int(rng.integers(4, 8))},
+    ]
+    if rng.integers(2):
+        attributes.append({"name": "race", "kind": "categorical", "values": ["x", "y", "z"], "protected": True})
+    rules = ["spouse == husband -> sex == m", "spouse == wife -> sex == f"]
+    rules += [["a <= b", "a == 0 or b == 0"][rng.integers(2)]] if rng.integers(4) else []
+    # Without a link, husbands and wives have no counterpart of the other sex.
+    linked = [{"when": "sex", "move": "spouse", "rows": [{"m": "husband", "f": "wife"}]}] if rng.integers(4) else []
+    order = rng.permutation(len(attributes))
+    described = schema_of([attributes[i] for i in order], int(rng.choice([2, 2, 2, 3])))
+    return Schema.parse(described.model_dump() | {"rules": rules, "links": linked})
+
+
+def ruled_case(seed: int) -> RuledCase:
+    """A random network of 0 to 2 hidden layers, and a random population of 1 to 3 classes."""
+    rng = np.random.default_rng(seed)
+    schema = ruled_schema(rng)
+    classes = len(schema.target.values or ())
+    hidden = [int(rng.integers(1, 6)) for _ in range(rng.integers(0, 3))]
+    sizes = [*hidden, classes if classes > 2 else 1]
+    parts = tuple(
+        TableTerm(rng.normal(size=(attribute.size, sizes[0])), 0.0)
+        if attribute.is_discrete
+        else LineTerm(rng.normal(size=sizes[0]), rng.normal(size=sizes[0]))
+        for attribute in schema.attributes
+    )
+    layers = tuple(AffineLayer(rng.normal(size=(a, b)), rng.normal(size=b)) for a, b in itertools.pairwise(sizes))
+    network = AdditiveNetwork(schema, parts, rng.normal(size=sizes[0]), layers, schema.target.values or (), 1)
+    return RuledCase(network, random_population(schema, int(rng.integers(1, 4)), rng))
+
+
+def random_population(schema: Schema, classes: int, rng: np.random.Generator) -> MixturePopulation:
+    whole = uniform_mixture(schema)
+    tables = []
+    for table in (whole.hub, *whole.blocks):
+        kept = rng.permutation(len(table.values))[: max(1, int(rng.integers(1, len(table.values) + 1)))]
+        tables.append(JointDistribution(table.columns, table.values[kept], random_masses(classes, len(kept), rng)))
+    marginals = [
+        tuple(Marginal(one[0].attribute, own) for own in random_masses(classes, len(one[0].masses), rng))
+        for one in whole.marginals
+    ]
+    return MixturePopulation(
+        "some people", schema, rng.dirichlet(np.ones(classes)), tables[0], tuple(tables[1:]), tuple(marginals)
+    )
+
+
+def random_masses(classes: int, values: int, rng: np.random.Generator) -> np.ndarray:
+    masses = rng.dirichlet(np.ones(values), classes) * (rng.random((classes, values)) < 0.8)
+    masses[masses.sum(axis=1) == 0, 0] = 1.0
+    return masses / masses.sum(axis=1, keepdims=True)
+
+
+def ask_everybody(case: RuledCase, allowed: np.ndarray | None = None) -> tuple[float, float, float]:
+    """(fair, unfair, without a counterpart), person by person."""
+    schema, population = case.network.schema, case.population
+    everybody = np.array(list(itertools.product(*(attribute.domain() for attribute in schema.attributes))))
+    moved, plausible = counterparts_of(schema).of(everybody)
+    labels = case.network.predict(moved.reshape(-1, moved.shape[2])).reshape(plausible.shape)
+    shares, whole = np.zeros(3), 0.0
+    for person, asked, exists in zip(everybody, labels, plausible, strict=True):
+        chance = 0.0
+        for z, weight in enumerate(population.weights):
+            part = weight
+            for table in (population.hub, *population.blocks):
+                part *= table.masses[z][(table.values == person[list(table.columns)]).all(axis=1)].sum()
+            for column, marginals in zip(population.singles, population.marginals, strict=True):
+                part *= marginals[z].masses[int(person[column] - marginals[z].attribute.first)]
+            chance += part
+        if allowed is not None and not allowed[tuple(person.astype(int))]:
+            continue
+        whole += chance
+        kind = 2 if exists.sum() < 2 else int(len(set(asked[exists])) > 1)
+        shares[kind] += chance
+    return tuple(shares / whole)
+
+
+def check(case: RuledCase, way: dict[str, Any]) -> None:
+    fair, unfair, none = ask_everybody(case)
+    if none > 1 - 1e-9:
+        with pytest.raises(OptionError, match="no one has a plausible counterpart"):
+            certification.certify(case.network, population=case.population, **way)
+        return
+    result = certification.certify(
+        case.network, population=case.population, jobs=1, samples=300, confidence=1 - 1e-6, max_boxes=4000, **way
+    )
+    assert result.no_counterpart == pytest.approx(none, abs=1e-12)
+    assert result.certified + result.falsified + result.undecided + result.no_counterpart == pytest.approx(1)
+    assert result.certified <= fair + 1e-12
+    assert result.falsified <= unfair + 1e-12
+    assert result.estimate.low - 1e-9 <= unfair <= result.estimate.high + 1e-9
+    if way["enumeration"]:
+        # A margin within the float32 slack stays undecided, which is rare.
+        assert result.method in ("enumeration", "linear")
+        assert result.certified == pytest.approx(fair, abs=1e-9) or result.undecided > 0
+        assert result.undecided < 0.2
+    for found in result.counterexamples:
+        replay(case.network, found)
+
+
+def replay(network: AdditiveNetwork, found: certification.Counterexample) -> None:
+    """Both people obey the rules, are each other's counterparts, and get the labels that are said."""
+    schema = network.schema
+
+    def entry(name: str, word: str) -> float:
+        attribute = schema[name]
+        return float(word) if attribute.values is None else float([str(v) for v in attribute.values].index(word))
+
+    rows = np.array(
+        [
+            [entry(name, (found.unprotected | moved)[name]) for name in schema.names]
+            for moved in (found.first, found.second)
+        ]
+    )
+    assert schema.obeys_rules(rows).all()
+    moved, plausible = counterparts_of(schema).of(rows)
+    assert any((other == rows[1]).all() for other in moved[0][plausible[0]])
+    labels = [str(network.classes[label]) for label in network.predict(rows)]
+    assert labels == [found.first_label, found.second_label]
+    assert labels[0] != labels[1]
+
+
+@settings(max_examples=scaled(100), deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6))
+def test_enumeration_is_what_asking_everybody_says(seed: int) -> None:
+    check(ruled_case(seed), WAYS[0])
+
+
+@pytest.mark.parametrize("way", WAYS[1:], ids=["compiled", "arrays"])
+@settings(max_examples=scaled(50), deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6))
+def test_proofs_never_exceed_what_asking_everybody_says(way: dict[str, Any], seed: int) -> None:
+    check(ruled_case(seed), way)
+
+
+@settings(max_examples=scaled(30), deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6))
+def test_masses_of_the_classes_add_up(seed: int) -> None:
+    case = ruled_case(seed)
+    try:
+        question = orbit_question_of(case.network, None, case.population)
+    except OptionError:
+        return
+    total = question.no_counterpart
+    for orbit in question.orbits:
+        domain = whole_domain(orbit.query)
+        assert orbit.masses.of(domain.lo, domain.hi).sum() == pytest.approx(orbit.mass)
+        total += orbit.mass
+    assert total == pytest.approx(1)
+    assert question.distance < 1e-12
+
+
+def couple_network(weights: dict[str, float], threshold: float) -> AdditiveNetwork:
+    """Label 1 if the weights of husband, wife and sex, and x in 0..9, exceed the threshold."""
+    schema = Schema.parse(
+        {
+            "target": {"name": "y", "values": ["no", "yes"], "favourable": "yes"},
+            "attributes": [
+                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+                {"name": "spouse", "kind": "categorical", "values": ["wife", "husband", "none"]},
+                {"name": "x", "kind": "integer", "lower": 0, "upper": 9},
+            ],
+            "rules": ["spouse == husband -> sex == m", "spouse == wife -> sex == f"],
+            "links": [{"when": "sex", "move": "spouse", "rows": [{"m": "husband", "f": "wife"}]}],
+        }
+    )
+    parts = (
+        TableTerm(np.array([[0.0], [weights.get("m", 0.0)]]), 0.0),
+        TableTerm(np.array([[weights.get("wife", 0.0)], [weights.get("husband", 0.0)], [0.0]]), 0.0),
+        LineTerm(np.ones(1), np.zeros(1)),
+    )
+    return AdditiveNetwork(schema, parts, np.array([-threshold]), (), ("no", "yes"), 1)
+
+
+@every_way
+def test_a_husband_is_compared_with_a_wife(way: dict[str, Any]) -> None:
+    """Husbands get 2 more, wives too: changing sex alone would change 2 of 10, their counterparts none."""
+    network = couple_network({"husband": 2.0, "wife": 2.0, "m": 0.0}, 5.5)
+    result = certification.certify(network, **way)
+    assert (result.certified, result.falsified, result.no_counterpart) == (1, 0, 0)
+    assert result.moved == ("spouse",)
+    unlike = couple_network({"husband": 4.0, "wife": 2.0}, 6.5)
+    result = certification.certify(unlike, **way)
+    # 4 equally likely joint values: f wife, f none, m husband, m none. Couples differ at x of 3 and 4.
+    assert result.falsified == pytest.approx(0.5 * 2 / 10)
+    assert result.certified == pytest.approx(1 - 0.1)
+    assert {found.unprotected["x"] for found in result.counterexamples} <= {"3", "4"}
+    assert {(found.first["spouse"], found.second["spouse"]) for found in result.counterexamples} <= {
+        ("husband", "wife"),
+        ("wife", "husband"),
+    }
+    assert {region.where["spouse"] for region in result.regions} == {"wife, husband"}
+    assert "plausible counterparts" in result.summary()
+    as_published = certification.certify(unlike, as_published=True, enumeration=True)
+    assert as_published.moved is None
+    assert as_published.certified == pytest.approx(1)  # sex itself does nothing here
+
+
+def test_without_a_link_couples_have_no_counterpart() -> None:
+    linked = couple_network({"husband": 4.0, "wife": 2.0, "m": 1.0}, 5.5)
+    schema = Schema.parse(linked.schema.model_dump() | {"links": []})
+    network = AdditiveNetwork(schema, linked.parts, linked.bias, (), linked.classes, 1)
+    result = certification.certify(network)
+    assert result.no_counterpart == pytest.approx(0.5)
+    assert result.falsified == pytest.approx(0.5 * 0.1)
+    assert result.certified == pytest.approx(0.5 * 0.9)
+    assert "without a plausible counterpart 50" in result.summary()
+
+
+def test_conditions_are_about_people_and_their_counterparts() -> None:
+    network = couple_network({"husband": 4.0, "wife": 2.0, "m": 1.0}, 6.5)
+    result = certification.certify(network, where=["x >= 2", "x < 6", "spouse != none"])
+    assert result.no_counterpart == 0
+    assert result.falsified == pytest.approx(3 / 4)  # husbands from 2 on, wives from 5 on
+    alone = certification.certify(network, where=["spouse in {husband, none}"])
+    assert alone.no_counterpart == pytest.approx(1 / 3)
+    with pytest.raises(OptionError, match="no one has a plausible counterpart"):
+        certification.certify(network, where=["sex == m"])
+
+
+@settings(max_examples=scaled(30), deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6))
+def test_no_rules_and_one_class_is_the_certificate_of_independent_attributes(seed: int) -> None:
+    case = random_case(seed, free=3, widest=5)
+    population = case.population
+    if population is None:
+        return
+    schema = population.schema
+    columns = strata_of(schema)[0]
+    grid = np.array(list(itertools.product(*(schema.attributes[i].domain() for i in columns))))
+    masses = np.ones(len(grid))
+    for k, i in enumerate(columns):
+        masses *= population.marginals[i].masses[(grid[:, k] - schema.attributes[i].first).astype(int)]
+    mixture = MixturePopulation(
+        population.name,
+        schema,
+        np.ones(1),
+        JointDistribution(columns, grid, masses[None, :]),
+        (),
+        tuple((population.marginals[i],) for i in range(len(schema.attributes)) if i not in columns),
+    )
+    for way in WAYS[:2]:
+        one, other = (
+            certification.certify(case.network, population=each, jobs=1, max_boxes=3000, **way)
+            for each in (mixture, population)
+        )
+        if one.method == other.method:
+            assert one.certified == pytest.approx(other.certified, abs=1e-12)
+            assert one.falsified == pytest.approx(other.falsified, abs=1e-12)
+
+
+def test_what_cannot_be_done_is_refused_with_the_way_on() -> None:
+    network = couple_network({"m": 1.0}, 5.5)
+    with pytest.raises(OptionError, match="cannot be written to a file") as refusal:
+        certification.certify(network, certificate="nowhere.json")
+    assert "--as-published" in str(refusal.value.hint)
+    with pytest.raises(OptionError, match="need linear bounds"):
+        certification.certify(network, method="interval", enumeration=False)
+    ordinal = Schema.parse(network.schema.model_dump() | {"rules": [*network.schema.rules, "x > 2 or spouse == none"]})
+    tied = AdditiveNetwork(ordinal, network.parts, network.bias, (), network.classes, 1)
+    with pytest.raises(OptionError, match="cannot differ alone"):
+        certification.certify(tied, relax={"x": 1})
+    with pytest.raises(OptionError, match="does not say how"):
+        certification.certify(network, protected=["spouse", "x"], population=uniform_mixture(network.schema))
+    with pytest.raises(OptionError, match="population of independent attributes"):
+        certification.certify(network, as_published=True, population=uniform_mixture(network.schema))
+
+
+def test_trees_are_certified_as_published_alone() -> None:
+    schema = couple_network({}, 0.5).schema
+    stump = DecisionTree(
+        output=0,
+        feature=np.array([0, 0, 0]),
+        threshold=np.array([0.0, 0.0, 0.0]),
+        left=np.array([1, -1, -1]),
+        right=np.array([2, -1, -1]),
+        default_left=np.zeros(3, dtype=bool),
+        values=np.array([[0.0], [-1.0], [1.0]]),
+    )
+    model = build_ensemble(schema, [stump], base=np.zeros(1), link="logistic", answers=["no", "yes"], location="t")
+    with pytest.raises(OptionError, match="models of trees cannot be certified by plausible") as refusal:
+        certification.certify(model)
+    assert "--as-published" in str(refusal.value.hint)
+    assert certification.certify(model, as_published=True).falsified == pytest.approx(1)
+
+
+def test_relaxed_attributes_outside_the_hub() -> None:
+    """Couples differ at x of 3 and 4; with x within 1, husbands or wives within reach are on the other side at 2..5."""
+    network = couple_network({"husband": 4.0, "wife": 2.0}, 6.5)
+    result = certification.certify(network, relax={"x": 1}, where=["spouse != none"])
+    assert result.falsified == pytest.approx(4 / 10)
+    assert result.relaxed == {"x": 1}
+
+
+def test_people_fitted_to_data_are_certified_in_one_go() -> None:
+    """A network over more points than are enumerated: proofs bracket what a sample of the same people shows."""
+    rng = np.random.default_rng(4)
+    attributes = [
+        {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+        {"name": "spouse", "kind": "categorical", "values": ["wife", "husband", "none"]},
+        *({"name": f"u{i}", "kind": "integer", "lower": 0, "upper": 40} for i in range(5)),
+    ]
+    schema = Schema.parse(
+        schema_of(attributes).model_dump()
+        | {
+            "rules": ["spouse == husband -> sex == m", "spouse == wife -> sex == f"],
+            "links": [{"when": "sex", "move": "spouse", "rows": [{"m": "husband", "f": "wife"}]}],
+        }
+    )
+    sex = rng.integers(0, 2, 2000)
+    spouse = np.where(rng.random(2000) < 0.5, 2, sex)
+    level = rng.integers(5, 35, 2000)
+    numbers = np.clip(level[:, None] + rng.integers(-5, 6, (2000, 5)), 0, 40)
+    people = People(schema, np.column_stack([sex, spouse, numbers]).astype(float), None, np.arange(2000), 0, None)
+    weights = np.array([[1.0], [2.0], *([0.3] for _ in range(5))])
+    network = network_from_dense(
+        schema, [(np.hstack([weights, -weights[::-1]]), np.array([-30.0, 9.0])), (np.ones((2, 1)), np.array([-3.0]))]
+    )
+    population = fit_mixture(people)
+    result = certification.certify(network, population=population, max_boxes=30_000, jobs=1)
+    drawn = population.sample(20_000, rng)
+    moved, plausible = counterparts_of(schema).of(drawn)
+    labels = network.predict(moved.reshape(-1, moved.shape[2])).reshape(plausible.shape)
+    unfair = ((labels[:, 0] != labels[:, 1]) & plausible.all(axis=1)).mean()
+    error = 5 * np.sqrt(unfair * (1 - unfair) / len(drawn))
+    assert result.method == "linear"
+    assert result.falsified - error <= unfair <= 1 - result.certified + error
+    assert result.estimate.low - error <= unfair <= result.estimate.high + error
+    assert result.undecided < 0.03
+    again = certification.certify(network, population=population, max_boxes=30_000, jobs=2)
+    assert (again.certified, again.falsified) == (result.certified, result.falsified)
+
+
+@pytest.mark.full
+def test_a_published_network_between_husbands_and_wives() -> None:
+    """AC-1, over everybody who obeys the rules of marriage: what a sample of them shows lies between the proofs."""
+    plain = real_network("AC-1", "sex")
+    husband, wife, married = 0, 5, "{1, 2}"
+    schema = Schema.parse(
+        plain.schema.model_dump()
+        | {
+            "rules": [
+                f"relationship == {husband} -> sex == 1",
+                f"relationship == {wife} -> sex == 0",
+                f"relationship in {{{husband}, {wife}}} -> 'marital-status' in {married}",
+            ],
+            "links": [{"when": "sex", "move": "relationship", "rows": [{1: husband, 0: wife}]}],
+        }
+    )
+    network = replace(plain, schema=schema)
+    population = uniform_mixture(schema)
+    result = certification.certify(network, max_boxes=20_000, jobs=1)
+    assert result.moved == ("relationship",)
+    drawn = population.sample(40_000, np.random.default_rng(0))
+    moved, plausible = counterparts_of(schema).of(drawn)
+    assert plausible.all()
+    labels = network.predict(moved.reshape(-1, moved.shape[2])).reshape(plausible.shape)
+    unfair = (labels[:, 0] != labels[:, 1]).mean()
+    error = 5 * np.sqrt(unfair / len(drawn))
+    assert result.falsified - error <= unfair <= 1 - result.certified + error
+    assert result.undecided < 0.1
+    for found in result.counterexamples:
+        replay(network, found)
+
+
+def test_a_finer_proof_that_is_timed_as_the_cheaper_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less than no time more is none: 1 + seconds / refined stays positive, and its power real."""
+    bounder = _ScriptedBounder(np.array([50.0, 1e-4, 1e-4]))
+    monkeypatch.setattr("evenhand.core.work.time", SimpleNamespace(perf_counter=bounder.clock))
+    frontier = linear.empty_frontier(2, 1000)
+    frontier.mass[:], frontier.open[:] = 1e-3, 5e-4
+    limits = linear.SearchLimits(1e9, None, None)
+    run = linear.LinearSearch(bounder, None, limits, None, None, None)
+    run._probe_precision(frontier)
+    assert run.level == 2
+
+
+class _ScriptedBounder:
+    """Proofs that take as long as was written down, and bring more the finer they are."""
+
+    jobs = 1
+    proofs_per_box = 1
+
+    def __init__(self, seconds: np.ndarray) -> None:
+        self.seconds = seconds
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def prove(self, boxes: linear.BoxFrontier, precision: tuple[int, int]) -> np.ndarray:
+        level = linear.LEVELS.index(precision)
+        self.now += self.seconds[level]
+        return np.full((len(boxes), 2), 0.1 * (level + 1))

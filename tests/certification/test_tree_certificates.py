@@ -1,0 +1,373 @@
+"""Trees: certificates against asking everybody, bounds against every point of a box, real models of every library."""
+
+import dataclasses
+import itertools
+import signal
+
+import numpy as np
+import pytest
+from cases import callable_kernel
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand import certification, datasets, models
+from evenhand.certification.bounds.trees.bounds import bound_margins, tree_workspace_for
+from evenhand.certification.bounds.trees.forest import flat_forest_of
+from evenhand.certification.bounds.trees.question import tree_query_of
+from evenhand.certification.bounds.trees.search import inspect_box
+from evenhand.certification.bounds.trees.shares import sum_distribution_for
+from evenhand.errors import OptionError
+from evenhand.models import DecisionTree, build_ensemble
+from evenhand.population import Marginal, ProductPopulation, product_of_marginals
+from evenhand.schema import Schema, encode
+from support import scaled
+
+INSPECT_BOX, BOUND_MARGINS = callable_kernel(inspect_box), callable_kernel(bound_margins)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def described(attributes, labels=("no", "yes")):
+    target = {"name": "decision", "favourable": labels[1], "values": list(labels)}
+    return Schema.parse({"target": target, "attributes": attributes})
+
+
+AGE = {"name": "age", "kind": "integer", "lower": 0, "upper": 9}
+SEX = {"name": "sex", "kind": "categorical", "values": ["F", "M"], "protected": True}
+
+
+def tree(nodes, output=0):
+    """A tree from (feature, threshold, left, right) for inner nodes and numbers for leaves."""
+    inner = [isinstance(node, tuple) for node in nodes]
+    rows = [node if isinstance(node, tuple) else (0, 0.0, -1, -1) for node in nodes]
+    return DecisionTree(
+        output=output,
+        feature=np.array([row[0] for row in rows]),
+        threshold=np.array([row[1] for row in rows], dtype=float),
+        left=np.array([row[2] for row in rows]),
+        right=np.array([row[3] for row in rows]),
+        default_left=np.zeros(len(nodes), dtype=bool),
+        values=np.array([[0.0] if inside else [node] for node, inside in zip(nodes, inner, strict=True)]),
+    )
+
+
+@pytest.mark.parametrize("enumeration", [True, False])
+def test_by_hand(enumeration):
+    # From five years on, women get -1 and men +1; below, everybody gets -1.
+    grown = tree([(0, 4.0, 1, 2), -1.0, (1, 0.0, 3, 4), -1.0, 1.0])
+    model = build_ensemble(
+        described([AGE, SEX]), [grown], base=np.zeros(1), link="logistic", answers=[0, 1], location="t"
+    )
+    found = certification.certify(model, enumeration=enumeration, jobs=1)
+    assert (found.certified, found.falsified) == pytest.approx((0.5, 0.5), abs=1e-9)
+    assert found.undecided < 1e-9
+    assert found.method == ("enumeration" if enumeration else "trees")
+    assert found.stopped_by == "done"
+    ages = {int(example.unprotected["age"]) for example in found.counterexamples}
+    assert ages
+    assert ages <= {5, 6, 7, 8, 9}
+    assert sum(region.falsified for region in found.regions) == pytest.approx(0.5)
+    adults = certification.certify(model, where=["age >= 3"], enumeration=enumeration, jobs=1)
+    assert adults.falsified == pytest.approx(5 / 7, abs=1e-9)
+
+
+def test_whatever_nobody_protected_is_asked_about_is_fair():
+    grown = tree([(0, 4.0, 1, 2), -1.0, 1.0])
+    model = build_ensemble(
+        described([AGE, SEX]), [grown], base=np.zeros(1), link="logistic", answers=[0, 1], location="t"
+    )
+    assert certification.certify(model).certified == 1.0
+
+
+def random_tree(rng, schema, width, output, whole):
+    """A random tree over a schema's inputs, with thresholds and sets of categories that split them."""
+    spans = [(a.first, a.last, a.kind, a.encoding) for a in schema.attributes for _ in range(a.width)]
+    feature, threshold, left, right, values, sets = [], [], [], [], [], {}
+
+    def grow(depth):
+        me = len(feature)
+        number = rng.integers(-2, 3, width) if whole else rng.normal(size=width)
+        feature.append(0), threshold.append(0.0), left.append(-1), right.append(-1), values.append(number)
+        if depth and rng.random() < 0.85:
+            column = int(rng.integers(len(spans)))
+            first, last, kind, encoding = spans[column]
+            feature[me] = column
+            if kind == "categorical" and encoding == "code" and rng.random() < 0.6:
+                sets[me] = np.flatnonzero(rng.random(int(last) + 1) < 0.5)
+            else:
+                threshold[me] = 0.5 if encoding == "one-hot" else rng.uniform(first - 0.5, last + 0.5)
+            left[me] = grow(depth - 1)
+            right[me] = grow(depth - 1)
+        return me
+
+    grow(int(rng.integers(1, 5)))
+    return DecisionTree(
+        output, np.array(feature), np.array(threshold), np.array(left), np.array(right),
+        rng.random(len(feature)) < 0.5, np.array(values, dtype=float), left_categories=sets,
+    )  # fmt: skip
+
+
+def random_model(seed):
+    """A small ensemble over mixed finite attributes, with two or three labels, and a population."""
+    rng = np.random.default_rng(seed)
+    attributes = []
+    for i in range(int(rng.integers(1, 4))):
+        kind = rng.choice(["categorical", "one-hot", "ordinal", "integer"])
+        size = int(rng.integers(2, 6))
+        if kind == "integer":
+            low = int(rng.integers(-3, 3))
+            attributes.append({"name": f"a{i}", "kind": "integer", "lower": low, "upper": low + size})
+        else:
+            entry = {"name": f"a{i}", "kind": "ordinal" if kind == "ordinal" else "categorical"}
+            entry["values"] = [f"v{k}" for k in range(size)]
+            attributes.append(entry | ({"encoding": "one-hot"} if kind == "one-hot" else {}))
+    protected = {"name": "p", "kind": "categorical", "values": [f"p{k}" for k in range(int(rng.integers(2, 4)))]}
+    attributes.insert(int(rng.integers(len(attributes) + 1)), protected | {"protected": True})
+    labels = ("no", "yes", "later")[: int(rng.choice([2, 2, 3]))]
+    schema = described(attributes, labels)
+    whole = bool(rng.integers(2))
+    trees = int(rng.integers(1, 7))
+    averaged = rng.random() < 0.4
+    outputs = len(labels) if averaged or len(labels) > 2 else 1
+    grown = [
+        random_tree(rng, schema, outputs if averaged else 1, 0 if averaged else t % outputs, whole)
+        for t in range(trees * (1 if averaged else outputs))
+    ]
+    link = "frequency" if averaged else "softmax" if outputs > 1 else "logistic"
+    base = np.zeros(outputs) if averaged else rng.normal(size=outputs) * bool(rng.integers(2))
+    model = build_ensemble(
+        schema, grown, base=base, link=link, answers=list(range(len(labels))), location="random",
+        divisor=float(trees) if averaged else 1.0,
+    )  # fmt: skip
+    model = dataclasses.replace(model, single=bool(rng.integers(2)))
+    population = None
+    if rng.random() < 0.5:
+        masses = [rng.integers(0, 4, a.size) + np.eye(a.size)[0] for a in schema.attributes]
+        population = ProductPopulation(
+            "some", schema, tuple(Marginal(a, m / m.sum()) for a, m in zip(schema.attributes, masses, strict=True))
+        )
+    return model, population
+
+
+def everybody(model, population):
+    """Mass treated fairly, unfairly, and too close to tell, by asking about everyone."""
+    schema = model.schema
+    query = tree_query_of(model, population=population)
+    rows = np.array(list(itertools.product(*(a.domain() for a in schema.attributes))))
+    mass = np.ones(len(rows))
+    for i, attribute in enumerate(schema.attributes):
+        if not attribute.protected:
+            each = np.full(attribute.size, 1 / attribute.size)
+            each = each if population is None else population.marginals[i].masses
+            mass *= each[(rows[:, i] - attribute.first).astype(int)]
+    labels = model.predict(rows)
+    close = (np.abs(query.margins(rows)) <= query.slack).any(axis=1) & (query.slack > 0).any()
+    free = [i for i, attribute in enumerate(schema.attributes) if not attribute.protected]
+    people = {}
+    for row, weight, label, near in zip(rows[:, free], mass, labels, close, strict=True):
+        people.setdefault(row.tobytes(), (weight, set(), []))
+        people[row.tobytes()][1].add(label)
+        people[row.tobytes()][2].append(near)
+    fair = sum(weight for weight, seen, _ in people.values() if len(seen) == 1)
+    return fair, 1 - fair, sum(weight for weight, _, near in people.values() if any(near))
+
+
+@given(SEEDS)
+@settings(max_examples=scaled(150), deadline=None)
+def test_run_to_the_end_it_is_what_everybody_would_say(seed):
+    model, population = random_model(seed)
+    fair, unfair, close = everybody(model, population)
+    for options in ({"enumeration": False}, {"enumeration": False, "max_boxes": 7}, {}):
+        found = certification.certify(model, population=population, jobs=1, samples=200, **options)
+        assert found.certified <= fair + 1e-9
+        assert found.falsified <= unfair + 1e-9
+        assert found.certified + found.falsified + found.undecided == pytest.approx(1)
+        if "max_boxes" not in options:
+            assert found.undecided <= close + 1e-9
+            assert found.stopped_by == "done"
+        assert (len(found.counterexamples) == 0) or unfair > 0
+        assert not found.counterexamples or all(c.first_label != c.second_label for c in found.counterexamples)
+
+
+@given(SEEDS)
+@settings(max_examples=scaled(100), deadline=None)
+def test_bounds_hold_at_every_point_of_a_box_and_shares_are_no_more_than_counted(seed):
+    model, population = random_model(seed)
+    query = tree_query_of(model, population=population)
+    if not query.cells or query.constant:
+        return
+    forest = flat_forest_of(query)
+    work, table = tree_workspace_for(forest), sum_distribution_for(len(query.cells), int(forest.offsets[-1]))
+    rng = np.random.default_rng(seed)
+    ends = np.sort(np.stack([rng.integers(query.counts), rng.integers(query.counts)]), axis=0)
+    _, fair, unfair, _, _ = INSPECT_BOX(forest, work, table, ends[0].astype(np.int32), ends[1].astype(np.int32))
+    points = np.array(list(itertools.product(*(range(a, b + 1) for a, b in ends.T))))
+    entries = np.stack([cells.entry(points[:, i]) for i, cells in enumerate(query.cells)], axis=1)
+    margins = np.stack([query.margins(query.individuals(entries, p)) for p in range(len(query.assignments))])
+    work.lo[:], work.hi[:] = ends
+    varies = BOUND_MARGINS(forest, work)
+    assert varies or (margins == margins[0]).all()
+    for m in range(margins.shape[2]):
+        effect = sum(work.effect[m, forest.offsets[i] + points[:, i]] for i in range(points.shape[1]))
+        assert (effect[None] + work.low[m][:, None] <= margins[:, :, m] + 1e-9).all()
+        assert (effect[None] + work.high[m][:, None] >= margins[:, :, m] - 1e-9).all()
+        assert (work.least[m][:, None] <= margins[:, :, m] + 1e-9).all()
+        assert (work.greatest[m][:, None] >= margins[:, :, m] - 1e-9).all()
+    mass = np.ones(len(points))
+    for i, cells in enumerate(query.cells):
+        mass *= cells.before(points[:, i] + 1) - cells.before(points[:, i])
+    labels = np.stack([query.labels(query.individuals(entries, p)) for p in range(len(query.assignments))])
+    same = (labels == labels[0]).all(axis=0)
+    if mass.sum() > 0:
+        assert fair <= mass[same].sum() / mass.sum() + 1e-9
+        assert unfair <= mass[~same].sum() / mass.sum() + 1e-9
+
+
+def real_data(name):
+    loaded = datasets.load_dataset(name)
+    people = encode(loaded.schema.with_protected(["sex"]), loaded.frame, location=name)
+    whole = ~np.isnan(people.individuals).any(axis=1)
+    return people, people.schema.inputs(people.individuals[whole])[:3000], people.labels[whole][:3000]
+
+
+def fitted(kind, inputs, labels):
+    if kind == "xgboost":
+        library = pytest.importorskip("xgboost", reason="needs XGBoost")
+        return library.XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1, random_state=0).fit(inputs, labels)
+    if kind == "lightgbm":
+        library = pytest.importorskip("lightgbm", reason="needs LightGBM")
+        return library.LGBMClassifier(
+            n_estimators=8, num_leaves=7, n_jobs=1, verbose=-1, random_state=0
+        ).fit(inputs, labels)  # fmt: skip
+    sklearn = pytest.importorskip("sklearn.ensemble", reason="needs scikit-learn")
+    if kind == "forest":
+        return sklearn.RandomForestClassifier(8, max_depth=4, random_state=0).fit(inputs, labels)
+    if kind == "extra":
+        return sklearn.ExtraTreesClassifier(8, max_depth=4, random_state=0).fit(inputs, labels)
+    if kind == "histogram":
+        return sklearn.HistGradientBoostingClassifier(max_iter=8, max_depth=3, random_state=0).fit(inputs, labels)
+    return sklearn.GradientBoostingClassifier(n_estimators=8, max_depth=3, random_state=0).fit(inputs, labels)
+
+
+KINDS = ["xgboost", "lightgbm", "forest", "extra", "boosting", "histogram"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_real_models(kind):
+    people, inputs, labels = real_data("german")
+    model = fitted(kind, inputs, labels)
+    box = models.extract_white_box(models.load_model(model, people.schema))
+    for population in (None, product_of_marginals(people)):
+        found = certification.certify(
+            box, population=population, max_boxes=3000, jobs=1, samples=4000, counterexamples=20
+        )
+        assert found.certified + found.falsified > 0.2
+        source = product_of_marginals(people) if population is not None else None
+        drawn = source.sample(20_000, np.random.default_rng(3)) if source else _uniform(people.schema, 20_000)
+        column = people.schema.position("sex")
+        answers = []
+        for value in range(people.schema["sex"].size):
+            drawn[:, column] = value
+            answers.append(model.predict(people.schema.inputs(drawn)))
+        unfair = float((np.stack(answers) != answers[0]).any(axis=0).mean())
+        margin = 5 * np.sqrt(0.25 / 20_000)
+        assert found.falsified <= unfair + margin
+        assert found.certified <= 1 - unfair + margin
+        assert found.estimate.low - margin <= unfair <= found.estimate.high + margin
+        _verify(found.counterexamples, model, people.schema)
+        certified = [moment.certified + moment.falsified for moment in found.history]
+        assert certified == sorted(certified) or max(certified) == pytest.approx(certified[-1], abs=1e-3)
+
+
+def _uniform(schema, n):
+    rng = np.random.default_rng(4)
+    return np.stack([rng.integers(a.first, a.last + 1, n).astype(float) for a in schema.attributes], axis=1)
+
+
+def _verify(examples, model, schema):
+    """Every counterexample, asked of the library itself."""
+    for example in examples:
+        pair = []
+        for protected in (example.first, example.second):
+            row = [_entry(schema[name], (example.unprotected | protected)[name]) for name in schema.names]
+            pair.append(model.predict(schema.inputs(np.array([row])))[0])
+        assert pair[0] != pair[1]
+
+
+def _entry(attribute, text):
+    return [str(v) for v in attribute.values].index(text) if attribute.values else float(text)
+
+
+def test_several_labels_and_thresholds():
+    people, inputs, labels = real_data("german")
+    model = models.extract_white_box(models.load_model(fitted("boosting", inputs, labels), people.schema))
+    for threshold in (0.3, 0.7):
+        found = certification.certify(model, threshold=threshold, max_boxes=2000, jobs=1)
+        assert found.threshold == threshold
+        assert found.certified > 0.2
+    with pytest.raises(OptionError, match="relaxed"):
+        certification.certify(model, relax={people.schema.names[-1]: 1})
+    with pytest.raises(OptionError, match="device"):
+        certification.certify(model, device="numpy")
+
+
+def test_behind_preprocessing():
+    sklearn = pytest.importorskip("sklearn", reason="needs scikit-learn")
+    from sklearn.compose import make_column_transformer
+    from sklearn.ensemble import GradientBoostingClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    assert sklearn
+    loaded = datasets.load_dataset("german")
+    schema = loaded.schema.with_protected(["sex"])
+    people = encode(schema, loaded.frame, location="german")
+    words = [a.name for a in schema.attributes if a.is_discrete]
+    numbers = [a.name for a in schema.attributes if not a.is_discrete]
+    pipeline = make_pipeline(
+        make_column_transformer((OneHotEncoder(handle_unknown="ignore"), words), (StandardScaler(), numbers)),
+        GradientBoostingClassifier(n_estimators=6, max_depth=2, random_state=0),
+    )
+    frame = loaded.frame[list(schema.names)]
+    pipeline.fit(frame, loaded.frame[schema.target.name])
+    scorer = models.load_model(pipeline, schema, like=loaded.frame)
+    box = models.extract_white_box(scorer)
+    assert np.array_equal(box.predict(people.individuals), scorer.predict(people.individuals))
+    found = certification.certify(box, max_boxes=3000, jobs=1)
+    assert found.method == "trees"
+    assert found.certified + found.falsified > 0.5
+
+
+def test_one_thread_and_two_reach_a_target():
+    people, inputs, labels = real_data("german")
+    model = models.extract_white_box(models.load_model(fitted("boosting", inputs, labels), people.schema))
+    one, two = (certification.certify(model, target_undecided=0.1, jobs=jobs) for jobs in (1, 2))
+    assert min(1 - one.undecided, 1 - two.undecided) >= 0.9
+
+
+def test_real_numbers_weigh_what_lies_between_thresholds():
+    score = {"name": "score", "kind": "real", "lower": -1, "upper": 3}
+    grown = tree([(0, 0.0, 1, 2), -1.0, (1, 0.0, 3, 4), (0, 2.0, 5, 6), 1.0, -1.0, 1.0])
+    # Between 0 and 2 only the sex decides; above, everybody gets +1, and below, -1.
+    model = build_ensemble(
+        described([score, SEX]), [grown], base=np.zeros(1), link="logistic", answers=[0, 1], location="t"
+    )
+    for enumeration in (True, False):
+        found = certification.certify(model, enumeration=enumeration, jobs=1)
+        assert (found.certified, found.falsified) == pytest.approx((0.5, 0.5), abs=1e-9)
+        assert all(0 <= float(c.unprotected["score"]) <= 2 for c in found.counterexamples)
+    narrower = certification.certify(model, where=["1 <= score < 3"], jobs=1)
+    assert narrower.falsified == pytest.approx(0.5, abs=1e-9)
+
+
+def test_an_interrupt_keeps_what_is_proved(interruptible):
+    people, inputs, labels = real_data("german")
+    model = models.extract_white_box(models.load_model(fitted("forest", inputs, labels), people.schema))
+
+    def impatient(what, share):
+        if what.startswith("proving") and share > 0.1:
+            signal.raise_signal(signal.SIGINT)
+
+    found = certification.certify(model, enumeration=False, jobs=1, progress=impatient, samples=500)
+    assert found.stopped_by == "interrupt"
+    assert found.certified + found.falsified > 0.05
+    assert found.undecided > 0

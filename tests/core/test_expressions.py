@@ -1,0 +1,195 @@
+"""The one language of conditions, constraints and gates: its trees, its texts, and where it points when it is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.core import (
+    Arithmetic,
+    Call,
+    Comparison,
+    Containment,
+    Logic,
+    Name,
+    Node,
+    Number,
+    Token,
+    format_expression,
+    parse_expression,
+    quote_word,
+)
+from evenhand.errors import OptionError
+from support import scaled
+
+WORDS = ("Some-college", "in", "capital.gain", "50%", "18-25", "a b")
+
+
+def tree(text: str) -> Node:
+    return parse_expression(text, location="here", words=WORDS).tree
+
+
+def sign(text: str, kind: str = "sign") -> Token:
+    return Token(0, 0, kind, text)
+
+
+def name(*parts: str, quoted: bool = False) -> Name:
+    return Name(0, 0, parts, quoted)
+
+
+def number(text: str) -> Number:
+    return Number(0, 0, text)
+
+
+def compare(one: Node, word: str, two: Node) -> Comparison:
+    return Comparison(0, 0, (one, two), (sign(word),))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("18 <= age < 65", Comparison(0, 0, (number("18"), name("age"), number("65")), (sign("<="), sign("<")))),
+        ("a == Some-college", compare(name("a"), "==", name("Some-college"))),
+        ("a == in", compare(name("a"), "==", name("in"))),
+        ("a == '50%'", compare(name("a"), "==", name("50%", quoted=True))),
+        ("50%<a", compare(name("50%"), "<", name("a"))),
+        ("capital.gain > x.y['18-25'].low", compare(name("capital.gain"), ">", name("x", "y", "18-25", "low"))),
+        (
+            "a NOT IN {b, -1}",
+            Containment(
+                0, 0, (name("a"), name("b"), Arithmetic(0, 0, (number("1"),), (sign("-"),))), sign("IN", "word"), False
+            ),
+        ),
+        ("f(a, b)", Call(0, 0, "f", (name("a"), name("b")))),
+        ("18-25", Arithmetic(0, 0, (number("18"), number("25")), (sign("-"),))),
+        ("a < .5e-3", compare(name("a"), "<", number(".5e-3"))),
+    ],
+)
+def test_trees(text: str, expected: Node) -> None:
+    assert tree(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "same", "other"),
+    [
+        ("a or b and not c", "a or (b and (not c))", "(a or b) and not c"),
+        ("not a == b", "not (a == b)", "(not a) == b"),
+        ("a - b - c", "a - b - c", "a - (b - c)"),
+        ("a + b * c", "a + (b * c)", "(a + b) * c"),
+        ("-a * b", "(-a) * b", "-(a * b)"),
+        ("a + b < c", "(a + b) < c", "a + (b < c)"),
+        ("a and b and c", "a and b and c", "a and (b and c)"),
+        ("a == b", "a == b", "a == 'b'"),
+        ("a -> b", "not a or b", "a or b"),
+        ("a or b -> c and d", "(a or b) -> (c and d)", "a or (b -> c) and d"),
+        ("a == Some-college->b == -1", "a == Some-college -> (b == -1)", "a == Some-college -> b == 1"),
+    ],
+)
+def test_what_binds_tighter(text: str, same: str, other: str) -> None:
+    assert tree(text) == tree(same)
+    assert tree(text) != tree(other)
+
+
+@pytest.mark.parametrize(
+    "word", ["age", "Some-college", "a b", "in", "Or", "18-25", "50%", "it's", 'a "b"', "1", "-", "a-"]
+)
+def test_a_word_in_quotes_where_it_needs_them(word: str) -> None:
+    found = parse_expression(f"x == {quote_word(word)}->y == {quote_word(word)}", location="here", words=[word]).tree
+    assert isinstance(found, Logic)
+    for comparison in (found.operands[1], found.operands[0].operands[0]):  # type: ignore[union-attr]
+        assert isinstance(comparison, Comparison)
+        assert comparison.operands[1] == name(word, quoted=quote_word(word) != word)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("a = 3", "=", "one = compares nothing"),
+        ("a >", " ", "should stand here"),
+        ("a > 3 or", " ", "should stand here"),
+        ("a and and b", "and", "should stand here"),
+        ("(a > 3", " ", "there should be )"),
+        ("a in White", "White", "values in braces"),
+        ("a in {b c}", "c", "a comma or }"),
+        ("f(a; b)", ";", "means nothing here"),
+        ("f(a b)", "b", "a comma or )"),
+        ("a not b", "b", "there should be 'in'"),
+        ("a b", "b", "here it should end"),
+        ("rate.3", ".3", "here it should end"),
+        ("rate.", " ", "a name should stand here"),
+        ("rate['a'", " ", "there should be ]"),
+        ("a == 'b", "'", "the quote is not closed"),
+        ("a\n! b", "!", "means nothing here"),
+        ("-" * 51 + "1", "-", "levels deep"),
+        ("f(" * 51 + "1", "(", "levels deep"),
+    ],
+)
+def test_faults_point_at_their_place(text: str, place: str, message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        tree(text)
+    said, shown, pointer = caught.value.message.split("\n")
+    assert message in said
+    assert caught.value.location == "here"
+    assert shown == "    " + text.replace("\n", " ")
+    assert (shown[pointer.index("^") : len(pointer)] or " ") == place
+
+
+NAMES = st.sampled_from(["a", "age", "50%", "Some-college", "in", "capital.gain", "Und", "é"]).map(
+    lambda word: name(word)
+)
+PATHS = st.lists(st.sampled_from(["sex", "low", "a-b", "and", "it's", '"'], ), min_size=1, max_size=3).map(
+    lambda parts: name("rate", *parts)
+)  # fmt: skip
+QUOTED = st.text(st.characters(exclude_characters='"')).map(lambda word: name(word, quoted=True))
+ATOMS = NAMES | PATHS | QUOTED | st.sampled_from(["0", "12", "3.5", ".5", "1e9", "2.E-3"]).map(number)
+
+
+def several(inner: st.SearchStrategy, least: int = 2) -> st.SearchStrategy:
+    return st.lists(inner, min_size=least, max_size=3).map(tuple)
+
+
+def between(make, signs: str, inner: st.SearchStrategy) -> st.SearchStrategy:
+    """Operands with one of some signs between each two of them."""
+    chosen = st.sampled_from(signs.split())
+    return several(inner).flatmap(
+        lambda operands: st.lists(chosen, min_size=len(operands) - 1, max_size=len(operands) - 1).map(
+            lambda found: make(0, 0, operands, tuple(map(sign, found)))
+        )
+    )
+
+
+def larger(inner: st.SearchStrategy) -> st.SearchStrategy:
+    return st.one_of(
+        between(Arithmetic, "+ -", inner),
+        between(Arithmetic, "* /", inner),
+        between(Comparison, "== != < <= > >=", inner),
+        st.tuples(inner, st.sampled_from("+-")).map(lambda pair: Arithmetic(0, 0, (pair[0],), (sign(pair[1]),))),
+        st.tuples(several(inner), st.booleans()).map(
+            lambda pair: Containment(0, 0, pair[0], sign("in", "word"), pair[1])
+        ),
+        several(inner, 1).map(lambda operands: Call(0, 0, "f", operands)),
+        st.tuples(several(inner), st.sampled_from(["and", "or"])).map(
+            lambda pair: Logic(0, 0, pair[1], pair[0], sign(pair[1], "word"))
+        ),
+        inner.map(lambda operand: Logic(0, 0, "not", (operand,), sign("not", "word"))),
+    )
+
+
+@settings(max_examples=scaled(300), deadline=None)
+@given(st.recursive(ATOMS, larger, max_leaves=12))
+def test_a_tree_is_its_text(made: Node) -> None:
+    """Text, tree, text, tree: nothing is lost, whichever brackets were needed."""
+    text = format_expression(made)
+    assert tree(text) == made
+    assert format_expression(tree(text)) == text
+
+
+@settings(max_examples=scaled(300), deadline=None)
+@given(st.text(alphabet="abnotridfe 1.5<>=!-+*/{}[](),'\"%", max_size=30))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with contextlib.suppress(OptionError):
+        found = tree(text)
+        assert tree(format_expression(found)) == found

@@ -1,0 +1,119 @@
+"""The house as a whole: no import cycles, no import past a door, no public class name twice, a true drawing."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections import Counter
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+from sources import PACKAGE, PATHS, imported_by, libraries, name_of, text_of, tree_of
+
+from support import ROOT
+
+DOORS = {name_of(path) for path in PATHS if path.name == "__init__.py"}
+
+Imports = list[tuple[str, str]]
+"""(module, name) of every import of the project's own, inside functions and for types alone too."""
+
+
+@cache
+def imports() -> dict[str, Imports]:
+    """The imports of every module by its dotted name."""
+    return {
+        name_of(path): [
+            (str(node.module), alias.name)
+            for node in imported_by(path)
+            if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "evenhand"
+            for alias in node.names
+        ]
+        for path in PATHS
+    }
+
+
+def needed(module: str, name: str, found: dict[str, Imports], seen: int = 0) -> str:
+    """The module that an import reaches, through the doors that hand the name on."""
+    if f"{module}.{name}" in found:
+        return f"{module}.{name}"
+    for source, given in found[module] if module in DOORS and seen < 5 else ():
+        if given == name and source != module:
+            return needed(source, name, found, seen + 1)
+    return module
+
+
+def graph(found: dict[str, Imports]) -> dict[str, set[str]]:
+    return {
+        name: {target for pair in pairs if (target := needed(*pair, found)) != name and target not in DOORS}
+        for name, pairs in found.items()
+        if name not in DOORS
+    }
+
+
+def test_no_module_needs_itself() -> None:
+    try:
+        TopologicalSorter(graph(imports())).prepare()
+    except CycleError as error:
+        pytest.fail(f"an import cycle: {' -> '.join(error.args[1])}")
+
+
+def test_a_cycle_is_found() -> None:
+    two = {"evenhand.one": [("evenhand.two", "x")], "evenhand.two": [("evenhand.one", "x")]}
+    with pytest.raises(CycleError):
+        TopologicalSorter(graph(two)).prepare()
+
+
+def test_nobody_imports_past_a_door() -> None:
+    past = [
+        f"{name} imports {target}"
+        for name, pairs in imports().items()
+        for target, _ in pairs
+        if target.count(".") > 1 and target.split(".")[1] != [*name.split("."), ""][1] and name != "evenhand"
+    ]
+    assert not past, "import from the package itself, and let its __init__ hand the name on:\n" + "\n".join(past)
+
+
+def test_a_public_class_name_is_used_once() -> None:
+    names = Counter(
+        node.name
+        for path in PATHS
+        for node in tree_of(path).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, many in names.items() if many > 1] == []
+
+
+def test_a_folder_holds_at_most_sixteen_modules() -> None:
+    folders = Counter(path.parent for path in PATHS if path.name != "__init__.py")
+    assert {str(folder.relative_to(PACKAGE)): many for folder, many in folders.items() if many > 16} == {}
+
+
+def test_the_drawing_of_the_house_is_true() -> None:
+    place = ROOT / "tools" / "draw_house.py"
+    spec = importlib.util.spec_from_file_location("draw_house", place)
+    assert spec is not None
+    assert spec.loader is not None
+    drawing = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(drawing)
+    text = Path(ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    assert drawing.drawn(text) == text, "run: python tools/draw_house.py"
+
+
+def test_one_module_opens_connections() -> None:
+    clients = {"urllib3", "urllib.request", "http.client", "requests", "httpx", "aiohttp"}
+    found = {
+        name_of(path)
+        for path in PATHS
+        for library in libraries(path)
+        if library in clients or library.split(".")[0] in clients
+    }
+    assert found == {"evenhand.http"}
+
+
+def test_one_module_takes_expressions_and_configurations_apart() -> None:
+    readers = {name_of(path) for path in PATHS if "yaml.load(" in text_of(path)}
+    suggestions = {name_of(path) for path in PATHS if "get_close_matches" in text_of(path)}
+    assert readers <= {"evenhand.core.configuration", "evenhand.schema.schema"}
+    assert suggestions == {"evenhand.text"}

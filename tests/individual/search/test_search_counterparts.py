@@ -1,0 +1,231 @@
+"""A search among people who can exist: linked attributes move along, rules and clear absences in the data leave out."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_cases import people as random_people
+
+from evenhand.errors import OptionError
+from evenhand.individual import ProfileSpace, search
+from evenhand.individual.search.plausibility import ValuePairs, is_error
+from evenhand.mitigation import Findings
+from evenhand.models import network_from_dense, predict_labels
+from evenhand.schema import People, Schema
+from support import scaled
+
+SCHEMA = Schema.parse(
+    {
+        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+        "attributes": [
+            {"name": "grade", "kind": "integer", "lower": 0, "upper": 3},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+            {
+                "name": "role",
+                "kind": "categorical",
+                "values": ["child", "husband", "wife", "widow"],
+                "encoding": "one-hot",
+            },
+            {"name": "origin", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
+        ],
+        "rules": ["role == husband -> sex == m", "role in {wife, widow} -> sex == f", "role == husband -> grade > 0"],
+        "links": [{"when": "sex", "move": "role", "rows": [{"m": "husband", "f": "wife"}]}],
+    }
+)  # fmt: skip
+CHILD, HUSBAND, WIFE, WIDOW = range(4)
+EVERYBODY = np.array(list(itertools.product(range(4), range(2), range(4), range(3))), dtype=float)
+
+
+def network(seed: int) -> object:
+    rng = np.random.default_rng(seed)
+    layers = [(rng.normal(size=(7, 5)), rng.normal(size=5)), (rng.normal(size=(5, 1)), rng.normal(size=1))]
+    return network_from_dense(SCHEMA, layers)
+
+
+def possible(person: np.ndarray) -> bool:
+    grade, sex, role, _ = person.astype(int).tolist()
+    if role == HUSBAND and (sex == 0 or grade == 0):
+        return False
+    return not (role in (WIFE, WIDOW) and sex == 1)
+
+
+def groups_of_counterparts(names: tuple[str, ...]) -> list[list[np.ndarray]]:
+    """Everybody who can exist, in groups of those who are each other's counterparts."""
+    changing = SCHEMA.positions(names)
+    groups: dict[tuple[float, ...], list[np.ndarray]] = {}
+    for person in EVERYBODY:
+        if possible(person):
+            key = person.copy()
+            if "sex" in names and person[2] in (HUSBAND, WIFE):
+                key[2] = HUSBAND
+            key[changing] = -1
+            groups.setdefault(tuple(key.tolist()), []).append(person)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+@settings(max_examples=scaled(25), deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([("sex",), ("origin",), ("sex", "origin")]))
+def test_finds_every_group_of_counterparts_that_is_decided_differently(seed, names):
+    model = network(seed)
+    result = search.search(model, SCHEMA, protected=list(names), samples=300, confidence=1 - 1e-9)
+    flipping = [
+        group
+        for group in groups_of_counterparts(names)
+        if len(set(predict_labels(model, np.array(group)).tolist())) > 1
+    ]
+    assert result.profiles == len(flipping)
+    expected = {frozenset(tuple(person) for person in group) for group in flipping}
+    table = result.table
+    for row in range(len(table)):
+        which = np.flatnonzero(table.compared[row])
+        group = table.people(np.full(len(which), row), which)
+        assert frozenset(tuple(person) for person in group.tolist()) in expected
+    # The rate is that of people with a counterpart.
+    n = sum(len(group) for group in groups_of_counterparts(names))
+    (rate,) = result.rates
+    assert rate.drawn == 300
+    assert rate.n < 300
+    assert rate.low <= sum(map(len, flipping)) / n <= rate.high
+
+
+@pytest.mark.parametrize("method", ["frontier", "random", "aequitas", "maft", "genetic", "sg", "adf"])
+def test_no_method_reports_anybody_who_breaks_a_rule(method):
+    model = network(3)
+    result = search.search(model, SCHEMA, protected=["sex", "origin"], method=method, samples=0, budget=3_000, seeds=20)
+    assert result.profiles
+    table = result.table
+    n = np.arange(len(table))
+    for which in (table.worse, table.better):
+        assert SCHEMA.obeys_rules(table.people(n, which)).all()
+    labels = [predict_labels(model, table.people(n, which)) for which in (table.worse, table.better)]
+    assert (labels[0] != labels[1]).all()
+
+
+def test_examples_and_tables_show_what_moves(tmp_path):
+    # Hired from a score of 3 on: 1 for every grade, 2 for husbands, 1 for wives.
+    model = network_from_dense(SCHEMA, [(np.array([[1, 0, 0, 2, 1, 0, 0]], dtype=float).T, np.array([-2.5]))])
+    result = search.search(model, SCHEMA, protected=["sex"], samples=0)
+    assert result.profiles == 3  # the couples of grade 1, by origin
+    example = result.examples[0]
+    assert (example.worse.values, example.worse.moved) == ({"sex": "f"}, {"role": "wife"})
+    assert (example.better.values, example.better.moved) == ({"sex": "m"}, {"role": "husband"})
+    assert example.unprotected.keys() == {"grade", "origin"}
+    frame = result.to_frame()
+    assert frame["role"].tolist() == ["wife"] * 3
+    assert frame["role (better)"].tolist() == ["husband"] * 3
+    search.save_table(frame, tmp_path / "found.csv")
+    for source in (result, search.SearchResult.from_json(result.to_json()), tmp_path / "found.csv"):
+        found = Findings.read([source], SCHEMA)
+        assert SCHEMA.obeys_rules(found.profiles[0].individuals).all()
+    search.save_tests(result, tmp_path / "test_found.py")
+    profiles = [{"grade": 1, "role": "wife", "origin": "a"}, {"grade": 1, "role": "widow", "origin": "a"}]
+    assert search.replay_profiles(model, SCHEMA, profiles, ["sex"]) == [
+        {"sex=f": "no", "sex=m": "yes"},
+        {"sex=f": "no"},  # no man is a widow
+    ]
+
+
+def test_values_that_stand_for_each_other_have_one_name():
+    model = network_from_dense(SCHEMA, [(np.array([[1, 0, 0, 2, 1, 0, 0]], dtype=float).T, np.array([-2.5]))])
+    result = search.search(model, SCHEMA, protected=["sex"], samples=0)
+    assert result.reading is not None
+    (role,) = [one for one in result.reading.attributes if one.name == "role"]
+    assert [(share.value, share.found) for share in role.shares] == [
+        ("child", 0.0), ("wife or husband", 1.0), ("widow", 0.0)
+    ]  # fmt: skip
+    assert result.reading.kinds[0].common["role"] == "wife or husband"
+    summary = result.summary()
+    assert "when sex changes, and with it what the schema links to it?" in summary
+    assert "sex = f, role = wife" in summary
+
+
+def test_as_published_the_attribute_changes_alone():
+    model = network(5)
+    plain = search.search(model, SCHEMA.without_rules(), protected=["sex"], samples=0, budget=10_000)
+    published = search.search(model, SCHEMA, protected=["sex"], samples=0, budget=10_000, as_published=True)
+    assert published.profiles == plain.profiles
+    assert (published.table.found.unprotected == plain.table.found.unprotected).all()
+    with pytest.raises(OptionError, match="'sex' is protected"):
+        search.search(model, SCHEMA, protected=["sex"], constraints=["sex == f"], as_published=True)
+
+
+def test_a_constraint_may_name_what_is_protected():
+    space = ProfileSpace(SCHEMA.without_rules(), ["sex"], constraints=["role == widow -> sex == f", "grade < 3"])
+    profiles = np.array([[0, WIDOW, 0], [0, CHILD, 0], [3, CHILD, 0]], dtype=float)
+    assert space.is_admissible(profiles).tolist() == [False, True, False]
+    assert space.compared(profiles).tolist() == [[True, False], [True, True], [False, False]]
+
+
+# What the data say: the protected value counts, one error does not, and long numbers are not lumped together.
+
+
+def couples(n: int, errors: int) -> People:
+    """Husbands are men and wives are women, but for some errors; two in three are neither; age follows the role."""
+    rng = np.random.default_rng(0)
+    sex = rng.integers(0, 2, n)
+    role = np.where(rng.random(n) < 1 / 3, np.where(sex == 1, HUSBAND, WIFE), CHILD)
+    sex[np.flatnonzero(role == HUSBAND)[:errors]] = 0
+    age = np.where(role == CHILD, rng.integers(0, 90, n), rng.integers(18, 90, n))
+    schema = Schema.parse(
+        {
+            "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+            "attributes": [
+                {"name": "age", "kind": "integer", "lower": 0, "upper": 99},
+                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+                {"name": "role", "kind": "categorical", "values": ["child", "husband", "wife", "widow"]},
+            ],
+        }
+    )
+    return People(schema, np.stack([age, sex, role], axis=1).astype(float), None, np.arange(n), 0, None)
+
+
+@pytest.mark.parametrize("errors", [0, 1])
+def test_a_female_husband_is_not_plausible_though_one_is_in_the_data(errors):
+    space = ProfileSpace(couples(3_000, errors))
+    profiles = np.array([[40, HUSBAND], [40, WIFE], [40, CHILD]], dtype=float)
+    assert space.valid(profiles).tolist() == [False, False, True]
+    published = ProfileSpace(couples(3_000, errors), as_published=True)
+    assert published.valid(profiles).tolist() == [True, True, True]
+
+
+def test_few_people_of_a_group_do_not_say_what_it_cannot_be():
+    space = ProfileSpace(couples(60, 0))
+    assert space.valid(np.array([[40, HUSBAND], [40, CHILD]], dtype=float)).all()
+
+
+def test_a_long_number_is_compared_by_ranges():
+    data = couples(12_000, 0)
+    pairs = ValuePairs.of(data.schema.attributes, data.individuals, [1])
+    young = np.array([[age, 1, HUSBAND] for age in (3, 10, 17, 20, 60)], dtype=float)
+    assert pairs.all_pairs_occur(young).tolist() == [False, False, False, True, True]
+    coarse = ValuePairs.of(data.schema.attributes, data.individuals, [1], as_published=True)
+    assert coarse.all_pairs_occur(young).tolist()[2:] == [True, True, True]  # 17 shares a bin with 18
+    # One husband of three years is an error in the data; several would not be.
+    for more, plausible in ((1, False), (3, True)):
+        changed = data.individuals.copy()
+        changed[np.flatnonzero(changed[:, 2] == HUSBAND)[:more], 0] = 3
+        occurs = ValuePairs.of(data.schema.attributes, changed, [1])
+        assert occurs.all_pairs_occur(young[:1]).tolist() == [plausible]
+
+
+def test_what_an_error_is_by_hand():
+    # Poisson with mean e / 20: none with probability below 1 % from e = 93 on, at most one from e = 133 on.
+    expected = np.array([92.0, 93.0, 132.0, 133.0])
+    assert is_error(np.zeros(4), expected, 1_000).tolist() == [False, True, True, True]
+    assert is_error(np.ones(4), expected, 1_000).tolist() == [False, False, False, True]
+    assert not is_error(np.array([2]), np.array([1e6]), 10_000).any()
+    assert is_error(np.array([2]), np.array([1e6]), 20_000).all()
+
+
+@settings(max_examples=scaled(25), deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_few_and_many_are_checked_alike(seed):
+    data = random_people(300, seed)
+    pairs = ValuePairs.of(data.schema.attributes, data.individuals, [1])
+    rng = np.random.default_rng(seed)
+    asked = np.stack([rng.integers(0, int(one.last) + 1, size=3_000) for one in data.schema.attributes], axis=1) * 1.0
+    many = pairs.all_pairs_occur(asked)
+    few = np.concatenate([pairs.all_pairs_occur(asked[i : i + 500]) for i in range(0, 3_000, 500)])
+    assert (many == few).all()

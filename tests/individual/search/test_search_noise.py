@@ -1,0 +1,93 @@
+"""Searches in models that answer differently each time: only what differs beyond their noise is found."""
+
+import numpy as np
+import pandas as pd
+
+from evenhand.individual.search import SearchResult, search
+from evenhand.models import load_model
+from evenhand.schema import Schema, encode
+from serving import serving
+
+SCHEMA = Schema.parse(
+    {
+        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+        "attributes": [
+            {"name": "grade", "kind": "integer", "lower": 0, "upper": 19},
+            {"name": "town", "kind": "categorical", "values": list("abcdef")},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+        ],
+    }
+)
+
+
+def people(n=600):
+    rng = np.random.default_rng(0)
+    columns = {"grade": rng.integers(0, 20, n), "town": rng.choice(list("abcdef"), n), "sex": rng.choice(["f", "m"], n)}
+    return encode(SCHEMA, pd.DataFrame(columns).assign(hired=rng.choice(["no", "yes"], n)))
+
+
+def noisy(rate, seed=0):
+    rng = np.random.default_rng([seed, 1])
+    return lambda frame: np.where(rng.random(len(frame)) < rate(frame), "yes", "no")
+
+
+def in_town_a(frame):
+    """Women in town a are refused nine times in ten; everybody else is accepted nine times in ten."""
+    return np.where((frame["town"] == "a") & (frame["sex"] == "f"), 0.1, 0.9)
+
+
+def test_a_fair_coin_discriminates_against_no_one():
+    found = search(noisy(lambda frame: 0.5), people(), samples=1000)
+    assert found.noise.noisy
+    assert found.noise_test.differed > 30
+    assert found.noise_test.tested == min(found.noise_test.differed, 6000 // 30)
+    assert found.profiles == 0
+    for rate in found.rates:
+        assert rate.noise.excess.low <= 0 <= rate.noise.excess.high
+    first = found.document().blocks[0]
+    assert first.tone == "caution"
+    assert first.text.startswith("The model answers differently each time")
+    said = " ".join(found.summary().split())
+    assert "single answers differed for" in said
+    assert "may be noise: read the excess" in said
+    assert SearchResult.from_json(found.to_json()) == found
+
+
+def test_a_planted_bias_is_told_from_noise():
+    found = search(noisy(in_town_a), people(), samples=1000)
+    frame = found.to_frame()
+    assert len(frame) >= 5
+    assert (frame["town"] == "a").mean() >= 0.9  # a false discovery rate of 5 %
+    assert (frame["sex (better)"] == "m").all()
+    assert (frame["gap"] > 0.3).all()  # scores are shares of fifteen answers
+    assert found.rates[0].noise.excess.low > 0
+
+
+def test_a_budget_holds_and_the_endpoint_counts_the_same():
+    answer = noisy(in_town_a)
+    with serving(lambda them: {"predictions": answer(pd.DataFrame(them)).tolist()}) as service:
+        model = load_model(service.url, SCHEMA)
+        found = search(model, people(), budget=3000, samples=100)
+        model._connection.close()
+    assert found.noise.noisy
+    assert found.noise_test.tested > 0
+    assert found.queries == service.asked <= 3000
+
+
+def test_a_model_that_repeats_itself_is_searched_as_before():
+    def hired(frame):
+        return np.where(frame["grade"] + 3 * (frame["sex"] == "m") > 9, "yes", "no")
+
+    class Known:  # the same model, which says nothing of whether it may vary
+        can_vary = False
+
+        def __getattr__(self, name):
+            return getattr(model, name)
+
+    model = load_model(hired, SCHEMA)
+    checked, plain = (search(one, people(), samples=200) for one in (model, Known()))
+    assert (checked.noise.people, checked.noise.changed) == (300, 0)
+    assert (plain.noise, checked.noise_test) == (None, None)
+    same = {"noise": None, "queries": 0, "seconds": 0.0}
+    assert checked.model_copy(update=same) == plain.model_copy(update=same)
+    assert checked.profiles > 0

@@ -1,0 +1,202 @@
+"""Flips between plausible counterparts, against their definition: by hand, and one person at a time."""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand import individual, population
+from evenhand.models import network_from_dense
+from evenhand.schema import People, Schema
+from support import scaled
+
+DESCRIBED = {
+    "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+    "attributes": [
+        {"name": "grade", "kind": "integer", "lower": 0, "upper": 3},
+        {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+        {"name": "role", "kind": "categorical", "values": ["child", "husband", "wife", "widow"], "encoding": "one-hot"},
+        {"name": "origin", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
+    ],
+    "rules": ["role == husband -> sex == m", "role in {wife, widow} -> sex == f", "role == husband -> grade > 0"],
+    "links": [{"when": "sex", "move": "role", "rows": [{"m": "husband", "f": "wife"}]}],
+}
+SCHEMA = Schema.parse(DESCRIBED)
+EVERYBODY = np.array(list(itertools.product(range(4), range(2), range(4), range(3))), dtype=float)
+CHILD, HUSBAND, WIFE, WIDOW = range(4)
+
+
+def people(individuals: np.ndarray, schema: Schema = SCHEMA) -> People:
+    n = len(individuals)
+    return People(schema, individuals, np.zeros(n, dtype=np.int64), np.arange(n), 0, None)
+
+
+def measure(model: object, them: np.ndarray, *protected: str, **more: object) -> individual.IndividualResult:
+    config = individual.FlipConfig(**({"protected": protected, "samples": 50} | more))
+    return individual.measure_flips(model, people(them), population.uniform_population(SCHEMA), config)
+
+
+def linear(grade: float, sex: float, roles: list[float], bias: float) -> object:
+    return network_from_dense(SCHEMA, [(np.array([grade, sex, *roles, 0.0])[:, None], np.array([bias]))])
+
+
+def test_by_hand():
+    # Hired from a score of 2 on: 1 for every grade, 2 for husbands, 1 for wives.
+    model = linear(1.0, 0.0, [0, 2, 1, 0], -1.5)
+    them = np.array(
+        [
+            [0, 1, CHILD, 0],  # score 0, and so is a daughter's
+            [0, 0, WIFE, 0],  # her husband at grade 0 breaks a rule: no counterpart
+            [1, 0, WIFE, 0],  # 2 against her husband's 3
+            [1, 1, HUSBAND, 0],  # the same pair from the other side
+            [0, 0, WIDOW, 0],  # no man is a widow: no counterpart
+            [1, 0, HUSBAND, 0],  # breaks a rule
+        ],
+        dtype=float,
+    )
+    result = measure(model, them, "sex")
+    rate = result.rate(("sex",), "data")
+    assert rate is not None
+    found = rate.counterfactual
+    assert found is not None
+    assert (found.flips, found.n, found.without, found.breaking) == (0, 3, 2, 1)
+    assert (rate.flips, rate.n) == (0, 6)
+
+    model = linear(1.0, 0.0, [0, 2, 1, 0], -2.5)
+    result = measure(model, them, "sex")
+    rate = result.rate(("sex",), "data")
+    assert rate is not None
+    assert rate.counterfactual is not None
+    # Hired from 3 on: the couple of grade 1 differs. As published a wife stays a wife, and no one flips.
+    assert (rate.counterfactual.flips, rate.counterfactual.n) == (2, 3)
+    assert rate.flips == 0
+    assert rate.headline is rate.counterfactual
+
+
+def test_published_flips_that_need_a_person_who_breaks_a_rule_are_counted():
+    # Hired for being a man: as published every husband flips, but a female husband does not exist.
+    model = linear(0.0, 1.0, [0, 0, 1, 0], -0.5)
+    them = np.array([[1, 1, HUSBAND, 0], [1, 0, WIFE, 0], [1, 1, CHILD, 0]], dtype=float)
+    rate = measure(model, them, "sex").rate(("sex",), "data")
+    assert rate is not None
+    assert rate.counterfactual is not None
+    assert rate.flips == 2  # the husband and the child; a wife is hired as a woman and as a man
+    assert rate.counterfactual.flips == 1  # husband and wife are both hired
+    assert rate.counterfactual.implausible == 1
+
+
+def test_examples_show_what_moves():
+    model = linear(1.0, 0.0, [0, 2, 1, 0], -2.5)
+    them = np.array([[1, 0, WIFE, 0], [1, 1, HUSBAND, 0]], dtype=float)
+    (pair,) = [one for one in measure(model, them, "sex").examples if one.source == "data"]
+    assert (pair.worse.values, pair.worse.moved) == ({"sex": "f"}, {"role": "wife"})
+    assert (pair.better.values, pair.better.moved) == ({"sex": "m"}, {"role": "husband"})
+    assert pair.unprotected == {"grade": "1", "origin": "a"}
+    assert pair.disagreeing == 1
+
+
+def test_as_published_changes_the_attribute_alone():
+    model = linear(1.0, 0.0, [0, 2, 1, 0], -2.5)
+    published = measure(model, EVERYBODY, "sex", as_published=True).rate(("sex",), "data")
+    plain = individual.measure_flips(
+        model,
+        people(EVERYBODY, SCHEMA.without_rules()),
+        population.uniform_population(SCHEMA),
+        individual.FlipConfig(protected=("sex",), samples=50),
+    ).rate(("sex",), "data")
+    assert published == plain
+    assert published is not None
+    assert published.counterfactual is None
+    assert published.headline is published
+
+
+def possible(person: np.ndarray) -> bool:
+    grade, sex, role, _ = person.astype(int).tolist()
+    if role == HUSBAND and (sex == 0 or grade == 0):
+        return False
+    return not (role in (WIFE, WIDOW) and sex == 1)
+
+
+def counterparts(person: np.ndarray, columns: list[int]) -> list[np.ndarray]:
+    """Everybody with other values in these columns; a husband becomes a wife with the sex and the other way round."""
+    found = []
+    for values in itertools.product(*(range(SCHEMA.attributes[i].size or 0) for i in columns)):
+        other = person.copy()
+        other[columns] = values
+        if other[1] != person[1] and person[2] in (HUSBAND, WIFE):
+            other[2] = WIFE if person[2] == HUSBAND else HUSBAND
+        if possible(other) and (other != person).any():
+            found.append(other)
+    return found
+
+
+def decider(model: object) -> Callable[[np.ndarray], int]:
+    return lambda person: int(model.predict(person[None])[0])  # type: ignore[attr-defined]
+
+
+@settings(max_examples=scaled(40), deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_equals_one_person_at_a_time(seed):
+    rng = np.random.default_rng(seed)
+    layers = [(rng.normal(size=(7, 4)), rng.normal(size=4)), (rng.normal(size=(4, 1)), rng.normal(size=1))]
+    model = network_from_dense(SCHEMA, layers)
+    decide = decider(model)
+    them = EVERYBODY[rng.integers(0, len(EVERYBODY), size=30)]
+    result = measure(model, them, "sex", "origin", samples=5)
+    for names in [("sex",), ("origin",), ("sex", "origin")]:
+        columns = SCHEMA.positions(names)
+        flips = compared = without = breaking = 0
+        for person in them:
+            others = counterparts(person, columns)
+            if not possible(person):
+                breaking += 1
+            elif not others:
+                without += 1
+            else:
+                compared += 1
+                flips += any(decide(other) != decide(person) for other in others)
+        rate = result.rate(names, "data")
+        assert rate is not None
+        assert rate.counterfactual is not None
+        found = rate.counterfactual
+        assert (found.flips, found.n, found.without, found.breaking) == (flips, compared, without, breaking)
+
+
+def test_who_is_asked_about_twice_costs_once():
+    model = linear(1.0, 0.0, [0, 2, 1, 0], -2.5)
+    them = np.array([[1, 1, HUSBAND, 0], [1, 1, CHILD, 0]], dtype=float)
+    rate = measure(model, them, "sex").rate(("sex",), "data")
+    assert rate is not None
+    assert rate.queries == 2 * 2 + 1  # both sexes of both as published, and the husband's wife
+
+
+def test_no_one_with_a_counterpart_is_unknown_and_not_fair():
+    model = linear(1.0, 0.0, [0, 2, 1, 0], -2.5)
+    them = np.array([[0, 0, WIDOW, 0], [0, 0, HUSBAND, 0]], dtype=float)
+    rate = measure(model, them, "sex").rate(("sex",), "data")
+    assert rate is not None
+    assert rate.counterfactual is not None
+    assert rate.counterfactual.rate.kind == "unknown"
+    assert (rate.counterfactual.without, rate.counterfactual.breaking) == (1, 1)
+
+
+@pytest.mark.parametrize("as_published", [False, True])
+def test_the_screen_has_the_plausible_rate_first_and_the_published_beside_it(as_published):
+    model = linear(0.0, 1.0, [0, 0, 1, 0], -0.5)
+    them = np.array([[1, 1, HUSBAND, 0], [1, 0, WIFE, 0], [1, 1, CHILD, 0], [1, 0, HUSBAND, 0]], dtype=float)
+    result = measure(model, them, "sex", as_published=as_published)
+    (answer,) = individual.flip_answers(result)
+    if as_published:
+        assert answer.number.text == "75.0 %"
+        assert not any("published" in note for note in answer.notes)
+    else:
+        assert answer.number.text == "33.3 %"
+        assert answer.explanation[0].startswith("observed 1 of 3, 95 % interval")
+        assert answer.notes[:3] == (
+            "plausible counterparts: 3 of 4 (1 record breaks a rule)",
+            "as published, only the attribute changes: 75.0 %",
+            "66.7 % of these flips need a person who breaks a rule",
+        )

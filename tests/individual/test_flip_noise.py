@@ -1,0 +1,233 @@
+"""Flips of models that answer differently each time: noise is told from bias, and nothing changes for others."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand import individual, population
+from evenhand.individual.noise import ANSWERS, compare_directions, confirm_flips, equal_rates_p
+from evenhand.models import load_model
+from evenhand.schema import Schema, encode
+from serving import serving
+from support import scaled
+
+SCHEMA = Schema.parse(
+    {
+        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+        "attributes": [
+            {"name": "grade", "kind": "integer", "lower": 0, "upper": 4},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+            {"name": "origin", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
+        ],
+    }
+)
+UNIFORM = population.uniform_population(SCHEMA)
+
+
+def people(n, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {"grade": rng.integers(0, 5, n), "sex": rng.choice(["f", "m"], n), "origin": rng.choice(["a", "b", "c"], n)}
+    ).assign(hired=rng.choice(["no", "yes"], n))
+    return encode(SCHEMA, frame)
+
+
+def noisy(rate, seed=0):
+    """Return a model that says yes with a probability that it computes from a frame."""
+    rng = np.random.default_rng([seed, 1])  # not the numbers that people are drawn with
+
+    def answer(frame):
+        return np.where(rng.random(len(frame)) < rate(frame), "yes", "no")
+
+    return load_model(answer, SCHEMA)
+
+
+def measure(model, them, **more):
+    settings = {"protected": ("sex",), "samples": 300} | more
+    return individual.measure_flips(model, them, UNIFORM, individual.FlipConfig(**settings))
+
+
+# A fair coin: half of all decisions flip, and none of it is bias.
+
+
+def test_a_fair_coin_is_noise():
+    result = measure(noisy(lambda frame: 0.5), people(1000), protected=("sex", "origin"))
+    rate = result.rate(("sex",), "data")
+    assert 0.4 < rate.rate.value < 0.6
+    for one in result.rates:
+        assert one.noise.excess.low <= 0 <= one.noise.excess.high
+        assert one.noise.people == 300
+    # Among six variants nearly everybody has two that differ, as among six answers about the same person.
+    assert result.rate(("sex", "origin"), "data").noise.own.value > 0.9
+    assert rate.noise.p > 0.05
+    assert result.examples == ()
+    first = result.document().blocks[0]
+    assert first.tone == "caution"
+    assert first.text.startswith("The model answers differently each time")
+    (sentence, _) = individual.noise_sentences(result)
+    assert "no more often, as far as can be told, than when the same person is asked about again" in sentence
+    assert "No value of sex is favoured clearly" in sentence
+    assert individual.IndividualResult.from_json(result.to_json()) == result
+
+
+def test_coverage_and_false_claims_from_end_to_end():
+    """The excess holds 0 in 95 % of runs of an unbiased model, and its direction is clear in at most 5 %."""
+    runs = scaled(100)
+    them = people(200)
+    rates = [
+        measure(noisy(lambda frame: 0.2 + 0.15 * frame["grade"], seed), them, samples=1, examples=0, seed=seed)
+        .rate(("sex",), "data")
+        .noise
+        for seed in range(runs)
+    ]
+    held = sum(one.excess.low <= 0 <= one.excess.high for one in rates)
+    clear = sum(one.p < 0.05 for one in rates)
+    slack = 3 * math.sqrt(0.05 * 0.95 * runs)
+    assert held >= 0.95 * runs - slack
+    assert clear <= 0.05 * runs + slack
+
+
+def test_a_planted_bias_is_found_behind_the_noise():
+    """Women get yes with 10 %, men with 70 %: the excess is 0.6 squared, and the direction is theirs."""
+    model = noisy(lambda frame: np.where(frame["sex"] == "f", 0.1, 0.7))
+    result = measure(model, people(1000))
+    noise = result.rate(("sex",), "data").noise
+    assert noise.excess.low <= 0.36 <= noise.excess.high
+    assert noise.excess.low > 0
+    women, men = noise.directions
+    assert (women.value, men.value) == ("f", "m")
+    assert women.rate.low <= 0.1 <= women.rate.high
+    assert men.rate.low <= 0.7 <= men.rate.high
+    assert men.low > 0 > women.high
+    assert men.low <= 0.3 <= men.high
+    assert noise.p < 0.001
+    (sentence,) = individual.noise_sentences(result)
+    assert "more often than when the same person is asked about again" in sentence
+    assert "as m and to" in sentence
+    assert result.examples
+    for profile in result.examples:
+        assert (profile.worse.values, profile.better.values) == ({"sex": "f"}, {"sex": "m"})
+        assert profile.gap > 0.3  # scores are shares of fresh answers
+
+
+def test_a_small_bias_shows_in_the_direction_before_it_shows_in_the_excess():
+    model = noisy(lambda frame: np.where(frame["sex"] == "f", 0.45, 0.55), seed=1)
+    noise = measure(model, people(5000), samples=1).rate(("sex",), "data").noise
+    assert noise.excess.low <= 0.01 <= noise.excess.high
+    assert noise.excess.high - noise.excess.low > 0.1  # far more than the excess, the square of the bias
+    assert noise.p < 0.001
+
+
+def test_the_majority_of_several_answers_is_less_noisy():
+    rate = lambda frame: np.where(frame["grade"] > 2, 0.8, 0.2)  # noqa: E731
+    once, five = (measure(noisy(rate), people(600), repeats=repeats).rate(("sex",), "data") for repeats in (1, 5))
+    # Two answers of the same person differ with 2 * .2 * .8 = 0.32; majorities of five with 2 * .0579 * .9421 = 0.109.
+    assert once.noise.own.low <= 0.32 <= once.noise.own.high
+    assert five.noise.own.low <= 0.109 <= five.noise.own.high
+    assert once.rate.low <= 0.32 <= once.rate.high
+    assert five.rate.low <= 0.109 <= five.rate.high
+    assert five.queries == 5 * once.queries
+
+
+# Models that repeat themselves
+
+
+def test_a_model_that_repeats_itself_is_counted_as_before():
+    def hired(frame):
+        return np.where(frame["grade"] + 2 * (frame["sex"] == "m") > 2, "yes", "no")
+
+    model = load_model(hired, SCHEMA)
+    result = measure(model, people(400))
+    assert (result.noise.people, result.noise.changed) == (300, 0)
+    assert all(rate.noise is None for rate in result.rates)
+    assert not list(individual.noise_notes(result))
+    rate = result.rate(("sex",), "data")
+    assert rate.excess == rate.rate
+    assert len(result.examples) > 0
+
+    class Plain:  # says nothing of whether it may vary, and is not asked twice
+        def __getattr__(self, name):
+            return False if name == "can_vary" else getattr(model, name)
+
+    plain = measure(Plain(), people(400))
+    assert plain.noise is None
+    assert plain.model_copy(update={"noise": result.noise, "seconds": result.seconds}) == result
+
+
+# Over HTTP, where answers are kept
+
+
+def test_noise_behind_an_endpoint_is_measured_with_new_answers():
+    rng = np.random.default_rng(2)
+    with serving(lambda them: {"predictions": np.where(rng.random(len(them)) < 0.5, "yes", "no").tolist()}) as service:
+        model = load_model(service.url, SCHEMA)
+        result = measure(model, people(500), examples=0)
+        model._connection.close()
+    # 30 distinct rows for 500 people: had their answers been kept, the interval of the rate would mean nothing.
+    rate = result.rate(("sex",), "data")
+    assert result.noise.noisy
+    assert rate.rate.low <= 0.5 <= rate.rate.high
+    assert rate.noise.excess.low <= 0 <= rate.noise.excess.high
+    asked = sum(one.queries + one.noise.queries for one in result.rates)
+    # Besides: 32 made-up people at the start, and first answers about the 300 who were asked about twice.
+    known = 32 + result.noise.queries
+    assert asked + known <= service.asked <= asked + known + 30
+
+
+# The parts
+
+
+@given(st.integers(0, 6), st.integers(0, 6))
+def test_equal_rates_by_counting_every_table(first, second):
+    """Fisher's p: tables with the same margins that are at most as likely, each way to choose people counted."""
+    answers, total = 6, first + second
+    ways = [
+        math.comb(answers, k) * math.comb(answers, total - k) for k in range(max(0, total - answers), 7) if k <= total
+    ]
+    own = math.comb(answers, first) * math.comb(answers, second)
+    expected = sum(way for way in ways if way <= own) / sum(ways)
+    assert equal_rates_p(answers)[first, second] == pytest.approx(expected)
+
+
+def test_directions_by_hand():
+    """Forty people: all get yes under a, 16 under b, and c is compared for 20, of whom none gets it."""
+    favourable = np.full((40, 3), np.nan)
+    favourable[:, 0], favourable[:, 1] = 1, [1] * 16 + [0] * 24
+    favourable[20:, 2] = 0
+    rates, p = compare_directions(favourable, ["a", "b", "c"], 0.95)
+    assert [one.rate.value for one in rates] == [1.0, 0.4, 0.0]
+    assert [one.rate.n for one in rates] == [40, 40, 20]
+    # Means of each person: 1 for 16 people, 1/2 for 4, 1/3 for 20.
+    assert rates[0].difference == pytest.approx((4 * 0.5 + 20 * 2 / 3) / 40)
+    assert rates[2].difference == pytest.approx(-1 / 3)
+    assert all(one.low < one.difference < one.high for one in rates)
+    assert 0 < p < 0.05
+
+
+def test_only_pairs_beyond_noise_are_confirmed():
+    variants = np.array([[[grade, sex, 0] for sex in (0, 1)] for grade in range(5)] * 8, dtype=float)
+    compared = np.ones(variants.shape[:2], dtype=bool)
+    biased = confirm_flips(
+        noisy(lambda frame: np.where((frame["sex"] == "f") & (frame["grade"] == 2), 0.05, 0.9)), variants, compared
+    )
+    planted = variants[:, 0, 0] == 2
+    assert biased.kept[planted].mean() > 0.7
+    assert biased.kept[~planted].sum() <= 1  # a false discovery rate of 5 %
+    false = sum(
+        confirm_flips(noisy(lambda frame: 0.5, seed), variants, compared).kept.any() for seed in range(scaled(60))
+    )
+    assert false <= 0.05 * scaled(60) + 3
+    assert ANSWERS % 2 == 1  # so that two labels never tie
+
+
+def test_excess_of_single_answers_is_never_below_zero_on_average():
+    """The formula of the module, for random probabilities of labels."""
+    rng = np.random.default_rng(0)
+    for m, classes in itertools.product((2, 3, 5), (2, 3)):
+        p = rng.dirichlet(np.ones(classes), size=m)
+        assert (p**m).sum(axis=1).mean() >= p.prod(axis=0).sum()

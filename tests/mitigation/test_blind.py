@@ -1,0 +1,191 @@
+"""Fairness through unawareness: nothing flips, the rest stays as it was, and the words do not promise more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from evenhand import certification, models
+from evenhand.errors import OptionError
+from evenhand.mitigation import FlipMetric, MitigationConfig, MitigationTask, find_learner, split_people
+from evenhand.mitigation.training.blind import PROXIES, average_protected, blind, fix_people, most_frequent_row
+from evenhand.models import AdditiveNetwork, AffineLayer, LineTerm, StepTerm, TableTerm
+from evenhand.schema import Schema, encode
+
+
+def hiring(n: int = 400, seed: int = 0) -> pd.DataFrame:
+    """People whose job offer depends on sex, age, skill, and a street that goes along with sex."""
+    rng = np.random.default_rng(seed)
+    sex = np.where(rng.random(n) < 0.4, "f", "m")
+    age = rng.integers(20, 40, size=n)
+    street = np.where((sex == "f") ^ (rng.random(n) < 0.2), "north", "south")
+    skill = rng.integers(0, 10, size=n)
+    favour = skill - 4 + 2.5 * (sex == "m") + 0.1 * (age < 30) + rng.normal(size=n) > 0
+    return pd.DataFrame(
+        {"sex": sex, "age": age, "street": street, "skill": skill, "offer": np.where(favour, "yes", "no")}
+    )
+
+
+def hiring_schema() -> Schema:
+    return Schema.parse(
+        {
+            "target": {"name": "offer", "favourable": "yes", "values": ["no", "yes"]},
+            "attributes": [
+                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "encoding": "code", "protected": True},
+                {"name": "age", "kind": "integer", "lower": 20, "upper": 39, "protected": True},
+                {"name": "street", "kind": "categorical", "values": ["north", "south"], "encoding": "code"},
+                {"name": "skill", "kind": "integer", "lower": 0, "upper": 9},
+            ],
+        }
+    )
+
+
+def random_network(seed: int = 0) -> AdditiveNetwork:
+    rng = np.random.default_rng(seed)
+    return AdditiveNetwork(
+        hiring_schema(),
+        (
+            TableTerm(rng.normal(size=(2, 5)), 0.0),
+            LineTerm(0.2 * rng.normal(size=5), -6 * rng.normal(size=5)),
+            TableTerm(rng.normal(size=(2, 5)), 0.0),
+            LineTerm(rng.normal(size=5), np.zeros(5)),
+        ),
+        rng.normal(size=5),
+        (AffineLayer(rng.normal(size=(5, 1)), np.zeros(1)),),
+        ("no", "yes"),
+        1,
+    )
+
+
+def situation(given: Any, learner: Any = None, **settings: Any) -> MitigationTask:
+    people = encode(hiring_schema(), hiring())
+    return MitigationTask(
+        given=given,
+        learner=learner,
+        split=split_people(people, seed=0),
+        findings=SimpleNamespace(profiles=(), subgroups=()),
+        harms=(FlipMetric(("sex",)),),
+        config=MitigationConfig(methods=("blind",), **settings),
+        progress=lambda what, share: None,
+    )
+
+
+def test_a_network_is_averaged_exactly() -> None:
+    given = random_network()
+    asked = situation(given)
+    candidate = blind(asked)
+    made, people = candidate.scorer, asked.split.train
+    assert isinstance(made, AdditiveNetwork)
+    # The first units are, on average over the people learnt from, what they were: only their spread is gone.
+    assert np.allclose(made.first(people.individuals).mean(0), given.first(people.individuals).mean(0))
+    assert np.array_equal(made.parts[2].rows, given.parts[2].rows)
+    everybody = models.load_model(made, made.schema)
+    assert FlipMetric(("sex", "age")).size(everybody, asked.split.validation) == 0
+    assert candidate.trials[0].harms == (0.0,)
+    assert candidate.notes == (PROXIES,)
+    certificate = certification.certify(made, samples=1)
+    assert (certificate.certified, certificate.falsified) == (1, 0)
+
+
+def test_by_hand() -> None:
+    schema = hiring_schema()
+    people = encode(schema, pd.DataFrame({"sex": ["f", "m", "m"], "age": [20, 30, 31], "street": ["north"] * 3,
+                                          "skill": [1, 2, 3], "offer": ["no", "yes", "yes"]}))  # fmt: skip
+    given = AdditiveNetwork(
+        schema,
+        (
+            TableTerm(np.array([[0.0], [3.0]]), 0.0),
+            LineTerm(np.array([1.0]), np.array([-20.0])),
+            TableTerm(np.zeros((2, 1)), 0.0),
+            LineTerm(np.array([1.0]), np.array([0.0])),
+        ),
+        np.array([0.0]),
+        (),
+        ("no", "yes"),
+        1,
+    )
+    made = average_protected(given, people, [0, 1])
+    # Sex adds (0 + 3 + 3)/3 = 2 for everybody, age (0 + 10 + 11)/3 = 7.
+    assert made.logits(people.individuals)[:, 0].tolist() == pytest.approx([10.0, 11.0, 12.0])
+    steps = StepTerm(np.array([25.0, 30.5]), np.array([[1.0], [2.0], [6.0]]))
+    stepped = average_protected(
+        AdditiveNetwork(schema, (given.parts[0], steps, *given.parts[2:]), given.bias, (), ("no", "yes"), 1),
+        people,
+        [1],
+    )
+    assert stepped.parts[1].at(np.array([20.0, 39.0])).tolist() == [[3.0], [3.0]]
+
+
+def test_the_file_is_the_network(tmp_path: Path) -> None:
+    asked = situation(random_network())
+    candidate = blind(asked)
+    written = candidate.save(tmp_path / "new.npz")
+    assert written[0] == tmp_path / "new.npz"
+    again = models.load_model(written[0], hiring_schema())
+    rows = asked.split.test.individuals
+    assert np.allclose(again.scores(rows), candidate.scorer.scores(rows))
+    assert FlipMetric(("sex", "age")).size(again, asked.split.test) == 0
+
+
+def fitted() -> tuple[Any, Any]:
+    """A pipeline on the data's own words, and how it learns."""
+    frame, schema = hiring(), hiring_schema()
+    columns = make_column_transformer((OneHotEncoder(), ["sex", "street"]), remainder="passthrough")
+    model = make_pipeline(columns, LogisticRegression(max_iter=1000))
+    model.fit(frame[["sex", "age", "street", "skill"]], frame["offer"])
+    return models.load_model(model, schema, like=frame), find_learner(model, schema, like=frame)
+
+
+def test_any_other_model_is_trained_anew_and_asked_alike(tmp_path: Path) -> None:
+    given, learner = fitted()
+    asked = situation(given, learner)
+    harm = FlipMetric(("sex", "age"))
+    assert harm.size(given, asked.split.validation) > 0.2
+    candidate = blind(asked)
+    assert harm.size(candidate.scorer, asked.split.validation) == 0
+    rows = asked.split.validation.individuals
+    assert not np.array_equal(candidate.scorer.predict(rows), np.zeros(len(rows)))
+    # Blind is not fair: the street still tells men from women, and the words say so.
+    predicted = candidate.scorer.predict(rows) == candidate.scorer.favourable
+    assert predicted[rows[:, 0] == 1].mean() - predicted[rows[:, 0] == 0].mean() > 0.05
+    assert PROXIES in candidate.notes
+    assert any("sex = m" in note for note in candidate.notes)
+    assert candidate.save(tmp_path / "new.joblib")[0].exists()
+    # The same bits again.
+    again = blind(situation(*fitted()))
+    assert np.array_equal(again.scorer.scores(rows), candidate.scorer.scores(rows))
+
+
+def test_everybody_is_told_the_same_in_the_frame_too() -> None:
+    people = encode(hiring_schema(), hiring(50))
+    columns = (0, 1)
+    entries = most_frequent_row(people.individuals[:, columns])
+    told = fix_people(people, columns, entries)
+    assert (told.individuals[:, :2] == entries).all()
+    assert set(told.frame["sex"]) == {["f", "m"][int(entries[0])]}
+    assert set(told.frame["age"]) == {int(entries[1])}
+    assert told.frame["age"].dtype == people.frame["age"].dtype
+    assert told.frame["skill"].equals(people.frame["skill"])
+    assert np.array_equal(encode(people.schema, told.frame).individuals, told.individuals)
+
+
+def test_refused_where_nobody_knows_how_to_train() -> None:
+    given, _ = fitted()
+    with pytest.raises(OptionError, match="it is not known how"):
+        blind(situation(given))
+
+
+def test_most_frequent() -> None:
+    assert most_frequent_row(np.array([[1.0, 2.0], [0.0, 5.0], [1.0, 2.0], [0.0, 5.0], [1.0, 3.0]])).tolist() == [
+        0.0,
+        5.0,
+    ]

@@ -1,0 +1,294 @@
+"""The classifier: scikit-learn's manners, the same bits for the same seed, and that it gets fairer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra torch")
+
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+from evenhand import datasets
+from evenhand.errors import DataError, ModelError, OptionError
+from evenhand.mitigation import FairClassifier
+from evenhand.mitigation.training.encoding import NOBODYS, joint_groups, number_groups
+from evenhand.schema import encode
+
+SMALL = {"hidden": (16, 8), "steps": 40}
+
+
+@pytest.fixture(scope="module")
+def german():
+    data = datasets.load_dataset("german")
+    schema = data.schema.with_protected(["sex"])
+    return schema, data.frame[list(schema.names)], data.frame[schema.target.name]
+
+
+@pytest.fixture(scope="module")
+def adult():
+    data = datasets.load_dataset("adult")
+    schema = data.schema.with_protected(["sex"])
+    people = encode(schema, data.frame)
+    rows = np.random.default_rng(0).permutation(len(people))
+    words = np.array(schema.target.values)[people.labels]
+    return schema, people.individuals, words, rows[:6000], rows[6000:14000]
+
+
+def weights(model):
+    network = model.network_
+    arrays = [network.bias, *(array for layer in network.layers for array in (layer.weights, layer.bias))]
+    return np.concatenate([array.ravel() for array in arrays])
+
+
+def gap(model, individuals, column):
+    favoured = model.network_.predict(individuals) == model.network_.favourable
+    return abs(favoured[individuals[:, column] == 0].mean() - favoured[individuals[:, column] == 1].mean())
+
+
+def test_parameters_are_got_set_and_cloned():
+    model = FairClassifier("hsic", strength=3.0, hidden=(4,), seed=5)
+    assert model.get_params()["strength"] == 3.0
+    again = clone(model.set_params(strength=7.0))
+    assert again.get_params() == model.get_params()
+    assert again.strength == 7.0
+    assert repr(FairClassifier()) == "FairClassifier()"
+
+
+def test_it_is_asked_only_once_it_is_fitted(german):
+    schema, frame, _ = german
+    with pytest.raises(NotFittedError):
+        FairClassifier(schema=schema).predict(frame)
+
+
+def test_labels_stay_in_the_words_of_the_data(german):
+    schema, frame, labels = german
+    model = FairClassifier(schema=schema, **SMALL).fit(frame, labels)
+    assert model.classes_.tolist() == [1, 2]
+    assert set(model.predict(frame)) <= {1, 2}
+    assert model.network_.classes == (2, 1)
+    assert model.score(frame, labels) > 0.7  # the share of the greater label, which one answer for all would reach
+    probabilities = model.predict_proba(frame)
+    assert np.allclose(probabilities.sum(axis=1), 1)
+    assert (model.predict(frame) == model.classes_[probabilities.argmax(axis=1)]).all()
+    assert ((model.decision_function(frame) > 0) == (model.predict(frame) == 2)).all()
+
+
+def test_the_white_box_answers_the_same(german):
+    schema, frame, labels = german
+    model = FairClassifier("diffdp", schema=schema, **SMALL).fit(frame, labels)
+    individuals = encode(schema, frame).individuals
+    scores = model.network_.scores(individuals)
+    assert np.array_equal(model.predict_proba(frame), scores[:, [model.network_.classes.index(c) for c in (1, 2)]])
+    # And so does a plain forward pass through the features it was trained on.
+    features = model.encoding_.features(individuals).astype(np.float64)
+    units = features @ np.concatenate([_rows(part, block) for part, block in _seen(model)]) + _shift(model)
+    for layer in model.network_.layers:
+        units = np.maximum(units, 0) @ layer.weights + layer.bias
+    assert np.allclose(units, model.network_.logits(individuals), atol=1e-5)
+
+
+def _seen(model):
+    return zip(model.network_.parts, model.encoding_.blocks, strict=True)
+
+
+def _rows(part, block):
+    return part.rows if hasattr(part, "rows") else (part.slope * block.scale)[None]
+
+
+def _shift(model):
+    lines = [part.intercept + part.slope * block.offset for part, block in _seen(model) if not hasattr(part, "rows")]
+    return model.network_.bias + np.sum(lines, axis=0)
+
+
+def test_cross_validation_and_grids_take_it(german):
+    schema, frame, labels = german
+    model = FairClassifier("diffdp", schema=schema, **SMALL)
+    scores = cross_val_score(model, frame, labels, cv=3)
+    assert scores.shape == (3,)
+    assert scores.min() > 0.6
+    auc = cross_val_score(model, frame, labels, cv=3, scoring="roc_auc")
+    assert auc.min() > 0.6  # upside down it would be below a half
+    grid = GridSearchCV(model, {"strength": [0.0, 1.0]}, cv=2).fit(frame, labels)
+    assert grid.best_params_["strength"] in (0.0, 1.0)
+
+
+def test_plain_numbers_need_no_schema():
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(400, 3)).round(3)
+    model = FairClassifier(hidden=(8,), steps=100).fit(numbers, numbers[:, 0] > 0)
+    assert model.classes_.tolist() == [False, True]
+    assert model.score(numbers, numbers[:, 0] > 0) > 0.95
+    assert model.schema_.names == ("x0", "x1", "x2")
+
+
+@pytest.mark.parametrize("method", ["erm", "diffdp", "hsic", "laftr", "prejudice-remover"])
+def test_the_same_seed_gives_the_same_bits(german, method):
+    schema, frame, labels = german
+    individuals, rows = encode(schema, frame).individuals, labels.to_numpy()
+    made = FairClassifier(method, schema=schema, **SMALL)
+    first = weights(made.fit(individuals, rows))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    torch.manual_seed(12345)
+    state = torch.get_rng_state()
+    try:
+        second = weights(made.fit(individuals, rows))
+        assert torch.get_num_threads() == 2
+        assert torch.equal(torch.get_rng_state(), state)
+        assert not torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.set_num_threads(threads)
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, weights(clone(made).set_params(seed=1).fit(individuals, rows)))
+
+
+@pytest.mark.parametrize(("method", "strength"), [("diffdp", 1.0), ("hsic", 100.0), ("prejudice-remover", 10.0)])
+def test_a_stronger_penalty_leaves_a_smaller_gap_on_adult(adult, method, strength):
+    schema, individuals, labels, train, test = adult
+    found = []
+    for weight in (0.0, strength):
+        model = FairClassifier(
+            method, strength=weight, schema=schema, sees_protected=False, hidden=(32, 16), steps=100, batch_size=512
+        )
+        model.fit(individuals[train], labels[train])
+        right = (model.predict(individuals[test]) == labels[test]).mean()
+        found.append((gap(model, individuals[test], schema.position("sex")), right))
+    (wide, best), (narrow, right) = found
+    assert wide > 0.12
+    assert narrow < wide / 3
+    assert right > best - 0.04
+    assert right > 0.80  # nobody above 50K: 0.76
+
+
+def test_an_adversary_narrows_the_gap_on_adult(adult):
+    schema, individuals, labels, train, test = adult
+    gaps = []
+    for strength in (0.0, 8.0):
+        model = FairClassifier(
+            "laftr", strength=strength, schema=schema, sees_protected=False, hidden=(32, 16, 8), steps=150,
+            batch_size=256,
+        )  # fmt: skip
+        gaps.append(gap(model.fit(individuals[train], labels[train]), individuals[test], schema.position("sex")))
+    assert gaps[1] < 0.7 * gaps[0]
+
+
+def test_the_groups_compared_may_be_given(adult):
+    schema, individuals, labels, train, test = adult
+    column = schema.position("marital_status")
+    married = individuals[:, column] == schema["marital_status"].values.index("Married-civ-spouse")
+    model = FairClassifier("diffdp", strength=2.0, schema=schema, hidden=(32,), steps=100, batch_size=512)
+    model.fit(individuals[train], labels[train], group=married[train])
+    favoured = model.network_.predict(individuals[test]) == model.network_.favourable
+    assert abs(favoured[married[test]].mean() - favoured[~married[test]].mean()) < 0.15
+    plain = FairClassifier(schema=schema, hidden=(32,), steps=100, batch_size=512)
+    plain.fit(individuals[train], labels[train])
+    favoured = plain.network_.predict(individuals[test]) == plain.network_.favourable
+    assert abs(favoured[married[test]].mean() - favoured[~married[test]].mean()) > 0.25
+
+
+def test_what_a_network_does_not_see_weighs_exactly_nothing(german):
+    schema, frame, labels = german
+    schema = schema.with_protected(["sex", "age"])
+    model = FairClassifier(schema=schema, sees_protected=False, **SMALL).fit(frame, labels)
+    category, number = (model.network_.parts[schema.position(name)] for name in ("sex", "age"))
+    assert not category.rows.any()
+    assert not number.slope.any()
+    assert not number.intercept.any()
+
+
+@pytest.mark.parametrize("stop", ["keys", "time"])
+def test_what_was_reached_is_kept_when_somebody_stops_it(german, stop):
+    schema, frame, labels = german
+    rows = encode(schema, frame).individuals
+
+    def each(step):
+        if step == 7 and stop == "keys":
+            raise KeyboardInterrupt
+
+    model = FairClassifier(schema=schema, hidden=(16,), steps=40)
+    model.fit(rows, labels.to_numpy(), each=each, deadline=0.0 if stop == "time" else None)
+    done = 7 if stop == "keys" else 0
+    assert model.interrupted_
+    assert len(model.history_) == done
+    assert len(model.predict(frame)) == len(frame)
+    if done:
+        # The learning rate falls with the share of the steps, so 7 of 40 steps are the first 7 of any longer course.
+        begun = FairClassifier(schema=schema, hidden=(16,), steps=40)
+        seen = []
+        begun.fit(rows, labels.to_numpy(), each=seen.append)
+        assert not begun.interrupted_
+        assert seen == list(range(1, 41))
+        assert begun.history_[:done] == model.history_
+
+
+def test_people_with_missing_values_are_left_out_where_the_schema_says_so(german):
+    schema, frame, labels = german
+    described = schema.model_dump()
+    described["attributes"][schema.position("housing")]["missing"] = "drop"
+    frame = frame.copy()
+    frame["housing"] = frame["housing"].astype(object)
+    frame.loc[frame.index[:50], "housing"] = None
+    model = FairClassifier(schema=type(schema).parse(described), **SMALL).fit(frame, labels)
+    shorter = FairClassifier(schema=schema, **SMALL).fit(frame[50:], labels[50:])
+    assert np.array_equal(weights(model), weights(shorter))
+    with pytest.raises(DataError, match="50 of 1000 people"):
+        model.predict(frame)
+
+
+def test_errors_say_what_is_wrong(german):
+    schema, frame, labels = german
+    with pytest.raises(OptionError, match="no method 'fair'"):
+        FairClassifier("fair", schema=schema).fit(frame, labels)
+    with pytest.raises(OptionError, match="at least 0, not -1"):
+        FairClassifier(strength=-1, schema=schema).fit(frame, labels)
+    with pytest.raises(OptionError, match="steps must be at least 1"):
+        FairClassifier(steps=0, schema=schema).fit(frame, labels)
+    with pytest.raises(OptionError, match="a hidden layer needs a unit"):
+        FairClassifier(hidden=(0,), schema=schema).fit(frame, labels)
+    with pytest.raises(OptionError, match="learning rate"):
+        FairClassifier(learning_rate=0, schema=schema).fit(frame, labels)
+    with pytest.raises(DataError, match="999 labels for 1000 people"):
+        FairClassifier(schema=schema).fit(frame, labels[:999])
+    with pytest.raises(DataError, match="there are not two labels"):
+        FairClassifier(schema=schema).fit(frame[labels == 1], labels[labels == 1])
+    with pytest.raises(DataError, match="3 is none of the target's"):
+        FairClassifier(schema=schema).fit(frame, labels.replace({2: 3}))
+    with pytest.raises(DataError, match=r"expected \(n, 20\)"):
+        FairClassifier(schema=schema).fit(np.zeros((5, 3)), [1, 2, 1, 2, 1])
+    with pytest.raises(DataError, match="one per person is expected"):
+        FairClassifier("diffdp", schema=schema).fit(frame, labels, group=[0, 1])
+    for method in ("diffdp", "hsic", "laftr", "prejudice-remover"):
+        with pytest.raises(OptionError, match="compares groups, and in the training set there are not two"):
+            FairClassifier(method, schema=schema, protected=()).fit(frame, labels)
+
+
+def test_weights_beyond_all_numbers_are_no_network(german):
+    schema, frame, labels = german
+    with pytest.raises(ModelError, match="grew beyond all numbers"):
+        FairClassifier(schema=schema, learning_rate=1e30, hidden=(8, 8), steps=20).fit(frame, labels)
+
+
+def test_small_groups_are_taken_together_or_are_nobodys():
+    schema = datasets.load_dataset("adult").schema.with_protected(["race", "sex"])
+    rows = np.zeros((1000, len(schema.attributes)))
+    race, sex = schema.positions(["race", "sex"])
+    rows[:400, sex] = 1
+    rows[400:425, race] = 1
+    rows[425:450, race] = 2
+    groups = joint_groups(schema, rows, ("race", "sex"))
+    assert np.unique(groups[400:450]).tolist() == [2]  # 25 and 25: too few each, enough together
+    assert set(groups[:400]) | set(groups[450:]) == {0, 1}
+    assert len(set(groups[:400])) == 1
+    rows[400:440, race] = 0
+    groups = joint_groups(schema, rows, ("race", "sex"))
+    assert (groups[440:450] == NOBODYS).all()
+    assert joint_groups(schema, rows, ()).tolist() == [NOBODYS] * 1000
+
+
+def test_given_groups_are_numbered_and_never_fewer_than_two_while_there_are_two():
+    assert number_groups(np.array(["b"] * 40 + ["a"] * 40)).tolist() == [1] * 40 + [0] * 40
+    # A small subgroup against everybody else is what somebody asked about.
+    assert number_groups(np.array([1] * 3 + [0] * 500)).tolist() == [1] * 3 + [0] * 500

@@ -1,0 +1,99 @@
+"""What may not be learnt from people compared on, and what may not be said where the given model knew them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+from evenhand import mitigation, models, subgroups
+from evenhand.mitigation import Findings, FlipMetric, FoundProfiles, split_people
+from evenhand.mitigation.analysis import BY_TRUTH, drop_test_profiles
+from evenhand.models import Subject
+from evenhand.schema import Schema, encode
+
+SCHEMA = Schema.parse(
+    {
+        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+        "attributes": [
+            {"name": "grade", "kind": "integer", "lower": 0, "upper": 9},
+            {"name": "number", "kind": "integer", "lower": 0, "upper": 99_999},
+            {"name": "sex", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
+        ],
+    }
+)
+
+
+def people(n=600, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {"grade": rng.integers(0, 10, n), "number": rng.integers(0, 100_000, n), "sex": rng.integers(0, 2, n)}
+    )
+    frame["hired"] = np.where(frame["grade"] + frame["sex"] + rng.normal(0, 3, n) > 5, "yes", "no")
+    return encode(SCHEMA, frame)
+
+
+def fitted(model, everybody):
+    labels = np.array(["no", "yes"])[everybody.labels]
+    return model.fit(everybody.individuals, labels)
+
+
+def test_profiles_of_people_test_data_are_not_learnt_from():
+    everybody = people()
+    parts = split_people(everybody, seed=0)
+    turned = everybody.individuals.copy()
+    turned[:, 2] = 1 - turned[:, 2]  # whose sex is said does not matter
+    found, left_out = drop_test_profiles(Findings((FoundProfiles(("sex",), turned),)), parts)
+    kept = {tuple(row[:2]) for row in found.profiles[0].individuals}
+    seen = {tuple(row[:2]) for part in (parts.train, parts.validation) for row in part.individuals}
+    assert kept == seen
+    assert left_out == len(turned) - len(found.profiles[0].individuals) > 100
+    elsewhere = turned[:5] + np.array([0, 0.5, 0])
+    again, none = drop_test_profiles(Findings((FoundProfiles(("sex",), elsewhere),)), parts)
+    assert (none, len(again.profiles[0].individuals)) == (0, 5)
+
+
+def test_what_was_found_among_people_test_data_is_not_in_any_lesson(monkeypatch):
+    everybody = people()
+    parts = split_people(everybody, seed=0)
+    lessons = []
+
+    def fit(frame, labels):
+        lessons.append(frame.copy())
+        return DecisionTreeClassifier(random_state=0).fit(frame, labels)
+
+    model = fitted(DecisionTreeClassifier(random_state=0), everybody)
+    flipping = everybody.individuals[FlipMetric(("sex",)).flips(models.load_model(model, SCHEMA), everybody)]
+    found = Findings((FoundProfiles(("sex",), flipping),))
+    monkeypatch.setattr(Findings, "read", classmethod(lambda cls, paths, schema: found))
+    done = mitigation.mitigate(Subject(model, everybody), fit=fit, rounds=0, certify_seconds=0, share=0.9)
+    aside = {tuple(row[:2]) for row in parts.test.individuals}
+    aside -= {tuple(row[:2]) for part in (parts.train, parts.validation) for row in part.individuals}
+    assert len(lessons) > 2
+    for frame in lessons:
+        assert not aside & set(zip(frame["grade"], frame["number"], strict=True))
+    assert any("no model is trained on these" in note for note in done.result.notes)
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_nothing_is_said_by_true_labels_that_the_given_model_knows_by_heart(knows):
+    everybody = people()
+    kind = DecisionTreeClassifier(random_state=0) if knows else LogisticRegression(max_iter=300)
+    model = fitted(kind, everybody)
+    found = subgroups.find_subgroups(models.load_model(model, SCHEMA), everybody, permutations=200)
+    done = mitigation.mitigate(Subject(model, everybody), findings=(found,), rounds=0, certify_seconds=0).result
+    aside = mitigation.mitigate(
+        Subject(model, everybody), findings=(found,), rounds=0, certify_seconds=0, test=people(300, seed=1)
+    ).result
+    refit = done.candidates[-1]
+    assert refit.control
+    lost = refit.line("accuracy")
+    assert (lost.change.high < 0) == knows
+    assert lost.verdict == ("not comparable" if knows else "within noise")
+    assert ("by heart" in lost.note) == knows
+    for one in done.candidates:
+        if knows:
+            assert not [line for line in one.lines if line.name in BY_TRUTH and line.verdict == "worse"]
+        assert all(one.lines[moved.line].verdict == "worse" for moved in one.moved)
+    # People whom nobody knew are compared in earnest.
+    assert all("by heart" not in line.note for one in aside.candidates for line in one.lines)

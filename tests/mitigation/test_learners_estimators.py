@@ -1,0 +1,201 @@
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from learnt import FRAME, NAMES, SCALED, WORDS, learns, people, read_back, schema, turned
+from sklearn.base import BaseEstimator
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, VotingClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from evenhand.errors import ModelError, OptionError, TrustError
+from evenhand.mitigation import TrainingSet, find_learner
+from evenhand.schema import encode
+
+
+def prepared(model):
+    columns = make_column_transformer(
+        (StandardScaler(), ["age", "income"]), (OneHotEncoder(), ["sex", "town"]), sparse_threshold=0
+    )
+    return make_pipeline(columns, model)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        LogisticRegression(),
+        RandomForestClassifier(15),
+        HistGradientBoostingClassifier(max_iter=20),
+        SGDClassifier(loss="log_loss", max_iter=2000),
+        VotingClassifier([("tree", DecisionTreeClassifier(max_features=2)), ("lines", LogisticRegression())]),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_pipelines_learn_from_frames(tmp_path, model):
+    learner = find_learner(prepared(model).fit(FRAME[NAMES], FRAME["granted"]), WORDS, like=FRAME)
+    given = people()
+    plain = learns(learner, given)
+    for _, read in read_back(learner, plain, tmp_path, like=FRAME, trust=True):
+        np.testing.assert_array_equal(read.scores(given.individuals), plain.scores(given.individuals))
+    for name, value in plain.model.get_params(deep=True).items():
+        assert not name.endswith("random_state") or value == 5
+
+
+def test_the_real_people_alone_give_the_given_model_again():
+    model = prepared(HistGradientBoostingClassifier(max_iter=20, random_state=3)).fit(FRAME[NAMES], FRAME["granted"])
+    given = people()
+    again = find_learner(model, WORDS, like=FRAME).fit(TrainingSet.plain(given), seed=1)
+    np.testing.assert_array_equal(again.model.predict_proba(FRAME[NAMES]), model.predict_proba(FRAME[NAMES]))
+    assert again.model[-1].random_state == 3
+
+
+def test_processors_play_no_part():
+    given = people()
+    made = []
+    for jobs in (1, 2):
+        model = prepared(RandomForestClassifier(12, n_jobs=jobs)).fit(FRAME[NAMES], FRAME["granted"])
+        learner = find_learner(model, WORDS, like=FRAME)
+        made.append(learner.fit(TrainingSet.plain(given), seed=2).scores(given.individuals))
+    np.testing.assert_allclose(made[0], made[1], rtol=0, atol=1e-12)
+
+
+class Recording(BaseEstimator):
+    """Remembers what it was fitted on."""
+
+    def fit(self, X, y):
+        self.seen_, self.labels_, self.classes_ = X, y, np.unique(y)
+        if hasattr(X, "columns"):
+            self.feature_names_in_ = np.array(X.columns, dtype=object)
+        else:
+            self.n_features_in_ = np.shape(X)[1]
+        return self
+
+    def predict(self, X):
+        return np.resize(self.classes_, len(X))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_frame_holds_the_real_rows_and_the_added_words(kind):
+    # A spare column, another order, stray spaces and a column type of the user's own; every third person only.
+    odd = FRAME.assign(sex=" " + FRAME["sex"], town=FRAME["town"].astype("category"), spare=1)
+    columns = ["town", "age", "sex"]
+    frame = odd if kind == "pandas" else pl.from_pandas(odd)
+    given = encode(WORDS, frame).at(np.arange(0, 400, 3))
+    model = Recording().fit(frame[columns], FRAME["granted"].to_numpy())
+    learner = find_learner(model, WORDS)
+    lesson, person = turned(learner.given, given, copies=2)
+    made = learner.fit(lesson, seed=0)
+    seen = made.model.seen_
+    assert type(seen) is type(frame)
+    assert list(seen.columns) == columns
+    real, added = seen[: len(given)], seen[len(given) :]
+    expected = frame[columns][::3]
+    assert real.to_numpy().tolist() == expected.to_numpy().tolist()
+    described = WORDS.attributes
+    town = described[3].values[int(person[0, 3])], int(person[0, 0]), described[2].values[int(person[0, 2])]
+    assert [tuple(row) for row in added.to_numpy().tolist()] == [town, town]
+    assert list(seen.dtypes) == list(frame[columns].dtypes)
+    assert made.model.labels_.tolist() == [
+        *FRAME["granted"][::3],
+        *[lesson.people.schema.target.values[lesson.labels[0]]] * 2,
+    ]
+
+
+def test_arrays_of_words_and_of_numbers():
+    given = people()
+    words = FRAME[NAMES].to_numpy(dtype=object)
+    coded = make_column_transformer((OrdinalEncoder(), [2, 3]), remainder="passthrough")
+    model = make_pipeline(coded, DecisionTreeClassifier()).fit(words, FRAME["granted"])
+    learner = find_learner(model, WORDS)
+    assert learner.given.form == "words"
+    learner.fit(TrainingSet.plain(given), seed=0)
+    numbers = people(SCALED)
+    model = LogisticRegression().fit(SCALED.inputs(numbers.individuals), np.where(FRAME["granted"] == "yes", 1, 0))
+    learner = find_learner(model, SCALED)
+    plain = learns(learner, numbers)
+    assert plain.model.classes_.tolist() == [0, 1]
+    seen = Recording().fit(SCALED.inputs(numbers.individuals), np.array(["yes", "no"] * 200))
+    lesson, person = turned(learner.given, numbers, copies=3)
+    made = find_learner(seen, SCALED).fit(lesson, seed=0)
+    np.testing.assert_array_equal(made.model.seen_[-3:], np.repeat(SCALED.inputs(person), 3, axis=0))
+
+
+def test_labels_are_the_models_own_words():
+    for words in (FRAME["granted"] == "yes", np.where(FRAME["granted"] == "yes", 1, 0), FRAME["granted"]):
+        model = prepared(LogisticRegression()).fit(FRAME[NAMES], words)
+        made = find_learner(model, WORDS, like=FRAME).fit(TrainingSet.plain(people()), seed=0)
+        assert made.model.classes_.tolist() == model.classes_.tolist()
+        assert made.classes == ("no", "yes")
+        np.testing.assert_allclose(made.model[-1].coef_, model[-1].coef_, rtol=1e-9)
+
+
+def test_a_category_that_the_part_lacks_stays_known():
+    """Somebody from the town that nobody of the part learnt from lives in can still be answered."""
+    model = prepared(LogisticRegression()).fit(FRAME[NAMES], FRAME["granted"])
+    given = people()
+    part = given.at(np.flatnonzero(FRAME["town"] != "Rye"))
+    made = find_learner(model, WORDS, like=FRAME).fit(TrainingSet.plain(part), seed=0)
+    assert made.scores(given.individuals).shape == (400, 2)
+    assert made.model[-1].coef_.shape == model[-1].coef_.shape
+    inside = FeatureUnion([("codes", make_pipeline(OrdinalEncoder(), StandardScaler())), ("hot", OneHotEncoder())])
+    nested = make_pipeline(
+        make_column_transformer((inside, ["sex", "town"]), sparse_threshold=0), DecisionTreeClassifier()
+    ).fit(FRAME[NAMES], FRAME["granted"])
+    made = find_learner(nested, WORDS, like=FRAME).fit(TrainingSet.plain(part), seed=0)
+    assert made.predict(given.individuals).shape == (400,)
+
+
+def test_files(tmp_path):
+    model = prepared(LogisticRegression()).fit(FRAME[NAMES], FRAME["granted"])
+    joblib.dump(model, tmp_path / "given.joblib")
+    with pytest.raises(TrustError):
+        find_learner(tmp_path / "given.joblib", WORDS, like=FRAME)
+    learner = find_learner(str(tmp_path / "given.joblib"), WORDS, like=FRAME, trust=True)
+    assert learner.endings == (".joblib", ".skops", ".pkl")
+    made = learner.fit(TrainingSet.plain(people()), seed=0)
+    assert made.name == "given.joblib"
+    assert learner.name == "a Pipeline, refitted with its own parameters"
+    with pytest.raises(OptionError, match=r"'\.npz'") as refusal:
+        learner.save(made, tmp_path / "m.npz")
+    assert ".joblib or .skops or .pkl" in refusal.value.hint
+
+
+class Unclonable:
+    """Has no parameters to be made again from."""
+
+    classes_ = np.array(["no", "yes"])
+
+    def predict(self, X):
+        return np.full(len(X), "yes")
+
+
+class Failing(Recording):
+    def fit(self, X, y):
+        raise RuntimeError("out of luck\nand more")
+
+
+def test_what_cannot_be_fitted_again_is_refused():
+    failing = Failing()
+    Recording.fit(failing, FRAME[NAMES], FRAME["granted"].to_numpy())
+    for model, says in ((Unclonable(), "TypeError"), (failing, r"out of luck\n")):
+        learner = find_learner(model, WORDS)
+        with pytest.raises(ModelError, match=f"cannot be fitted again.*{says}") as refusal:
+            learner.fit(TrainingSet.plain(people()), seed=0)
+        assert "--fit" in refusal.value.hint
+
+
+def test_a_frame_of_whole_numbers_takes_added_halves():
+    """Midpoints of bins are not a whole numbers: the column becomes one of numbers rather than lose them."""
+    described = schema().model_dump(mode="json", exclude_none=True)
+    described["attributes"][0] = {"name": "age", "kind": "ordinal", "edges": [18, 31, 50, 81]}
+    binned = type(WORDS).parse(described)
+    given = encode(binned, FRAME)
+    model = prepared(LogisticRegression()).fit(FRAME[NAMES], FRAME["granted"])
+    learner = find_learner(model, binned, like=FRAME)
+    made = learner.fit(TrainingSet(given, given.individuals[:5], given.labels[:5]), seed=0)
+    assert isinstance(FRAME, pd.DataFrame)
+    assert made.predict(given.individuals).shape == (400,)

@@ -1,0 +1,337 @@
+import itertools
+import json
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from learnt import FRAME, SCALED, WORDS, accuracy, learns, people, read_back, schema
+
+torch = pytest.importorskip("torch", reason="needs the extra torch")
+from evenhand.errors import DataError, ModelError, OptionError
+from evenhand.mitigation import TrainingSet, find_learner
+from evenhand.mitigation.learners.dense import (
+    DenseStep,
+    ReluStep,
+    ScaleStep,
+    merge_steps,
+    plain_layers,
+    train_steps,
+    write_npz,
+)
+from evenhand.models import (
+    AdditiveNetwork,
+    LineTerm,
+    StepTerm,
+    TableTerm,
+    load_model,
+    network_from_dense,
+    predict_labels,
+)
+from evenhand.schema import Schema, encode
+from support import shared
+
+THREE = schema(favourable="yes", values=("no", "later", "yes"), plain=False)
+LATER = FRAME.assign(granted=np.where((FRAME["income"] > 30) & (FRAME["income"] < 45), "later", FRAME["granted"]))
+
+
+def layers(width, outputs=1, hidden=(8, 6), seed=3):
+    rng = np.random.default_rng(seed)
+    widths = [width, *hidden, outputs]
+    return [
+        (rng.normal(size=pair) / np.sqrt(pair[0]), rng.normal(size=pair[1]) / 4) for pair in itertools.pairwise(widths)
+    ]
+
+
+def learnt_well(described, frame=FRAME, outputs=1):
+    """Layers that already decide as the data does: the start that a real model gives."""
+    steps = layers(described.width, outputs)
+    given = people(described, frame)
+    learner = find_learner(_network(described, steps), described)
+    for seed in range(4):
+        learner = find_learner(learner.fit(TrainingSet(given, *_again(given, 5000)), seed=seed), described)
+    return learner.layers
+
+
+def _network(described, steps):
+    values = described.target.values if len(steps[-1][1]) > 1 else ("no", "yes")
+    return network_from_dense(described, list(steps), classes=values, favourable=values.index("yes"))
+
+
+def _again(given, count):
+    rows = np.random.default_rng(0).integers(0, len(given), count)
+    return given.individuals[rows], given.labels[rows]
+
+
+@pytest.fixture(scope="module")
+def two():
+    return learnt_well(SCALED)
+
+
+@pytest.fixture(scope="module")
+def three():
+    return learnt_well(THREE, LATER, 3)
+
+
+def test_numpy_networks(two, tmp_path):
+    write_npz(two, tmp_path / "given.npz")
+    learner = find_learner(tmp_path / "given.npz", SCALED)
+    given = people(SCALED)
+    plain = learns(learner, given)
+    ((_, read),) = read_back(learner, plain, tmp_path)
+    assert read.digest == load_model(tmp_path / "new.npz", SCALED).digest == plain.digest
+    assert plain.name == "given.npz"
+    assert plain.hidden == (8, 6)
+
+
+def test_several_labels(three, tmp_path):
+    learner = find_learner(_network(THREE, three), THREE)
+    given = people(THREE, LATER)
+    plain = learns(learner, given)
+    ((_, read),) = read_back(learner, plain, tmp_path)
+    assert read.digest == plain.digest
+
+
+def test_threads_and_the_state_of_pytorch_play_no_part(two):
+    learner = find_learner(_network(SCALED, two), SCALED)
+    lesson = TrainingSet.plain(people(SCALED))
+    threads = torch.get_num_threads()
+    made = []
+    for asked in (1, 2, 3):
+        torch.set_num_threads(asked)
+        torch.manual_seed(asked)
+        state = torch.random.get_rng_state()
+        made.append(learner.fit(lesson, seed=9).digest)
+        assert torch.get_num_threads() == asked
+        assert torch.equal(torch.random.get_rng_state(), state)
+        assert not torch.are_deterministic_algorithms_enabled()
+    torch.set_num_threads(threads)
+    assert len(set(made)) == 1
+    assert learner.fit(lesson, seed=10).digest != made[0]
+
+
+def test_a_step_of_descent_by_hand(monkeypatch):
+    """One person, one step of Adam: every weight that matters moves by the learning rate, against its gradient."""
+    from evenhand.mitigation import descent
+
+    monkeypatch.setattr(descent, "EPOCHS", 1)
+    steps = [DenseStep(np.array([[1.0], [1.0]]), np.array([0.0]))]
+    inputs = np.array([[3.0, 5.0], [1.0, 5.0]])  # standardised: +1 and -1; the second never varies
+    (learnt,) = train_steps(steps, inputs, np.array([0, 1]), seed=0, location="m")
+    # Logits are 8 and 6, sigmoid(8) - 0 and sigmoid(6) - 1: the gradient of the first weight is positive, and of the
+    # bias too. Folded: weight 1 * 1, bias 0 + 2 + 5 = 7. Each moves down by 0.001, and is folded out again.
+    np.testing.assert_allclose(learnt.weights, [[0.999], [1.0]], atol=1e-8)
+    np.testing.assert_allclose(learnt.bias, [6.999 - 2 * 0.999 - 5], atol=1e-8)
+
+
+def test_merged_steps_compute_the_same():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(50, 3))
+    scale = ScaleStep(np.array([2.0, 0.5, -1.0]), np.array([1.0, 0.0, 3.0]))
+    a, b, c = (DenseStep(rng.normal(size=shape), rng.normal(size=shape[1])) for shape in ((3, 4), (4, 4), (4, 1)))
+    steps = [scale, ReluStep(), a, DenseStep(b.weights, None), ScaleStep(np.array(0.5), np.array(1.0)), ReluStep(), c]
+    expected = np.maximum(x * scale.factor + scale.shift, 0) @ a.weights + a.bias
+    expected = np.maximum(expected @ b.weights * 0.5 + 1, 0) @ c.weights + c.bias
+    given = merge_steps(steps, width=3)
+    for i, (weights, bias) in enumerate(given):
+        x = (np.maximum(x, 0) if i else x) @ weights + bias
+    np.testing.assert_allclose(x, expected)
+    assert len(given) == 3
+
+
+def test_the_layers_of_a_network_are_found_again(two):
+    for found, known in zip(plain_layers(_network(SCALED, two)), two, strict=True):
+        np.testing.assert_allclose(found[0], known[0], rtol=1e-12)
+        np.testing.assert_allclose(found[1], known[1], rtol=1e-12, atol=1e-12)
+
+
+def test_a_table_of_its_own_is_refused():
+    network = _network(WORDS, layers(4))
+    bent = (*network.parts[:3], TableTerm(np.arange(24.0).reshape(3, 8) ** 2, 0.0))
+    stepped = (StepTerm(np.array([40.0]), np.ones((2, 8))), *network.parts[1:])
+    for parts in (bent, stepped):
+        changed = AdditiveNetwork(WORDS, parts, network.bias, network.layers, network.classes, 1)
+        with pytest.raises(ModelError, match="table of its own") as refusal:
+            find_learner(changed, WORDS)
+        assert "--fit" in refusal.value.hint
+    assert isinstance(network.parts[0], LineTerm)
+
+
+def test_what_cannot_be_learnt_or_written_is_refused(two, tmp_path):
+    learner = find_learner(_network(SCALED, two), SCALED)
+    given = people(SCALED)
+    with pytest.raises(OptionError, match=r"'\.skops'") as refusal:
+        learner.save(learner.given, tmp_path / "m.skops")
+    assert ".npz" in refusal.value.hint
+    with pytest.raises(OptionError, match="no such folder"):
+        learner.save(learner.given, tmp_path / "absent" / "m.npz")
+    missing = given.individuals[:1].copy()
+    missing[0, 1] = np.nan
+    with pytest.raises(ModelError, match="missing value"):
+        learner.fit(TrainingSet(given, missing, np.zeros(1, dtype=np.int64)), seed=0)
+    other = schema(values=("no", "later", "yes"), plain=False)
+    three = find_learner(network_from_dense(SCALED, layers(6, 3), classes=("no", "yes", "never")), SCALED)
+    with pytest.raises(DataError, match="cannot give the label 'later'"):
+        three.fit(TrainingSet.plain(people(other, LATER)), seed=0)
+
+
+def test_the_census_network_keeps_its_accuracy(tmp_path):
+    domain = json.loads(shared("data", "testing", "domains.json").read_text())["adult"]
+    names = domain["attributes"]
+    described = Schema.parse(
+        {
+            "target": {"name": "income", "favourable": 1, "values": [0, 1]},
+            "attributes": [
+                {"name": name, "kind": "integer", "lower": low, "upper": high}
+                for name, (low, high) in zip(names, domain["bounds"], strict=True)
+            ],
+        }
+    )
+    with np.load(shared("data", "testing", "data", "adult.npz")) as arrays:
+        frames = [
+            pd.DataFrame(arrays[f"X_{part}"].astype(int), columns=names).assign(
+                income=arrays[f"y_{part}"].astype(int).ravel()
+            )
+            for part in ("train", "test")
+        ]
+    train_people, test_people = (encode(described, frame) for frame in frames)
+    learner = find_learner(shared("data", "testing", "models", "adult.npz"), described)
+    made = learner.fit(TrainingSet.plain(train_people), seed=0)
+    before, after = (
+        (predict_labels(model, test_people.individuals) == test_people.labels).mean() for model in (learner.given, made)
+    )
+    assert before == pytest.approx(0.8471, abs=1e-4)
+    assert after > before - 0.004
+    assert any(not np.array_equal(a[0], b[0]) for a, b in zip(made.dense, learner.layers, strict=True))
+
+
+@pytest.fixture(scope="module")
+def keras():
+    pytest.importorskip("h5py", reason="needs the extra keras")
+    return pytest.importorskip("keras", reason="needs keras")
+
+
+def keras_file(keras, steps, path, *, outputs=1, front=(), end=None):
+    import logging
+
+    inner = [keras.layers.Dense(len(bias), activation="relu") for _, bias in steps[:-1]]
+    last = keras.layers.Dense(outputs, activation=end or ("sigmoid" if outputs == 1 else "softmax"))
+    model = keras.Sequential([keras.layers.Input((len(steps[0][0]),)), *front, *inner, keras.layers.Dropout(0.2), last])
+    for layer, (weights, bias) in zip([*inner, last], steps, strict=True):
+        layer.set_weights([weights, bias])
+    log = logging.getLogger("absl")
+    before, log.disabled = log.disabled, True  # "HDF5 is considered legacy"
+    try:
+        model.save(path)
+    finally:
+        log.disabled = before
+    return path
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras itself
+@pytest.mark.parametrize("file", ["given.keras", "given.h5"])
+def test_keras_files_are_written_as_they_were(keras, two, tmp_path, file):
+    import logging
+
+    path = keras_file(keras, two, tmp_path / file)
+    content = path.read_bytes()
+    learner = find_learner(path, SCALED)
+    given = people(SCALED)
+    plain = learns(learner, given)
+    assert path.read_bytes() == content
+    for ending, read in read_back(learner, plain, tmp_path):
+        if ending != ".npz":
+            assert read.digest == plain.digest
+        # Keras scales inputs in single precision, a .npz network in double.
+        np.testing.assert_allclose(read.scores(given.individuals), plain.scores(given.individuals), atol=1e-6)
+    log = logging.getLogger("absl")
+    before, log.disabled = log.disabled, True
+    try:
+        model = keras.models.load_model(tmp_path / f"new.{file[6:]}")
+    finally:
+        log.disabled = before
+    answers = np.asarray(model.predict(SCALED.inputs(given.individuals).astype(np.float32), verbose=0))[:, 0]
+    np.testing.assert_allclose(plain.scores(given.individuals)[:, 1], answers, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras itself
+def test_what_stands_before_and_between_the_layers_stays(keras, two, tmp_path):
+    front = [
+        keras.layers.Normalization(mean=[0.1, 0.2, 0.5, 0.3, 0.3, 0.3], variance=[1, 0.5, 0.3, 0.2, 0.2, 0.2]),
+        keras.layers.Rescaling(0.5, offset=0.1),
+        keras.layers.BatchNormalization(),
+    ]
+    path = keras_file(keras, two, tmp_path / "m.keras", front=front)
+    learner = find_learner(path, SCALED)
+    given = people(SCALED)
+    made = learner.fit(TrainingSet.plain(given), seed=0)
+    assert accuracy(made, given) > accuracy(learner.given, given)
+    for ending, read in read_back(learner, made, tmp_path):
+        atol = 1e-6 if ending == ".npz" else 0.0  # Keras normalises in single precision
+        np.testing.assert_allclose(read.scores(given.individuals), made.scores(given.individuals), atol=atol)
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "new.keras") as new:
+        assert old.namelist() == new.namelist()
+        assert old.read("config.json") == new.read("config.json")
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras itself
+def test_keras_files_of_several_labels(keras, three, tmp_path):
+    learner = find_learner(keras_file(keras, three, tmp_path / "m.h5", outputs=3), THREE)
+    plain = learns(learner, people(THREE, LATER))
+    assert all((read.predict(people(SCALED).individuals) == plain.predict(people(SCALED).individuals)).all()
+               for _, read in read_back(learner, plain, tmp_path))  # fmt: skip
+
+
+def module(steps, *end, dropout=0.0):
+    parts = []
+    for weights, bias in steps:
+        linear = torch.nn.Linear(*weights.shape)
+        linear.weight.data = torch.tensor(weights.T, dtype=torch.float32).contiguous()
+        linear.bias.data = torch.tensor(bias, dtype=torch.float32)
+        parts += [linear, torch.nn.ReLU(), torch.nn.Dropout(dropout)]
+    return torch.nn.Sequential(*parts[:-2], *end)
+
+
+def exported(given, rows=None):
+    shapes = None if rows else ({0: torch.export.Dim("people")},)
+    return torch.export.export(given.eval(), (torch.zeros(rows or 3, 6),), dynamic_shapes=shapes)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda steps: module(steps, dropout=0.1),
+        lambda steps: module(steps, torch.nn.Sigmoid()),
+        lambda steps: module(steps, torch.nn.BatchNorm1d(1, eps=1.0), torch.nn.Flatten(0)),
+        lambda steps: exported(module(steps)),
+        lambda steps: exported(module(steps, torch.nn.Sigmoid()), rows=70),
+    ],
+    ids=["module", "sigmoid", "normalised", "program", "of-70"],
+)
+def test_pytorch(two, tmp_path, source):
+    learner = find_learner(source(two), SCALED)
+    given = people(SCALED)
+    plain = learns(learner, given)
+    for _, read in read_back(learner, plain, tmp_path, trust=True):
+        np.testing.assert_allclose(read.scores(given.individuals), plain.scores(given.individuals), atol=1e-6)
+    torch.manual_seed(8)  # neither dropout nor the order depends on what was drawn before
+    again = learner.fit(TrainingSet.plain(given), seed=5)
+    np.testing.assert_array_equal(again.scores(given.individuals), plain.scores(given.individuals))
+
+
+def test_pytorch_files_and_several_labels(three, tmp_path):
+    given = people(THREE, LATER)
+    torch.save(module(three), tmp_path / "given.pt")
+    torch.export.save(exported(module(three, torch.nn.Softmax(1))), tmp_path / "given.pt2")
+    for file, endings in (("given.pt", (".pt", ".pt2", ".pth")), ("given.pt2", (".pt2",))):
+        learner = find_learner(tmp_path / file, THREE, trust=True)
+        assert learner.endings == endings
+        learns(learner, given)
+
+
+def test_a_frozen_module_is_refused(two):
+    frozen = module(two)
+    for parameter in frozen.parameters():
+        parameter.requires_grad = False
+    with pytest.raises(ModelError, match="none of its parameters"):
+        find_learner(frozen, SCALED).fit(TrainingSet.plain(people(SCALED)), seed=0)

@@ -1,0 +1,136 @@
+"""Counterfactual logit pairing: the penalty by hand, and what it does to decisions that flip."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra torch")
+
+from evenhand.errors import OptionError
+from evenhand.mitigation import FairClassifier, FeatureEncoding, FlipMetric
+from evenhand.mitigation.training.losses.counterfactual import LogitPairing
+from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask
+from evenhand.mitigation.training.network import TrainableNetwork
+from evenhand.schema import People, Schema
+
+
+def loans(ages: int = 1) -> Schema:
+    return Schema.parse(
+        {
+            "target": {"name": "loan", "favourable": 1, "values": [0, 1]},
+            "attributes": [
+                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+                {"name": "age", "kind": "integer", "lower": 0, "upper": ages, "protected": True},
+                {"name": "income", "kind": "integer", "lower": 0, "upper": 20},
+            ],
+        }
+    )
+
+
+def applicants(schema: Schema, n: int = 600, seed: int = 0) -> tuple[Any, Any]:
+    """Whoever earns enough gets a loan, and men need to earn less."""
+    rng = np.random.default_rng(seed)
+    rows = np.column_stack([rng.integers(0, int(a.last) + 1, n) for a in schema.attributes]).astype(float)
+    wanted = rows[:, 2] + 4 * rows[:, 0] + rng.normal(size=n)
+    return rows, (wanted > 11).astype(int)
+
+
+def asked(schema: Schema, layers: Any, n: int = 40) -> tuple[LogitPairing, TrainableNetwork, TrainingBatch]:
+    rows, labels = applicants(schema, n)
+    encoding = FeatureEncoding.fit_to_people(schema, rows)
+    network, generator = TrainableNetwork.of(encoding, layers(encoding.width)), torch.Generator().manual_seed(0)
+    pairing = LogitPairing()
+    assert pairing.prepare(TrainingTask(schema, schema.protected, encoding, 1, generator, 1), network) == []
+    individuals = torch.from_numpy(rows)
+    return pairing, network, TrainingBatch(
+        individuals, network.encode(individuals), torch.from_numpy(labels).float(), torch.zeros(n, dtype=torch.int64), 0
+    )  # fmt: skip
+
+
+def test_by_hand() -> None:
+    # A linear network that adds 3 for men and nothing else that is protected: 4 assignments, of 6 pairs 4 differ by 3.
+    def layers(width: int) -> Any:
+        weight = np.zeros((width, 1))
+        weight[1] = 3.0
+        weight[-1] = 5.0
+        return [(weight, np.array([0.7]))]
+
+    pairing, network, batch = asked(loans(), layers)
+    assert pairing.penalty(network, batch, network.logits(batch.features)).item() == pytest.approx(4 / 6 * 9, rel=1e-5)
+
+
+def test_every_pair_of_assignments_counts() -> None:
+    rng = np.random.default_rng(1)
+    drawn: list[Any] = []
+
+    def layers(width: int) -> Any:
+        drawn[:] = [(rng.normal(size=(width, 4)), rng.normal(size=4)), (rng.normal(size=(4, 1)), rng.normal(size=1))]
+        return drawn
+
+    schema = loans()
+    pairing, network, batch = asked(schema, layers)
+    made = network.encoding.additive(drawn, (0, 1), 1, "network")
+    logits = []
+    for assignment in schema.assignments(schema.protected):
+        rows = batch.individuals.numpy().copy()
+        rows[:, :2] = assignment
+        logits.append(made.logits(rows)[:, 0])
+    expected = np.mean([(a - b) ** 2 for a, b in itertools.combinations(logits, 2)])
+    assert pairing.logit_spread(network, batch.individuals).item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_people_who_are_not_in_the_data_count_too() -> None:
+    # Nobody in the data earns anything; the network favours men by what they earn above the mean.
+    def layers(width: int) -> Any:
+        weight = np.zeros((width, 1))
+        weight[1], weight[-1] = 100.0, 1.0
+        return [(weight, np.array([-100.0])), (np.ones((1, 1)), np.zeros(1))]
+
+    pairing, network, batch = asked(loans(), layers)
+    individuals = batch.individuals.clone()
+    individuals[:, 2] = 0
+    poor = TrainingBatch(individuals, network.encode(individuals), batch.labels, batch.groups, 0)
+    assert pairing.logit_spread(network, individuals).item() == 0
+    assert pairing.penalty(network, poor, network.logits(poor.features)).item() > 0
+
+
+def test_the_penalty_grows() -> None:
+    def layers(width: int) -> Any:
+        weight = np.zeros((width, 1))
+        weight[1] = 3.0
+        return [(weight, np.zeros(1))]
+
+    pairing, network, batch = asked(loans(), layers)
+    pairing.prepare(dataclasses.replace(pairing._task, steps=100), network)
+    seen = [
+        pairing.penalty(network, dataclasses.replace(batch, step=step), network.logits(batch.features)).item()
+        for step in (0, 24, 49, 99)
+    ]
+    assert seen == pytest.approx([6 / 50, 3.0, 6.0, 6.0], rel=1e-5)
+
+
+def test_fewer_decisions_flip_and_the_same_bits_come_again() -> None:
+    schema = loans(ages=30)  # too many assignments to take all of them at every step
+    rows, labels = applicants(schema)
+    people = People(schema, rows, labels.astype(np.int64), np.arange(len(rows)), 0, None)
+    settings = {"schema": schema, "hidden": (8,), "steps": 150, "seed": 3}
+    plain = FairClassifier("erm", **settings).fit(rows, labels).network_
+    made = FairClassifier("logit-pairing", strength=3.0, **settings).fit(rows, labels).network_
+    harm = FlipMetric(("sex", "age"))
+    assert harm.size(plain, people) > 0.15
+    assert harm.size(made, people) < 0.2 * harm.size(plain, people)
+    assert (made.predict(rows) == labels).mean() > 0.75
+    again = FairClassifier("logit-pairing", strength=3.0, **settings).fit(rows, labels).network_
+    assert again.digest == made.digest
+
+
+def test_needs_somebody_to_compare() -> None:
+    schema = loans()
+    rows, labels = applicants(schema)
+    with pytest.raises(OptionError, match="no attribute is protected"):
+        FairClassifier("logit-pairing", schema=schema, protected=(), hidden=(4,), steps=2).fit(rows, labels)

@@ -1,0 +1,206 @@
+import importlib
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from evenhand import mitigation, subgroups
+from evenhand.errors import DataError, ModelError, OptionError
+from evenhand.individual import search
+from evenhand.mitigation import METHODS, FlipMetric, GroupGapMetric, MitigationConfig, SubgroupGapMetric
+from evenhand.mitigation.candidate import accuracy
+from evenhand.models import Subject
+from evenhand.schema import Schema, encode
+
+DESCRIBED = {
+    "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+    "attributes": [
+        {"name": "grade", "kind": "integer", "lower": 0, "upper": 20},
+        {"name": "noise", "kind": "integer", "lower": 0, "upper": 9},
+        {"name": "sex", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def hiring():
+    """A model that learnt from labels which favour one sex, and people."""
+    rng = np.random.default_rng(0)
+    n = 1500
+    frame = pd.DataFrame({
+        "grade": rng.integers(0, 21, n), "noise": rng.integers(0, 10, n), "sex": rng.integers(0, 2, n),
+    })  # fmt: skip
+    frame["hired"] = np.where(frame["grade"] + 2 * frame["sex"] + rng.normal(0, 1.5, n) > 11, "yes", "no")
+    people = encode(Schema.parse(DESCRIBED), frame)
+    return LogisticRegression().fit(people.individuals, frame["hired"]), people
+
+
+@pytest.fixture(scope="module")
+def found(hiring):
+    from evenhand import models
+
+    scorer = models.load_model(hiring[0], hiring[1].schema)
+    return (
+        search.search(scorer, hiring[1], budget=300, samples=0),
+        subgroups.find_subgroups(scorer, hiring[1], subgroups.SubgroupConfig(attributes=("sex",))),
+    )
+
+
+def run(hiring, found=(), name=None, **options):
+    return mitigation.mitigate(
+        Subject(*hiring, model_name=name), findings=found, **{"certify_seconds": 0, "rounds": 0, **options}
+    )
+
+
+def test_a_mitigation_from_start_to_end(hiring, found, tmp_path):
+    said = []
+    made = run(hiring, found, rounds=1, progress=lambda what, share: said.append((what, share)), name="the model")
+    result = made.result
+    assert result.model == "the model"
+    assert result.harms == (FlipMetric(("sex",)).words, SubgroupGapMetric({"sex": result_rule(found)}).words)
+    assert [one.method for one in made.candidates] == [one.method for one in result.candidates] == ["retrain", "refit"]
+    assert [one.control for one in made.candidates] == [False, True]
+    parts = result.people
+    assert parts.train + parts.validation + parts.test == 1500
+    line = result.candidates[0].line("flip_rate", "sex")
+    assert line.after.value < line.before.value / 2
+    assert any("may have been trained on the test set" in note for note in result.notes)
+    shares = [share for _, share in said]
+    assert all(0 <= share <= 1 for share in shares)
+    assert shares == sorted(shares)
+    files = made.save(tmp_path / "new.joblib")
+    assert all(file.exists() for file in files)
+    assert mitigation.MitigationResult.from_json(result.to_json()) == result
+
+
+def result_rule(found):
+    (best, *_) = sorted((one for one in found[1].findings if one.found), key=lambda one: -abs(one.gap))
+    return best.rules["sex"]
+
+
+def test_the_same_seed_gives_the_same_answer(hiring, found):
+    first, again, other = (run(hiring, found[:1], rounds=1, seed=seed) for seed in (3, 3, 4))
+    rows = hiring[1].individuals
+    assert first.result.model_copy(update={"seconds": 0}) == again.result.model_copy(update={"seconds": 0})
+    assert first.candidates[0].scorer.scores(rows).tobytes() == again.candidates[0].scorer.scores(rows).tobytes()
+    assert first.result.candidates != other.result.candidates
+
+
+def test_people_kept_aside_are_test_data(hiring, found):
+    model, people = hiring
+    rows = np.arange(1500)
+    rest, test = people.at(rows[rows % 3 > 0]), people.at(rows[rows % 3 == 0])
+    made = mitigation.mitigate(Subject(model, rest), test=test, findings=found[:1], certify_seconds=0, rounds=0)
+    assert made.result.people.test == 500
+    assert made.result.people.train + made.result.people.validation == 1000
+    assert not any("may have learnt" in note for note in made.result.notes)
+    assert made.result.candidates[0].line("accuracy").after.value == accuracy(made.candidates[0].scorer, test)
+
+
+def test_settings_one_by_one_or_together(hiring, found):
+    config = MitigationConfig(certify_seconds=0, rounds=0, share=0.05, seed=2)
+    made = mitigation.mitigate(Subject(*hiring), config, findings=found[:1], start=10)
+    values = [trial.value for trial in made.result.candidates[0].trials]
+    assert values[:2] == [0, 10]
+    assert max(values) <= 0.05 * made.result.people.train
+    assert made.result.seed == 2
+
+
+def test_methods_that_need_no_findings_have_no_control(hiring):
+    made = run(hiring, methods=("blind",))
+    assert [one.method for one in made.candidates] == ["blind"]
+    assert made.result.harms == ("decisions that flip with sex",)
+    assert made.result.candidates[0].line("flip_rate", "sex").after.value == 0
+
+
+def test_what_cannot_be_done_is_said(hiring, found):
+    with pytest.raises(OptionError, match="there is no method 'retrian'"):
+        run(hiring, methods=("retrian",))
+    with pytest.raises(DataError, match="nothing to learn from"):
+        run(hiring)
+    fair = search.search(_fair(hiring), hiring[1], budget=100, samples=0)
+    with pytest.raises(DataError, match="nothing was found to train on"):
+        run(hiring, (fair,))
+    with pytest.raises(ModelError) as caught:
+        mitigation.mitigate(Subject(_fair(hiring), hiring[1]), findings=found)
+    assert "--fit" in str(caught.value)
+
+
+def _fair(hiring):
+    from mitigate_cases import Decider
+
+    return Decider(hiring[1].schema, lambda x: x[:, 0] > 11, name="a function")
+
+
+def test_an_interrupt_keeps_what_there_is_and_skips_what_was_to_come(hiring, found, monkeypatch):
+    module = importlib.import_module("evenhand.mitigation.methods.retrain")
+
+    def stopped(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.search, "search", stopped)
+    made = run(hiring, found[:1], rounds=1, methods=("retrain", "blind"))
+    assert made.result.interrupted
+    assert [one.method for one in made.candidates] == ["retrain", "refit"]
+    assert made.result.candidates[0].interrupted
+
+
+def test_an_interrupt_before_there_is_a_model_is_passed_on(hiring, monkeypatch):
+    def stopped(situation):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(METHODS, "stopped", f"{__name__}:stopped_method")
+    with pytest.raises(KeyboardInterrupt):
+        run(hiring, methods=("stopped",))
+    made = run(hiring, methods=("blind", "stopped"))
+    assert made.result.interrupted
+    assert [one.method for one in made.candidates] == ["blind"]
+
+
+def stopped_method(situation):
+    raise KeyboardInterrupt
+
+
+def test_time_is_shared_and_kept_to(hiring, found, monkeypatch):
+    seen = []
+
+    def watched(situation):
+        seen.append(situation.deadline - time.perf_counter())
+        return importlib.import_module("evenhand.mitigation.training.blind").blind(situation)
+
+    monkeypatch.setattr(sys.modules[__name__], "stopped_method", watched)
+    monkeypatch.setitem(METHODS, "watched", f"{__name__}:stopped_method")
+    monkeypatch.setitem(METHODS, "again", f"{__name__}:stopped_method")
+    run(hiring, methods=("watched", "again"), time_limit=1000)
+    assert seen[0] <= 500
+    assert 500 < seen[1] <= 1000
+
+
+def test_every_method_is_where_it_is_said_to_be():
+    pytest.importorskip("torch", reason="needs the extra torch")
+    pytest.importorskip("fairlearn", reason="needs the extra fairlearn")
+    for place in METHODS.values():
+        module, _, function = place.partition(":")
+        assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_by_what_methods_are_judged(hiring, found):
+    """Methods for groups by groups, also where only flips were found: their networks cannot flip anyway."""
+    from evenhand.mitigation import Findings
+    from evenhand.mitigation.analysis import select_metrics
+
+    schema = hiring[1].schema
+    flips, groups, gap = FlipMetric(("sex",)), GroupGapMetric(("sex",)), SubgroupGapMetric({"sex": result_rule(found)})
+
+    def judged(methods, found=()):
+        return select_metrics(Findings.read(found, schema), schema, MitigationConfig(methods=methods))
+
+    assert judged(("diffdp",)) == judged(("threshold-optimizer", "hsic")) == (groups,)
+    assert judged(("blind",)) == judged(("logit-pairing", "erm")) == (flips,)
+    assert judged(("blind", "diffdp")) == (flips, groups)
+    assert judged(("retrain", "diffdp"), found[:1]) == judged(("diffdp",), found[:1]) == (flips, groups)
+    assert judged(("retrain", "diffdp"), found) == (flips, gap)
+    assert judged(("retrain",), found) == (flips, gap)

@@ -1,0 +1,104 @@
+"""What was made is kept, whatever happens to what stands beside it."""
+
+import importlib.util
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from evenhand import mitigation
+from evenhand.errors import DataError, MissingExtraError
+from evenhand.mitigation import comparison
+from evenhand.mitigation.methods import registry
+from evenhand.models import Subject
+from evenhand.schema import Schema, encode
+
+DESCRIBED = {
+    "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+    "attributes": [
+        {"name": "grade", "kind": "integer", "lower": 0, "upper": 20},
+        {"name": "sex", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def hiring():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"grade": rng.integers(0, 21, 400), "sex": rng.integers(0, 2, 400)})
+    frame["hired"] = np.where(frame["grade"] + 3 * frame["sex"] > 11, "yes", "no")
+    people = encode(Schema.parse(DESCRIBED), frame)
+    return LogisticRegression().fit(people.individuals, frame["hired"]), people
+
+
+def failing(situation):
+    raise DataError("there is nothing to make alike")
+
+
+def test_a_method_that_cannot_be_used_does_not_take_the_others_with_it(hiring, monkeypatch):
+    monkeypatch.setitem(registry.METHODS, "failing", f"{__name__}:failing")
+    wanted = {"certify_seconds": 0, "methods": ("blind", "failing")}
+    done = mitigation.mitigate(Subject(*hiring), **wanted)
+    assert [candidate.method for candidate in done.result.candidates] == ["blind"]
+    assert any("failing" in note and "nothing to make alike" in note for note in done.result.notes)
+    with pytest.raises(DataError, match="nothing to make alike"):
+        mitigation.mitigate(Subject(*hiring), **wanted | {"methods": ("failing", "blind")})
+
+
+def test_an_interrupt_while_comparing_keeps_the_model_that_is_written(hiring, monkeypatch):
+    module = sys.modules["evenhand.mitigation.analysis"]  # the package has the function under that name
+    compared, asked = module.compare_candidates, []
+
+    def interrupted(*arguments, **options):
+        asked.append(options["config"].certify_seconds)
+        if len(asked) == 1:
+            raise KeyboardInterrupt
+        return compared(*arguments, **options)
+
+    monkeypatch.setattr(module, "compare_candidates", interrupted)
+    done = mitigation.mitigate(Subject(*hiring), methods=("blind",))
+    assert asked == [10.0, 0]
+    assert done.result.interrupted
+    assert done.result.candidates[0].line("flip_rate", "sex").after.value == 0
+    assert len(done.candidates) == len(done.result.candidates) == 1
+
+
+def test_an_interrupt_between_learning_and_comparing_keeps_the_model(hiring):
+    told = []
+
+    def stop(what, share):
+        told.append(what)
+        if what == "comparing":
+            raise KeyboardInterrupt
+
+    done = mitigation.mitigate(Subject(*hiring), methods=("blind",), certify_seconds=0, progress=stop)
+    assert "comparing" in told
+    assert done.result.interrupted
+    assert done.result.candidates[0].line("flip_rate", "sex").after.value == 0
+
+
+def test_a_second_interrupt_leaves_performance_and_what_was_asked_about(hiring, monkeypatch):
+    def stop(what, share):
+        if what == "comparing":
+            raise KeyboardInterrupt
+
+    def searched(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison.subgroups, "find_subgroups", searched)
+    done = mitigation.mitigate(Subject(*hiring), methods=("blind",), certify_seconds=0, progress=stop)
+    assert done.result.interrupted
+    (found,) = done.result.candidates
+    assert found.interrupted
+    assert {"performance", "asked"} <= {line.part for line in found.lines}
+    assert "subgroups" not in {line.part for line in found.lines}
+
+
+@pytest.mark.parametrize(("name", "module"), [("diffdp", "torch"), ("threshold-optimizer", "fairlearn")])
+def test_a_library_that_is_not_there_is_missed_before_any_work(hiring, monkeypatch, name, module):
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda one: None if one == module else there(one))
+    with pytest.raises(MissingExtraError, match=module):
+        registry.load_methods(["blind", name])

@@ -1,0 +1,139 @@
+"""The test part changes nothing of what is learnt: whatever stands in it, the same new models come out."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+from evenhand import mitigation, models, subgroups
+from evenhand.individual import search
+from evenhand.mitigation import METHODS, TRAINED, Split, split_people
+from evenhand.mitigation.methods.registry import FAIRLEARN
+from evenhand.models import Subject
+from evenhand.schema import Schema, encode
+
+SCHEMA = Schema.parse(
+    {
+        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+        "attributes": [
+            {"name": "grade", "kind": "integer", "lower": 0, "upper": 20},
+            {"name": "noise", "kind": "integer", "lower": 0, "upper": 9},
+            {"name": "sex", "kind": "categorical", "values": [0, 1], "protected": True},
+        ],
+    }
+)
+MODULE = sys.modules["evenhand.mitigation.analysis"]  # the package has the function under that name
+NAMES = list(SCHEMA.names)
+
+
+def drawn(n):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({
+        "grade": rng.integers(0, 21, n), "noise": rng.integers(0, 10, n), "sex": rng.integers(0, 2, n),
+    })  # fmt: skip
+    frame["hired"] = np.where(frame["grade"] + 2 * frame["sex"] + rng.normal(0, 2, n) > 11, "yes", "no")
+    return frame
+
+
+def replaced(frame, rows):
+    """The same frame with other people, of other labels, in some rows."""
+    rng = np.random.default_rng(2)
+    other = frame.copy()
+    other.loc[rows, "grade"] = rng.integers(0, 21, len(rows))
+    other.loc[rows, "noise"] = rng.integers(0, 10, len(rows))
+    other.loc[rows, "sex"] = 0
+    other.loc[rows, "hired"] = np.where(frame.loc[rows, "hired"] == "yes", "no", "yes")
+    return other
+
+
+@pytest.fixture(scope="module")
+def started():
+    """The people as they are and with others in the test part, both split alike; a model; what was found about it."""
+    frame = drawn(450)
+    people = encode(SCHEMA, frame)
+    parts = split_people(people, seed=0)
+    other = encode(SCHEMA, replaced(frame, parts.test.rows))
+    positions = [part.rows for part in (parts.train, parts.validation, parts.test)]
+    changed = Split(*(other.at(rows) for rows in positions))
+    assert (changed.train.individuals == parts.train.individuals).all()
+    assert (changed.test.labels != parts.test.labels).all()
+    learnt = frame.iloc[positions[0]]
+    model = LogisticRegression().fit(learnt[NAMES], learnt["hired"])
+    scorer = models.load_model(model, SCHEMA, like=frame)
+    found = (
+        search.search(scorer, parts.train, budget=300, samples=0),
+        subgroups.find_subgroups(scorer, parts.train, attributes=("sex",)),
+    )
+    return {"as they are": (people, parts), "others": (other, changed)}, model, found
+
+
+def candidates(started, people, monkeypatch, model=None, **options):
+    """What a mitigation comes back with, the comparison left out."""
+    sets, given, found = started
+    everybody, parts = sets[people]
+    monkeypatch.setattr(MODULE, "split_people", lambda *ignored, **more: parts)
+    monkeypatch.setattr(MODULE, "compare_candidates", lambda *ignored, **more: ())
+    monkeypatch.setattr("evenhand.mitigation.methods.retrain.SEARCHED", 300)
+    wanted = {"findings": found, "rounds": 1, "certify_seconds": 0} | options
+    return mitigation.mitigate(Subject(given if model is None else model, everybody), **wanted).candidates
+
+
+def same(first, second):
+    rows = np.array([[grade, noise, sex] for grade in range(21) for noise in range(10) for sex in (0, 1)], dtype=float)
+    assert [one.method for one in first] == [one.method for one in second]
+    for one, other in zip(first, second, strict=True):
+        assert one.scorer.scores(rows).tobytes() == other.scorer.scores(rows).tobytes()
+        assert one.scorer.predict(rows).tobytes() == other.scorer.predict(rows).tobytes()
+        assert (one.trials, one.words, one.notes) == (other.trials, other.words, other.notes)
+
+
+@pytest.mark.parametrize("name", METHODS)
+# Models fitted to data frames are asked about arrays here, and the other way round.
+@pytest.mark.filterwarnings("ignore:.*has feature names")
+def test_other_people_in_the_test_part_change_no_model(name, started, monkeypatch):
+    if name in TRAINED:
+        pytest.importorskip("torch", reason="needs the extra torch")
+        monkeypatch.setattr("evenhand.mitigation.training.candidates.SMALL_STEPS", 20)
+        from evenhand.mitigation.training import fair_classifier as fair
+
+        fitted = fair.FairClassifier.fit
+
+        def short(self, *given, **more):
+            return fitted(self.set_params(hidden=(8,), steps=10), *given, **more)
+
+        monkeypatch.setattr(fair.FairClassifier, "fit", short)
+    if name in FAIRLEARN:
+        pytest.importorskip("fairlearn", reason="needs the extra fairlearn")
+        monkeypatch.setattr("evenhand.mitigation.methods.fairlearn.ROUNDS", 5)
+    same(*(candidates(started, people, monkeypatch, methods=(name,)) for people in ("as they are", "others")))
+
+
+def test_a_function_of_the_users_is_not_shown_the_test_part(started, monkeypatch):
+    seen = []
+
+    def fit(frame, labels):
+        seen.append((frame.to_numpy().tolist(), labels.tolist()))
+        return DecisionTreeClassifier(random_state=0).fit(frame[NAMES], labels)
+
+    options = {"fit": fit, "methods": ("retrain", "blind"), "rounds": 0}
+    made = [candidates(started, people, monkeypatch, **options) for people in ("as they are", "others")]
+    same(*made)
+    half = len(seen) // 2
+    assert seen[:half] == seen[half:]
+
+
+def test_looking_would_be_noticed(started, monkeypatch):
+    def peeping(situation):
+        everybody = situation.split.train.frame
+        model = DecisionTreeClassifier(random_state=0).fit(everybody[NAMES], everybody["hired"])
+        scorer = models.load_model(model, SCHEMA, like=everybody)
+        return mitigation.Candidate("peeping", "", scorer, lambda path: ())
+
+    monkeypatch.setattr(sys.modules[__name__], "peeping", peeping, raising=False)
+    monkeypatch.setitem(METHODS, "peeping", f"{__name__}:peeping")
+    made = [candidates(started, people, monkeypatch, methods=("peeping",)) for people in ("as they are", "others")]
+    with pytest.raises(AssertionError):
+        same(*made)

@@ -1,0 +1,252 @@
+"""The penalties: worked by hand, against independent formulas, and which way their gradients point."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="needs the extra torch")
+
+from evenhand.errors import OptionError
+from evenhand.mitigation import FeatureEncoding
+from evenhand.mitigation.training.losses import LOSSES, load_loss
+from evenhand.mitigation.training.losses.group_penalties import (
+    hsic_criterion,
+    mean_gap,
+    mutual_information,
+)
+from evenhand.mitigation.training.losses.laftr import balanced_accuracy
+from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask
+from evenhand.mitigation.training.network import TrainableNetwork
+from evenhand.schema import Schema
+from support import scaled
+
+BY_GROUP = ("diffdp", "hsic", "laftr", "prejudice-remover")
+
+people = st.integers(2, 24).flatmap(
+    lambda n: st.tuples(
+        st.lists(st.floats(0.01, 0.99), min_size=n, max_size=n), st.lists(st.integers(-1, 3), min_size=n, max_size=n)
+    )
+)
+
+
+def tensors(scores, groups):
+    return torch.tensor(scores, dtype=torch.float64), torch.tensor(groups)
+
+
+def one_schema() -> Schema:
+    return Schema.parse(
+        {
+            "target": {"name": "y", "favourable": 1, "values": [0, 1]},
+            "attributes": [
+                {"name": "x", "kind": "real", "lower": -5, "upper": 5},
+                {"name": "a", "kind": "categorical", "values": ["f", "m", "o"], "protected": True},
+            ],
+        }
+    )
+
+
+def setting(hidden=(8, 6), seed=0, n=200) -> tuple[TrainableNetwork, TrainingBatch, TrainingTask]:
+    """A random network, people of three groups whose x differs with the group, and the task."""
+    schema = one_schema()
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(0, 3, n)
+    rows = np.stack([np.clip(rng.normal(groups - 1.0), -5, 5), groups.astype(float)], axis=1)
+    encoding = FeatureEncoding.fit_to_people(schema, rows)
+    generator = torch.Generator().manual_seed(seed)
+    network = TrainableNetwork.fresh(encoding, hidden, generator)
+    batch = TrainingBatch(
+        torch.from_numpy(rows),
+        torch.from_numpy(encoding.features(rows)),
+        torch.from_numpy((rows[:, 0] > 0).astype(np.float32)),
+        torch.from_numpy(groups),
+        0,
+    )
+    return network, batch, TrainingTask(schema, ("a",), encoding, 3, generator, 10)
+
+
+def test_the_gap_of_two_groups_by_hand():
+    # Means 0.5 and 0.2; nobody's person does not count.
+    scores, groups = tensors([0.4, 0.6, 0.1, 0.3, 0.99], [0, 0, 1, 1, -1])
+    assert mean_gap(scores, groups).item() == pytest.approx(0.3)
+
+
+def test_the_gap_of_three_groups_by_hand():
+    # 0.9 against the mean of 0.1, 0.2; 0.15 (two people) against 0.9.
+    scores, groups = tensors([0.9, 0.1, 0.2], [0, 2, 2])
+    assert mean_gap(scores, groups).item() == pytest.approx((0.75 + 0.75) / 2)
+    scores, groups = tensors([0.9, 0.6, 0.0], [0, 1, 2])
+    assert mean_gap(scores, groups).item() == pytest.approx((0.6 + 0.15 + 0.75) / 3)
+
+
+def test_hsic_of_two_people_by_hand():
+    # K and L have ones and k, l off the diagonal: the trace is (1 - k)(1 - l) / 1.
+    scores, groups = tensors([0.0, 1.0], [0, 1])
+    assert hsic_criterion(scores, groups).item() == pytest.approx((1 - math.exp(-1)) ** 2)
+
+
+def test_mutual_information_by_hand():
+    # Decisions that are the group itself: one bit, as far as shares are kept from 0 and 1.
+    scores, groups = tensors([1.0, 1.0, 0.0, 0.0], [0, 0, 1, 1])
+    assert mutual_information(scores, groups).item() == pytest.approx(math.log(2), abs=1e-4)
+    # Shares 3/4 and 1/4 of two equal groups.
+    scores, groups = tensors([0.5, 1.0, 0.25, 0.25], [0, 0, 1, 1])
+    expected = math.log(2) + 0.75 * math.log(0.75) + 0.25 * math.log(0.25)
+    assert mutual_information(scores, groups).item() == pytest.approx(expected)
+
+
+def test_what_an_adversary_gives_the_right_group_by_hand():
+    guesses = torch.tensor([[0.9, 0.1], [0.7, 0.3], [0.6, 0.4], [0.5, 0.5]])
+    # Group 0: mean of 0.9, 0.7, 0.6; group 1: 0.5.
+    assert balanced_accuracy(guesses, torch.tensor([0, 0, 0, 1])).item() == pytest.approx((2.2 / 3 + 0.5) / 2)
+
+
+@given(people)
+@settings(max_examples=scaled(100), deadline=None)
+def test_the_gap_is_that_of_the_group_means(drawn):
+    scores, groups = (np.array(part) for part in drawn)
+    scores, groups = scores[groups >= 0], groups[groups >= 0]
+    present = np.unique(groups)
+    expected = 0.0
+    if len(present) > 1:
+        gaps = [abs(scores[groups == g].mean() - scores[groups != g].mean()) for g in present]
+        expected = np.mean(gaps)
+    assert mean_gap(*tensors(*drawn)).item() == pytest.approx(expected, abs=1e-9)
+
+
+@given(people)
+@settings(max_examples=scaled(100), deadline=None)
+def test_hsic_is_the_trace(drawn):
+    scores, groups = (np.array(part) for part in drawn)
+    scores, groups = scores[groups >= 0], groups[groups >= 0]
+    n = len(scores)
+    expected = 0.0
+    if n > 1:
+        kernel = np.exp(-(np.subtract.outer(scores, scores) ** 2))
+        of_groups = np.where(np.not_equal.outer(groups, groups), np.exp(-1.0), 1.0)
+        centring = np.eye(n) - np.full((n, n), 1 / n)
+        expected = np.trace(kernel @ centring @ of_groups @ centring) / (n - 1) ** 2
+    assert hsic_criterion(*tensors(*drawn)).item() == pytest.approx(expected, abs=1e-9)
+
+
+@given(people)
+@settings(max_examples=scaled(100), deadline=None)
+def test_mutual_information_is_that_of_the_joint_distribution(drawn):
+    from scipy.special import rel_entr
+
+    scores, groups = (np.array(part) for part in drawn)
+    scores, groups = scores[groups >= 0], groups[groups >= 0]
+    expected = 0.0
+    if len(scores):
+        yes = np.array([scores[groups == g].sum() for g in np.unique(groups)])
+        no = np.array([(1 - scores[groups == g]).sum() for g in np.unique(groups)])
+        joint = np.stack([yes, no], axis=1) / len(scores)
+        expected = rel_entr(joint, joint.sum(axis=0) * joint.sum(axis=1, keepdims=True)).sum()
+    assert mutual_information(*tensors(*drawn)).item() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("penalty", [mean_gap, hsic_criterion, mutual_information])
+def test_descending_brings_the_favoured_group_down_and_the_other_up(penalty):
+    logits = torch.tensor([2.0, 1.0, 1.5, -1.0, 0.0, -0.5], dtype=torch.float64, requires_grad=True)
+    penalty(torch.sigmoid(logits), torch.tensor([0, 0, 0, 1, 1, 1])).backward()
+    assert (logits.grad[:3] > 0).all()
+    assert (logits.grad[3:] < 0).all()
+
+
+@pytest.mark.parametrize("penalty", [mean_gap, hsic_criterion, mutual_information])
+def test_nothing_is_asked_of_people_who_are_treated_alike_or_are_nobodys(penalty):
+    scores = torch.full((6,), 0.3, dtype=torch.float64)
+    assert penalty(scores, torch.tensor([0, 0, 1, 1, 2, 2])).item() == pytest.approx(0, abs=1e-12)
+    mixed = torch.tensor([0.1, 0.9], dtype=torch.float64)
+    assert penalty(mixed, torch.tensor([-1, -1])).item() == 0
+    assert penalty(mixed, torch.tensor([1, 1])).item() == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("method", BY_GROUP)
+def test_every_penalty_reaches_the_first_layer(method):
+    network, batch, task = setting()
+    teacher = load_loss(method)
+    teacher.prepare(task, network)
+    penalty = teacher.penalty(network, batch, network.logits(batch.features))
+    penalty.backward()
+    assert penalty.item() > 0
+    assert network.layers[0][0].grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("method", ["diffdp", "hsic", "prejudice-remover"])
+def test_every_penalty_falls_when_it_alone_is_descended(method):
+    network, batch, task = setting()
+    teacher = load_loss(method)
+    teacher.prepare(task, network)
+    optimiser = torch.optim.Adam(network.tensors, lr=0.01)
+    course: list[float] = []
+    for _ in range(100):
+        optimiser.zero_grad()
+        penalty = teacher.penalty(network, batch, network.logits(batch.features))
+        penalty.backward()
+        optimiser.step()
+        course.append(penalty.item())
+    assert course[-1] < 0.1 * course[0]
+
+
+def test_the_encoder_learns_to_deceive_an_adversary_that_stands_still(monkeypatch):
+    network, batch, task = setting()
+    teacher = load_loss("laftr")
+    decoder = teacher.prepare(task, network)
+    logits = network.logits(batch.features)
+    for _ in range(40):
+        teacher.penalty(network, batch, logits)
+    monkeypatch.setattr("evenhand.mitigation.training.losses.laftr.ADVERSARY_STEPS", 0)
+    optimiser = torch.optim.Adam([*network.tensors, *decoder], lr=0.01)
+    course = []
+    for _ in range(60):
+        optimiser.zero_grad()
+        penalty = teacher.penalty(network, batch, logits)
+        penalty.backward()
+        optimiser.step()
+        course.append(penalty.item())
+    assert course[-1] < 0.1 * course[0]
+
+
+def test_the_adversary_learns_what_the_representation_tells():
+    network, batch, task = setting()
+    teacher: Any = load_loss("laftr")
+    teacher.prepare(task, network)
+    with torch.no_grad():
+        for _, bias in network.layers:
+            bias.zero_()
+    logits = network.logits(batch.features)
+    course = [teacher.penalty(network, batch, logits).item() for _ in range(40)]
+    # The group is one of the inputs, and the encoder stands still: in the end the adversary is nearly sure.
+    assert course[-1] > 0.5 > course[0]
+
+
+def test_laftr_needs_a_representation():
+    network, _, task = setting(hidden=())
+    with pytest.raises(OptionError, match="needs a hidden layer"):
+        load_loss("laftr").prepare(task, network)
+
+
+def test_laftr_takes_a_single_hidden_layer_for_the_representation():
+    network, batch, task = setting(hidden=(5,))
+    teacher = load_loss("laftr")
+    teacher.prepare(task, network)
+    assert torch.isfinite(teacher.penalty(network, batch, network.logits(batch.features)))
+
+
+def test_an_unknown_method_is_refused_with_the_known_ones():
+    with pytest.raises(OptionError, match="no method 'fair'") as refused:
+        load_loss("fair")
+    assert "diffdp" in refused.value.hint
+
+
+@pytest.mark.parametrize("method", LOSSES)
+def test_every_method_has_strengths_from_weak_to_strong(method):
+    made = load_loss(method)
+    assert list(made.sweep) == sorted(made.sweep)
+    assert made.default >= 0

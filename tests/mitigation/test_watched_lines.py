@@ -1,0 +1,181 @@
+"""Which lines stand in a comparison, and on whom each is counted."""
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from mitigate_cases import Decider
+
+from evenhand.errors import OptionError
+from evenhand.groups import SMALL
+from evenhand.mitigation import Change, ComparisonLine, FlipMetric, MitigationConfig, Split, SubgroupGapMetric
+from evenhand.mitigation import comparison as comparing
+from evenhand.mitigation.comparison_lines import ComparisonSides, ModelDecisions
+from evenhand.mitigation.gap_lines import compare_groups, compare_searches, compare_subgroup, expected_pairs
+from evenhand.population import product_of_marginals
+from evenhand.schema import People, Schema
+from evenhand.stats import Observed, PairedCells, change_of_largest
+
+SCHEMA = Schema.parse(
+    {
+        "target": {"name": "credit", "favourable": "yes", "values": ["no", "yes"]},
+        "attributes": [
+            {"name": "skill", "kind": "integer", "lower": 0, "upper": 99},
+            {"name": "sex", "kind": "categorical", "values": ["female", "male"], "protected": True},
+            {"name": "region", "kind": "categorical", "values": list("abcdef"), "protected": True},
+        ],
+    }
+)
+
+
+def people(n, seed):
+    rng = np.random.default_rng(seed)
+    rows = np.stack([rng.integers(0, 100, n), rng.integers(0, 2, n), rng.integers(0, 6, n)], axis=1).astype(float)
+    return People(SCHEMA, rows, (rows[:, 0] + rng.normal(0, 20, n) > 50).astype(np.int64), np.arange(n), 0, None)
+
+
+def model(against=()):
+    """Skill decides; these regions need more of it, by so much."""
+    return Decider(SCHEMA, lambda x: x[:, 0] / 100 - sum(width * (x[:, 2] == place) for place, width in against))
+
+
+@pytest.fixture
+def unsearched(monkeypatch):
+    def refuse(*given, **options):
+        raise OptionError("not now")
+
+    monkeypatch.setattr(comparing.subgroups, "find_subgroups", refuse)
+
+
+def comparison(harms, given=None, n=400):
+    parts = Split(*(people(n, seed) for seed in range(3)))
+    return comparing._Comparison(given or model(), parts, tuple(harms), MitigationConfig(certify_seconds=0))
+
+
+def sides_of(before, after, test, chosen):
+    return ComparisonSides(
+        ModelDecisions(before, test),
+        ModelDecisions(after, test),
+        ModelDecisions(before, chosen),
+        ModelDecisions(after, chosen),
+        0.95,
+    )
+
+
+def test_the_population_is_that_of_the_people_learnt_from(unsearched):
+    made = comparison(())
+    other = product_of_marginals(made.split.train).sample(50, np.random.default_rng(0))
+    assert (made.population.sample(50, np.random.default_rng(0)) == other).all()
+    assert (product_of_marginals(made.split.test).sample(50, np.random.default_rng(0)) != other).any()
+
+
+def test_what_was_asked_about_stands_there_once(unsearched):
+    made = comparison((FlipMetric(("region",)),))
+    found = made.candidate(SimpleNamespace(scorer=model([(0, 0.2)]), method="", words="", control=False, trials=(),
+                                           interrupted=False, notes=()), lambda what, done: None)  # fmt: skip
+    keys = [(line.name, line.of) for line in found.lines]
+    assert len(keys) == len(set(keys))
+    assert [line.part for line in found.lines if (line.name, line.of) == ("flip_rate", "region")] == ["asked"]
+
+
+def test_watched_are_those_that_grew_most_and_no_two_of_the_same_people(unsearched):
+    made = comparison((SubgroupGapMetric({"region": ("f",)}),), n=3000)
+    after = model([(0, 0.1), (1, 0.5), (2, 0.3), (3, 0.2), (5, 0.4)])
+    sides = sides_of(model(), after, made.split.test, made.split.validation)
+    rules = [{"region": (place,)} for place in "abcdef"]
+    rules.insert(3, {"region": tuple("acdef")})  # everybody but those of b
+    found = SimpleNamespace(findings=[SimpleNamespace(rules=one) for one in rules])
+    watched = [finding.rules for finding in made._widened_findings(found, sides)]
+    grown = {}
+    for place in "abcde":
+        inside = made.split.validation.individuals[:, 2] == "abcdef".index(place)
+        gap = [abs(side.favourable_decisions[inside].mean() - side.favourable_decisions[~inside].mean())
+               for side in (sides.before_chosen, sides.after_chosen)]  # fmt: skip
+        grown[place] = gap[1] - gap[0]
+    order = sorted((place for place in grown if grown[place] > 0), key=lambda place: -grown[place])
+    assert order[0] == "b"
+    assert watched[0] in ({"region": ("b",)}, {"region": tuple("acdef")})
+    assert watched[1:] == [{"region": (place,)} for place in order[1:3]]
+
+
+def test_the_widest_gap_may_be_against_the_subgroup():
+    found = SimpleNamespace(findings=[SimpleNamespace(gap=gap) for gap in (0.2, -0.5, 0.4)])
+    assert comparing._widest_finding(found).gap == -0.5
+
+
+def test_what_was_asked_about_and_performance_do_not_move():
+    number = Observed(value=0.2, n=9, low=0.1, high=0.3, confidence=0.95, method="")
+    change = Change(value=0.1, low=0.05, high=0.2, confidence=0.99, n=9, method="")
+
+    def line(part, verdict):
+        return ComparisonLine(part=part, name="x", of="", words=part, before=number, after=number, change=change,
+                    better_if="down", verdict=verdict)  # fmt: skip
+
+    made = [line(part, "worse") for part in ("performance", "asked", "groups", "individuals", "subgroups", "proof")]
+    made.append(line("groups", "better"))
+    assert [(one.line, one.where) for one in comparing._find_regressions(made)] == [
+        (2, "attribute"), (3, "attribute"), (4, "subgroup"), (5, "attribute"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["equal_opportunity_difference", "equalized_odds_difference"])
+def test_gaps_by_true_labels_are_bounded_over_the_right_people(name):
+    test, chosen = people(500, 5), people(500, 6)
+    before, after = model([(1, 0.4), (4, 0.2)]), model([(2, 0.3), (0, -0.3)])
+    drafts, _ = compare_groups(sides_of(before, after, test, chosen), [("region",)])
+    (draft,) = [one for one in drafts if one.name == name]
+    tables = []
+    for part in (test, chosen):
+        region = part.individuals[:, 2].astype(int)
+        answers = [one.predict(part.individuals).astype(bool) for one in (before, after)]
+        # Cells 0 to 5: those who deserve it, by region; 6 to 11: those who do not.
+        tables.append(PairedCells.count(np.where(part.favourable, region, 6 + region), *answers, 12))
+    pairs = list(itertools.combinations(range(6), 2))
+    if name == "equalized_odds_difference":
+        pairs += list(itertools.combinations(range(6, 12), 2))
+    bounds = change_of_largest(tables[0], pairs, expected_pairs(tables[1], np.array(pairs)), 0.99)
+    change = draft.change(0.99)
+    assert (change.low, change.high) == pytest.approx(bounds)
+    assert change.n == (500 if len(pairs) > 15 else test.favourable.sum())
+
+
+@pytest.mark.parametrize("few", [SMALL - 1, SMALL])
+def test_groups_too_small_take_no_part(few):
+    rows = np.zeros((few + 200, 3))
+    rows[:, 0] = np.arange(len(rows)) % 100
+    rows[few:, 2] = 1 + np.arange(200) % 2
+    labels = (rows[:, 0] > 50).astype(np.int64)
+    test = People(SCHEMA, rows, labels, np.arange(len(rows)), 0, None)
+    drafts, _ = compare_groups(sides_of(model(), model([(0, 0.3)]), test, people(300, 1)), [("region",)])
+    (draft,) = [one for one in drafts if one.name == "demographic_parity_difference"]
+    assert draft.change(0.95).n == (len(rows) if few == SMALL else 200)
+
+
+def test_which_side_a_subgroup_is_on_is_not_chosen_on_the_people_test_data():
+    test, chosen = people(400, 7), people(400, 8)
+    before, after = model([(0, -0.3)]), model([(0, 0.3)])
+    # Among the people chosen on, the models are the other way round.
+    sides = ComparisonSides(
+        ModelDecisions(before, test),
+        ModelDecisions(after, test),
+        ModelDecisions(after, chosen),
+        ModelDecisions(before, chosen),
+        0.95,
+    )
+    inside = (test.individuals[:, 2] == 0).astype(int)
+    cells = PairedCells.count(inside, sides.before.favourable_decisions, sides.after.favourable_decisions, 2)
+    change = compare_subgroup("asked", {"region": ("a",)}, "region a", sides).change(0.95)
+    # Position 0 is inside minus outside, 1 the other way round: chosen on, those inside are refused first.
+    assert (change.low, change.high) == change_of_largest(cells, [(1, 0)], (1, 0), 0.95)
+    assert (change.low, change.high) != change_of_largest(cells, [(1, 0)], (0, 1), 0.95)
+
+
+def test_the_ends_of_a_gap_against_the_subgroup():
+    def found(gap, low, high):
+        finding = SimpleNamespace(gap=gap, low=low, high=high, size=40, rest=60, words="x")
+        return SimpleNamespace(findings=[finding], confidence=0.95, tested=10, control="max-t", found=1)
+
+    draft = compare_searches(found(-0.5, -0.6, -0.4), found(0.1, -0.2, 0.4))
+    assert (draft.before.value, draft.before.low, draft.before.high) == (0.5, 0.4, 0.6)
+    assert (draft.after.value, draft.after.low, draft.after.high) == (0.1, 0.0, 0.4)

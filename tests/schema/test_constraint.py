@@ -1,0 +1,162 @@
+"""What users know about people who can exist: read, checked for many at once, and refused with a pointer."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.errors import OptionError
+from evenhand.schema import Schema, parse_constraint
+from support import scaled
+
+EDUCATION = ["Preschool", "Some-college", "Prof. school"]
+SCHEMA = Schema.parse(
+    {
+        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+        "attributes": [
+            {"name": "age", "kind": "integer", "lower": 16, "upper": 19},
+            {"name": "education", "kind": "ordinal", "values": EDUCATION},
+            {"name": "education-num", "kind": "integer", "lower": 0, "upper": 2},
+            {"name": "rooms", "kind": "categorical", "values": [1, 2, 4]},
+            {"name": "wanted", "kind": "ordinal", "values": ["Some-college", "Prof. school", "None"]},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+        ],
+    }
+)
+ROWS = np.array(list(itertools.product(range(16, 20), range(3), range(3), range(3), range(3), range(2))), dtype=float)
+
+
+def words(row: np.ndarray) -> dict[str, object]:
+    wanted = ["Some-college", "Prof. school", "None"][int(row[4])]
+    return {"age": row[0], "edu": EDUCATION[int(row[1])], "code": row[1], "num": row[2],
+            "rooms": [1, 2, 4][int(row[3])], "wanted": wanted}  # fmt: skip
+
+
+# Each beside the same in Python, over a person's values.
+MEANINGS = [
+    ("education-num == code(education)", "num == code"),
+    ("age >= 18", "age >= 18"),
+    ("16 < age <= 18", "16 < age <= 18"),
+    ("18 > age", "18 > age"),
+    ("education == Some-college", "edu == 'Some-college'"),
+    ("Some-college != education", "edu != 'Some-college'"),
+    ("education >= Some-college", "code >= 1"),
+    ("Some-college >= education", "code <= 1"),
+    ('education == "Prof. school" or age < 17 and rooms == 4', "edu == 'Prof. school' or age < 17 and rooms == 4"),
+    ('(education == "Prof. school" or age < 17) and rooms == 4', "(edu == 'Prof. school' or age < 17) and rooms == 4"),
+    ("not (age > 17 and rooms != 2)", "not (age > 17 and rooms != 2)"),
+    ("not age > 17", "not age > 17"),
+    ("education in {Preschool, 'Prof. school'}", "edu in ('Preschool', 'Prof. school')"),
+    ("age not in {16, 18}", "age not in (16, 18)"),
+    ("rooms in {1, 4}", "rooms in (1, 4)"),
+    ("age - education-num * 2 + 1 >= 15.5", "age - num * 2 + 1 >= 15.5"),
+    ("age - (education-num - 1) > 17", "age - (num - 1) > 17"),
+    ("-education-num < -1", "-num < -1"),
+    ("rooms * 2 == education-num", "rooms * 2 == num"),
+    ("age / education-num > 9", "num != 0 and age / num > 9"),
+    ("education == wanted", "edu == wanted"),
+    ("education != wanted", "edu != wanted"),
+    ("code(rooms) == education-num", "[1, 2, 4].index(rooms) == num"),
+    ("1 + 1 == 2", "True"),
+    ("education == Some-college -> age > 17", "edu != 'Some-college' or age > 17"),
+    ("education == Some-college->age > 17 or rooms == 1", "edu != 'Some-college' or age > 17 or rooms == 1"),
+    ("age > 16 and rooms == 2 -> not wanted == None", "not (age > 16 and rooms == 2) or wanted != 'None'"),
+    ("rooms == 4 and (age > 17 -> education-num == 2)", "rooms == 4 and (age <= 17 or num == 2)"),
+]
+
+
+@pytest.mark.parametrize(("text", "meaning"), MEANINGS)
+def test_each_means_what_python_says(text, meaning):
+    expected = [bool(eval(meaning, {}, words(row))) for row in ROWS]
+    assert parse_constraint(text, SCHEMA.attributes, ["sex"]).holds(ROWS).tolist() == expected
+    assert parse_constraint(text, SCHEMA.attributes, ["sex"]).holds(ROWS[:0]).shape == (0,)
+
+
+@settings(max_examples=scaled(100))
+@given(st.recursive(st.sampled_from(MEANINGS), lambda part: st.one_of(
+    part.map(lambda one: (f"not ({one[0]})", f"not ({one[1]})")),
+    st.tuples(part, st.sampled_from(["and", "or"]), part).map(
+        lambda three: tuple(f"({three[0][i]}) {three[1]} ({three[2][i]})" for i in range(2))
+    ),
+), max_leaves=5))  # fmt: skip
+def test_combined_as_in_python(pair):
+    text, meaning = pair
+    some = ROWS[::17]
+    expected = [bool(eval(meaning, {}, words(row))) for row in some]
+    assert parse_constraint(text, SCHEMA.attributes).holds(some).tolist() == expected
+
+
+FAULTS = [
+    ("age >", "should stand here", 5),
+    ("age = 3", "one = compares nothing", 4),
+    ("height > 3", "'height' is neither an attribute nor a value", 0),
+    ("education == Prof", "'Prof' is not a value of 'education'", 13),
+    ("education > 3 +", "should stand here", 15),
+    ("rooms < 2", "has no order", 6),
+    ("education + 1 == 2", "are not numbers", 0),
+    ("code(age) == 2", "is a number and has no codes", 5),
+    ("code(size) == 2", "there is no attribute 'size'", 5),
+    ("sex == f", "'sex' is protected", 0),
+    ("age", "neither true nor false", 0),
+    ("age > 3 age", "should end", 8),
+    ("(age > 3", "there should be )", 8),
+    ("education in (Preschool)", "values in braces", 13),
+    ("education in {Preschool; x}", "means nothing", 23),
+    ("education == 'Prof", "the quote is not closed", 13),
+    ("one_hot(age, rooms)", "not a column of zeros and ones", 8),
+    ("age > 3 and __import__('os')", "there is no function '__import__'", 12),
+    ("", "should stand here", 0),
+    ("age > 17 ->", "should stand here", 11),
+    ("age > 17 -> rooms", "neither true nor false", 12),
+    ("age > 17 -> age > 16 -> age > 15", "should end", 21),
+    ("(" * 60 + "age > 1" + ")" * 60, "levels deep", 50),
+    ("not " * 5000 + "age > 1", "levels deep", 200),
+]
+
+
+@pytest.mark.parametrize(("text", "message", "column"), FAULTS)
+def test_faults_point_at_their_place(text, message, column):
+    with pytest.raises(OptionError) as caught:
+        parse_constraint(text, SCHEMA.attributes, ["sex"])
+    what, _, pointer = caught.value.message.split("\n")
+    assert message in what
+    assert pointer.index("^") == column + 4
+
+
+def test_one_hot_says_that_exactly_one_is_set():
+    names = ("rents", "owns", "free")
+    attributes = [{"name": name, "kind": "integer", "lower": 0, "upper": 1} for name in names]
+    flags = [{"name": f"flag_{name}", "kind": "categorical", "values": [True, False]} for name in names]
+    schema = Schema.parse({"target": {"name": "t", "favourable": 1}, "attributes": [*attributes, *flags]})
+    rows = np.array(list(itertools.product((0, 1), repeat=6)), dtype=float)
+    found = parse_constraint("one_hot(rents, owns, free)", schema.attributes)
+    assert found.group == names
+    assert found.holds(rows).tolist() == [sum(row[:3]) == 1 for row in rows]
+    # The entry of a flag that means 1 is its position, here 0.
+    turned = parse_constraint("one_hot(flag_rents, flag_owns, flag_free)", schema.attributes)
+    assert turned.holds(rows).tolist() == [sum(row[3:]) == 2 for row in rows]
+    # Only where it is all that is said does a search move the columns together.
+    assert parse_constraint("one_hot(rents, owns) or free == 1", schema.attributes).group == ()
+    with pytest.raises(OptionError, match="all different"):
+        parse_constraint("one_hot(rents, rents)", schema.attributes)
+
+
+def test_a_number_divided_by_zero_compares_with_nothing():
+    zero = ROWS[ROWS[:, 2] == 0]
+    for sign in ("==", "<", "<=", ">", ">="):
+        assert not parse_constraint(f"age / education-num {sign} 5", SCHEMA.attributes).holds(zero).any()
+
+
+def test_a_missing_value_breaks_no_constraint():
+    found = parse_constraint("education == Preschool -> rooms != 2", SCHEMA.attributes)
+    assert found.columns == (1, 3)
+    rows = np.array([[16, 0, 0, 1, 0, 0], [np.nan, 0, 0, 1, 0, 0], [16, np.nan, 0, 1, 0, 0], [16, 0, 0, np.nan, 0, 0]])
+    assert found.holds(rows).tolist() == [False, False, True, True]
+
+
+def test_a_constraint_can_be_stored():
+    found = pickle.loads(pickle.dumps(parse_constraint("age > 17 -> rooms == 2", SCHEMA.attributes)))
+    assert found.holds(ROWS).tolist() == parse_constraint(found.text, SCHEMA.attributes).holds(ROWS).tolist()

@@ -1,0 +1,263 @@
+"""Configurations of shields: read as documented, and every fault one clear error."""
+
+import json
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.errors import OptionError
+from evenhand.shields import EmptyGroupRule, FairnessProperty, Inputs, ShieldPlan, read_plan, read_plan_with_ranges
+from evenhand.shields.spec.configuration import format_exact, plan_from_mapping, plan_to_mapping
+
+CONTRACT = """\
+{property: demographic_parity, kappa: "0.1", horizon: 100, kind: finite, empty_group: min_count=5, cost: 1.0,
+ groups: {a: {rate: 0.3, accept: 0.35, label: 0.4}, b: {rate: 0.7, accept: 0.6, label: 0.6}}}
+"""
+
+
+def read(tmp_path, text, name="shield.yaml"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return read_plan(path)
+
+
+def test_the_mapping_of_the_contract(tmp_path):
+    assert read(tmp_path, CONTRACT) == ShieldPlan(
+        property=FairnessProperty("demographic_parity", Fraction(1, 10), EmptyGroupRule("min_count", 5)),
+        inputs=Inputs(("a", "b"), (0.3, 0.7), (0.35, 0.6), (0.4, 0.6)),
+        horizon=100,
+    )
+
+
+def test_what_may_be_left_out_has_the_documented_value(tmp_path):
+    groups = "{x: {rate: 0.5, accept: 1}, y: {rate: 0.5, accept: 0}}"
+    short = f"{{property: disparate_impact, kappa: 0.2, horizon: 9, groups: {groups}}}"
+    plan = read(tmp_path, short)
+    assert (plan.kind, str(plan.property.empty_group), plan.inputs.costs) == ("finite", "zero", (1.0,))
+    assert (plan.checks, plan.terminal, plan.bounds, plan.start) == ("end", "strict", None, (0, 0, 0, 0))
+    assert plan.property.kappa == Fraction(1, 5)
+
+
+def test_everything_that_may_be_said(tmp_path):
+    plan = read(
+        tmp_path,
+        """
+        property: equal_opportunity
+        kappa: 1/5
+        horizon: 40
+        kind: dynamic
+        empty_group: vacuous
+        costs: [0.1, 0.5]
+        groups:
+          no: {rate: 0.25, accept: 0.5, label: 0.3, costs_if_rejected: [0.5, 0.5], costs_if_accepted: [0.25, 0.75]}
+          yes: {rate: 0.75, accept: 0.5, label: 0.3, costs_if_rejected: [1, 0], costs_if_accepted: [0, 1]}
+        checks: [10, 20]
+        terminal: soft
+        bounds: ["0.4", 0.6]
+        start: {yes: [7, 3]}
+        """,
+    )
+    assert plan.inputs.groups == ("no", "yes")
+    assert plan.inputs.costs == (0.1, 0.5)
+    assert plan.inputs.weights == (((0.5, 0.5), (0.25, 0.75)), ((1.0, 0.0), (0.0, 1.0)))
+    assert plan.times == (10, 20, 40)
+    assert (plan.terminal, plan.bounds, plan.start) == ("soft", (Fraction(2, 5), Fraction(3, 5)), (0, 0, 7, 3))
+
+
+def test_toml_json_and_mappings_say_the_same(tmp_path):
+    toml = """
+        property = "demographic_parity"
+        kappa = "0.1"
+        horizon = 100
+        empty_group = "min_count=5"
+        [groups]
+        a = {rate = 0.3, accept = 0.35, label = 0.4}
+        b = {rate = 0.7, accept = 0.6, label = 0.6}
+    """
+    plan = read(tmp_path, CONTRACT)
+    assert read(tmp_path, toml, "shield.toml") == plan
+    assert read(tmp_path, json.dumps(plan_to_mapping(plan)), "shield.json") == plan
+    assert read_plan(plan_to_mapping(plan)) == plan
+    assert read_plan(tmp_path / "shield.yaml") == plan
+
+
+def test_who_comes_need_not_be_said_where_nothing_depends_on_it(tmp_path):
+    text = "{property: demographic_parity, kappa: 0.1, horizon: 9, kind: feasible, groups: {a: {}, b: {}}}"
+    assert read(tmp_path, text).inputs == Inputs(("a", "b"), (0.5, 0.5), (0.5, 0.5))
+    with pytest.raises(OptionError, match="`rate` is missing"):
+        read(tmp_path, text.replace("feasible", "finite"))
+    with pytest.raises(OptionError, match="`accept` is missing"):
+        read(tmp_path, text.replace("a: {}", "a: {accept: 0.2}"))
+
+
+UNKNOWN = CONTRACT.replace("rate: 0.3", "rate: [0.2, 0.4]").replace("rate: 0.7", "rate: [0.6, 0.8]")
+
+
+def test_ranges_of_what_is_not_known(tmp_path):
+    (tmp_path / "shield.yaml").write_text(UNKNOWN.replace("accept: 0.35", "accept: [0.25, 0.5]"))
+    plan, ranges = read_plan_with_ranges(tmp_path / "shield.yaml")
+    assert plan.inputs.rate == pytest.approx((0.3, 0.7))
+    assert plan.inputs.accept == (0.375, 0.6)
+    assert ranges.inputs == plan.inputs
+    assert ranges.rate == (0.2, 0.4)
+    assert ranges.accept == ((0.25, 0.5), (0.6, 0.6))
+    assert ranges.label == ((0.4, 0.4), (0.6, 0.6))
+    assert read_plan_with_ranges(plan_to_mapping(plan)) == (plan, None)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "complaint"),
+    [
+        ("[0.6, 0.8]", "[0.55, 0.85]", "ranges of the rates do not add up to 1"),
+        ("[0.6, 0.8]", "0.7", "ranges of the rates do not add up to 1"),
+        ("[0.2, 0.4]", "[0.4, 0.2]", "begins above its end"),
+        ("[0.2, 0.4]", "[0.2]", "a range has two ends, and 1 are given"),
+        ("[0.2, 0.4]", "[0.2, 1.4]", "1.4 is more than 1"),
+        ("[0.2, 0.4]", "[0.2, x]", "expected a number, got 'x'"),
+        ("kind: finite", "kind: dynamic", "ranges are for two groups and kind finite"),
+    ],
+)
+def test_ranges_that_make_no_sense(tmp_path, right, wrong, complaint):
+    assert right in UNKNOWN
+    with pytest.raises(OptionError, match=complaint):
+        read(tmp_path, UNKNOWN.replace(right, wrong))
+
+
+FAULTS = [
+    ("property: demographic_parity", "property: parity", "property", "no property 'parity'", "demographic_parity"),
+    ("property: demographic_parity, ", "", "", "`property` is missing", "disparate_impact"),
+    ('kappa: "0.1"', 'kappa: "0,1"', "kappa", "kappa '0,1' is not a number", 'kappa: "0.1"'),
+    ('kappa: "0.1"', "kappa: 2", "kappa", "2", 'kappa: "0.1"'),
+    ('kappa: "0.1"', "kappa: -0.1", "kappa", "-0.1", 'kappa: "0.1"'),
+    ('kappa: "0.1"', "kappa: .nan", "kappa", "nan", 'kappa: "0.1"'),
+    ('kappa: "0.1"', "kappa: true", "kappa", "expected a number, got True", "1/10"),
+    ('kappa: "0.1"', "kappa: [0.1]", "kappa", "expected a number, got [0.1]", "1/10"),
+    ('kappa: "0.1", ', "", "", "`kappa` is missing", 'kappa: "0.1"'),
+    ("horizon: 100", "horizon: 0", "horizon", "0 is less than 1", "horizon: 100"),
+    ("horizon: 100", 'horizon: "100"', "horizon", "expected a whole number, got '100'", "horizon: 100"),
+    ("horizon: 100", "horizon: 10.5", "horizon", "expected a whole number, got 10.5", "horizon: 100"),
+    ("horizon: 100", "horizn: 100", "", "no entry 'horizn'", "did you mean 'horizon'?"),
+    (", horizon: 100", "", "", "`horizon` is missing", "horizon: 100"),
+    ("kind: finite", "kind: endless", "kind", "no kind 'endless'", "static-bw"),
+    ("kind: finite", "kind: finite, chekcs: end", "", "no entry 'chekcs'", "did you mean 'checks'?"),
+    ("min_count=5", "min_count=0", "empty_group", "'min_count=0'", "N of 1 or more"),
+    ("min_count=5", "five", "empty_group", "'five'", "vacuous"),
+    ("min_count=5", "5", "empty_group", "expected text, got 5", "min_count=N"),
+    ("cost: 1.0", "cost: -1", "cost", "-1 is less than 0", "cost: 1.0"),
+    ("cost: 1.0", "cost: .inf", "cost", "expected a finite number, got inf", "cost: 1.0"),
+    ("cost: 1.0", "cost: yes", "cost", "expected a number, got 'yes'", "cost: 1.0"),
+    ("cost: 1.0", "costs: []", "costs", "there is nothing in it", "ascending"),
+    ("cost: 1.0", "costs: [1, 2]", "groups.a.costs_if_rejected", "2 costs need as many", "[0.5, 0.5]"),
+    ("cost: 1.0", "cost: 1, costs: [1]", "costs", "both `cost` and `costs`", "one of them"),
+    ("cost: 1.0", "cost: 1, cost: 2", "line 1", "'cost' is there twice", ""),
+    ("rate: 0.3", "rate: 0.4", "rate", "add up to 1.1, not to 1", "share of the group"),
+    ("rate: 0.3", "rate: 1.3", "groups.a.rate", "1.3 is more than 1", "from 0 to 1"),
+    ("rate: 0.3", 'rate: "0.3"', "groups.a.rate", "expected a number, got '0.3'", "from 0 to 1"),
+    ("rate: 0.3, ", "", "groups.a", "`rate` is missing", "rate: 0.3"),
+    ("accept: 0.6", "acept: 0.6", "groups.b", "no entry 'acept'", "did you mean 'accept'?"),
+    (", label: 0.4", "", "groups.a", "has none", ""),
+    ("a: {", "1: {", "groups", "expected a name, got 1", '"1"'),
+    ("a: {", '"": {', "groups", "expected a name, got ''", ""),
+    ("a: {rate: 0.3, accept: 0.35, label: 0.4}, ", "", "groups", "1 are given", "two or more"),
+    ("a: {rate: 0.3, accept: 0.35, label: 0.4}", "a: 0.3", "groups.a", "0.3 has no entries", "{rate: 0.3"),
+    ("kind: finite", "checks: often", "checks", "'often'", "anytime"),
+    ("kind: finite", "checks: [101]", "checks", "between 1 and 100", ""),
+    ("kind: finite", "checks: [5, x]", "checks", "[5, 'x']", "list of times"),
+    ("kind: finite", "terminal: hard", "terminal", "'hard'", "exempt"),
+    ("kind: finite", "bounds: [0.1]", "bounds", "1 are given", "lower and an upper"),
+    ("kind: finite", "bounds: [0.1, 0.9]", "bounds", "0.1 to 0.9", "at most kappa apart"),
+    ("kind: finite", "start: {c: [1, 1]}", "start", "no entry 'c'", "a, b"),
+    ("kind: finite", "start: {a: [1, 2]}", "start", "(1, 2, 0, 0)", "seen and accepted"),
+    ("kind: finite", "start: {a: [1]}", "start.a", "1 are given", "seen and accepted"),
+    (CONTRACT, "", "", "entries with names", "property:"),
+    (CONTRACT, "- finite", "", "entries with names", "property:"),
+    (CONTRACT, "kappa: [", "line 1", "not valid YAML", ""),
+    (CONTRACT, "kappa: !!python/object/apply:os.getcwd []", "line 1", "not valid YAML", ""),
+    (CONTRACT, "a: \x07", "", "not valid YAML", ""),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "location", "what", "hint"), FAULTS, ids=range(len(FAULTS)))
+def test_faults_say_what_where_and_how_to_mend_them(tmp_path, right, wrong, location, what, hint):
+    assert right in CONTRACT
+    with pytest.raises(OptionError) as complaint:
+        read(tmp_path, CONTRACT.replace(right, wrong, 1))
+    error = complaint.value
+    assert error.location.startswith(str(tmp_path / "shield.yaml"))
+    assert location in error.location.removeprefix(str(tmp_path / "shield.yaml"))
+    assert what in error.message
+    assert hint in (error.hint or "")
+    assert str(error).count("->") <= 1
+
+
+def test_equal_opportunity_needs_labels(tmp_path):
+    text = CONTRACT.replace("demographic_parity", "equal_opportunity")
+    assert read(tmp_path, text).property.labelled
+    with pytest.raises(OptionError, match="needs the share of label 1"):
+        read(tmp_path, text.replace(", label: 0.4", "").replace(", label: 0.6", ""))
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(OptionError, match="cannot be read"):
+        read_plan(tmp_path / "nothing.yaml")
+    with pytest.raises(OptionError, match="cannot be read"):
+        read_plan(tmp_path)
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(OptionError, match="not text"):
+        read_plan(tmp_path / "binary.yaml")
+    with pytest.raises(OptionError, match="not valid TOML"):
+        read(tmp_path, "kappa = ", "shield.toml")
+
+
+shares = st.floats(0, 1)
+
+
+@st.composite
+def plans(draw):
+    names = tuple(draw(st.lists(st.text(min_size=1, max_size=5), min_size=2, max_size=3, unique=True)))
+    costs = tuple(sorted(draw(st.sets(st.floats(0, 5), min_size=1, max_size=3))))
+    raw = [draw(st.floats(0.1, 1)) for _ in names]
+    even = (1 / len(costs),) * len(costs)
+    inputs = Inputs(
+        names,
+        tuple(one / sum(raw) for one in raw),
+        tuple(draw(shares) for _ in names),
+        tuple(draw(shares) for _ in names) if draw(st.booleans()) else None,
+        costs,
+        ((even, even),) * len(names),
+    )
+    kinds = ["demographic_parity", "disparate_impact"] + ["equal_opportunity"] * (inputs.label is not None)
+    kappa = draw(st.fractions(0, 1, max_denominator=1000))
+    horizon = draw(st.integers(1, 200))
+    seen = [draw(st.integers(0, 9)) for _ in names]
+    return ShieldPlan(
+        FairnessProperty(
+            draw(st.sampled_from(kinds)), kappa, EmptyGroupRule.parse(draw(st.sampled_from(["zero", "min_count=3"])))
+        ),
+        inputs,
+        horizon,
+        draw(st.sampled_from(["finite", "static-bw", "dynamic", "feasible"])),
+        draw(st.sampled_from(["end", "anytime", (1, horizon)])),
+        draw(st.sampled_from(["strict", "exempt", "soft"])),
+        draw(st.sampled_from([None, (kappa / 2, kappa)])) if kappa else None,
+        tuple(count for n in seen for count in (n, draw(st.integers(0, n)))),
+    )
+
+
+@given(plans())
+def test_a_plan_described_and_read_is_the_same(plan):
+    again = plan_from_mapping(json.loads(json.dumps(plan_to_mapping(plan))), location=None)
+    assert again == plan
+    assert plan_from_mapping(plan_to_mapping(again), location=None) == plan
+
+
+def test_exact_numbers_are_written_as_people_write_them():
+    assert [format_exact(Fraction(text)) for text in ("0.1", "1/3", "0", "1", "0.05")] == [
+        "0.1",
+        "1/3",
+        "0.0",
+        "1.0",
+        "0.05",
+    ]

@@ -1,0 +1,209 @@
+"""Policy files: the same shield comes back, and what is not one is refused."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shield_reference import stored
+
+from evenhand.errors import DataError, OptionError
+from evenhand.shields import (
+    ShieldPolicy,
+    load_policy,
+    policy_from_bytes,
+    policy_to_bytes,
+    read_plan,
+    save_policy,
+    synthesize,
+    synthesize_separable,
+)
+from evenhand.shields.policy.file import pack_container, unpack_container
+from evenhand.shields.policy.tables import PackedTable, state_start
+
+
+def plan(**changes):
+    groups = {"a": {"rate": 0.3, "accept": 0.35, "label": 0.4}, "b": {"rate": 0.7, "accept": 0.6, "label": 0.6}}
+    return read_plan({"property": "demographic_parity", "kappa": "0.1", "horizon": 12, "groups": groups, **changes})
+
+
+def with_costs(**changes):
+    even = {"costs_if_rejected": [0.25, 0.5, 0.25], "costs_if_accepted": [0.5, 0.25, 0.25]}
+    groups = {"a": {"rate": 0.4, "accept": 0.3, **even}, "Ä b": {"rate": 0.6, "accept": 0.7, **even}}
+    return plan(costs=[0.1, 0.3, 0.9], groups=groups, **changes)
+
+
+POLICIES = {
+    "parity": synthesize(plan()),
+    "ratio, carried over": synthesize(plan(property="disparate_impact", kappa="0.5", start={"a": [3, 1], "b": [4, 2]})),
+    "opportunity": synthesize(plan(property="equal_opportunity", horizon=7, empty_group="min_count=2")),
+    "costs, anytime": synthesize(with_costs(empty_group="min_count=4", checks="anytime")),
+    "one decision": synthesize(plan(horizon=1)),
+    "long": synthesize(plan(horizon=40)),
+}
+
+
+@pytest.fixture(params=POLICIES)
+def policy(request):
+    return POLICIES[request.param]
+
+
+def states(plan):
+    """Every time and state before the horizon."""
+    for t in range(plan.horizon):
+        for n_a in range(t + 1):
+            for n_b in range(t - n_a + 1) if plan.property.labelled else [t - n_a]:
+                for a in range(n_a + 1):
+                    for b in range(n_b + 1):
+                        yield t, (n_a, a, n_b, b)
+
+
+def same(one, other):
+    assert (one.plan, one.expected_cost, one.states, one.peak_bytes, one.seconds) == (
+        other.plan,
+        other.expected_cost,
+        other.states,
+        other.peak_bytes,
+        other.seconds,
+    )
+    assert one.actions.form == other.actions.form
+    assert stored(one) == stored(other)
+
+
+def test_the_same_policy_comes_back(policy, tmp_path):
+    size = save_policy(policy, tmp_path / "policy.shield")
+    assert size == (tmp_path / "policy.shield").stat().st_size
+    found = load_policy(tmp_path / "policy.shield")
+    same(found, policy)
+    for t, counters in states(policy.plan):
+        for group in (0, 1):
+            assert found.action(t, counters, group) == policy.action(t, counters, group)
+    assert [path.name for path in tmp_path.iterdir()] == ["policy.shield"]
+
+
+def test_the_same_policy_gives_the_same_bytes(policy):
+    assert policy_to_bytes(policy_from_bytes(policy_to_bytes(policy))) == policy_to_bytes(policy)
+
+
+def test_separate_tables_of_several_groups_come_back():
+    groups = {name: {"rate": 0.25, "accept": accept} for name, accept in zip("abcd", (0.3, 0.4, 0.5, 0.6), strict=True)}
+    policy = synthesize_separable(plan(kind="static-bw", kappa="0.2", groups=groups))
+    assert len(policy.actions.tables) == 4
+    same(policy_from_bytes(policy_to_bytes(policy)), policy)
+
+
+def test_listed_states_of_three_groups_come_back():
+    groups = {name: {"rate": 1 / 3, "accept": accept} for name, accept in zip("abc", (0.3, 0.5, 0.7), strict=True)}
+    policy = synthesize(plan(horizon=6, kappa="0.4", groups=groups))
+    assert policy.actions.form == "listed"
+    found = policy_from_bytes(policy_to_bytes(policy))
+    same(found, policy)
+    assert found.actions.level(3, 1, 1, 1, 0, 1, 0, 2) == policy.actions.level(3, 1, 1, 1, 0, 1, 0, 2)
+    head, arrays = unpack_container(policy_to_bytes(policy), location="p")
+    for wrong in ({"1": arrays["1"] * 0}, {"0": arrays["0"][1:]}, {"3": arrays["3"].astype(np.int16)}):
+        with pytest.raises(DataError, match="contradicts itself"):
+            policy_from_bytes(pack_container(head, {**arrays, **wrong}))
+
+
+def test_greedy_shields_have_no_table_and_no_expected_cost():
+    policy = synthesize(plan(kind="greedy", start={"a": [2, 1]}))
+    found = policy_from_bytes(policy_to_bytes(policy))
+    assert found.plan == policy.plan
+    assert found.actions == policy.actions
+    assert math.isnan(found.expected_cost)
+
+
+def packed(policy):
+    """The same decisions, stored state by state."""
+    plan = policy.plan
+    cells = [np.zeros(-(-state_start(plan.horizon, plan.property.labelled) * 2 // 8), dtype=np.uint8) for _ in range(2)]
+    table = PackedTable(plan.horizon, plan.property.labelled, 1, tuple(cells))
+    return ShieldPolicy(plan, table, policy.expected_cost, policy.states, policy.peak_bytes, policy.seconds)
+
+
+@given(st.data())
+def test_packed_tables_come_back_exactly(data):
+    policy = packed(POLICIES["parity"])
+    for cells in policy.actions.cells:
+        cells[:] = np.frombuffer(data.draw(st.binary(min_size=cells.size, max_size=cells.size)), dtype=np.uint8)
+    same(policy_from_bytes(policy_to_bytes(policy)), policy)
+
+
+def test_thresholds_beyond_one_byte_come_back():
+    policy = synthesize(plan(horizon=256, kappa="1", empty_group="min_count=256"))
+    assert policy.actions.positions[0].dtype == np.uint16
+    same(policy_from_bytes(policy_to_bytes(policy)), policy)
+
+
+def test_files_are_compact():
+    policy = synthesize(plan(horizon=60))
+    assert len(policy_to_bytes(policy)) < policy.bytes / 4
+
+
+def test_the_plan_can_be_read_with_plain_tools(tmp_path):
+    save_policy(POLICIES["parity"], tmp_path / "p.shield")
+    head = json.loads((tmp_path / "p.shield").read_bytes().split(b"\n")[1])
+    assert read_plan(head["plan"]) == POLICIES["parity"].plan
+    assert head["expected_cost"] == POLICIES["parity"].expected_cost
+
+
+WHOLE = policy_to_bytes(POLICIES["parity"])
+LONG = policy_to_bytes(POLICIES["long"])
+
+
+@given(st.integers(0, len(WHOLE) - 1), st.integers(1, 255))
+def test_any_flipped_byte_is_found(at, change):
+    altered = bytearray(WHOLE)
+    altered[at] ^= change
+    with pytest.raises(DataError) as complaint:
+        policy_from_bytes(bytes(altered), location="p.shield")
+    assert complaint.value.location == "p.shield"
+
+
+@given(st.integers(0, len(WHOLE) - 1))
+def test_any_file_cut_short_is_found(length):
+    with pytest.raises(DataError):
+        policy_from_bytes(WHOLE[:length])
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda head: head.pop("plan"), "'plan' is missing"),
+        (lambda head: head["plan"].update(horizon=41), "its plan needs (2, 12341)"),
+        (lambda head: head["plan"].update(horizon=-1), "horizon: -1 is less than 1"),
+        (lambda head: head["plan"].update(property="equal_opportunity"), "its plan needs"),
+        (lambda head: head["plan"].update(costs=[0.1, 0.2], cost=1), "both `cost` and `costs`"),
+        (lambda head: head.update(plan=3), ""),
+        (lambda head: head.update(form="pickle"), "'pickle' is missing or unknown"),
+        (lambda head: head.update(form=["thresholds"]), ""),
+        (lambda head: head.update(form="packed"), "its plan needs"),
+        (lambda head: head.update(states="many"), "'many' is not one of its numbers"),
+        (lambda head: head.update(expected_cost=-1), "-1 is not one of its numbers"),
+        (lambda head: head.update(seconds=True), "True is not one of its numbers"),
+    ],
+)
+def test_files_that_contradict_themselves_are_refused_whatever_their_checksum(change, complaint):
+    head, arrays = unpack_container(LONG, location="p")
+    change(head)
+    with pytest.raises(DataError, match="contradicts itself") as refusal:
+        policy_from_bytes(pack_container(head, arrays))
+    assert complaint in refusal.value.message
+
+
+def test_arrays_that_are_not_there_are_refused():
+    head, arrays = unpack_container(WHOLE, location="p")
+    with pytest.raises(DataError, match="tables for 1 groups, and its plan needs 2"):
+        policy_from_bytes(pack_container(head, {"0": arrays["0"]}))
+
+
+def test_places_that_cannot_be_read_or_written(tmp_path):
+    with pytest.raises(DataError, match="cannot be read"):
+        load_policy(tmp_path / "nothing.shield")
+    with pytest.raises(DataError, match="cannot be read"):
+        load_policy(tmp_path)
+    with pytest.raises(OptionError, match="cannot be written"):
+        save_policy(POLICIES["parity"], tmp_path / "no folder" / "p.shield")
+    assert not list(tmp_path.iterdir())

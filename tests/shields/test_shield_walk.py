@@ -1,0 +1,147 @@
+"""All runs at once: the same states, probabilities and overrides as following every run by itself."""
+
+import dataclasses
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.shields import ThresholdTable, read_plan, synthesize
+from evenhand.shields.simulation.reachability import GAP_BINS, layer_levels, layer_states, walk_reachable_states
+from support import scaled
+
+
+def plan(horizon, **changes):
+    groups = {"a": {"rate": 0.3, "accept": 0.35, "label": 0.4}, "b": {"rate": 0.7, "accept": 0.6, "label": 0.6}}
+    return read_plan(
+        {"property": "demographic_parity", "kappa": "0.2", "horizon": horizon, "groups": groups, **changes}
+    )
+
+
+def costly(horizon, **changes):
+    likely = {"costs_if_rejected": [0.25, 0.75], "costs_if_accepted": [0.5, 0.5]}
+    groups = {"a": {"rate": 0.4, "accept": 0.3, **likely}, "b": {"rate": 0.6, "accept": 0.8, **likely}}
+    return plan(horizon, costs=[0.2, 0.7], groups=groups, **changes)
+
+
+CASES = {
+    "parity": plan(7),
+    "parity at any time": plan(7, checks="anytime", empty_group="min_count=2"),
+    "parity, carried over": plan(6, start={"a": [4, 3], "b": [5, 2]}, kappa="0.3"),
+    "ratio": plan(6, property="disparate_impact", empty_group="vacuous"),
+    "opportunity": plan(5, property="equal_opportunity"),
+    "costs": costly(6),
+    "welfare bounds": plan(9, kind="static-bw", kappa="0.5", bounds=["0.25", "0.75"]),
+    "feasible": plan(6, kind="feasible"),
+}
+
+
+def followed(policy):
+    """Every state by itself, with plain dictionaries: probabilities of states and overrides, expected cost."""
+    inputs, labelled = policy.plan.inputs, policy.plan.property.labelled
+    layer = {(0, 0, 0, 0): 1.0}
+    layers, overrides, cost = [layer], [], 0.0
+    for t in range(policy.plan.horizon):
+        following, over = defaultdict(float), np.zeros((2, 3))
+        for state, chance in layer.items():
+            for g, name in enumerate(inputs.groups):
+                for r in (0, 1):
+                    share = inputs.rate[g] * (inputs.accept[g] if r else 1 - inputs.accept[g])
+                    for price, weight in zip(inputs.costs, inputs.weights[g][r], strict=True):
+                        decision = policy.decision(t, state, name, r, price)
+                        likely = chance * share * weight
+                        over[g, 0] += likely
+                        over[g, 2 - decision] += likely * (decision != r)
+                        cost += likely * price * (decision != r)
+                        for z in (0, 1) if labelled else (1,):
+                            counted = list(state)
+                            if z:
+                                counted[2 * g] += 1
+                                counted[2 * g + 1] += decision
+                            label = (inputs.label[g] if z else 1 - inputs.label[g]) if labelled else 1.0
+                            following[tuple(counted)] += likely * label
+        layer = dict(following)
+        layers.append(layer)
+        overrides.append(over)
+    return layers, np.array(overrides), cost
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_walking_is_following_every_run(case):
+    policy = synthesize(CASES[case])
+    found = walk_reachable_states(policy)
+    layers, overrides, cost = followed(policy)
+    assert found.expected_cost == pytest.approx(cost, abs=1e-12)
+    assert found.expected_cost == pytest.approx(policy.expected_cost, abs=1e-9)
+    np.testing.assert_allclose(found.overrides.sum(axis=1), overrides, atol=1e-12)
+    assert found.reached == sum(len(layer) for layer in layers[:-1])
+    overriding = [
+        [policy.action(t, state, group) != 0 for group in (0, 1)]
+        for t, layer in enumerate(layers[:-1])
+        for state in layer
+    ]
+    assert found.overriding == (
+        sum(one for one, _ in overriding),
+        sum(other for _, other in overriding),
+        sum(one or other for one, other in overriding),
+    )
+    assert [check.time for check in found.checks] == list(policy.plan.times)
+    assert [check.reached for check in found.checks] == [len(layers[t]) for t in policy.plan.times]
+    assert found.fair
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_levels_of_a_layer_are_those_of_its_states(case):
+    policy = synthesize(CASES[case])
+    for t in range(policy.plan.horizon):
+        levels = layer_levels(policy, t)
+        states = np.stack(layer_states(t, policy.plan.property.labelled), axis=1)
+        assert len(states) == levels.shape[1]
+        for state, pair in zip(states.tolist(), levels.T.tolist(), strict=True):
+            assert [policy.action(t, state, group) + policy.levels for group in (0, 1)] == pair
+
+
+def test_both_ways_of_storing_are_walked():
+    forms = {type(synthesize(one).actions) for one in CASES.values()} | {type(synthesize(plan(40)).actions)}
+    assert len(forms) == 2
+    policy = synthesize(plan(40))
+    assert isinstance(policy.actions, ThresholdTable)
+    assert walk_reachable_states(policy).expected_cost == pytest.approx(policy.expected_cost, abs=1e-9)
+
+
+def test_a_policy_that_is_not_fair_is_found_out():
+    made = synthesize(plan(6))
+    lax = synthesize(plan(6, kappa="0.5"))
+    found = walk_reachable_states(dataclasses.replace(made, actions=lax.actions))
+    (end,) = found.checks
+    assert not found.fair
+    assert 0 < end.unfair < end.reached
+    layers, _, _ = followed(lax)
+    unfair = {state: chance for state, chance in layers[6].items() if not made.plan.property.fair(*state)}
+    assert end.unfair == len(unfair)
+    assert end.chance == pytest.approx(sum(unfair.values()))
+
+
+def test_what_cannot_come_is_walked_all_the_same():
+    groups = {"a": {"rate": 0, "accept": 1}, "b": {"rate": 1, "accept": 0}}
+    certain = walk_reachable_states(synthesize(plan(5, groups=groups)))
+    likely = walk_reachable_states(synthesize(plan(5, kind="feasible", groups=groups)))
+    assert certain.reached > 5
+    assert likely.reached > 5
+    assert certain.expected_cost == pytest.approx(0.0)
+
+
+@given(
+    st.integers(1, 8), st.sampled_from(["0.1", "0.25", "0.5"]), st.floats(0.05, 0.95), st.floats(0, 1), st.floats(0, 1)
+)
+@settings(max_examples=scaled(25), deadline=None)
+def test_the_cost_of_all_runs_is_the_cost_that_synthesis_found(horizon, kappa, rate, first, second):
+    groups = {"a": {"rate": rate, "accept": first}, "b": {"rate": 1 - rate, "accept": second}}
+    policy = synthesize(plan(horizon, kappa=kappa, groups=groups))
+    found = walk_reachable_states(policy)
+    assert found.expected_cost == pytest.approx(policy.expected_cost, abs=1e-7)
+    assert found.fair
+    assert found.overrides.shape == (horizon, GAP_BINS, 2, 3)
+    np.testing.assert_allclose(found.overrides[..., 0].sum(axis=(1, 2)), 1.0)

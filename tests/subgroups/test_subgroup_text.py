@@ -1,0 +1,375 @@
+"""Subgroups of texts, observed: who texts speak of, counted by brute force, and what chance alone shows."""
+
+import hashlib
+import re
+from itertools import combinations, product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.datasets import IdentityCategory, TermSwapper, identity
+from evenhand.datasets.identity import TermRow
+from evenhand.errors import DataError, LimitError, ModelError, OptionError
+from evenhand.subgroups import RefusedRuleSet, text
+from support import scaled, shared
+
+
+def plain(name, *terms):
+    return IdentityCategory(name=name, groups=terms, rows=(TermRow(words=terms),))
+
+
+COLOURS = plain("colour", "red", "green", "blue")
+PETS = plain("pet", "cat", "dog")
+LISTS = [COLOURS, PETS]
+TERMS = {one.name: one.groups for one in LISTS}
+
+
+def chance(rate, salt=""):
+    """A model that decides by the text alone, as if at random."""
+
+    def decide(texts):
+        numbers = [int(hashlib.md5(f"{salt}{one}".encode()).hexdigest()[:8], 16) / 16**8 for one in texts]
+        return [float(number < rate) for number in numbers]
+
+    return decide
+
+
+def test_the_published_terms():
+    lists = {one.name: one for one in identity.categories_named("published")}
+    assert {name: len(one.groups) for name, one in lists.items()} == {"gender": 14, "race": 17, "religion": 9, "age": 8}
+    assert sum(len(one.groups) for one in lists.values()) == 48
+    assert "published" in identity.collection_names()
+    assert "published" not in identity.category_names()
+    assert identity.categories_named("religion") == (identity.bundled_category("religion"),)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "spoken"),
+    [
+        ("An African American came", ["african american"]),
+        ("an american from africa", ["american"]),
+        ("MIDDLE-EASTERN food", ["middle eastern"]),
+        ("the Asians, blackboards and indiana", []),
+        ("Asian, not Indian.", ["asian", "indian"]),
+    ],
+)
+def test_terms_of_several_words_their_boundaries_and_case(sentence, spoken):
+    race = {one.name: one for one in identity.categories_named("published")}["race"]
+    assert [race.groups[mention.group] for mention in TermSwapper(race).mentions(sentence)] == spoken
+
+
+def test_lists_in_files(tmp_path):
+    several = tmp_path / "mine.yaml"
+    several.write_text("colour: [red, green]\npet: {groups: [cats, dogs], rows: [[cat, dog], [kitten, puppy]]}\n")
+    colour, pet = identity.read_categories(several)
+    assert (colour.name, colour.groups) == ("colour", ("red", "green"))
+    assert (pet.name, pet.groups) == ("pet", ("cats", "dogs"))
+    assert pet.by_term().groups == ("cat", "dog", "kitten", "puppy")
+    single = tmp_path / "hair.yaml"
+    single.write_text("terms: [fair, dark]\n")
+    assert identity.read_categories(single) == (identity.read_category(single),)
+    for content, complaint in (
+        ("{}", "no list"),
+        ("a: [x]", "two groups"),
+        ("a: 3", "groups"),
+        ("3", "groups: and rows:"),
+    ):
+        single.write_text(content)
+        with pytest.raises(DataError, match=re.escape(complaint)):
+            identity.read_categories(single)
+
+
+def test_by_hand():
+    """Of 40 texts about a red cat 30 are liked, of 60 about a green cat 20; nobody asks about the others."""
+    texts = [f"a red cat {i}" for i in range(40)] + [f"the green cat {i}" for i in range(60)] + ["no colour"] * 50
+    liked = {*texts[:30], *texts[40:60]}
+    result = text.find_text_subgroups(lambda asked: [one in liked for one in asked], texts, protected=LISTS, swaps=0)
+    assert result.kind == "subgroups"
+    assert (result.people, result.queries, result.rule_sets) == (150, 101, 3 + 2 + 6)
+    found = {one.words: one for one in result.findings}
+    red = found["colour red"]
+    assert red.rules == {"colour": ("red",)}
+    assert (red.size, red.rest, red.positives, red.rest_positives) == (40, 60, 30, 20)
+    assert red.gap == pytest.approx(30 / 40 - 20 / 60)
+    share = 50 / 100
+    assert red.z == pytest.approx((30 - 40 * share) / np.sqrt(40 * 60 * share * (1 - share) / 99))
+    assert red.found
+    assert red.adjusted_p == pytest.approx(1 / 1001)
+    assert 0 < red.low < red.plain_low < red.gap < red.plain_high < red.high
+    assert result.notes[0].startswith("49 of 150 texts repeat others word for word.")
+    assert "pet cat" not in found  # nobody speaks of another pet
+    assert [one.rules for one in red.same] == [{"colour": ("red",), "pet": ("cat",)}]  # the same texts, said longer
+    assert result.sentence(red) == "Of 40 texts that speak of colour red, 75.0 % get True; of 60 about others 33.3 %."
+    whole = text.find_text_subgroups(
+        lambda asked: [one in liked for one in asked], texts, protected=LISTS, swaps=0, compared="all"
+    )
+    cat = {one.words: one for one in whole.findings}["pet cat"]
+    assert (cat.size, cat.rest, cat.positives, cat.rest_positives) == (100, 50, 50, 0)
+    assert "of the 50 other texts 0.0 %" in whole.sentence(cat)
+
+
+def brute_force(texts, outcome, compared, least, depth):
+    """Every rule set, by looking at the words of every text again."""
+    spoken = [{name: {word for word in one.split() if word in terms} for name, terms in TERMS.items()} for one in texts]
+    found = {}
+    for size in range(1, depth + 1):
+        for names in combinations(TERMS, size):
+            for chosen in product(*(TERMS[name] for name in names)):
+                inside = [all(term in one[name] for name, term in zip(names, chosen, strict=True)) for one in spoken]
+                among = [compared == "all" or all(one[name] for name in names) for one in spoken]
+                rest = [there and not here for there, here in zip(among, inside, strict=True)]
+                if sum(inside) >= least and sum(rest) >= least:
+                    counts = [sum(side) for side in (inside, rest)]
+                    positives = [
+                        sum(y for y, there in zip(outcome, side, strict=True) if there) for side in (inside, rest)
+                    ]
+                    rules = dict(zip(names, ((one,) for one in chosen), strict=True))
+                    found.setdefault((tuple(inside), tuple(among)), (rules, *counts, *positives))
+    return list(found.values())
+
+
+@settings(max_examples=scaled(40), deadline=None)
+@given(
+    texts=st.lists(
+        st.lists(st.sampled_from(["red", "green", "blue", "cat", "dog", "x", "y"]), max_size=4).map(" ".join),
+        min_size=1,
+        max_size=30,
+    ),
+    compared=st.sampled_from(["others", "all"]),
+    depth=st.integers(1, 2),
+    least=st.integers(1, 4),
+)
+def test_against_brute_force(texts, compared, depth, least):
+    model = chance(0.4)
+    try:
+        result = text.find_text_subgroups(
+            model, texts, protected=LISTS, compared=compared, depth=depth, min_texts=least, permutations=40, swaps=0,
+            favourable="1.0", labels=("0.0", "1.0"), margin=0.0,
+        )  # fmt: skip
+    except DataError:
+        assert not any(word in one.split() for one in texts for terms in TERMS.values() for word in terms)
+        return
+    expected = brute_force(texts, model(texts), compared, least, depth)
+    got = [(one.rules, one.size, one.rest, one.positives, one.rest_positives) for one in result.findings]
+    assert result.tested == len(expected) == len(got)
+    for one in expected:
+        assert one in got
+    for one in result.findings:
+        assert one.low <= one.gap + 1e-9
+        assert one.gap <= one.high + 1e-9
+        assert one.gap == pytest.approx(one.rate - one.rest_rate)
+
+
+def spoken_of(n, rng, also=0.3):
+    """Texts about a colour, some of them about a pet too, all different."""
+    colours, pets = rng.choice(COLOURS.groups, n), rng.choice(PETS.groups, n)
+    second = np.where(rng.random(n) < also, pets, "thing")
+    return [f"{colour} {pet} {i}" for i, (colour, pet) in enumerate(zip(colours, second, strict=True))]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("measure", ["favourable", "score"])
+def test_fair_models_are_left_alone(measure):
+    """What is decided depends on whether there is a pet, and else on chance: 100 runs, 5 % may find something."""
+    rng = np.random.default_rng(3)
+    texts, alarms = spoken_of(400, rng), 0
+    for _ in range(100):
+        scores = dict(zip(texts, np.clip(rng.normal(0.3, 0.3, 400), 0, 1).tolist(), strict=True))
+        scores |= {one: 1 - score for one, score in scores.items() if "cat" in one or "dog" in one}
+        result = text.find_text_subgroups(
+            lambda asked, scores=scores: [scores[one] for one in asked], texts, protected=LISTS, swaps=0, margin=0.0,
+            measure=measure, permutations=199,
+        )  # fmt: skip
+        alarms += result.found > 0
+    assert alarms <= 12  # more with probability 0.2 % at a true rate of 5 %
+
+
+@pytest.mark.parametrize("control", ["max-t", "BY"])
+@pytest.mark.parametrize("compared", ["others", "all"])
+def test_a_planted_gap_is_found_and_said_once(control, compared):
+    texts = spoken_of(3000, np.random.default_rng(0))
+    unfair, fair = chance(0.7), chance(0.4)
+
+    def model(asked):
+        return [a if "red" in one else b for one, a, b in zip(asked, unfair(asked), fair(asked), strict=True)]
+
+    result = text.find_text_subgroups(model, texts, protected=LISTS, swaps=0, control=control, compared=compared)
+    own = [one for one in result.findings if one.found and one.under is None]
+    assert [one.rules for one in own] == [{"colour": ("red",)}]
+    assert own[0].low > 0.2
+    assert result.found > 1  # red cats, and the greens that are not red
+    assert {one.under for one in result.findings if one.found} == {None, 0}
+    assert "Of " in result.summary()
+
+
+def test_error_rates():
+    """Half of the deserving reds are refused, and no others."""
+    texts = [f"{colour} {i}" for colour in ("red", "green") for i in range(200)]
+    truth = ["good" if i % 2 else "bad" for _ in ("red", "green") for i in range(200)]
+    refused = {f"red {i}" for i in range(200) if i % 4 == 1}
+    given = {one: "bad" if one in refused else label for one, label in zip(texts, truth, strict=True)}
+
+    def model(asked):
+        return [given[one] for one in asked]
+
+    missed = text.find_text_subgroups(
+        model, texts, protected=[COLOURS], truth=truth, measure="false-negative", favourable="good", swaps=0
+    )
+    top = missed.findings[0]
+    assert (missed.people, top.rules, top.size, top.positives, top.rest_positives) == (
+        200,
+        {"colour": ("red",)},
+        100,
+        50,
+        0,
+    )
+    assert "50.0 % are wrongly refused good" in missed.sentence(top)
+    wrong = text.find_text_subgroups(
+        model, texts, protected=[COLOURS], truth=truth, measure="false-positive", favourable="good", swaps=0
+    )
+    assert wrong.found == 0
+    assert wrong.rate == 0
+    with pytest.raises(OptionError, match="true labels"):
+        text.find_text_subgroups(model, texts, protected=[COLOURS], measure="false-negative")
+    with pytest.raises(DataError, match="400 texts and 1 truth"):
+        text.find_text_subgroups(model, texts, protected=[COLOURS], truth=["good"])
+    with pytest.raises(DataError, match="no text's true label is 'good'"):
+        text.find_text_subgroups(
+            model, texts, protected=[COLOURS], truth=["bad"] * 400, measure="false-negative", favourable="good"
+        )
+
+
+def test_what_is_asked_about_is_judged_or_refused():
+    texts = [f"red cat {i}" for i in range(9)] + [f"green dog {i}" for i in range(100)]
+    judged = ({"colour": "red"}, {"colour": "Green", "pet": "dog"}, {"colour": "green"})
+    result = text.find_text_subgroups(chance(0.5), texts, protected=LISTS, judged=judged, swaps=0, min_texts=5)
+    assert [type(one).__name__ for one in result.judged] == ["Finding", "Finding", "Finding"]
+    assert result.judged[1].rules == {"colour": ("green",), "pet": ("dog",)}
+    again = next(one for one in result.findings if one.rules == {"colour": ("red",)})
+    assert result.judged[0].low == pytest.approx(again.low)
+    floors = text.find_text_subgroups(chance(0.5), texts, protected=LISTS, judged=judged, swaps=0)
+    assert all(isinstance(one, RefusedRuleSet) for one in floors.judged)
+    assert floors.judged[0].reason == "9 texts contain it: fewer than 30"
+    assert "are compared with" in floors.judged[2].reason
+    for wrong in ({"shape": "round"}, {"colour": "pink"}):
+        with pytest.raises(OptionError, match=r"shape|pink"):
+            text.find_text_subgroups(chance(0.5), texts, protected=LISTS, judged=(wrong,), swaps=0)
+
+
+def test_single_terms():
+    own = IdentityCategory(
+        name="pet", groups=("cats", "dogs"), rows=(TermRow(words=("cat", "dog")), TermRow(words=("kitten", "puppy")))
+    )
+    texts = [f"a {word} {i}" for word in ("cat", "kitten", "dog", "puppy") for i in range(50)]
+    groups = text.find_text_subgroups(chance(0.5), texts, protected=[own])
+    assert {one.rules["pet"] for one in groups.findings} == {("cats",), ("dogs",)}
+    terms = text.find_text_subgroups(chance(0.5), texts, protected=[own], by="term")
+    assert {one.rules["pet"] for one in terms.findings} == {("cat",), ("dog",), ("kitten",), ("puppy",)}
+    assert {(one.size, one.rest) for one in terms.findings} == {(50, 150)}
+
+
+def test_it_travels():
+    texts = spoken_of(300, np.random.default_rng(1))
+    result = text.find_text_subgroups(chance(0.5), texts, protected=LISTS, seed=7)
+    assert text.TextSubgroupResult.from_json(result.to_json()) == result
+    plain = result.plain()
+    assert plain["kind"] == "subgroups"
+    assert {"rules", "size", "rest", "rate", "rest_rate", "gap", "low", "high", "adjusted_p"} <= set(
+        plain["findings"][0]
+    )
+    frame = result.to_frame()
+    assert list(frame["analysis"]) == ["observed"] * len(result.findings) + ["swapped"] * len(result.effects)
+    assert "description" in result.plot().to_dict()
+    again = text.find_text_subgroups(chance(0.5), texts, protected=LISTS, seed=7)
+    assert again.model_copy(update={"seconds": result.seconds}) == result
+
+
+def test_limits_and_interrupts():
+    texts = [f"{colour} {i}" for i in range(5000) for colour in COLOURS.groups]
+    calls = []
+
+    def impatient(asked):
+        calls.append(len(asked))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return [0.2] * len(asked)
+
+    result = text.find_text_subgroups(impatient, texts, protected=[COLOURS])
+    assert result.interrupted
+    assert result.people == 2 * 4096
+    assert result.queries == 2 * 4096
+    assert "6,808 of 15,000 texts were not asked about" in " ".join(result.notes)
+
+    def never(asked):
+        raise KeyboardInterrupt
+
+    with pytest.raises(LimitError, match="before anything"):
+        text.find_text_subgroups(never, texts, protected=[COLOURS])
+    with pytest.raises(LimitError, match="before anything"):
+        text.find_text_subgroups(chance(0.5), texts, protected=[COLOURS], time_limit=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"measure": "luck"}, "got 'luck'"),
+        ({"compared": "best"}, "compared: expected one of: others, all, got 'best'"),
+        ({"by": "word"}, "by: expected one of: group, term, got 'word'"),
+        ({"depth": 0}, "depth: expected a whole number of at least 1, got 0"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"margin": 1.0}, "margin"),
+        ({"permutations": 10}, "permutations"),
+        ({"time_limit": 0.0}, "time_limit: expected a number above 0 (seconds), got 0.0"),
+        ({"protected": ["religion", "published"]}, "two lists called 'religion'"),
+        ({"protected": ["hair"]}, "'hair'"),
+        ({"measure": "score"}, "labels only"),
+    ],
+)
+def test_bad_options(options, complaint):
+    with pytest.raises(OptionError, match=re.escape(complaint)):
+        text.find_text_subgroups(
+            lambda asked: ["a"] * len(asked), ["a red cat", "a Sikh"], **{"protected": [COLOURS]} | options
+        )
+
+
+@pytest.mark.parametrize(
+    ("model", "texts", "error", "complaint"),
+    [
+        (len, ["red"], ModelError, "shape"),
+        (chance(0.5), ["nobody"], DataError, "has a term of: colour"),
+        (chance(0.5), [], DataError, "no texts"),
+        (chance(0.5), "red", DataError, "in place of many"),
+    ],
+)
+def test_bad_input(model, texts, error, complaint):
+    with pytest.raises(error, match=re.escape(complaint)):
+        text.find_text_subgroups(model, texts, protected=[COLOURS])
+
+
+def test_a_real_model_of_tweets():
+    """Tweets that speak of women are called offensive more often; most of that is what they say, not whom of."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    frame = pd.read_csv(shared("data", "text", "davidson_tweets_25k.csv.xz")).sample(9000, random_state=0)
+    tweets, fine = frame["tweet"].tolist(), (frame["label_0hate_1offensive_2neither"] == 2).tolist()
+    model = make_pipeline(TfidfVectorizer(min_df=3), LogisticRegression(class_weight="balanced", max_iter=300))
+    model.fit(tweets[:4000], fine[:4000])
+    result = text.find_text_subgroups(model, tweets[4000:], protected=["gender"], favourable=True)
+    observed = {one.words: one for one in result.findings}["gender female"]
+    (effect,) = result.effects
+    assert observed.found
+    assert observed.high < -0.05
+    assert effect.rules == {"gender": ("female",)}
+    assert observed.gap < effect.gap < 0
+    assert effect.clusters == effect.size == 1000
+    for one in result.examples[:20]:  # each holds when asked again
+        first, second = model.predict([one.worse.text, one.better.text]).tolist()
+        assert (str(first), str(second)) == (one.worse.label, one.better.label)
+        assert first != second
+    flips = {one.category: one for one in result.flips}["gender"]
+    assert flips.flips >= len(result.examples) > 0

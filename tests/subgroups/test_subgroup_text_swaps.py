@@ -1,0 +1,247 @@
+"""Subgroups of texts, swapped: the same texts with other words, by hand, by brute force, and on bias templates."""
+
+import hashlib
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.datasets import IdentityCategory
+from evenhand.datasets.identity import TermRow, categories_named
+from evenhand.errors import LimitError, OptionError
+from evenhand.subgroups import text
+from serving import serving
+from support import scaled, shared
+
+COLOURS = IdentityCategory(
+    name="colour", groups=("red", "green", "blue"), rows=(TermRow(words=("red", "green", "blue")),)
+)
+PETS = IdentityCategory(name="pet", groups=("cat", "dog"), rows=(TermRow(words=("cat", "dog")),))
+
+
+def chance(texts):
+    return [float(int(hashlib.md5(one.encode()).hexdigest()[:8], 16) / 16**8 < 0.4) for one in texts]
+
+
+def test_by_hand():
+    """Blue is disliked wherever it is put; of the others the odd texts are liked."""
+    texts = [f"a {('red', 'green')[i % 3 > 0]} thing {i}" for i in range(40)] + ["nothing"]
+    asked = []
+
+    def model(some):
+        asked.extend(some)
+        return ["no" if "blue" in one or int(one.split()[-1]) % 2 == 0 else "yes" for one in some]
+
+    result = text.find_text_subgroups(
+        lambda some: ["no" if one == "nothing" else model([one])[0] for one in some], texts, protected=[COLOURS]
+    )
+    effects = {one.words: one for one in result.effects}
+    blue = effects["colour blue"]
+    assert (blue.size, blue.rest, blue.clusters) == (40, 80, 40)
+    assert (blue.rate, blue.rest_rate, blue.gap) == (0, 0.5, -0.5)
+    assert blue.found
+    assert blue.under is None
+    assert effects["colour red"].gap == pytest.approx(0.25)  # better than green and blue together, only for the blue
+    assert effects["colour red"].under == effects["colour green"].under == 0
+    assert len(asked) == len(set(asked)) == 3 * 40
+    assert result.queries == 121
+    (flips,) = result.flips
+    assert (flips.category, flips.texts, flips.flips) == ("colour", 40, 20)
+    assert flips.rate.value == 0.5
+    first = result.examples[0]
+    assert first.worse.group == "blue"
+    assert first.gap == 1
+    assert re.fullmatch(r"a \{blue\|(red|green)\} thing \d+", first.template)
+    assert "of the same texts about others 50.0 %" in result.sentence(blue)
+    assert "colour: the label of 20 of 40 texts changes" in result.summary()
+
+
+def test_the_published_example():
+    """Zhang et al., section 4.3: what speaks of one group is made to speak of another; 14 groups, one text."""
+    gender = [one for one in categories_named("published") if one.name == "gender"]
+    asked = []
+
+    def model(texts):
+        asked.extend(texts)
+        return [0.0] * len(texts)
+
+    text.find_text_subgroups(model, ["I am a lesbian"], protected=gender, min_texts=1)
+    assert len(asked) == 14
+    assert "I am a gay" in asked
+    assert "I am an lgbt" in asked or "I am a lgbt" in asked
+
+
+@settings(max_examples=scaled(30), deadline=None)
+@given(
+    frames=st.lists(st.tuples(st.sampled_from("klmn"), st.sampled_from(COLOURS.groups)), min_size=3, max_size=25),
+    least=st.integers(1, 3),
+)
+def test_against_brute_force(frames, least):
+    texts = [f"{name} has a {colour} hat" for name, colour in frames]
+    result = text.find_text_subgroups(chance, texts, protected=[COLOURS], min_texts=least, margin=0.0, permutations=40)
+    names = sorted({name for name, _ in frames})  # texts that differ in the colour alone are asked about once
+    decided = np.array([chance([f"{name} has a {colour} hat" for colour in COLOURS.groups]) for name in names])
+    assert {one.words for one in result.effects} == (
+        {f"colour {colour}" for colour in COLOURS.groups} if len(names) >= least else set()
+    )
+    for one in result.effects:
+        column = COLOURS.groups.index(one.rules["colour"][0])
+        rest = np.delete(decided, column, axis=1).mean(axis=1)
+        assert one.rate == pytest.approx(decided[:, column].mean())
+        assert one.rest_rate == pytest.approx(rest.mean())
+        assert one.gap == pytest.approx((decided[:, column] - rest).mean())
+        assert one.size == one.clusters == len(names)
+        assert -1 <= one.low <= one.high <= 1
+        assert one.low <= one.plain_low
+        assert one.plain_high <= one.high
+    flipped = int((decided != decided[:, :1]).any(axis=1).sum())
+    assert result.flips[0].flips == flipped
+    assert len(result.examples) == flipped
+
+
+def test_two_groups_are_told_of_once():
+    texts = [f"my cat number {i}" for i in range(50)]
+    result = text.find_text_subgroups(
+        lambda some: [0.9 if "cat" in one else 0.2 for one in some], texts, protected=[PETS]
+    )
+    (effect,) = result.effects
+    assert effect.rules == {"pet": ("dog",)}
+    assert effect.gap == -1
+    scores = text.find_text_subgroups(
+        lambda some: [0.9 if "cat" in one else 0.2 for one in some], texts, protected=[PETS], measure="score"
+    )
+    assert scores.effects[0].gap == pytest.approx(-0.7)
+    assert "mean score" in scores.sentence(scores.effects[0])
+
+
+def test_clusters_of_ones_own():
+    """A hundred texts from two templates say no more than two."""
+    texts = [f"{kind} cat {i}" for kind in ("my", "your") for i in range(50)]
+    kinds = [one.split()[0] for one in texts]
+    result = text.find_text_subgroups(lambda some: [float("dog" in one) for one in some], texts, protected=[PETS])
+    assert result.effects[0].found
+    templates = text.find_text_subgroups(
+        lambda some: [float("dog" in one) for one in some], texts, protected=[PETS], clusters=kinds
+    )
+    assert (templates.effects[0].clusters, templates.effects[0].size) == (2, 100)
+    assert not templates.effects[0].found
+
+
+def test_some_texts_are_enough():
+    texts = [f"my {pet} number {i}" for i in range(300) for pet in PETS.groups]
+    result = text.find_text_subgroups(chance, texts, protected=[PETS], swaps=50, examples=3)
+    assert result.effects[0].size == result.flips[0].texts == 50
+    assert len(result.examples) == 3
+    assert text.find_text_subgroups(chance, texts, protected=[PETS], swaps=0).effects == ()
+
+
+def madlibs():
+    frame = pd.read_csv(shared("data", "text", "bias_madlibs_77k.csv.xz"))
+    return frame.sample(5000, random_state=1)["Text"].tolist()
+
+
+def blind(texts):
+    """Decides by the text with all published terms cut out."""
+    terms = sorted((term for one in categories_named("published") for term in one.groups), key=len, reverse=True)
+    cut = re.compile(rf"\b(?:an?\s+)?(?:{'|'.join(terms)})\b", re.IGNORECASE)
+    return chance([cut.sub("_", one) for one in texts])
+
+
+def test_a_planted_term_is_found_in_templates_and_none_in_a_fair_model():
+    texts = madlibs()
+    fair = text.find_text_subgroups(blind, texts, protected=["published"], depth=1)
+    assert len(fair.effects) == 48
+    assert fair.found == 0
+    assert not any(one.found or one.gap for one in fair.effects)
+    assert fair.examples == ()
+
+    def biased(some):
+        return [0.0 if re.search(r"\bsikh\b", one) else plain for one, plain in zip(some, blind(some), strict=True)]
+
+    found = text.find_text_subgroups(biased, texts, protected=["published"], depth=1)
+    own = [one for one in found.effects if one.found and one.under is None]
+    assert [one.rules for one in own] == [{"religion": ("sikh",)}]
+    assert -0.5 < own[0].low < own[0].gap < own[0].high < -0.3
+    assert {flips.category for flips in found.flips if flips.flips} == {"religion"}
+    assert all(one.worse.group == "sikh" for one in found.examples)
+    observed = [one for one in found.findings if one.found and one.under is None]
+    assert [one.rules for one in observed] == [{"religion": ("sikh",)}]
+
+
+def test_names_in_sentences_on_feelings():
+    """A list of one's own: first names, more often given to one or the other, in the equity evaluation corpus."""
+    frame = pd.read_csv(shared("data", "text", "equity_evaluation_corpus.csv.xz"))
+    people = frame[frame["Race"].notna()]
+    groups = {race: some["Person"].unique() for race, some in people.groupby("Race")}  # men first in both
+    rows = tuple(TermRow(words=words) for words in zip(*groups.values(), strict=True))
+    names = IdentityCategory(name="name", groups=tuple(groups), rows=rows)
+    sentences, templates = people["Sentence"].tolist(), people["Template"].tolist()
+    first = next(iter(groups))
+    marked = re.compile(rf"\b(?:{'|'.join(groups[first])})\b")
+
+    def biased(some):
+        return [0.2 if marked.search(one) and "feel" in one else 0.8 for one in some]
+
+    result = text.find_text_subgroups(biased, sentences, protected=[names], clusters=templates, swaps=3000)
+    (effect,) = result.effects
+    assert effect.rules == {"name": (first,)}
+    assert effect.clusters == people["Template"].nunique()
+    feel = people["Sentence"].str.contains("feel").mean()
+    assert effect.gap == pytest.approx(-feel)
+    assert effect.found is bool(effect.high < 0)
+    fair = text.find_text_subgroups(
+        lambda some: [0.2 if "feel" in one else 0.8 for one in some], sentences, protected=[names]
+    )
+    assert not any(one.found for one in (*fair.effects, *fair.findings))
+
+
+def test_the_published_method():
+    texts = [f"a {colour} {pet} {i}" for i in range(60) for colour in COLOURS.groups for pet in PETS.groups]
+
+    def biased(some):
+        return [0.0 if "red" in one else plain for one, plain in zip(some, chance(some), strict=True)]
+
+    result = text.find_text_subgroups(biased, texts, protected=[COLOURS, PETS], method="sampled")
+    assert (result.method, result.control, result.critical) == ("sampled", "none", None)
+    assert result.confidence == pytest.approx(0.9025)
+    assert result.tested == result.rule_sets == 3 + 2 + 6
+    top = result.findings[0]
+    assert top.rules["colour"] == ("red",)
+    assert top.rate == 0
+    assert top.samples > 1000
+    assert (top.z, top.adjusted_p, result.effects) == (None, None, ())
+    by_words = {one.words: one for one in result.findings}
+    assert by_words["colour red"].rest_rate == pytest.approx(0.4, abs=0.08)
+    pair = by_words["colour green, pet cat"]
+    assert pair.size == 60
+    assert pair.rest == 300
+    assert "samples made to speak of" in result.sentence(top)
+    again = text.find_text_subgroups(biased, texts, protected=[COLOURS, PETS], method="sampled")
+    assert again.findings == result.findings
+    with pytest.raises(OptionError, match="sampled method"):
+        text.find_text_subgroups(biased, texts, protected=[COLOURS], method="sampled", measure="score")
+    calls = []
+
+    def impatient(some):
+        calls.append(some)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return biased(some)
+
+    with pytest.raises(LimitError, match="one rule set"):
+        text.find_text_subgroups(impatient, texts[::7], protected=[COLOURS], method="sampled")
+
+
+def test_a_service_is_asked():
+    def reply(instances):
+        return {"predictions": ["no" if "dog" in one["text"] else "yes" for one in instances]}
+
+    with serving(reply) as service:
+        result = text.find_text_subgroups(
+            service.url, [f"a cat {i}" for i in range(40)], protected=[PETS], favourable="yes"
+        )
+    assert result.effects[0].gap == -1
+    assert result.queries == sum(map(len, service.requests)) == 80

@@ -1,0 +1,173 @@
+"""The one HTTP client: when it asks again, what it refuses, what it never repeats, and files that anybody may have."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from evenhand import http
+from evenhand.errors import FetchError, ModelError
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+class Server:
+    """Gives the answers in turn, the last one again and again; ``received`` holds what came."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = [(200, {}, b"fine")]
+        self.received: list[dict[str, str]] = []
+        self.release = threading.Event()
+        self.hang = False
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                server.received.append({name.lower(): value for name, value in self.headers.items()})
+                if server.hang:
+                    server.release.wait(30)
+                status, headers, body = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/it"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    def close(self) -> None:
+        self.release.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    slept: list[float] = []
+    monkeypatch.setattr(http, "sleep", slept.append)
+    return slept
+
+
+def ask(server: Server, *, timeout: float = 30.0, retries_when_late: bool = False, retries: int = 2) -> bytes:
+    client = http.HttpClient(
+        "the oracle", "delphi", timeout, retries, 0.5,
+        retries_when_late=retries_when_late, hints={404: "go elsewhere"}, hint="ask something else",
+    )  # fmt: skip
+    try:
+        return client.ask("GET", server.url, {"X-Asked": "yes"}, ["hidden", ""])
+    finally:
+        client.close()
+
+
+def test_an_answer_comes(server: Server) -> None:
+    assert ask(server) == b"fine"
+    assert server.received[0]["x-asked"] == "yes"
+    assert server.received[0]["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("status", http.RETRY_STATUSES)
+def test_an_overloaded_server_is_asked_again(server: Server, pauses: list[float], status: int) -> None:
+    server.answers = [(status, {}, b""), (status, {"Retry-After": "3"}, b""), (200, {}, b"fine")]
+    assert ask(server) == b"fine"
+    assert pauses == [0.5, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "words", "hint"),
+    [
+        (404, {}, "the oracle refused with status 404: 'no such ...'", "go elsewhere"),
+        (403, {}, "status 403: 'no such ...'", "see the log of the oracle"),
+        (302, {"Location": "/elsewhere"}, "status 302", "give the final URL"),
+        (401, {}, "refused with status 401", "see the log"),
+    ],
+)
+def test_a_refusal_is_final_and_without_secrets(
+    server: Server, status: int, headers: dict[str, str], words: str, hint: str
+) -> None:
+    server.answers = [(status, headers, b'{"error": {"message": "no such hidden"}}')]
+    with pytest.raises(FetchError) as caught:
+        ask(server)
+    assert words in caught.value.message
+    assert hint in (caught.value.hint or "")
+    assert caught.value.location == "delphi"
+    assert "hidden" not in str(caught.value)
+    assert ("no such" in str(caught.value)) == (status != 401)
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize(("again", "asked"), [(False, 1), (True, 3)])
+def test_late_answers_are_asked_for_again_where_that_costs_nothing(server: Server, again: bool, asked: int) -> None:
+    server.hang = True
+    with pytest.raises(FetchError, match=r"no answer came within 0\.1 seconds"):
+        ask(server, timeout=0.1, retries_when_late=again)
+    server.release.set()
+    assert len(server.received) == asked
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "message"),
+    [
+        ({"Content-Encoding": "gzip"}, gzip.compress(b"x" * 1000), "compressed"),
+        ({}, b"x" * 3000, "larger than 0 MiB"),
+    ],
+)
+def test_answers_that_are_refused(
+    server: Server, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], body: bytes, message: str
+) -> None:
+    monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 2000)
+    server.answers = [(200, headers, body)]
+    with pytest.raises(ModelError, match=message):
+        ask(server)
+    assert len(server.received) == 1
+
+
+def test_urls_lose_what_opens_them() -> None:
+    assert http.redact_url("https://clerk:secret@example.org/a?key=hidden#b") == "https://example.org/a"
+    assert http.split_url("http://clerk:secret@example.org/a?b=c")[1] == "clerk:secret"
+    with pytest.raises(ModelError) as caught:
+        http.redact_url("http://clerk:secret@")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_comes_in_pieces_through_redirects(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "CHUNK_BYTES", 4)
+    server.answers = [(302, {"Location": "/moved"}, b""), (200, {}, b"0123456789")]
+    pieces: list[bytes] = []
+    steps: list[tuple[int, int | None]] = []
+    http.download(server.url, pieces.append, lambda received, expected: steps.append((received, expected)))
+    assert b"".join(pieces) == b"0123456789"
+    assert steps[-1] == (10, 10)
+    assert len(steps) > 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ((404, {}, b""), "the publisher answers 404"),
+        ((200, {"Content-Length": "99", "Connection": "close"}, b"short"), "5 bytes read"),
+    ],
+)
+def test_a_file_that_does_not_come(server: Server, answer: Answer, message: str) -> None:
+    server.answers = [answer]
+    with pytest.raises(FetchError, match=message):
+        http.download(server.url, lambda _: None)

@@ -1,0 +1,153 @@
+"""Compiled kernels: kept where there is a place for them, told apart from those that are not compiled yet."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+from numba.core.caching import IndexDataCacheFile
+
+from evenhand import kernels
+
+PROGRAM = """
+from evenhand import certification, kernels
+print(certification.is_compiled(device="numpy"))
+certification.warm_up(device="numpy")
+print(certification.is_compiled(device="numpy"))
+"""
+
+
+def run(folder: Path) -> list[str]:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.full
+def test_what_one_process_compiled_the_next_one_finds(tmp_path: Path) -> None:
+    assert run(tmp_path) == ["False", "True"]
+    assert run(tmp_path) == ["True", "True"]
+
+
+def test_without_a_place_to_write_kernels_are_compiled_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_here = numba.njit
+
+    def refuse(*functions: object, cache: bool = False, **options: object) -> object:
+        if cache:
+            raise RuntimeError("cannot cache function 'double': no locator available")
+        return compile_here(*functions, **options)
+
+    monkeypatch.setattr(kernels.numba, "njit", refuse)
+    monkeypatch.setattr(kernels, "_refused", [])
+    assert kernels.cache_problem() is None or "NUMBA_CACHE_DIR" in kernels.cache_problem()
+    double = kernels.compile_kernel(nogil=True)(lambda x: 2 * x)
+    assert not kernels.is_compiled(double)
+    assert double(21) == 42
+    assert kernels.is_compiled(double)
+    problem = kernels.cache_problem()
+    assert problem is not None
+    assert "every run compiles again" in problem
+
+
+def test_a_cache_folder_that_cannot_be_written_to_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_refused", [])
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "/dev/null/kernels")
+    assert "/dev/null/kernels" in (kernels.cache_problem() or "")
+
+
+def test_constants_and_variables_share_one_compilation() -> None:
+    either = kernels.compile_kernel(internal=True)(lambda x, up: x + 1 if up else x - 1)
+
+    @numba.njit
+    def call(x: int) -> int:
+        return either(x, True) * either(x, False) * either(x, x > 0)
+
+    assert call(3) == 4 * 2 * 4
+    assert len(either.signatures) == 1
+
+
+def test_a_full_disk_is_named_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(IndexDataCacheFile, "save", fill)
+    monkeypatch.setattr(kernels, "_refused", [])
+    monkeypatch.setattr(kernels, "_unsaved", [])
+    thrice = kernels.compile_kernel()(lambda x: 3 * x)
+    assert thrice(14) == 42
+    assert "No space left on device" in (kernels.cache_problem() or "")
+
+
+CALLER = """
+from evenhand.kernels import compile_kernel
+from {name} import answer
+
+@compile_kernel()
+def call(x):
+    return answer(x)
+
+print(call(20))
+"""
+CALLED = """
+from evenhand.kernels import compile_kernel
+
+@compile_kernel(internal=True)
+def answer(x):
+    return {result}
+"""
+
+
+def test_kept_code_is_compiled_anew_after_a_change_in_a_file_it_calls(tmp_path: Path) -> None:
+    (tmp_path / "caller.py").write_text(CALLER.format(name="called"), "utf-8")
+    printed = []
+    for result in "x + 1", "x + 1", "2 * x":
+        (tmp_path / "called.py").write_text(CALLED.format(result=result), "utf-8")
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept"), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run([sys.executable, "caller.py"], cwd=tmp_path, env=environment, capture_output=True,
+                              text=True, check=True)  # fmt: skip
+        printed.append(done.stdout.strip())
+    assert printed == ["21", "21", "40"]
+
+
+TYPED_CALLER = """
+from evenhand.kernels import compile_kernel
+from {name} import Pair
+
+@compile_kernel()
+def call(pair):
+    return pair.first + pair.second
+
+print(call(Pair(20, 22)))
+"""
+PAIR = """
+from typing import NamedTuple
+
+class Pair(NamedTuple):
+    first: int
+    second: int
+"""
+
+
+def test_kept_code_for_a_type_that_has_moved_is_compiled_anew(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept"), "PYTHONDONTWRITEBYTECODE": "1"}
+    for name in ("before", "after"):
+        (tmp_path / "before.py").unlink(missing_ok=True)
+        (tmp_path / f"{name}.py").write_text(PAIR, "utf-8")
+        (tmp_path / "caller.py").write_text(TYPED_CALLER.format(name=name), "utf-8")
+        done = subprocess.run([sys.executable, "caller.py"], cwd=tmp_path, env=environment, capture_output=True,
+                              text=True, check=True)  # fmt: skip
+        assert done.stdout.strip() == "42"
+
+
+def test_code_for_another_processor_does_not_count_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    square = kernels.compile_kernel()(lambda x: x * x)
+    here = square.targetctx.codegen().magic_tuple()
+    for processor, kept in ((here, True), (("z80", "", ""), False)):
+        index = {("signature", processor, ("code",)): "square.1.nbc"}
+        monkeypatch.setattr(square._cache._cache_file, "_load_index", lambda index=index: index)
+        assert kernels.is_compiled(square) is kept

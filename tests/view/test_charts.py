@@ -1,0 +1,398 @@
+"""Charts: whole, readable in every light, and nothing in them but pictures."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from xml.etree import ElementTree as ET
+
+import examples
+import pytest
+import vl_convert
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from page import Element, Page
+
+from evenhand import view
+from evenhand.core import SubjectCard
+from evenhand.view import drawing as charts
+from evenhand.view.charts.certification import draw_history, draw_shares, draw_slices
+from evenhand.view.charts.groups import DRAWN as MOST
+from evenhand.view.charts.groups import PANELS, draw_breakdown, draw_calibration, select_groups
+from evenhand.view.charts.individual import draw_flips
+from evenhand.view.charts.subgroups import draw_gaps as draw_subgroups
+from evenhand.view.charts.subgroups import draw_nesting
+from evenhand.view.page_template import template_environment
+from support import scaled, shortened
+
+FULL = examples.full()
+ROWS = {
+    "groups": draw_breakdown(FULL.groups.breakdowns[2]),
+    "flips": draw_flips(FULL.individual),
+    "shares": draw_shares(FULL.certificates),
+    "slices": draw_slices(FULL.certificates[0]),
+    "subgroup gaps": draw_subgroups(FULL.subgroups),
+    "nested subgroups": draw_nesting(FULL.subgroups),
+}
+CHARTS = ROWS | {"history": draw_history(FULL.certificates)}
+
+
+def page(chart) -> Element:
+    """A chart as a page draws it."""
+    macro = "steps" if isinstance(chart, charts.StepChart) else "rows"
+    source = f'{{% import "charts.html" as draw %}}{{{{ draw.{macro}(chart, "about it") }}}}'
+    return Page(template_environment().from_string(source).render(chart=chart)).root
+
+
+def shown(text: str) -> str:
+    """A text as a page has it: readable, and no line breaks before a unit."""
+    return charts.strip_unprintable(text).replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+def colours(element) -> set[str]:
+    return {element.attributes.get(attribute, "none") for attribute in ("fill", "stroke")}
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_a_page_draws_in_colours_that_dark_pages_have_too_and_says_it_in_words(name):
+    root = page(CHARTS[name])
+    (image,) = root.all("div", role="img")
+    assert image.attributes["aria-label"] == shown(CHARTS[name].description)
+    assert "chart" in image.attributes["class"].split()
+    assert image.all("svg")
+    for element in image.all():
+        assert element.tag in ("div", "span", "svg", "path", "line", "rect", "text")
+        assert not any("href" in attribute for attribute in element.attributes)
+        assert colours(element) <= {*charts.LIGHT.values(), "none"}
+
+
+def percents(*values: float) -> list[str]:
+    return [f"{value:.2f}%" for value in values]
+
+
+def drawn_marks(root: Element) -> list[list[list[Element]]]:
+    """What a page draws, by panel and row."""
+    return [
+        [[one for one in row.children if isinstance(one, Element)] for row in panel.all("svg", class_="marks")]
+        for panel in root.all("div", class_="panel")
+    ]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_marks_stand_where_the_numbers_say(name):
+    chart = ROWS[name]
+    panels = [(block, i, panel) for block in chart.blocks for i, panel in enumerate(block.panels)]
+    seen = 0
+    for (block, i, panel), drawn_rows in zip(panels, drawn_marks(page(chart)), strict=True):
+        at = panel.axis.at
+        for row, elements in zip(block.rows, drawn_rows, strict=True):
+            left = iter(elements)
+            for mark in row.marks[i]:
+                seen += 1
+                if isinstance(mark, charts.Bar):
+                    bar = next(left)
+                    assert percents(at(mark.low), at(mark.high) - at(mark.low)) == [
+                        bar.attributes["x"], bar.attributes["width"]
+                    ]  # fmt: skip
+                    continue
+                if isinstance(mark, charts.Span) or (isinstance(mark, charts.Dot) and mark.low < mark.high):
+                    line = next(left)
+                    assert [line.attributes["x1"], line.attributes["x2"]] == percents(at(mark.low), at(mark.high))
+                if not isinstance(mark, charts.Span):
+                    assert [next(left).attributes["x"]] == percents(at(mark.value))
+            assert list(left) == []
+    assert seen
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_no_number_lies_beyond_its_axis(name):
+    for block in ROWS[name].blocks:
+        for row in block.rows:
+            for panel, marks in zip(block.panels, row.marks, strict=True):
+                for mark in marks:
+                    ends = [mark.value] if hasattr(mark, "value") else [mark.low, mark.high]
+                    assert all(panel.axis.low - 1e-9 <= end <= panel.axis.high + 1e-9 for end in ends), mark
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_charts_of_notebooks_are_whole_and_fit(name):
+    drawing = charts.to_svg(CHARTS[name].spec, name="one")
+    root = ET.fromstring(drawing)
+    assert float(root.attrib["viewBox"].split()[2]) <= 900
+    assert root.attrib["aria-label"] == CHARTS[name].description
+    assert re.findall(r'\sid="(?!one-)', drawing) == []
+    for element in root.iter():
+        assert element.tag.split("}")[1] in (
+            "svg",
+            "g",
+            "path",
+            "line",
+            "rect",
+            "text",
+            "tspan",
+            "defs",
+            "clipPath",
+            "title",
+        )
+        assert not any("href" in attribute for attribute in element.attrib)
+        for attribute in ("fill", "stroke"):
+            colour = element.attrib.get(attribute, "none")
+            # every colour has a counterpart for dark pages; what is drawn in no colour is not seen
+            assert colour in (*charts.LIGHT.values(), "none", "transparent"), (
+                colour,
+                ET.tostring(element)[:200],
+            )
+
+
+HOSTILE = "</text></svg><script>alert(1)</script> ' \" & \x00\x1b \\ datum.x {{ 7 * 7 }}"
+
+
+def test_words_of_users_cannot_leave_their_place():
+    group = examples.group({"sex": HOSTILE}, 50, 0.2)
+    chart = draw_breakdown(examples.breakdown(("sex",), [group, examples.group({"sex": "m"}, 50, 0.3)]))
+    root = ET.fromstring(charts.to_svg(chart.spec, name="one"))
+    words = ["".join(element.itertext()) for element in root.iter() if element.tag.endswith("}text")]
+    assert any(text.startswith("</text></svg><script>") for text in words)
+    assert not any(element.tag.endswith("script") for element in root.iter())
+    drawing = page(chart)
+    names = [one.text for one in drawing.all("span", class_="name")]
+    assert names == ["", shown(HOSTILE), "m"]
+    assert [one.text for one in drawing.all("div", class_="above")][::2] == [f"{shown(HOSTILE)} 50 people"] * 3
+    assert not drawing.all("script")
+    assert shown(HOSTILE) in drawing.one("div", role="img").attributes["aria-label"]
+
+
+@pytest.mark.parametrize("where", ["title", "heading", "figure", "label", "tick", "legend", "series"])
+def test_no_text_of_a_chart_is_taken_for_markup(where):
+    text = {"title": "t", "heading": "h", "figure": "f", "label": "l", "tick": "k", "legend": "g", "series": "s"}
+    text[where] = "<script>alert(1)</script>"
+    axis = charts.Axis(0, 1, ((0, text["tick"]),))
+    row = charts.Row("name", ((charts.Label(0.5, text["label"]),),), figures=(text["figure"],))
+    block = charts.Block((row,), (charts.Panel(axis),), text["title"], (text["heading"],))
+    chart = charts.RowChart("It shows something.", (block,), (("same", text["legend"]),))
+    if where == "series":
+        chart = charts.StepChart("It shows steps.", (charts.Series(text["series"], ((0, 1),)),), axis, axis, "x", "y")
+    root = page(chart)
+    assert not root.all("script")
+    assert "<script>alert(1)</script>" in [child for one in root.all() for child in one.children]
+
+
+def test_pages_of_audits_and_subgroups_are_drawn_without_vega(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("a chart was drawn by Vega")
+
+    monkeypatch.setattr(vl_convert, "vegalite_to_svg", refuse)
+    subject = SubjectCard("model", "people.csv", 9769, "income", "yes", label_only=False)
+    assert view.render_page(FULL.subgroups.document(subject)).count("<figure>") == 2
+    text = view.render_page(FULL.document())
+    assert text.count('role="img"') >= len(FULL.groups.breakdowns) + len(FULL.certificates) + 4
+
+
+def test_a_path_of_steps_turns_at_right_angles():
+    axis = charts.Axis(0, 10, ())
+    chart = charts.StepChart("Steps.", (), axis, charts.Axis(0, 1, ()), "x", "y")
+    series = charts.Series("one", ((0, 1), (5, 0.25), (10, 0)))
+    assert chart.path(series) == "0.00,0.00 50.00,0.00 50.00,75.00 100.00,75.00 100.00,100.00"
+
+
+@given(st.floats(-1e3, 1e3), st.floats(1e-6, 1e3), st.integers(3, 8))
+def test_ticks_are_few_round_and_within(low, width, about):
+    axis = charts.spread(low, low + width, charts.plain, about=about)
+    values = [value for value, _ in axis.ticks]
+    assert about / 2 - 1 <= len(values) <= 2 * about + 1
+    slack = 1e-9 * width + 4 * math.ulp(abs(low) + width)
+    assert all(axis.low - slack <= value <= axis.high + slack for value in values)
+    gaps = [(after - before) / width for before, after in itertools.pairwise(values)]
+    assert gaps == pytest.approx([gaps[0]] * len(gaps), rel=1e-5)
+    assert 0 <= axis.at(low - 1) <= axis.at(low + width / 2) <= axis.at(low + width + 1) == 100
+
+
+@given(st.floats(1e-9, 1e9), st.integers(3, 8))
+def test_a_whole_axis_ends_in_a_tick(value, about):
+    axis = charts.spread(0, value, charts.plain, about=about, whole=True)
+    assert value * (1 - 1e-9) <= axis.high <= 2 * value
+    assert axis.ticks[0][0] == 0
+    assert axis.ticks[-1][0] == pytest.approx(axis.high)
+
+
+def test_a_logarithmic_axis_has_equal_ratios():
+    axis = charts.Axis(0.01, 1, (), log=True)
+    assert [axis.at(value) for value in (0.001, 0.01, 0.1, 1)] == pytest.approx([0, 0, 50, 100])
+
+
+@settings(max_examples=scaled(40))
+@given(st.text(st.characters(exclude_categories=()), max_size=8))
+@example("\x00")
+@example("\ud800\uffff")
+@example("if")
+def test_any_word_can_be_drawn(word):
+    text = {"field": "word", "type": "nominal"}
+    spec = charts.finish_chart(charts.mark_layer([{"word": word}], {"type": "text"}, text=text) | {"title": word}, word)
+    ET.fromstring(charts.to_svg(spec, name="one"))
+
+
+def test_identifiers_in_drawings_are_told_apart():
+    clipped = {"type": "point", "clip": True}
+    x = {"field": "x", "type": "quantitative"}
+    spec = charts.finish_chart(charts.mark_layer([{"x": 1}], clipped, x=x), "a point")
+    for name in ("one", "two"):
+        drawing = charts.to_svg(spec, name=name)
+        (identifier,) = re.findall(r'\sid="([^"]*)"', drawing)
+        assert identifier.startswith(f"{name}-")
+        assert f"url(#{identifier})" in drawing
+
+
+def test_the_same_chart_gives_the_same_drawing():
+    first, second = (charts.to_svg(draw_flips(FULL.individual).spec, name="one") for _ in range(2))
+    assert first == second
+
+
+def test_dark_pages_repaint_every_role():
+    style = charts.dark_stylesheet()
+    assert charts.LIGHT.keys() == charts.DARK.keys()
+    for role, light in charts.LIGHT.items():
+        assert f'[fill="{light}"] {{ fill: {charts.DARK[role]}; }}' in style
+        assert f'[stroke="{light}"] {{ stroke: {charts.DARK[role]}; }}' in style
+    assert len(set(charts.LIGHT.values())) == len(charts.LIGHT)
+
+
+@pytest.mark.parametrize("palette", [charts.LIGHT, charts.DARK])
+def test_parts_of_a_bar_differ_in_grey(palette):
+    grey = sorted(brightness(palette[role]) for role in ("same", "open", "different"))
+    assert grey[1] - grey[0] > 0.1
+    assert grey[2] - grey[1] > 0.1
+
+
+def brightness(colour: str) -> float:
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
+@pytest.mark.parametrize(
+    "result",
+    shortened([FULL.certificates[0], FULL.individual, FULL.groups, FULL], to=2),
+    ids=lambda result: result.kind,
+)
+def test_notebooks_get_altair_charts(result):
+    spec = json.loads(result.plot().to_json())  # Altair checks it against the Vega-Lite schema
+    assert spec["description"]
+    assert spec["config"]["font"] == charts.FONT
+
+
+def marks_of(chart, kind, panel=0):
+    """Marks of a kind in one panel of each block, with the row's name."""
+    return [
+        (row.name, mark)
+        for block in chart.blocks
+        for row in block.rows
+        for mark in row.marks[panel]
+        if isinstance(mark, kind)
+    ]
+
+
+@pytest.mark.parametrize("panel", range(3))
+def test_small_groups_are_hollow_and_grey_in_the_drawing(panel):
+    chart = ROWS["groups"]
+    dots = {name: (dot.role, dot.filled) for name, dot in marks_of(chart, charts.Dot, panel)}
+    assert dots.pop("Other, Female") == ("faint", False)
+    assert len(dots) > 5
+    assert set(dots.values()) == {("same", True)}
+    assert "Other, Female 4.8 % (small group)" in chart.description
+
+
+def test_dots_and_intervals_stand_for_the_numbers():
+    breakdown = FULL.groups.breakdowns[1]
+    chart = draw_breakdown(breakdown)
+    (block,) = chart.blocks
+    rates = {group.label: group.metrics for group in breakdown.groups}
+    for i, metric in enumerate(PANELS):
+        dots = marks_of(chart, charts.Dot, i)
+        assert [name for name, _ in dots] == list(rates)
+        for name, dot in dots:
+            rate = rates[name][metric]
+            assert (dot.low, dot.value, dot.high) == (rate.low, rate.value, rate.high)
+    (line,) = block.panels[0].lines
+    assert line.value == pytest.approx(0.8 * rates["Male"]["selection_rate"].value)
+    truths = {name: tick.value for name, tick in marks_of(chart, charts.Tick)}
+    assert truths == {name: metrics["base_rate"].value for name, metrics in rates.items()}
+
+
+def test_flips_stand_for_the_rates():
+    known = [rate for rate in FULL.individual.rates if rate.rate.kind != "unknown"]
+    dots = [dot for _, dot in marks_of(ROWS["flips"], charts.Dot)]
+    assert [(dot.low, dot.value, dot.high) for dot in dots] == [
+        (rate.rate.low, rate.rate.value, rate.rate.high) for rate in known
+    ]
+    assert [dot.filled for dot in dots] == [rate.rate.kind == "observed" for rate in known]
+    labels = [label.text for _, label in marks_of(ROWS["flips"], charts.Label)]
+    assert labels == [charts.format_percent(rate.rate.value) for rate in known]
+
+
+def test_reliability_stands_for_the_bins():
+    by = FULL.groups.calibration[0].by
+    bins = [one for one in FULL.groups.calibration if one.by == by]
+    panels = draw_calibration(FULL.groups, by)
+    known = [one for one in bins if one.base_rate.kind != "unknown"]
+    assert [point[:4] for panel in panels for point in panel.bins] == [
+        (one.mean_score, one.base_rate.value, one.base_rate.low, one.base_rate.high) for one in known
+    ]
+    source = '{% import "charts.html" as draw %}{{ draw.reliability(panels, "sex", "about it") }}'
+    root = Page(template_environment().from_string(source).render(panels=panels)).root
+    circles = [(float(one.attributes["cx"]), float(one.attributes["cy"])) for one in root.all("circle")]
+    assert circles == [
+        pytest.approx((140 * one.mean_score, 140 - 140 * one.base_rate.value), abs=0.051) for one in known
+    ]
+
+
+def test_of_many_groups_the_highest_and_lowest_are_drawn():
+    many = [examples.group({"country": str(i)}, 1000, i / 200) for i in range(100)]
+    shown = select_groups(examples.breakdown(("country",), many))
+    assert len(shown) == MOST
+    assert [group.label for group in shown] == [str(i) for i in [*range(99, 79, -1), *range(19, -1, -1)]]
+
+
+def test_bars_add_up_and_the_mark_is_where_the_estimate_is():
+    certificate = FULL.certificates[1]
+    chart = draw_shares([certificate])
+    bars = [bar for _, bar in marks_of(charts.RowChart("", chart.blocks[:1]), charts.Bar)]
+    assert [dict(chart.legend)[bar.role] for bar in bars] == [
+        "certified fair: the same decision", "undecided", "certified unfair: different decisions"
+    ]  # fmt: skip
+    assert [bar.high - bar.low for bar in bars] == pytest.approx(
+        [certificate.certified, certificate.undecided, certificate.falsified]
+    )
+    assert bars[-1].high == pytest.approx(1)
+    ticks = [tick.value for _, tick in marks_of(chart, charts.Tick)]
+    assert ticks == pytest.approx([1 - certificate.estimate.unfair] * 2)
+
+
+def test_the_enlarged_end_holds_all_that_is_not_the_same():
+    _, enlarged = draw_shares(FULL.certificates).blocks
+    assert enlarged.title == "The last 5 % of the same bars, enlarged"
+    bars = [bar for _, bar in marks_of(charts.RowChart("", (enlarged,)), charts.Bar)]
+    assert all(bar.low >= 0.95 for bar in bars)
+    assert sum(bar.role == "different" for bar in bars) == len(FULL.certificates)
+    assert all(1 - certificate.certified <= 0.05 for certificate in FULL.certificates)
+
+
+@pytest.mark.parametrize("undecided", [0.0, 1e-12, 0.03, 0.6, 1.0])
+def test_history_begins_with_everything_undecided_and_never_leaves_the_axis(undecided):
+    certificate = examples.certificate(("sex",), 1 - undecided, 0.0, 0.0)
+    chart = draw_history([certificate])
+    (series,) = chart.series
+    assert series.points[0] == (0.0, 1.0)
+    assert all(chart.y.low <= y <= chart.y.high for _, y in series.points)
+    assert chart.y.low > 0 or not chart.y.log
+    assert series.points[-1][1] == pytest.approx(max(chart.y.low, undecided))
+    ET.fromstring(charts.to_svg(chart.spec, name="one"))
+    assert len(page(chart).all("path")) == 2
+
+
+@pytest.mark.parametrize("shares", [(1.0, 0.0), (0.0, 1.0), (0.0, 0.0), (0.999999, 0.0)])
+def test_certificates_that_are_all_of_one_kind_can_be_drawn(shares):
+    certificate = examples.certificate(("sex",), *shares, shares[1])
+    chart = draw_shares([certificate])
+    ET.fromstring(charts.to_svg(chart.spec, name="one"))
+    assert page(chart).all("rect")

@@ -1,0 +1,261 @@
+"""An assessed generator as people see it: the page with its pictures, the screen at any width, the charts in words."""
+
+import base64
+import io
+import sys
+
+import pandas as pd
+import pytest
+from page import Page
+from rich.cells import cell_len
+from rich.console import Console
+
+from evenhand.genai import (
+    GenerationConfig,
+    RecordedSequence,
+    answers_by_prompt,
+    assess_sequences,
+    estimate_prompt_bias,
+    evaluate_config,
+    judge_prompt_bias,
+    read_condition_sequences,
+    read_fixed_groups,
+)
+from evenhand.genai.assessment import wording
+from evenhand.view import drawing, render_page, show_document
+from evenhand.view.charts.assessment import MAX_ITEMS, MAX_LANES, draw_coverage, draw_prompts, draw_timeline
+from evenhand.view.charts.items import EXCERPT, LARGEST, SIDE, make_thumbnails, read_excerpts
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"/>'
+
+
+def recorded(name="<run>"):
+    labels = {"sex": ("m", "m", "m", None, "f"), "age": ("o", "y", None, "o", "o")}
+    return RecordedSequence(
+        name, labels, {"sex": ("f", "m"), "age": ("o", "y")}, ("a.png", None, "b.svg", "no.png", "c.txt")
+    )
+
+
+RESULT = assess_sequences(
+    [recorded()], repeated={"sex": 2, ("sex", "age"): 4}, conditions={"asked": "leader"}, source="some & such"
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "a.png").write_bytes(PNG)
+    (tmp_path / "b.svg").write_bytes(SVG)
+    (tmp_path / "c.txt").write_bytes(b"no picture")
+    return tmp_path
+
+
+def test_the_page_stands_alone_and_says_what_was_found(folder):
+    html = render_page(RESULT.document(str(folder)))
+    page = Page(html).root
+    assert page.all("script") == []
+    assert "http" not in html.replace("http://www.w3.org/", "")
+    links = [link.attributes["href"] for link in page.one("nav").all("a")]
+    assert links == [f"#{section.attributes['id']}" for section in page.one("main").all("section")]
+    assert page.one("h1").text == "some & such: asked = leader"
+    rows = page.one("section", id="summary").one("tbody").all("tr")
+    assert rows[0].text == "<run>, 5 items"
+    assert [row.one("th").text.split()[-1] for row in rows[1:]] == [v.verdict for v in RESULT.sequences[0].verdicts]
+    sex = page.one("section", id="sequence-1").all("tbody")[0]
+    assert [cell.text for cell in sex.all("tr")[0].all("td")[2:]] == ["too few items", "2", "2"]
+    assert "f + y" in page.one("section", id="coverage").one("details").text
+
+
+def test_pictures_are_in_the_page_with_what_they_show(folder):
+    page = Page(render_page(RESULT.document(str(folder)))).root
+    pictures = page.one("ol", class_="pictures").all("li")
+    assert [picture.text for picture in pictures] == ["1 m, o", "3 m", "no picture 5 f, o"]
+    sources = [picture.one("img").attributes["src"] for picture in pictures[:2]]
+    assert base64.b64decode(sources[0].removeprefix("data:image/png;base64,")) == PNG
+    assert base64.b64decode(sources[1].removeprefix("data:image/svg+xml;base64,")) == SVG
+    assert "2 could not be shown" in page.one("section", id="sequence-1").text
+    assert page.all("ol", class_="pictures") != Page(render_page(RESULT.document())).root.all("ol", class_="pictures")
+
+
+def test_a_picture_where_a_value_was_due_is_marked(folder):
+    # Two of them: the woman who was due at the second item came at the third.
+    one = RecordedSequence("s", {"sex": ("m", "m", "f", "m")}, {"sex": ("f", "m")}, ("x", "a.png", "a.png", "a.png"))
+    page = Page(render_page(assess_sequences([one], repeated=2).document(str(folder)))).root
+    assert [li.text for li in page.one("ol", class_="pictures").all("li")] == ["2 m due: f", "3 f", "4 m"]
+    assert [li.text for li in page.all("li", class_="due")] == ["2 m due: f"]
+
+
+def test_thumbnails_are_small_pictures_alone(folder):
+    (folder / "damaged.png").write_bytes(PNG[:20] + bytes(LARGEST))
+    (folder / "x.webp").write_bytes(b"RIFF\0\0\0\0WEBPVP8 ")
+    (folder / "x.jpg").write_bytes(b"\xff\xd8\xff\xe0")
+    (folder / "x.gif").write_bytes(b"GIF89a")
+    given = ["damaged.png", "x.webp", "x.jpg", "x.gif", "", ".", "a\0b", str(folder / "a.png")]
+    kinds = [None if one is None else one.split(";")[0] for one in make_thumbnails(given, folder)]
+    assert kinds == [None, "data:image/webp", "data:image/jpeg", "data:image/gif", None, None, None, "data:image/png"]
+
+
+@pytest.mark.parametrize("width", [30, 60, 100, 200])
+def test_the_screen_fits(width):
+    console = Console(file=io.StringIO(), width=width)
+    show_document(RESULT.document(), console=console)
+    said = console.file.getvalue()
+    assert "violated" in said
+    assert "some & such: asked = leader" in " ".join(said.split())
+    assert max(cell_len(line) for line in said.splitlines()) <= max(width, 60)
+
+
+def test_the_charts_say_in_words_what_they_show():
+    sex, age, both = RESULT.sequences[0].groups
+    said = draw_timeline(sex)["description"]
+    assert "f in 1 of 4 items, too few items for any beta, overdue at 2" in said
+    assert "m in 3 of 4 items, longest wait: 2 items" in said
+    assert "o in 3 of 4 items" in draw_timeline(age)["description"]
+    for draw, what in ((draw_timeline, both), (draw_coverage, RESULT)):
+        for width in (880, 330):
+            assert "<svg" in drawing.to_svg(draw(what, width=width), name="x")
+    assert "75.0 % of the pairs of values appear (3 of 4)" in draw_coverage(RESULT)["description"]
+
+
+def test_of_a_long_sequence_the_last_items_are_drawn():
+    column = ("m", "f") + ("m",) * (2 * MAX_ITEMS) + ("f",)
+    long = assess_sequences(
+        [RecordedSequence("s", {"g": column, "h": column}, {"g": ("f", "m"), "h": ("f", "m")})], repeated=MAX_ITEMS
+    )
+    spec = draw_timeline(long.sequences[0].groups[0])
+    assert spec["title"]["text"] == f"g: when each value appeared, the last {MAX_ITEMS} items"
+    _, waits, overdue, ticks, _, _ = (layer["data"]["values"] for layer in spec["layer"])
+    assert {row["item"] for row in ticks} == set(range(MAX_ITEMS + 4, 2 * MAX_ITEMS + 4))
+    assert [(row["from"], row["to"]) for row in waits] == [(MAX_ITEMS + 3, 2 * MAX_ITEMS + 3)]
+    assert overdue == []  # it was due before
+    (line,) = draw_coverage(long)["layer"]
+    assert [(row["item"], row["share"]) for row in line["data"]["values"]] == [
+        (0, 0),
+        (1, 1 / 4),
+        (2, 2 / 4),
+        (2 * MAX_ITEMS + 3, 2 / 4),
+    ]
+
+
+def test_many_values_and_many_sequences_are_drawn_in_part(monkeypatch):
+    monkeypatch.setattr(wording, "DRAWN", 1)
+    values = tuple(f"v{i}" for i in range(MAX_LANES + 3))
+    labels = {"g": values, "h": ("a", "b") * (len(values) // 2) + ("a",)}
+    many = assess_sequences([RecordedSequence(str(i), labels, {"g": values, "h": ("a", "b")}) for i in range(2)])
+    assert draw_timeline(many.sequences[0].groups[0])["title"]["text"].endswith("; 3 more values")
+    page = Page(render_page(many.document())).root
+    assert len(page.one("section", id="sequence-1").all("figure")) == 2
+    assert page.one("section", id="sequence-2").all("figure") == []
+    assert len(page.one("section", id="sequence-2").all("table")) == 2
+
+
+def test_large_pictures_are_made_smaller_where_that_can_be_done(folder, monkeypatch):
+    pillow = pytest.importorskip("PIL.Image", reason="needs the extra pictures")
+    noise = pillow.effect_noise((1000, 500), 90)
+    noise.save(folder / "large.png")
+    assert (folder / "large.png").stat().st_size > LARGEST
+    (small,) = make_thumbnails(["large.png"], folder)
+    data = base64.b64decode(small.removeprefix("data:image/jpeg;base64,"))
+    assert pillow.open(io.BytesIO(data)).size == (SIDE, SIDE // 2)
+    assert len(data) < LARGEST
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert make_thumbnails(["large.png"], folder) == [None]
+
+
+def test_texts_are_shown_by_their_beginnings(folder):
+    (folder / "long.txt").write_text("A  leader\n" + "thanked her team. " * 50, "utf-8")
+    found = read_excerpts(["c.txt", "long.txt", "a.png", None, "no.txt"], folder)
+    assert found[0] == "no picture"
+    assert found[1].startswith("A leader thanked")
+    assert len(found[1]) == EXCERPT
+    assert found[2:] == [None] * 3
+
+
+# With a configuration
+
+
+CONFIGURATION = GenerationConfig.read(
+    {
+        "conditions": [{"name": "leader", "keywords": ["leader"]}],
+        "groups": {"sex": ["f", "m"], "age": ["y", "o"]},
+        "specifications": [
+            {"condition": "leader", "group": "sex", "repeated": {"f": 3, "m": 2}, "name": "both sexes"},
+            {"condition": "leader", "group": "age", "eventual": True},
+        ],
+    }
+)
+TABLE = pd.DataFrame(
+    {
+        "prompt": ["a leader", "<b>a leader who is f</b>"] * 6,
+        "sex": ["m", "f"] * 5 + ["f", "f"],
+        "age": ["y", "o", "o", "y"] * 3,
+        "fixed": [None, "sex"] * 6,
+    }
+)
+
+
+def specified(how="judged"):
+    found = read_condition_sequences(TABLE, CONFIGURATION)
+    answered = answers_by_prompt(one.recorded for one in found)
+    values = CONFIGURATION.values
+    bias = (
+        judge_prompt_bias(answered, values, read_fixed_groups(TABLE))
+        if how == "judged"
+        else estimate_prompt_bias(answered, values)
+    )
+    return evaluate_config(found, CONFIGURATION, prompts=bias)
+
+
+def test_verdicts_stand_beside_those_of_neutral_prompts():
+    page = Page(render_page(specified().document())).root
+    assert page.one("h1").text.endswith("leader")
+    _, first, second = page.one("section", id="summary").one("tbody").all("tr")
+    assert "every value of sex appears, again and again: f within 3, m within 2 items" in first.text
+    assert "both sexes" in first.text
+    assert [cell.text.split()[-1] for cell in (first.one("th"), first.all("td")[0])] == ["violated", "violated"]
+    assert [cell.text.split()[-1] for cell in (second.one("th"), second.all("td")[0])] == ["holds", "holds"]
+    assert "6 of prompts that are not neutral" in page.one("section", id="sequence-2").text
+    assert "age: no prompt fixes it" in page.one("section", id="sequence-2").text
+
+
+@pytest.mark.parametrize("how", ["judged", "estimated"])
+def test_what_every_prompt_shows(how):
+    result = specified(how)
+    html = render_page(result.document())
+    assert "<b>a leader" not in html
+    section = Page(html).root.one("section", id="prompts")
+    assert len(section.all("figure")) == 2
+    sex = section.all("tbody")[0].all("tr")
+    assert {row.one("th").text for row in sex} == {"a leader", "<b>a leader who is f</b>"}
+    biased = next(row for row in sex if row.one("th").text != "a leader")
+    assert biased.all("td")[0].text == ("biased" if how == "judged" else "unknown")
+    assert biased.all("td")[1].text == "f"
+    text = io.StringIO()
+    show_document(result.document(), console=Console(file=text, width=100))
+    assert "<b>a leader who is f</b>" in text.getvalue()
+    assert f"sex by prompt, {how}" in text.getvalue()
+    drawn = result.plot().to_dict()["vconcat"]
+    assert [part["title"]["text"] for part in drawn[-2:]] == [
+        "sex: what each prompt shows",
+        "age: what each prompt shows",
+    ]
+    assert list(result.to_frame()["prompts"]) == ["all"] * 4 + ["neutral"] * 4
+
+
+@pytest.mark.parametrize("values", [2, 5, 9])
+def test_bars_of_prompts_are_shares(values):
+    names = tuple(f"v{i}" for i in range(values))
+    found = estimate_prompt_bias(
+        {"a": [{"g": name} for name in names for _ in range(2)], "b": [{"g": names[0]}]}, {"g": names}
+    )
+    spec = draw_prompts(found, "g")
+    bars = spec["layer"][0]["data"]["values"]
+    for row in ("0000", "0001"):
+        own = [bar for bar in bars if bar["row"] == row]
+        assert len(own) == min(values, 5)
+        assert own[0]["from"] == 0
+        assert own[-1]["to"] == pytest.approx(1)
+    assert bars[0]["to"] == pytest.approx(1 / values)
+    assert drawing.to_svg(spec, name="x").startswith("<svg")

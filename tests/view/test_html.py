@@ -1,0 +1,371 @@
+"""The page a validator reads: every number with its kind, nothing that runs or loads, nothing hidden."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from functools import cache
+
+import examples
+import pytest
+from page import Element, Page
+from pydantic import BaseModel
+
+from evenhand import view
+from evenhand.auditing import AuditResult
+from evenhand.certification import Certificate
+from evenhand.certification.certificate.result import GOING_ON, REGIONS, STOPPED
+from evenhand.groups import SMALL
+from evenhand.stats import Estimated, Observed, Proved, Unknown
+
+HOSTILE = "<script>alert(1)</script> \"'&amp;{{ 7 * 7 }}"
+AUDITS = ["full", "minimal"]
+
+
+@cache
+def page(name: str) -> Element:
+    return Page(view.render_page(getattr(examples, name)().document())).root
+
+
+@pytest.fixture(params=AUDITS)
+def audit(request):
+    return getattr(examples, request.param)(), page(request.param)
+
+
+def quantities(value):
+    """Every quantity anywhere in a result, found without knowing the result's shape."""
+    if isinstance(value, Proved | Observed | Estimated | Unknown):
+        yield value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from quantities(getattr(value, name))
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from quantities(inner)
+    elif isinstance(value, tuple | list):
+        for inner in value:
+            yield from quantities(inner)
+
+
+def numbers(root: Element) -> set[tuple[str, str]]:
+    """Kind and value of every number that the page marks as one."""
+    return {
+        (marked.attributes["data-kind"], data.attributes["value"])
+        for marked in root.all()
+        if "data-kind" in marked.attributes
+        for data in marked.all("data")
+    }
+
+
+def test_every_number_is_there_with_its_kind_and_interval(audit):
+    result, root = audit
+    shown = numbers(root)
+    ends = {
+        (one.attributes["data-low"], one.attributes["data-high"]) for one in root.all() if "data-low" in one.attributes
+    }
+    unknown = [one.text for one in root.all(kind="unknown")]
+    found = list(quantities(result))
+    assert found
+    for quantity in found:
+        if isinstance(quantity, Unknown):
+            assert any(quantity.reason in text for text in unknown), quantity
+            continue
+        assert (quantity.kind, str(quantity.value)) in shown, quantity
+        if not isinstance(quantity, Proved):
+            assert (str(quantity.low), str(quantity.high)) in ends, quantity
+
+
+def test_proved_shares_and_their_estimate_are_there(audit):
+    result, root = audit
+    shown = numbers(root)
+    for certificate in result.certificates:
+        for share in (certificate.certified, certificate.falsified, certificate.undecided):
+            assert ("proved", str(share)) in shown
+        assert ("estimated", str(certificate.estimate.unfair)) in shown
+        for region in certificate.regions[:REGIONS]:
+            assert {("proved", str(region.mass)), ("proved", str(region.undecided))} <= shown
+
+
+def test_proved_shares_are_written_rounded_to_the_safe_side():
+    # 97.786 % the same, 0.417 % different, 1.797 % undecided
+    row = next(row for row in page("full").one("section", id="proof").all("tr") if row.text.startswith("race"))
+    assert [cell.all("data")[0].text for cell in row.all("td")[:3]] == ["97.7 %", "0.41 %", "1.8 %"]
+
+
+def test_no_number_stands_without_its_kind(audit):
+    _, root = audit
+    for data in root.all("data"):
+        marked = data
+        while "data-kind" not in marked.attributes:
+            assert marked.parent is not None, f"{data.text} has no kind"
+            marked = marked.parent
+        kind = marked.attributes["data-kind"]
+        row, table = data.above("tr"), data.above("table")
+        places = [one.text for one in (row, table.one("caption") if table else None, data.above("section")) if one]
+        # said in the row or over the table; for numbers outside of tables, and in pairs, in the section's own words
+        if table is not None and "pair" not in table.attributes.get("class", ""):
+            places = places[:2]
+        assert any(kind in text for text in places), (kind, data.text, places)
+
+
+def test_summary_has_one_line_per_attribute_and_question(audit):
+    result, root = audit
+    table = root.one("table", class_="summary")
+    assert [row.text for row in table.all("tr", class_="attribute")] == list(
+        dict.fromkeys([*result.protected, *(" x ".join(one.by) for one in result.groups.breakdowns if len(one.by) > 1)])
+    ) + ["subgroups of race x sex"] * (result.subgroups is not None)
+    rows = [row for row in table.all("tr") if row.all("th", scope="row")]
+    questions = len(result.groups.breakdowns) + len({one.protected for one in result.individual.rates})
+    assert len(rows) == questions + len(result.certificates) + (result.subgroups is not None)
+    for row in rows:
+        assert row.all("td", class_="next")[0].text
+        assert len(row.all("span", class_="kind")) == 1
+
+
+def test_what_could_not_be_run_is_said_in_the_summary(audit):
+    result, root = audit
+    summary = root.one("section", id="summary").text
+    for item in result.not_run:
+        assert item.what in summary
+        assert item.reason in summary
+
+
+def test_parts_come_in_order(audit):
+    _, root = audit
+    parts = ["summary", "people", "groups", "individuals", "proof", "subgroups", "method", "regulation"]
+    assert [section.attributes["id"] for section in root.one("main").all("section")] == parts
+    assert [link.attributes["href"] for link in root.one("nav").all("a")] == [f"#{part}" for part in parts]
+
+
+def test_it_gives_no_verdict(audit):
+    _, root = audit
+    words = re.sub(r"certified (un)?fair", "", root.one("body").text, flags=re.I)
+    assert not re.search(r"\b(un)?fair(ness|ly)?\b|\bbiased model\b|\bpass(ed)?\b|\bfail(ed)?\b", words, re.I)
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_it_is_self_contained_and_runs_nothing(name):
+    root = page(name)
+    for element in root.all():
+        assert element.tag not in ("script", "link", "iframe", "img", "object", "embed", "form", "base")
+        for attribute, value in element.attributes.items():
+            assert not attribute.startswith("on"), (element.tag, attribute)
+            if attribute in ("href", "xlink:href", "src", "srcset", "action", "data"):
+                assert value.startswith("#"), (element.tag, attribute, value)
+            if not attribute.startswith("xmlns"):
+                assert "://" not in value or attribute == "aria-label", (element.tag, attribute, value)
+    styles = "".join("".join(map(str, style.children)) for style in root.all("style"))
+    assert "url(" not in styles
+    assert "@import" not in styles
+
+
+def test_it_is_small():
+    assert len(view.render_page(examples.full().document()).encode()) < 1_000_000
+
+
+@pytest.mark.full
+def test_many_groups_stay_below_five_megabytes():
+    many = [examples.group({"country": f"country {i}", "sex": "f"}, 20 + i, 0.1 + (i % 50) / 100) for i in range(1000)]
+    audit = examples.full()
+    groups = audit.groups.model_copy(update={"breakdowns": (examples.breakdown(("country", "sex"), many),)})
+    text = view.render_page(audit.model_copy(update={"groups": groups}).document())
+    assert len(text.encode()) < 5_000_000
+    root = Page(text).root
+    assert "Only 40 of 1000 groups are drawn" in root.text
+    shown = root.one("section", id="groups").text
+    assert all(f"country {i}, f" in shown for i in range(1000))
+
+
+def replaced(audit: AuditResult, **changes: str) -> AuditResult:
+    """The audit with words replaced wherever they stand: names of attributes, values, labels, files, reasons."""
+
+    def change(value):
+        if isinstance(value, str):
+            for old, new in changes.items():
+                value = value.replace(old, new)
+            return value
+        if isinstance(value, dict):
+            return {change(key): change(inner) for key, inner in value.items()}
+        return [change(inner) for inner in value] if isinstance(value, list) else value
+
+    return AuditResult.model_validate(change(audit.plain()))
+
+
+USERS_WORDS = (
+    "Female", "sex", "50K", "income", "AC-1.npz", "adult.csv", "Married-civ-spouse", "time limit", "2.1.0", "Wilson"
+)  # fmt: skip
+
+
+def test_words_of_users_are_only_words():
+    audit = replaced(examples.full(), **{word: f"{HOSTILE}{i}" for i, word in enumerate(USERS_WORDS)})
+    text = view.render_page(audit.document())
+    root = Page(text).root
+    assert not root.all("script")
+    assert "<script" not in text
+    assert all(f"{HOSTILE}{i}" in root.text for i in range(len(USERS_WORDS)))  # {{ 7 * 7 }} was not calculated either
+
+
+def test_characters_that_act_are_not_let_through():
+    audit = replaced(examples.full(), Female="wo\x00men\x1b[31m\u202e")
+    text = view.render_page(audit.document())
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e]", text)
+    assert "wo\ufffdmen\ufffd[31m\ufffd" in text
+
+
+def test_small_groups_are_greyed_with_the_reason():
+    result, root = examples.full(), page("full")
+    small = [group.label for breakdown in result.groups.breakdowns for group in breakdown.groups if group.small]
+    assert small == ["Other, Female"]
+    section = root.one("section", id="groups")
+    rows = [
+        row
+        for row in section.all("tr", class_="small")
+        if row.all("th", scope="row")[0].text.startswith("Other, Female")
+    ]
+    assert len(rows) == 1
+    assert f"fewer than {SMALL} people: in no gap" in rows[0].text
+    notice = root.one("section", id="summary").text
+    assert f"fewer than {SMALL} people, in no gap: Other, Female (21 people: " in notice
+    large = [
+        row for row in section.all("tr") if row.all("th", scope="row") and row not in section.all("tr", class_="small")
+    ]
+    assert not any("fewer than" in row.text for row in large)
+
+
+def test_people_are_counted_by_the_groups_that_are_compared():
+    audit = examples.full()
+    ages = {str(age): 100 for age in range(20, 90)}
+    bands = examples.breakdown(
+        ("age",), [examples.group({"age": "20 to 54"}, 3500, 0.3), examples.group({"age": "55 to 89"}, 3500, 0.2)]
+    )
+    audit = audit.model_copy(
+        update={
+            "data": audit.data.model_copy(update={"counts": {"age": ages}, "people": 7000}),
+            "groups": audit.groups.model_copy(update={"breakdowns": (bands,)}),
+        }
+    )
+    people = Page(view.render_page(audit.document())).root.one("section", id="people")
+    (table,) = [table for table in people.all("table") if table.one("caption").text.startswith("People by")]
+    assert [row.text for row in table.one("tbody").all("tr")] == ["20 to 54 3,500 50.0 %", "55 to 89 3,500 50.0 %"]
+    assert "Every value of age" in people.text
+    assert "20 (100), 21 (100)" in people.text
+
+
+def test_pairs_differ_in_the_protected_attributes_alone():
+    section = page("full").one("section", id="individuals")
+    pairs = section.all("table", class_="pair")
+    assert len(pairs) == len(examples.full().individual.examples)
+    for table, profile in zip(pairs, examples.full().individual.examples, strict=True):
+        head = {row.all("th")[0].text: [one.text for one in row.all("th")[1:]] for row in table.one("thead").all("tr")}
+        assert head == {name: [value, profile.better.values[name]] for name, value in profile.worse.values.items()}
+        same = {row.one("th").text: row.one("td").text for row in table.all("tr", class_="same")}
+        assert same == profile.unprotected
+        decision = table.one("tr", class_="decision").all("td")
+        assert [one.text for one in decision] == [profile.worse.label, f"{profile.better.label} favourable"]
+
+
+def test_a_label_only_model_shows_no_scores_as_if_they_were_some():
+    audit = examples.full()
+    audit = audit.model_copy(update={"model": audit.model.model_copy(update={"label_only": True})})
+    root = Page(view.render_page(audit.document())).root
+    assert not [row for row in root.all("tr") if row.all("th") and row.all("th")[0].text == "score"]
+
+
+def test_nothing_proved_is_said():
+    proof = page("minimal").one("section", id="proof").text
+    assert "Nothing was proved" in proof
+    assert "its network cannot be seen" in proof
+
+
+def test_an_interrupted_audit_says_so_at_the_top():
+    assert "interrupted" in page("minimal").one("section", id="summary").text.lower()
+    assert "interrupted" not in page("full").one("section", id="summary").text.lower()
+
+
+def test_it_says_how_it_was_done(audit):
+    result, root = audit
+    method = root.one("section", id="method").text
+    assert result.data.fingerprint in method
+    assert str(result.seed) in method
+    for name, version in result.versions.items():
+        assert f"{name} {version}" in method
+    for name, value in result.settings.items():
+        assert f"{name} = {value}" in method
+    for quantity in quantities(result):
+        if isinstance(quantity, Observed | Estimated):
+            assert quantity.method in method
+
+
+def test_the_same_audit_gives_the_same_page():
+    audit = examples.full()
+    again = AuditResult.from_json(audit.to_json())
+    assert again == audit
+    assert view.render_page(again.document()) == view.render_page(audit.document())
+
+
+class TestReadableByEverybody:
+    def test_landmarks_and_headings(self, audit):
+        _, root = audit
+        assert root.one("html").attributes["lang"] == "en"
+        for landmark in ("header", "nav", "main", "footer", "h1", "title"):
+            root.one(landmark)
+        levels = [int(one.tag[1]) for one in root.all() if re.fullmatch("h[1-6]", one.tag)]
+        assert levels[0] == 1
+        assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+    def test_identifiers_are_unique_and_references_lead_somewhere(self, audit):
+        _, root = audit
+        identifiers = [one.attributes["id"] for one in root.all() if "id" in one.attributes]
+        assert len(identifiers) == len(set(identifiers))
+        for one in root.all():
+            for attribute in ("aria-labelledby", "href"):
+                if attribute in one.attributes:
+                    assert one.attributes[attribute].lstrip("#") in identifiers
+
+    def test_tables_have_captions_and_scopes(self, audit):
+        _, root = audit
+        for table in root.all("table"):
+            assert table.one("caption").text
+            assert all("scope" in one.attributes or "aria-hidden" in one.attributes for one in table.all("th"))
+
+    def test_drawings_have_words(self, audit):
+        _, root = audit
+        for svg in root.all("svg"):
+            image = svg
+            while image is not None and image.attributes.get("role") != "img":
+                image = image.parent
+            assert image is not None
+            assert len(image.attributes["aria-label"]) > 30
+            assert image.above("figure").one("figcaption").text
+
+    @pytest.mark.parametrize("mode", ["light", "dark"])
+    def test_text_has_contrast(self, mode):
+        style = "".join(map(str, page("full").one("style").children))
+        blocks = re.findall(r":root \{([^}]*)\}", style)
+        colours = dict(re.findall(r"--(\w+): (#\w{6})", blocks[0] if mode == "light" else blocks[1]))
+        for role in ("ink", "muted", "faint", "accent", "different"):
+            for ground in ("paper", "raised"):
+                assert contrast(colours[role], colours[ground]) >= 4.5, (role, ground)
+
+    def test_it_has_a_dark_and_a_printed_form(self):
+        style = "".join(map(str, page("full").one("style").children))
+        assert "prefers-color-scheme: dark" in style
+        assert "@media print" in style
+
+
+def contrast(first: str, second: str) -> float:
+    """WCAG 2 contrast ratio."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    high, low = sorted((luminance(first), luminance(second)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_every_reason_to_stop_has_words():
+    reasons = set(Certificate.model_fields["stopped_by"].annotation.__args__)
+    assert set(STOPPED) == reasons
+    assert set(GOING_ON) == reasons

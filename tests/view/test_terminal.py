@@ -1,0 +1,146 @@
+"""The first screen in a terminal: aligned, complete, plain when piped."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import examples
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from test_html import replaced
+
+from evenhand import view
+from evenhand.core import Metric
+
+
+def screen(audit, width: int = 80, written=(), **how) -> str:
+    console = Console(file=io.StringIO(), width=width, **how)
+    view.show_document(audit.document(), written=written, console=console)
+    return console.file.getvalue()
+
+
+@pytest.fixture(params=["full", "minimal"])
+def audit(request):
+    return getattr(examples, request.param)()
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_it_fits_and_has_nothing_but_text(audit, width):
+    for line in screen(audit, width).splitlines():
+        assert cell_len(line) <= width
+        assert line == line.rstrip()
+        assert "\x1b" not in line
+        assert not line.strip().startswith("%")  # a number keeps its unit
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_every_answer_is_there_with_its_kind_and_next_step(audit):
+    shown = flat(screen(audit))
+    answers = [block for block in audit.document().blocks if isinstance(block, Metric)]
+    assert answers
+    for answer in answers:
+        first, *others = answer.explanation
+        assert f"{answer.name} {answer.number.text} {first}" in shown
+        assert all(other in shown for other in others)
+        assert f"next: {answer.next_step}" in shown
+    for item in audit.not_run:
+        assert f"{item.what}: {item.reason}" in shown
+
+
+def test_numbers_stand_in_one_column():
+    text = screen(examples.full()).splitlines()
+    names = "demographic parity difference|counterfactual flip rate|certified fair"
+    ends = {match.end(1) for line in text if (match := re.match(rf"  (?:{names}) +(\S+(?: %)?)  \w", line))}
+    assert len(ends) == 1
+
+
+def test_it_begins_with_what_was_audited_and_shows_the_clearest_pairs():
+    text = screen(examples.full())
+    opening = "Audit of AC-1.npz on adult.csv\n9,769 people; favourable: income = >50K; protected: race, sex\n"
+    assert text.startswith(opening)
+    assert "The same person with another sex\nSomebody in the data\n" in text
+    assert (
+        "  sex = Female  -> <=50K, score 0.34 (observed)\n  sex = Male    -> >50K (favourable), score 0.66 (observed)\n"
+    ) in text
+
+
+def test_it_ends_with_the_files_and_how_to_read_them(tmp_path):
+    written = (tmp_path / "my report" / "report.html", tmp_path / "my report" / "report.json")
+    text = screen(examples.full(), 200, written=written)
+    assert f"written  {written[0]}\n         {written[1]}\n" in text
+    assert text.splitlines()[-1].endswith(f" -m webbrowser {written[0].as_uri()}")
+
+
+def test_a_path_stays_whole_so_that_it_can_be_copied():
+    path = Path("/" + "/".join(f"folder{i}" for i in range(20)), "report.html")
+    assert str(path) in screen(examples.minimal(), 80, written=(path,))
+
+
+def test_an_interrupted_audit_says_so():
+    assert "Interrupted: this audit" in screen(examples.minimal())
+    assert "Interrupted: this audit" not in screen(examples.full())
+
+
+def test_colour_adds_nothing_to_the_words():
+    plain = screen(examples.full())
+    styled = screen(examples.full(), force_terminal=True, color_system="truecolor", legacy_windows=False)
+    assert "\x1b[" in styled
+    assert re.sub(r"\x1b\[[0-9;]*m", "", styled) == plain
+
+
+def test_words_of_users_are_only_words():
+    hostile = "[red]x[/red]\n:smile: \x1b[31m\x07\u202e"
+    text = screen(replaced(examples.full(), Female=hostile, sex="[bold]s[/]"), 200)
+    assert "[red]x[/red] :smile: \ufffd[31m\ufffd\ufffd" in text
+    assert "[bold]s[/]" in text
+    assert "\x1b" not in text
+
+
+def test_no_colour_and_no_control_characters_when_piped(capsys):
+    view.show_document(examples.full().document())
+    assert "\x1b" not in capsys.readouterr().out
+
+
+class TestProgress:
+    def test_on_a_terminal_it_says_what_is_done(self):
+        console = Console(file=io.StringIO(), force_terminal=True, width=100)
+        with view.show_progress(console=console) as say:
+            say("asking [about] \x1beverybody", 0.4)
+            console.file.truncate(0)
+            say("proving: sex", 2.0)
+        assert "proving: sex" in console.file.getvalue()
+        assert "100%" in console.file.getvalue()
+
+    @pytest.mark.parametrize(
+        "how", [{"quiet": True, "force_terminal": True}, {"quiet": False, "force_terminal": False}]
+    )
+    def test_otherwise_it_is_silent(self, how):
+        quiet = how.pop("quiet")
+        console = Console(file=io.StringIO(), **how)
+        with view.show_progress(quiet=quiet, console=console) as say:
+            say("asking", 0.4)
+        assert console.file.getvalue() == ""
+
+    @pytest.mark.parametrize(("quiet", "printed"), [(False, "compiling the prover\n"), (True, "")])
+    def test_where_there_is_no_terminal_it_says_once_that_something_is_compiled(self, capsys, quiet, printed):
+        with view.show_progress(quiet=quiet) as say:
+            for what in "asking", "compiling the prover", "proving: sex", "compiling the prover":
+                say(what, 0.4)
+        assert capsys.readouterr().err == printed
+
+    def test_it_is_silent_where_standard_error_is_no_terminal(self, capsys):
+        with view.show_progress() as say:
+            say("asking", 0.4)
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err) == ("", "")
+
+    def test_an_error_inside_comes_out(self):
+        console = Console(file=io.StringIO(), force_terminal=True)
+        with pytest.raises(KeyError), view.show_progress(console=console):
+            raise KeyError("inside")
