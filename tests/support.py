@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ def shared(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"real data not here: {'/'.join(parts)} (point EVENHAND_SHARED to the folder that holds it)")
     return path
+
+
+def needs(extra: str) -> pytest.MarkDecorator:
+    """Mark what is asked of a method only where its library is at hand; without it, that is said first."""
+    return pytest.mark.skipif(find_spec(extra) is None, reason=f"needs the extra {extra}")
 
 
 def scaled(number: int) -> int:

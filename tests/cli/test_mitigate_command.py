@@ -1,6 +1,5 @@
 """`evenhand mitigate` as a user runs it."""
 
-import importlib.util
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from evenhand import mitigation as mitigating
 from evenhand.mitigation import MitigationResult
+from support import needs
 
 QUICK = ["--rounds", "0", "--certify-seconds", "0"]
 
@@ -257,11 +257,6 @@ def test_interrupted_before_there_is_any_model(evenhand, found, tmp_path, monkey
 
 
 FROM = ["--from", "search.json"]
-
-
-def needs(extra):
-    """What is asked of a method is looked at where its library is at hand; without it, that comes first."""
-    return pytest.mark.skipif(importlib.util.find_spec(extra) is None, reason=f"needs the extra {extra}")
 
 
 @pytest.mark.parametrize(
