@@ -3,12 +3,15 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from evenhand import auditing, certification, view
 from evenhand.core import Metric
 from evenhand.errors import OptionError
-from evenhand.models import Subject
+from evenhand.models import QuestionLedger, Subject
 from evenhand.schema import ColumnRoles
 
 QUICK = auditing.AuditConfig(time_limit=60, samples=500, searched=400)
@@ -124,3 +127,15 @@ def test_proofs_end_early_only_without_a_time_limit(people, monkeypatch, limit):
     people = ColumnRoles("hired", ["sex"]).read(given[["grade", "sex", "hired"]])
     auditing.audit(Subject(fitted, people), config)
     assert asked == [(None, None) if limit else (0.0005, 0.005)]
+
+
+@pytest.mark.parametrize("budget", [1_600, 2_500, 3_500, 6_000, 10_000, 20_000])
+def test_a_budget_ends_searches_and_no_audit(people, budget):
+    """Even where the searches ask a white box and only what they found is asked of the model."""
+    words = make_column_transformer((OneHotEncoder(), ["sex", "city", "region"]), remainder="passthrough")
+    pipeline = make_pipeline(words, LogisticRegression()).fit(people.drop(columns="hired"), people["hired"])
+    ledger = QuestionLedger(budget)
+    subject = Subject(pipeline, ColumnRoles("hired", ["sex", "city"]).read(people), ledger=ledger)
+    result = auditing.audit(subject, auditing.AuditConfig(max_boxes=10, samples=500, searched=400))
+    assert result.queries == ledger.sent <= budget
+    assert len(result.searches) + len(result.not_run) >= 2

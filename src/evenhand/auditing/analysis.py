@@ -238,7 +238,11 @@ def _open_white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | T
     if network is scorer:
         return network, ""
     known = people.individuals[~np.isnan(people.individuals).any(axis=1)]
-    differ = int((models.predict_labels(network, known) != models.predict_labels(scorer, known)).sum())
+    try:
+        labels = models.predict_labels(scorer, known)
+    except BudgetError as error:
+        return None, f"whether the model decides like its inside could not be asked: {error.message}"
+    differ = int((models.predict_labels(network, known) != labels).sum())
     if differ:
         return None, (
             f"read from the inside, the model decides {differ:,} of {len(known):,} people differently than when it "
@@ -297,9 +301,9 @@ def _add_searches(
     scorer, people = subject.scorer, subject.people
     names = people.schema.protected if config.searched else ()
     ledger = find_ledger(scorer) or subject.ledger
-    ledger.settle()
     for step, name in enumerate(names):
         what = f"searching people whose decision flips with {name}"
+        ledger.settle()  # each search has its own share of what is left
         left = None if ledger.budget is None else int(ledger.left / (len(names) - step))
         say(what, 0.35 + 0.05 * step / len(names))
         try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.models import Scorer, favourable_score, predict_labels
+from evenhand.models import Scorer, ask_model, favourable_score, predict_labels
 from evenhand.schema import Schema, Value, counterparts_of
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -243,11 +243,13 @@ def stand_in(model: Scorer, white_box: Scorer | None, individuals: Floats) -> Sc
     """
     if white_box is None or white_box is model or model.label_only:
         return model
-    apart = float(np.abs(white_box.scores(individuals) - model.scores(individuals)).max(initial=0.0))
+    reply = ask_model(model, individuals)
+    apart = float(np.abs(white_box.scores(individuals) - reply.scores).max(initial=0.0))
     if not apart <= ALIKE:
         return model
     front = WhiteBoxScorer(model, white_box, SAFETY * max(apart, ROUNDING))
-    return front if np.array_equal(front.predict(individuals), model.predict(individuals)) else model
+    labels, clear, _ = _clear(white_box, individuals, front.close)
+    return front if np.array_equal(labels[clear], reply.labels[clear]) else model
 
 
 def _clear(white_box: Scorer, individuals: Floats, close: float) -> tuple[Integers, Booleans, Floats]:

@@ -111,8 +111,9 @@ def search(
     limit = timer.limit(config.time_limit)
     rng, rate_rng, reading_rng, compared_rng, noise_rng = np.random.default_rng(config.seed).spawn(5)
     asked: Scorer = scorer
-    if white_box is not None and memory is None:
-        asked = stand_in(scorer, white_box, _some_variants(space, compared_rng))
+    compared = _some_variants(space, compared_rng)
+    if white_box is not None and memory is None and len(compared) <= ledger.left:
+        asked = stand_in(scorer, white_box, compared)
     # The inside of a model has an account of its own: what is asked of it costs nothing.
     account = ledger if asked is scorer else QuestionLedger(config.budget)
     say = progress or (lambda what, share: None)
