@@ -7,7 +7,7 @@ import importlib
 import importlib.metadata
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -60,6 +60,7 @@ def audit(
     *,
     progress: Progress | None = None,
     clock: WorkClock | None = None,
+    **settings: Any,
 ) -> AuditResult:
     """Audit a model on people with known labels.
 
@@ -68,6 +69,7 @@ def audit(
         config: time limit, population, confidence, seed.
         progress: called as work goes on.
         clock: by which limits of time are told; one made of ``AuditResult.work`` repeats that run.
+        settings: fields of ``AuditConfig`` by name, in place of those in ``config``.
 
     Returns:
         Everything found, and what could not be run with the reason. An interrupt (Ctrl-C) while the model is being
@@ -77,7 +79,7 @@ def audit(
         EvenhandError: the people, the model or the options cannot be used; nothing was asked in vain.
     """
     started = time.perf_counter()
-    config = config or AuditConfig()
+    config = AuditConfig.of(config, settings)
     timer = WorkClock.start(clock, config)
     say = progress or (lambda what, share: None)
     people, schema = subject.people, subject.people.schema

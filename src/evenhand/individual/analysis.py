@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import field_validator
@@ -106,11 +106,12 @@ def measure_flips(
     scorer: Scorer,
     people: People,
     population: Population,
-    config: FlipConfig,
+    config: FlipConfig | None = None,
     *,
     white_box: Scorer | None = None,
     progress: Progress | None = None,
     clock: WorkClock | None = None,
+    **settings: Any,
 ) -> IndividualResult:
     """Measure the counterfactual flip rate of the people in the data and of a population, with the clearest examples.
 
@@ -118,16 +119,19 @@ def measure_flips(
         scorer: the model.
         people: everybody is asked about (once per protected assignment), within the time limit.
         population: where further individuals are drawn from.
+        config: the settings; ``protected`` must be among them.
         white_box: the inside of the model. It answers most questions if it decides some people, drawn at random and
             given every protected assignment, exactly like the model (see ``flips``); the scores of examples are
             always the model's own.
         progress: called with what is being done and the share done, 0 to 1.
         clock: by which the time limit is told; one made of ``IndividualResult.work`` repeats that run.
+        settings: fields of ``FlipConfig`` by name, in place of those in ``config``.
 
     Raises:
         OptionError: a protected attribute has one value, or there are too many joint assignments.
     """
     started = time.perf_counter()
+    config = FlipConfig.of(config, settings)
     rng = np.random.default_rng(config.seed)
     if config.as_published:
         people = replace(people, schema=people.schema.without_rules())

@@ -57,7 +57,7 @@ def mitigate(
     test_name: str = "test",
     out: Path | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **settings: Any,
 ) -> Mitigation:
     """Mitigate what was found about a model.
 
@@ -68,7 +68,7 @@ def mitigate(
         test_name: how to call them.
         out: where the first method's model is going to be saved: refused before any work if it cannot be.
         progress: called as work goes on.
-        options: settings by name, in place of the configuration's.
+        settings: fields of ``MitigationConfig`` by name, in place of those in ``config``.
 
     Returns:
         The new models and the comparison. An interrupt (Ctrl-C) or the time limit leaves what is best by then.
@@ -78,7 +78,7 @@ def mitigate(
         KeyboardInterrupt: it was interrupted before there was any model.
     """
     started = time.perf_counter()
-    config = MitigationConfig.of(config, options)
+    config = MitigationConfig.of(config, settings)
     say = progress or (lambda what, share: None)
     wanted = load_methods(config.methods)
     people = subject.people

@@ -42,7 +42,7 @@ def find_subgroups(
     noise: NoiseCheck | None = None,
     progress: Progress | None = None,
     clock: WorkClock | None = None,
-    **options: Any,
+    **settings: Any,
 ) -> SubgroupResult:
     """Search for subgroups that a model treats differently.
 
@@ -56,7 +56,7 @@ def find_subgroups(
             twice.
         progress: called with what is being done and the share done, 0 to 1.
         clock: by which the time limit is told; one made of ``SubgroupResult.work`` repeats that run.
-        **options: settings by name, in place of those in ``config``.
+        settings: fields of ``SubgroupConfig`` by name, in place of those in ``config``.
 
     Returns:
         The significant subgroups. An interrupt (Ctrl-C) or time limit after the model has answered leaves what is known
@@ -69,7 +69,7 @@ def find_subgroups(
     from evenhand.subgroups.methods import METHODS
 
     started = time.perf_counter()
-    config = SubgroupConfig.of(config, options)
+    config = SubgroupConfig.of(config, settings)
     say = progress or (lambda what, share: None)
     timer = WorkClock.start(clock, config)
     limit = timer.limit(config.time_limit)

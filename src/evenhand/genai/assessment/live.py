@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import EvenhandError, OptionError
 from evenhand.files import write_atomically
@@ -50,11 +50,12 @@ MAX_FAILURES = 3
 def assess_live(
     pipeline: Pipeline,
     prompts: Sequence[str],
+    config: AssessmentConfig | None = None,
     *,
     requests: int,
     folder: str | Path,
-    config: AssessmentConfig | None = None,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> GenaiAssessment:
     """Ask a generator as it is, with no guard, and judge what it answers by its configuration.
 
@@ -65,11 +66,12 @@ def assess_live(
     Args:
         pipeline: generator, classifier and judge, with their configuration.
         prompts: what is asked, at least one; each once.
-        requests: how many items.
-        folder: where they are kept; it is made if it is not there.
         config: settings; with ``inherent``, the judge or repeated prompts tell which prompts are neutral, and their
             items are judged by themselves too.
+        requests: how many items.
+        folder: where they are kept; it is made if it is not there.
         progress: called with what is being done and the share that is done.
+        settings: fields of ``AssessmentConfig`` by name, in place of those in ``config``.
 
     Raises:
         OptionError: no prompt asks for a condition, a number is out of range, or the folder holds the items of other
@@ -77,7 +79,7 @@ def assess_live(
         EvenhandError: several requests in a row failed. What was made is kept.
     """
     started = time.perf_counter()
-    config = config or AssessmentConfig()
+    config = AssessmentConfig.of(config, settings)
     plan = list(dict.fromkeys(prompts))
     if not plan or requests < 1 or not all(prompt.strip() for prompt in plan):
         raise OptionError("nothing is asked of the generator", hint="give one prompt or more, and requests: 1 or more")

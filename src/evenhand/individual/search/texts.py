@@ -201,9 +201,9 @@ class SlotCase:
 def search_texts(
     model: Any,
     texts: Iterable[str],
+    config: TextSearchConfig | None = None,
     *,
     protected: Sequence[str | IdentityCategory] | None = None,
-    config: TextSearchConfig | None = None,
     trust: bool = False,
     progress: Progress | None = None,
     clock: WorkClock | None = None,
@@ -216,9 +216,9 @@ def search_texts(
             label, from 0 to 1, given above 1/2; or one per label); or a file of one, a URL (``http://...``), or
             ``module:function``.
         texts: what the model decides about. Those without identity terms are not asked about.
+        config: the settings.
         protected: categories to swap: names of lists that come with the package (``gender``, ``religion``, ...) or
             lists of your own (``evenhand.datasets.identity.read_category``); all of the package's if left out.
-        config: the settings.
         trust: allow model files that can run code when loaded.
         progress: called with what is being done and the share done, 0 to 1.
         clock: by which the time limit is told; one made of ``TextSearchResult.work`` repeats that run.

@@ -45,11 +45,11 @@ GAP = "widest of all pairs, square and add"
 def trace_frontier(
     people: People | Split,
     method: str,
+    config: FrontierConfig | None = None,
     *,
     given: Scorer | None = None,
     data_name: str = "data",
     test_data: str | None = None,
-    config: FrontierConfig | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> FrontierResult:
@@ -60,9 +60,9 @@ def trace_frontier(
     Args:
         people: with true labels, or a split of them; the train part is trained on, the test part measured on.
         method: of `FairClassifier`.
+        config: strengths, networks, confidence, time limit.
         given: a model to draw beside them.
         data_name, test_data: how to call the people; other people, where the test part is such.
-        config: strengths, networks, confidence, time limit.
         progress: called with what is being done and the share of the work done, 0 to 1.
         settings: fields of ``FrontierConfig`` by name, in place of those in ``config``.
 

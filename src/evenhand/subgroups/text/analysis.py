@@ -26,15 +26,15 @@ from evenhand.typing import Progress
 def find_text_subgroups(
     model: Any,
     texts: Iterable[str],
+    config: TextSubgroupConfig | None = None,
     *,
     protected: Sequence[str | IdentityCategory] | None = None,
     truth: Sequence[Any] | None = None,
     clusters: Sequence[Any] | None = None,
-    config: TextSubgroupConfig | None = None,
     trust: bool = False,
     progress: Progress | None = None,
     clock: WorkClock | None = None,
-    **options: Any,
+    **settings: Any,
 ) -> TextSubgroupResult:
     """Search for subgroups of texts that a model treats differently.
 
@@ -43,17 +43,17 @@ def find_text_subgroups(
             label, from 0 to 1, given above 1/2; or one per label); or a file of one, a URL (``http://...``), or
             ``module:function``.
         texts: what it decides about.
+        config: the settings.
         protected: the categories: names of lists that come with the package (``gender``, ``religion``, ...;
             ``published`` for the 48 terms of the paper in four categories) or lists of your own
             (``evenhand.datasets.identity.read_categories``); all of the package's if left out.
         truth: the true label of each text, for error rates.
         clusters: which texts belong together, such as those made from one template or written by one author; by default
             those that are the same once identity terms are cut out.
-        config: the settings.
         trust: allow model files that can run code when loaded.
         progress: called with what is being done and the share done, 0 to 1.
         clock: by which the time limit is told; one made of ``TextSubgroupResult.work`` repeats that run.
-        **options: settings by name, in place of those in ``config``.
+        settings: fields of ``TextSubgroupConfig`` by name, in place of those in ``config``.
 
     Raises:
         DataError: there are no texts, none has a term of these categories, or truth or clusters do not fit them.
@@ -62,7 +62,7 @@ def find_text_subgroups(
         LimitError: an interrupt stopped it before the model was asked about every text.
     """
     started = time.perf_counter()
-    config = TextSubgroupConfig.of(config, options)
+    config = TextSubgroupConfig.of(config, settings)
     say = progress or (lambda what, share: None)
     every = check_texts(texts)
     truth, clusters = _check_length(truth, len(every), "truth"), _check_length(clusters, len(every), "clusters")
