@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from evenhand import certification
 from evenhand.certification.bounds import linear
+from evenhand.certification.certificate.conclusion import estimate_unfair_mass
+from evenhand.certification.certificate.result import Evidence
 from evenhand.certification.query.boxes import whole_domain
 from evenhand.certification.query.orbits import orbit_question_of
 from evenhand.errors import OptionError
@@ -36,6 +38,7 @@ from evenhand.population import (
 )
 from evenhand.population.mixture import strata_of
 from evenhand.schema import People, Schema, counterparts_of
+from evenhand.stats import OpenPart, clopper_pearson
 from support import scaled
 
 WAYS = [{"enumeration": True}, {"enumeration": False}, {"enumeration": False, "device": "numpy"}]
@@ -252,6 +255,18 @@ def test_a_husband_is_compared_with_a_wife(way: dict[str, Any]) -> None:
     assert as_published.certified == pytest.approx(1)  # sex itself does nothing here
 
 
+def test_draws_are_of_those_who_have_a_counterpart() -> None:
+    """Half of all have one, nothing is proved: 10 flips of 100 of them are 5 % of all, with half the interval."""
+    draws = Evidence(source="flip rate", mass=0.5, unfair=10, n=100)
+    found = estimate_unfair_mass([draws], OpenPart(0.5, 0.0, 0.0, 0.5), 0.5, 0.0, 0.95)
+    low, high = clopper_pearson(10, 100)
+    assert (found.unfair, found.low, found.high) == pytest.approx((0.05, low / 2, high / 2), abs=1e-9)
+    # 2 % of all are proved unfair, and half of those compared are open: 3 of 20 draws from there add 3.75 % of all.
+    inside = Evidence(source="undecided", mass=0.25, unfair=3, n=20)
+    found = estimate_unfair_mass([inside], OpenPart(0.25, 0.02, 0.02, 0.27), 0.5, 0.0, 0.95)
+    assert found.unfair == pytest.approx(0.02 + 0.25 * 3 / 20)
+
+
 def test_without_a_link_couples_have_no_counterpart() -> None:
     linked = couple_network({"husband": 4.0, "wife": 2.0, "m": 1.0}, 5.5)
     schema = Schema.parse(linked.schema.model_dump() | {"links": []})
@@ -260,6 +275,8 @@ def test_without_a_link_couples_have_no_counterpart() -> None:
     assert result.no_counterpart == pytest.approx(0.5)
     assert result.falsified == pytest.approx(0.5 * 0.1)
     assert result.certified == pytest.approx(0.5 * 0.9)
+    assert certification.estimated_share(result).value == pytest.approx(0.1)
+    assert "different decisions among people with a plausible counterpart: 10" in result.summary()
     assert "without a plausible counterpart 50" in result.summary()
 
 

@@ -405,19 +405,24 @@ def _add_certificates(
 def _draws_of(rate: FlipRate, wider: ProductPopulation | MixturePopulation) -> Draws:
     """Return who flips of the people drawn, in the way that a certificate of this population asks."""
     if isinstance(wider, MixturePopulation) and rate.counterfactual is not None:
-        return Draws(rate.counterfactual.flips, rate.n)
+        return Draws(rate.counterfactual.flips, rate.counterfactual.n)
     return Draws(rate.flips, rate.n)
 
 
 def _combine_with_proofs(flips: IndividualResult, certificates: Sequence[Certificate]) -> IndividualResult:
     """Return the flip rates, with that of the population as its certificate estimates it: one quantity, one number."""
-    # A proof about plausible counterparts is about another rate than the published one.
-    estimates = {(one.protected, one.population): estimated_share(one) for one in certificates if one.moved is None}
-    rates = tuple(
-        rate.model_copy(update={"rate": estimates.get((rate.protected, rate.population), rate.rate)})
-        for rate in flips.rates
-    )
-    return flips.model_copy(update={"rates": rates})
+    certified = {(one.protected, one.population): one for one in certificates}
+    rates = []
+    for rate in flips.rates:
+        proof = certified.get((rate.protected, rate.population))
+        # A proof is about one of two rates: between plausible counterparts, or as published.
+        if proof is not None and proof.moved is None:
+            rate = rate.model_copy(update={"rate": estimated_share(proof)})
+        elif proof is not None and rate.counterfactual is not None:
+            found = rate.counterfactual.model_copy(update={"rate": estimated_share(proof)})
+            rate = rate.model_copy(update={"counterfactual": found})
+        rates.append(rate)
+    return flips.model_copy(update={"rates": tuple(rates)})
 
 
 def _make_model_card(scorer: Scorer, network: AdditiveNetwork | TreeEnsemble | None, why_not: str) -> ModelCard:

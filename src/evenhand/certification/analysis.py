@@ -66,7 +66,7 @@ def certify(
             counterparts, by a ``ProductPopulation`` the protected attributes alone change.
         certificate: file to write what is proved to, box by box, for ``evenhand.checker``.
         drawn: of individuals drawn from this population before, how many are treated unfairly: they count in the
-            estimate.
+            estimate. By plausible counterparts, of those who have one.
         progress: called as work goes on.
         clock: by which limits of time are told; one made of ``Certificate.work`` repeats that run.
         settings: fields of ``CertifyConfig`` by name, in place of those in ``config``. With ``relax`` the label must be

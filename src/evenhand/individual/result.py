@@ -82,8 +82,9 @@ class CounterpartRate(BaseModel):
     and people without a counterpart are in no comparison: they count neither as flips nor as fair.
 
     Attributes:
-        rate: share of the people with a counterpart who get another label than one of theirs.
-        flips: how many of them.
+        rate: share of the people with a counterpart who get another label than one of theirs. In an audit, where a
+            proof is about the same population, one number from what is proved and all draws.
+        flips: how many of those asked about for this rate.
         n: of how many.
         without: people who obey every rule and have no plausible counterpart.
         breaking: people who break a rule.

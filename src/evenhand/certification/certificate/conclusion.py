@@ -92,13 +92,14 @@ def build_certificate(
         )
     asked = query if isinstance(query, Question) else query.query
     outside = max(0.0, falsified - float(proved[:, 1].sum()))
-    part = OpenPart(float(left.mass.sum()), outside, falsified, max(falsified, 1.0 - certified - query.no_counterpart))
+    compared = 1.0 - query.no_counterpart
+    part = OpenPart(float(left.mass.sum()), outside, falsified, max(falsified, compared - certified))
     evidence = tuple(
         Evidence(source=source, mass=mass, unfair=draws.hits, n=draws.n)
         for source, mass, draws in (
             ("undecided", part.mass, inside),
-            ("breakdown", 1.0, walked),
-            ("flip rate", 1.0, sampling.drawn),
+            ("breakdown", compared, walked),
+            ("flip rate", compared, sampling.drawn),
         )
         if draws.n
     )
@@ -106,7 +107,7 @@ def build_certificate(
         certified=certified,
         falsified=falsified,
         undecided=rest,
-        estimate=estimate_unfair_mass(evidence, part, query.distance, sampling.confidence),
+        estimate=estimate_unfair_mass(evidence, part, compared, query.distance, sampling.confidence),
         evidence=evidence,
         counterexamples=tuple(finder.found),
         boxes=tally.boxes,
@@ -202,23 +203,27 @@ def ask_undecided(
     return Draws(unfair, drawn)
 
 
-def estimate_unfair_mass(evidence: Sequence[Evidence], part: OpenPart, distance: float, confidence: float) -> Estimate:
+def estimate_unfair_mass(
+    evidence: Sequence[Evidence], part: OpenPart, compared: float, distance: float, confidence: float
+) -> Estimate:
     """Return one estimate of the unfair mass from what is proved and all draws, with its interval.
 
     Args:
-        evidence: all draws: those marked ``undecided`` lie in the open part, all others anywhere in the population.
+        evidence: all draws: those marked ``undecided`` lie in the open part, all others anywhere among those compared.
         part: what is proved, and where it is not.
+        compared: the share of the population that is compared with somebody: without those who have no counterpart.
         distance: of the population's weights from those that the proof adds up, in total variation.
         confidence: of the interval.
     """
     whole = [one for one in evidence if one.source != "undecided"]
     inside = [one for one in evidence if one.source == "undecided"]
-    value, low, high = combined_share(_pool_draws(whole), _pool_draws(inside), part, confidence=confidence)
+    among = OpenPart(*(min(1.0, share / compared) for share in part))
+    value, low, high = combined_share(_pool_draws(whole), _pool_draws(inside), among, confidence=confidence)
     slack = 2 * ROUNDING + 2 * distance  # proved masses are rounded down (see ProvedMass)
     return Estimate(
-        unfair=value,
-        low=max(part.low, low - slack),
-        high=min(part.high, high + slack),
+        unfair=min(part.high, max(part.low, compared * value)),
+        low=max(part.low, compared * low - slack),
+        high=min(part.high, compared * high + slack),
         confidence=confidence,
         n=sum(one.n for one in evidence),
     )

@@ -94,7 +94,8 @@ class Evidence(BaseModel):
 
     Attributes:
         source: ``undecided`` (drawn from the boxes that are not decided as a whole), ``breakdown`` (from the whole
-            population, for the shares by attribute) or ``flip rate`` (from it, for the counterfactual flip rate).
+            population, for the shares by attribute) or ``flip rate`` (from all of it who have a counterpart, for the
+            counterfactual flip rate).
         mass: of the population, the share that they were drawn from.
         unfair: how many of them are treated unfairly.
         n: how many were drawn.
@@ -275,6 +276,7 @@ def proof_answers(certificate: Certificate) -> list[Metric]:
     if certificate.undecided > 0:
         steps.append(GOING_ON[certificate.stopped_by])
     different = show_quantity(estimated_share(certificate), "rate")
+    among = "among people with a plausible counterpart" if certificate.no_counterpart > 0 else "in all"
     name = join_names(certificate.protected)
     fair = ReportedNumber(
         percent_at_least(certificate.certified), certificate.certified, "proved", basis=f"of {SIMULATED}"
@@ -291,7 +293,7 @@ def proof_answers(certificate: Certificate) -> list[Metric]:
                     if certificate.no_counterpart > 0
                     else []
                 ),
-                f"different decisions in all: {different.text}, estimated, {different.interval}",
+                f"different decisions {among}: {different.text}, estimated, {different.interval}",
                 f"{format_count(certificate.boxes, 'box', 'boxes')} in {format_duration(certificate.seconds)}; "
                 f"{STOPPED[certificate.stopped_by]}",
             ),
@@ -323,12 +325,16 @@ def proof_blocks(certificates: Sequence[Certificate]) -> Iterator[Block]:
 
 
 def estimated_share(certificate: Certificate) -> Estimated:
-    """Return the share that is treated unfairly in all, as a number that says what it is."""
-    it = certificate.estimate
+    """Return the share that is treated unfairly, as a number that says what it is: the counterfactual flip rate.
+
+    People without a plausible counterpart do not count: it is the share of all others.
+    """
+    it, compared = certificate.estimate, 1 - certificate.no_counterpart
+    value, low, high = (min(1.0, mass / compared) for mass in (it.unfair, it.low, it.high))
     return Estimated(
-        value=it.unfair,
-        low=it.low,
-        high=it.high,
+        value=value,
+        low=low,
+        high=high,
         confidence=it.confidence,
         n=it.n,
         population=certificate.population,
@@ -337,12 +343,14 @@ def estimated_share(certificate: Certificate) -> Estimated:
 
 
 def _share_table(certificates: Sequence[Certificate]) -> Table:
+    apart = any(one.no_counterpart > 0 for one in certificates)
     columns = (
         Column("protected"),
         Column("certified fair, at least", numeric=True),
         Column("certified unfair, at least", numeric=True),
         Column("undecided, at most", numeric=True),
-        Column("different in all", numeric=True),
+        *([Column("no counterpart", numeric=True)] if apart else []),
+        Column("different, of those with a counterpart" if apart else "different in all", numeric=True),
         Column("how, and what ended it"),
     )
     rows = tuple(
@@ -352,6 +360,7 @@ def _share_table(certificates: Sequence[Certificate]) -> Table:
                 ReportedNumber(percent_at_least(one.certified), one.certified, "proved"),
                 ReportedNumber(percent_at_least(one.falsified), one.falsified, "proved"),
                 ReportedNumber(percent_at_most(one.undecided), one.undecided, "proved"),
+                *([ReportedNumber(format_percent(one.no_counterpart), one.no_counterpart, "proved")] if apart else []),
                 show_quantity(estimated_share(one), "rate"),
                 f"{METHODS.get(one.method, one.method)}; {format_count(one.boxes, 'box', 'boxes')} in "
                 f"{format_duration(one.seconds)} ({format_duration(one.cpu_seconds)} of processor time); "
@@ -365,8 +374,8 @@ def _share_table(certificates: Sequence[Certificate]) -> Table:
 
 SOURCES = {
     "undecided": "drawn from the boxes that are not decided as a whole, {mass} of the simulated population",
-    "breakdown": "drawn from all of the simulated population, for shares by attribute",
-    "flip rate": "drawn from all of the simulated population, for the counterfactual flip rate",
+    "breakdown": "drawn from all of the simulated population{apart}, for shares by attribute",
+    "flip rate": "drawn from all of the simulated population{apart}, for the counterfactual flip rate",
 }
 """What individuals were drawn from, and what for."""
 
@@ -374,11 +383,13 @@ SOURCES = {
 def _evidence_table(certificates: Sequence[Certificate]) -> Table:
     """Return what each estimate of different decisions is made of."""
     rows = []
+    apart = any(one.no_counterpart > 0 for one in certificates)
     for one in certificates:
-        name = join_names(one.protected)
-        different = ReportedNumber(percent_at_least(one.falsified), one.falsified, "proved")
+        name, compared = join_names(one.protected), 1 - one.no_counterpart
+        unfair = min(1.0, one.falsified / compared)
+        different = ReportedNumber(percent_at_least(unfair), unfair, "proved")
         rows.append(TableRow((name, "proved to be different, at least", "", "", different)))
-        same = 1 - one.certified
+        same = min(1.0, max(0.0, 1 - one.certified / compared))
         rows.append(
             TableRow(
                 (
@@ -392,7 +403,9 @@ def _evidence_table(certificates: Sequence[Certificate]) -> Table:
         )
         for draws in one.evidence:
             share = draws.unfair / draws.n
-            said = SOURCES[draws.source].format(mass=format_percent(draws.mass))
+            said = SOURCES[draws.source].format(
+                mass=format_percent(draws.mass), apart=" with a plausible counterpart" if one.no_counterpart > 0 else ""
+            )
             number = ReportedNumber(format_percent(share), share, "observed")
             rows.append(TableRow((name, said, draws.unfair, draws.n, number)))
         rows.append(TableRow((name, "together", "", "", show_quantity(estimated_share(one), "rate"))))
@@ -404,7 +417,8 @@ def _evidence_table(certificates: Sequence[Certificate]) -> Table:
         Column("share", numeric=True),
     )
     return Table(
-        "What the estimate of different decisions rests on: each draw counts once, and what is proved is not estimated",
+        "What the estimate of different decisions rests on: each draw counts once, and what is proved is not estimated"
+        + (". All shares are of people with a plausible counterpart" if apart else ""),
         columns,
         tuple(rows),
     )

@@ -40,7 +40,8 @@ def plot_certificate(result: Certificate) -> alt.TopLevelMixin:
 def draw_shares(certificates: Sequence[Certificate]) -> RowChart:
     """Draw one bar per certificate; below, the right end of the bars enlarged where nearly all of it is one colour.
 
-    The upright marker is the estimated share of the same decision, 1 - ``estimate.unfair``, with its interval.
+    The upright marker is where the estimate, ``estimate.unfair``, puts the border between the same and different
+    decisions, with its interval. Who has no counterpart is left out at the right end.
     """
     blocks = [_share_bars(certificates, 0.0, f"Share of {SIMULATED}")]
     widest = max(max(1 - one.certified, one.estimate.high) for one in certificates)
@@ -95,7 +96,13 @@ def draw_history(certificates: Sequence[Certificate]) -> StepChart:
     lines = [
         (
             _certificate_name(certificate),
-            [(0.0, 1.0), *((one.seconds, 1 - one.certified - one.falsified) for one in certificate.history)],
+            [
+                (0.0, 1 - certificate.no_counterpart),
+                *(
+                    (at.seconds, 1 - at.certified - at.falsified - certificate.no_counterpart)
+                    for at in certificate.history
+                ),
+            ],
         )
         for certificate in certificates
     ]
@@ -151,10 +158,10 @@ def _marks(certificate: Certificate, start: float) -> tuple[Mark, ...]:
         if right > max(start, left):
             found.append(Bar(max(start, left), right, role))
         left = right
-    estimate = certificate.estimate
-    found.append(Span(max(start, 1 - estimate.high), max(start, 1 - estimate.low), "ink"))
-    if 1 - estimate.unfair >= start:
-        found.append(Tick(1 - estimate.unfair, heavy=True))
+    estimate, end = certificate.estimate, 1 - certificate.no_counterpart
+    found.append(Span(max(start, end - estimate.high), max(start, end - estimate.low), "ink"))
+    if end - estimate.unfair >= start:
+        found.append(Tick(end - estimate.unfair, heavy=True))
     return tuple(found)
 
 
