@@ -113,7 +113,7 @@ def certify(
     if data is None and settings.get("schema") is not None and population == "uniform":
         described = settings.pop("schema")
         schema = described.with_protected(protected) if protected else described
-        return certification.certify(models.extract_white_box(models.load_model(model, schema)), **settings)
+        return certification.certify(models.load_white_box(model, schema), **settings)
     subject = _subject(model, data, y, target, protected, settings)
     wider = None
     if population != "uniform":

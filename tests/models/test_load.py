@@ -16,8 +16,17 @@ from sklearn.preprocessing import FunctionTransformer
 
 from evenhand import models
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, NotAdditiveError, TrustError
-from evenhand.models import AdditiveNetwork, Scorer, extract_white_box, load_model, network_from_dense
+from evenhand.models import (
+    AdditiveNetwork,
+    Scorer,
+    Subject,
+    extract_white_box,
+    load_model,
+    load_white_box,
+    network_from_dense,
+)
 from evenhand.models.load import LOADERS
+from evenhand.schema import encode
 from support import scaled
 
 WEIGHTS = np.array([[0.3], [1.0], [0.5], [0.4], [-0.2], [-0.2]])
@@ -261,6 +270,23 @@ def check_damaged(whole, path, described, data):
         return
     assert scores.shape == (len(PEOPLE), 2)
     assert np.isfinite(scores).all()
+
+
+def test_what_only_answers_is_refused_as_a_white_box_before_it_is_asked():
+    asked = []
+
+    def rule(frame):
+        asked.append(frame)
+        return frame["income"] > 50
+
+    with pytest.raises(NotAdditiveError, match=r"only answers questions \(a function\)"):
+        load_white_box(rule, WORDS)
+    subject = Subject(rule, encode(WORDS, FRAME))
+    with pytest.raises(NotAdditiveError, match="rule: certification needs"):
+        _ = subject.white_box
+    with pytest.raises(NotAdditiveError, match="example"):
+        load_white_box("https://name:secret@example.org/model", WORDS)
+    assert not asked
 
 
 def test_without_an_inside_there_is_nothing_to_certify():

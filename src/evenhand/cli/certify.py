@@ -52,7 +52,7 @@ def check_certificate(
 
     def load(stated: Schema) -> AdditiveNetwork:
         described = stated if source.schema is None else read_schema(source.schema)
-        network = models.extract_white_box(models.load_model(model, described, like=None, trust=source.trust))
+        network = models.load_white_box(model, described, trust=source.trust)
         if not isinstance(network, models.AdditiveNetwork):
             raise OptionError("certificates are about networks, and this model is made of trees", location=model)
         return network
@@ -157,7 +157,7 @@ def certify(
     config, clock = SETTINGS.read(context, seed=domain.seed), read_clock(work)
     described, people = domain.describe()
     like = people.frame if people is not None else None
-    network = models.extract_white_box(models.load_model(model, described, like=like, trust=domain.trust))
+    network = models.load_white_box(model, described, like=like, trust=domain.trust)
     wider = None
     if people is not None and domain.population != "uniform":
         kind: PopulationKind = "data" if domain.population == "data" else "independent"

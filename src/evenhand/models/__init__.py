@@ -38,7 +38,7 @@ from evenhand.models.subject import Subject
 from evenhand.models.trees.columns import match_columns
 from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, build_ensemble, goes_left
 from evenhand.models.trees.nodes import DecisionTree, TreeNodes
-from evenhand.models.white_box import extract_white_box
+from evenhand.models.white_box import extract_white_box, load_white_box
 
 __all__ = [
     "BATCH_ROWS",
@@ -94,6 +94,7 @@ __all__ = [
     "load_model",
     "load_stored_object",
     "load_text_model",
+    "load_white_box",
     "match_columns",
     "model_input",
     "network_fingerprint",

@@ -72,15 +72,15 @@ def load_model(
         FetchError: the URL does not answer.
         BudgetError: the ledger's budget does not pay for trying it.
     """
-    if isinstance(source, Path) or (isinstance(source, str) and _is_path(source)):
+    if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
         return _load_file(Path(source), schema, like=like, trust=trust, name=name, ledger=ledger)
     if not isinstance(source, str):
         return _load_object(source, schema, like=like, name=name, ledger=ledger)
-    if re.match(r"https?://", source, re.IGNORECASE):
+    if is_url(source):
         from evenhand.models.blackbox.http_endpoint import connect_model
 
         return connect_model(source, schema, name=name, ledger=ledger)
-    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", source):
+    if OBJECT_NAME.fullmatch(source):
         from evenhand.models.blackbox.function import import_object
 
         return _load_object(import_object(source), schema, like=like, name=name or source, ledger=ledger)
@@ -90,7 +90,17 @@ def load_model(
     )
 
 
-def _is_path(source: str) -> bool:
+OBJECT_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+"""How an object of a module is named: ``module:function``."""
+
+
+def is_url(source: str) -> bool:
+    """Return whether a model is named by a URL."""
+    return re.match(r"https?://", source, re.IGNORECASE) is not None
+
+
+def is_path(source: str) -> bool:
+    """Return whether a model is named by a file."""
     if "://" in source:
         return False
     return Path(source).suffix.lower() in LOADERS or Path(source).exists() or ":" not in source

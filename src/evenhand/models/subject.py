@@ -12,7 +12,7 @@ from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import load_model
 from evenhand.models.scorer import Scorer
 from evenhand.models.trees.ensemble import TreeEnsemble
-from evenhand.models.white_box import extract_white_box
+from evenhand.models.white_box import extract_white_box, refuse_opaque
 from evenhand.schema import People
 
 
@@ -53,8 +53,9 @@ class Subject:
         """The model as a white box.
 
         Raises:
-            NotAdditiveError: it cannot be read from the inside.
+            NotAdditiveError: it cannot be read from the inside; an endpoint or a function is not asked to find out.
         """
+        refuse_opaque(self.model)
         return extract_white_box(self.scorer)
 
     @property

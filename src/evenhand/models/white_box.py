@@ -3,23 +3,63 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import inspect
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenhand.errors import ModelError, NotAdditiveError
+from evenhand.http import redact_url
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.estimator import EstimatorModel
+from evenhand.models.blackbox.function import import_object
 from evenhand.models.blackbox.onnx_model import OnnxModel
 from evenhand.models.blackbox.torch_module import TorchModule
+from evenhand.models.load import OBJECT_NAME, is_path, is_url, load_model
 from evenhand.models.scorer import Scorer
 from evenhand.population import uniform_population
+from evenhand.schema import Schema
 
 if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble
 
 COMPARED_PEOPLE = 1000
 """People drawn from the domain on whom the inside and the outside of a model are compared."""
+
+
+def load_white_box(
+    source: Any, schema: Schema, *, like: Any = None, trust: bool = False
+) -> AdditiveNetwork | TreeEnsemble:
+    """Return the inside of whatever ``load_model`` takes; what can only answer is refused before it is asked anything.
+
+    Raises:
+        NotAdditiveError: as ``extract_white_box``.
+        EvenhandError: as ``load_model``.
+    """
+    refuse_opaque(source)
+    return extract_white_box(load_model(source, schema, like=like, trust=trust))
+
+
+def refuse_opaque(source: Any) -> None:
+    """Refuse an endpoint or a function as a white box, without a question that might cost something.
+
+    Raises:
+        NotAdditiveError: it is one.
+    """
+    name = str(source if isinstance(source, str) else getattr(source, "__name__", "model"))
+    if isinstance(source, str) and is_url(source):
+        name, kind = redact_url(source), "an HTTP endpoint"
+    else:
+        kind = "a function"
+        if isinstance(source, str) and not is_path(source) and OBJECT_NAME.fullmatch(source):
+            source = import_object(source)
+        if not inspect.isroutine(source):
+            return
+    raise NotAdditiveError(
+        f"certification needs the inside of the model: this one only answers questions ({kind})",
+        location=name,
+        hint="give the model's file, or ask it: evenhand audit, evenhand search",
+    )
 
 
 def extract_white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
