@@ -224,7 +224,9 @@ def mitigate(
     """
     from evenhand import mitigation
 
-    return mitigation.mitigate(_subject(model, data, y, target, protected, settings), **settings)
+    subject = _subject(model, data, y, target, protected, settings)
+    subject.ledger.budget = settings.get("budget")
+    return mitigation.mitigate(subject, **settings)
 
 
 def synthesize_shield(config: Mapping[str, Any] | str | Path | None = None, **entries: Any) -> ShieldPolicy:

@@ -1,6 +1,7 @@
 """Commands that ask an endpoint: agreed to before, never beyond the ceiling, and the report counts what it counts."""
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -105,3 +106,82 @@ def test_what_only_answers_cannot_be_certified_and_is_not_asked(evenhand, people
     assert ran.code == 2
     assert "counted_rule:decide: certification needs the inside of the model" in ran.err
     assert "this one only answers questions (a function)" in ran.err
+
+
+FIT = """
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.compose import make_column_transformer
+from sklearn.preprocessing import OneHotEncoder
+
+def fit(frame, labels):
+    words = make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough")
+    return make_pipeline(words, LogisticRegression(max_iter=1000)).fit(frame, labels)
+"""
+
+
+@pytest.fixture
+def mending(evenhand, people, tmp_path, monkeypatch):
+    """A folder to mitigate in: what was found about the endpoint, how its successor is trained, and the options."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fit_over_http.py").write_text(FIT)
+    with serving(reply) as service:
+        found = evenhand("search", service.url, *people, "--budget", 1500, "--out", tmp_path / "pairs.csv", "--quiet")
+        assert found.code == 0, found.err
+    options = ["--fit", "fit_over_http:fit", "--from", tmp_path / "pairs.csv", "--rounds", 0, "--certify-seconds", 0]
+    return [*people, *options, "--out", tmp_path / "new.joblib", "--json", "-"]
+
+
+def test_mitigation_asks_nobody_twice_and_no_more_than_its_forecast(evenhand, mending, tmp_path):
+    with serving(reply) as service:
+        refused = evenhand("mitigate", service.url, *mending)
+        assert refused.code == 2
+        assert "--yes, or set a ceiling: --budget ROWS" in refused.err
+        assert service.asked == 0
+        assert not (tmp_path / "new.joblib").exists()
+        forecast = int(refused.err.split("up to ")[1].split(" rows")[0].replace(",", ""))
+        agreed = evenhand("mitigate", service.url, *mending, "--yes")
+        assert agreed.code == 0, agreed.err
+        assert 0 < agreed.json["queries"] == service.asked <= forecast
+        rows = [tuple(one.values()) for request in service.requests for one in request]
+    # Again asked about are the 24 people of the test set, to see whether the model answers differently each time.
+    assert len(rows) - len(set(rows)) == 24
+    assert (tmp_path / "new.joblib").exists()
+    names = {line["name"] for line in agreed.json["candidates"][0]["lines"]}
+    assert {"accuracy", "flip_rate", "population_flip_rate"} <= names
+
+
+@pytest.mark.parametrize("budget", [1500, 400])
+def test_mitigation_within_a_budget(evenhand, mending, budget):
+    """What the budget does not pay for is a smaller population, or none, and the result says so."""
+    with serving(reply) as service:
+        ran = evenhand("mitigate", service.url, *mending, "--budget", budget)
+        assert ran.code == 0, ran.err
+        assert 0 < ran.json["queries"] == service.asked <= budget
+    first = ran.json["candidates"][0]
+    sampled = [line["before"]["n"] for line in first["lines"] if line["name"] == "population_flip_rate"]
+    said = "nothing is said about a population: the budget does not pay for it" in first["notes"]
+    assert (200 <= sampled[0] < 1500) if budget == 1500 else (not sampled and said)
+
+
+def test_mitigation_with_a_budget_that_pays_for_nothing(evenhand, mending, tmp_path):
+    with serving(reply) as service:
+        ran = evenhand("mitigate", service.url, *mending, "--budget", 60)
+        assert ran.code == 3
+        assert "the budget of 60 rows does not pay for the 47 people of the validation and test sets" in ran.err
+        assert service.asked == 32
+    assert not (tmp_path / "new.joblib").exists()
+
+
+def test_mitigation_calls_a_function_about_everybody_once(evenhand, mending, tmp_path):
+    (tmp_path / "counting_rule.py").write_text(
+        "ROWS = []\n"
+        "def decide(frame):\n"
+        "    ROWS.extend(map(tuple, frame[['points', 'hours', 'sex']].to_numpy().tolist()))\n"
+        "    return ((frame['points'] + 9 * (frame['sex'] == 'm')) / 109).clip(upper=1)\n"
+    )
+    ran = evenhand("mitigate", "counting_rule:decide", *mending, "--budget", 4000)
+    assert ran.code == 0, ran.err
+    asked = sys.modules["counting_rule"].ROWS
+    assert len(asked) == ran.json["queries"] <= 4000
+    assert len(asked) - len(set(asked)) <= 24 + 32  # the test set for noise, and those of the trial

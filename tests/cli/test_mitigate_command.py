@@ -163,6 +163,7 @@ class Stopped:
 
     def __call__(self, subject, config, **asked):
         self.asked = {"subject": subject, "config": config, **asked}
+        self.given = subject.scorer
         return self
 
     def save(self, path):

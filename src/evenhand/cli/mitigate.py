@@ -11,6 +11,7 @@ import typer
 from evenhand.cli.factory import ConfigOptions, grouped
 from evenhand.cli.options import (
     INTERRUPTED,
+    ConsentOptions,
     DataArgument,
     DataOptions,
     PageOptions,
@@ -33,10 +34,11 @@ SETTINGS: ConfigOptions[MitigationConfig] = ConfigOptions(
 @grouped
 def mitigate(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="Model file.")],
+    model: Annotated[str, typer.Argument(help="Model file, http(s) URL or module:function.")],
     data: DataArgument,
     people: DataOptions,
     output: PageOptions,
+    consent: ConsentOptions,
     out: Annotated[Path, typer.Option("--out", help="Write the new model here: the first method's.")],
     test: Annotated[str | None, typer.Option("--test", help="Test set, in no training set: read like DATA.")] = None,
     frontier: Annotated[
@@ -72,6 +74,9 @@ def mitigate(
             aside = people.read(test)
             kept, kept_name = encode(subject.people.schema, aside.frame, location=aside.name), aside.name
             _check_labels(kept, aside.name)
+    forecast = mitigation.forecast_queries(subject.people, config, test=kept)
+    subject.ledger.budget = consent.approve(model, config.budget, forecast)
+    with view.show_progress(quiet=output.silent) as progress:
         try:
             done = mitigation.mitigate(
                 subject, config, test=kept, test_name=kept_name or "", out=out, progress=progress
@@ -86,7 +91,7 @@ def mitigate(
             found = mitigation.trace_frontier(
                 mitigation.split_people(subject.people, seed=people.seed, test=kept),
                 swept,
-                given=subject.scorer,
+                given=done.given,
                 seed=people.seed,
                 confidence=config.confidence,
                 time_limit=config.time_limit,

@@ -110,22 +110,12 @@ class DataOptions(ReadOptions):
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """What a command may ask an endpoint, and which run it repeats."""
+class ConsentOptions:
+    """What a command may ask an endpoint."""
 
     yes: Annotated[
         bool, typer.Option("--yes", help="Let an endpoint be asked about as many rows as forecast, without a --budget.")
     ] = False
-    work: WorkOption = None
-
-    @property
-    def clock(self) -> WorkClock | None:
-        """The clock of the run to be repeated, if any.
-
-        Raises:
-            DataError: the file is no result that records its work.
-        """
-        return read_clock(self.work)
 
     def approve(self, model: Any, budget: int | None, forecast: int | None) -> int | None:
         """Return the most rows that a model may be asked about; None is no limit.
@@ -155,6 +145,22 @@ class RunOptions:
                 raise OptionError(f"{message}, and nobody has agreed to it", hint=hint)
             typer.confirm(f"{message}. Go on?".capitalize(), err=True, abort=True)
         return forecast
+
+
+@dataclass(frozen=True)
+class RunOptions(ConsentOptions):
+    """What a command may ask an endpoint, and which run it repeats."""
+
+    work: WorkOption = None
+
+    @property
+    def clock(self) -> WorkClock | None:
+        """The clock of the run to be repeated, if any.
+
+        Raises:
+            DataError: the file is no result that records its work.
+        """
+        return read_clock(self.work)
 
 
 @dataclass(frozen=True)

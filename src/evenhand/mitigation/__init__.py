@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from evenhand import doors
 
 if TYPE_CHECKING:
-    from evenhand.mitigation.analysis import Mitigation, mitigate
+    from evenhand.mitigation.analysis import Mitigation, forecast_queries, mitigate
     from evenhand.mitigation.candidate import Candidate, MitigationTask, Trial
     from evenhand.mitigation.comparison import compare_candidates
     from evenhand.mitigation.config import FrontierConfig, MitigationConfig
@@ -65,6 +65,7 @@ __all__ = [
     "Trial",
     "compare_candidates",
     "find_learner",
+    "forecast_queries",
     "load_methods",
     "mitigate",
     "split_people",

@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.errors import DataError, EvenhandError
+from evenhand.errors import BudgetError, DataError, EvenhandError
 from evenhand.mitigation.candidate import Candidate, MitigationTask
-from evenhand.mitigation.comparison import compare_candidates
+from evenhand.mitigation.comparison import SAMPLES, compare_candidates, flip_sets
 from evenhand.mitigation.config import MitigationConfig
 from evenhand.mitigation.findings import Findings
 from evenhand.mitigation.learners import Learner, find_learner
 from evenhand.mitigation.methods.registry import BY_GROUP, FROM_FINDINGS, check_ending, load_methods
+from evenhand.mitigation.methods.retrain import relabelled_rows, sampled_rows
 from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
 from evenhand.mitigation.result import CandidateResult, ComparisonLine, MitigationResult, SplitSizes
 from evenhand.mitigation.split import Split, TrainingSet, split_people
-from evenhand.models import Subject
+from evenhand.models import CHECKED, PROBE_COUNT, QuestionLedger, Scorer, Subject, find_ledger, remember_answers
 from evenhand.schema import People, Schema
 from evenhand.typing import Floats, Progress
 
@@ -35,10 +36,12 @@ class Mitigation:
     Attributes:
         result: every candidate beside the given model, on the test people.
         candidates: the new models in the order of the methods, then the control.
+        given: the given model as it was asked, with what a black box answered.
     """
 
     result: MitigationResult
     candidates: tuple[Candidate, ...]
+    given: Scorer
 
     def save(self, path: Path | str) -> tuple[Path, ...]:
         """Write the first candidate's model; the files written.
@@ -77,13 +80,49 @@ def mitigate(
         EvenhandError: the model, the people, the findings or the settings cannot be used.
         KeyboardInterrupt: it was interrupted before there was any model.
     """
-    started = time.perf_counter()
     config = MitigationConfig.of(config, settings)
-    say = progress or (lambda what, share: None)
+    ledger = find_ledger(subject.model) or subject.ledger
+    with ledger.within(config.budget):
+        return _mitigate(subject, config, test, test_name, out, progress or (lambda what, share: None))
+
+
+def forecast_queries(people: People, config: MitigationConfig, *, test: People | None = None) -> int:
+    """Return how many individuals a mitigation without a budget asks a black box about at most, each once.
+
+    Everybody, and under every assignment of what is protected everybody and the individuals drawn from the population;
+    some people again, to see whether it answers differently each time; and where a method learns from what was found,
+    those profiles, the ones that it searches for besides, and people who are like those of the subgroups.
+
+    Raises:
+        DataError: the findings cannot be read.
+        OptionError: there are too many joint assignments.
+    """
+    schema = people.schema
+    found = Findings.read(config.findings, schema)
+    asked = [one.protected for one in select_metrics(found, schema, config) if isinstance(one, FlipMetric)]
+    variants = sum(len(schema.assignments(one)) for one in flip_sets(schema, asked))
+    everybody = len(people) + (0 if test is None else len(test))
+    # Some are asked about twice, and everybody in whom subgroups are searched for if the answers differ.
+    rows = PROBE_COUNT + 2 * everybody + CHECKED + variants * (everybody + SAMPLES)
+    if any(method in FROM_FINDINGS for method in config.methods):
+        most = max(1, int(config.share * len(people)))
+        for one in found.profiles:
+            unit = len(schema.assignments(one.protected))
+            rows += unit * len(one.individuals) + relabelled_rows(config.rounds, unit, most)
+        rows += sampled_rows(config.start, most) * len(found.subgroups[: config.subgroups])
+    return rows
+
+
+def _mitigate(
+    subject: Subject, config: MitigationConfig, test: People | None, test_name: str, out: Path | None, say: Progress
+) -> Mitigation:
+    started = time.perf_counter()
     wanted = load_methods(config.methods)
     people = subject.people
+    ledger = find_ledger(subject.model) or subject.ledger
+    before = ledger.settled
     say("loading the model", 0.0)
-    given = subject.scorer
+    given = remember_answers(subject.scorer)
     found = Findings.read(config.findings, people.schema)
     if config.findings and not found:
         raise DataError(
@@ -94,6 +133,7 @@ def mitigate(
     if out is not None:
         check_ending(next(iter(wanted)), out, given, learner)
     parts = split_people(people, seed=config.seed, test=test)
+    require_budget(find_ledger(given), parts)
     found, test_data = drop_test_profiles(found, parts)
     task = MitigationTask(
         given=given,
@@ -170,6 +210,7 @@ def mitigate(
         confidence=config.confidence,
         accuracy_loss=config.accuracy_loss,
         candidates=compared if test is not None else mark_not_comparable(compared),
+        queries=ledger.sent - before,
         interrupted=interrupted
         or any(made.interrupted for made in candidates)
         or any(made.interrupted for made in compared),
@@ -177,7 +218,24 @@ def mitigate(
         seed=config.seed,
         seconds=time.perf_counter() - started,
     )
-    return Mitigation(result, tuple(candidates))
+    ledger.settle()
+    return Mitigation(result, tuple(candidates), given)
+
+
+def require_budget(ledger: QuestionLedger | None, parts: Split) -> None:
+    """Refuse a budget that does not pay for a comparison of people as they are, before anything is trained.
+
+    Raises:
+        BudgetError: it does not.
+    """
+    needed = len(parts.validation) + len(parts.test)
+    if ledger is not None and needed > ledger.left:
+        raise BudgetError(
+            f"the budget of {ledger.budget:,} rows does not pay for the {needed:,} people of the validation and test "
+            "sets",
+            location="--budget",
+            hint="give a larger budget, or fewer people",
+        )
 
 
 def select_metrics(found: Findings, schema: Schema, config: MitigationConfig) -> tuple[FairnessMetric, ...]:
@@ -201,7 +259,9 @@ def select_metrics(found: Findings, schema: Schema, config: MitigationConfig) ->
 def _find_learner(subject: Subject, fit: Any, *, needed: bool) -> Learner | None:
     people = subject.people
     try:
-        return find_learner(subject.model, people.schema, like=people.frame, trust=subject.trust, fit=fit)
+        return find_learner(
+            subject.model, people.schema, like=people.frame, trust=subject.trust, fit=fit, given=subject.scorer
+        )
     except EvenhandError:
         if needed or fit is not None:
             raise

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from evenhand import subgroups
-from evenhand.errors import EvenhandError, OptionError
+from evenhand.errors import BudgetError, EvenhandError, OptionError
 from evenhand.mitigation.candidate import Candidate
 from evenhand.mitigation.comparison_lines import (
     ComparisonSides,
@@ -37,16 +37,25 @@ from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetr
 from evenhand.mitigation.proof_lines import CertificateCache, compare_proofs
 from evenhand.mitigation.result import CandidateResult, ComparisonLine, Regression
 from evenhand.mitigation.split import Split
-from evenhand.models import Scorer
+from evenhand.models import NoiseCheck, Scorer, check_noise, find_ledger
 from evenhand.population import ProductPopulation, product_of_marginals
-from evenhand.schema import People
+from evenhand.schema import People, Schema
 from evenhand.stats import format_quantity
 from evenhand.subgroups import Finding, SubgroupResult, find_members
 from evenhand.subgroups import describe_rules as rule_words
-from evenhand.typing import Booleans, Progress
+from evenhand.typing import Booleans, Floats, Progress
 
 SAMPLES = 20_000
-"""Individuals drawn from the population, the same for both models."""
+"""Individuals drawn from the population, the same for both models; fewer where a budget does not pay for them."""
+
+FEW_SAMPLES = 200
+"""With fewer than these nothing is said about the population."""
+
+NOISY = (
+    "Decisions that flip are those of single answers, and this noise is in them before; evenhand audit says how much "
+    "of them it is."
+)
+"""What noise of the given model means for a comparison."""
 
 WATCHED = 3
 """Other subgroups watched: those whose gap grew most among the validation people."""
@@ -99,6 +108,13 @@ def compare_candidates(
     return tuple(found)
 
 
+def flip_sets(schema: Schema, asked: Sequence[tuple[str, ...]] = ()) -> list[tuple[str, ...]]:
+    """Return the sets of protected attributes that are varied: those asked about, each alone, and all together."""
+    sets = [(name,) for name in schema.protected]
+    together = [schema.protected] if len(schema.protected) > 1 else []
+    return list(dict.fromkeys([*asked, *sets, *together]))
+
+
 @dataclass(eq=False)
 class _Comparison:
     """What all candidates are compared with; the given model is asked once."""
@@ -111,16 +127,12 @@ class _Comparison:
 
     def __post_init__(self) -> None:
         schema = self.split.test.schema
-        self.sets: list[tuple[str, ...]] = [(name,) for name in schema.protected]
-        if len(schema.protected) > 1:
-            self.sets.append(schema.protected)
-        asked = [harm.protected for harm in self.harms if isinstance(harm, FlipMetric)]
-        self.flip_sets = list(dict.fromkeys([*asked, *self.sets]))
+        self.sets = flip_sets(schema)
+        self.flip_sets = flip_sets(schema, [harm.protected for harm in self.harms if isinstance(harm, FlipMetric)])
         self.notes: list[str] = []
+        self.noise = self._check_noise()
         self.population = self._population()
-        self.sampled = None
-        if self.population is not None:
-            self.sampled = self.population.sample(SAMPLES, np.random.default_rng([self.config.seed, 17]))
+        self.sampled = self._sample()
         self.before = ModelDecisions(self.given, self.split.test)
         self.before_chosen = ModelDecisions(self.given, self.split.validation)
         self.prover = None
@@ -156,6 +168,10 @@ class _Comparison:
                 raise
             interrupted = True
             left_out.append("the comparison was interrupted: what is missing here was not measured")
+        except BudgetError as error:
+            if not drafts:
+                raise
+            left_out.append(f"{error.message}: what is missing here was not measured")
         made = finish_lines(drafts, self.config.confidence)
         return CandidateResult(
             method=candidate.method,
@@ -216,7 +232,7 @@ class _Comparison:
             if protected not in asked:
                 before, after = (self._find_flips(scorer, "data", protected) for scorer in (self.given, new))
                 found.append(compare_flips("individuals", of, words, before, after, sides.confidence))
-            if self.population is not None:
+            if self.population is not None and self.sampled is not None:
                 name = self.population.name
                 before, after = (self._find_flips(scorer, "population", protected) for scorer in (self.given, new))
                 words = f"{words}, in the population"
@@ -272,10 +288,42 @@ class _Comparison:
 
     def _search(self, scorer: Scorer, people: People) -> SubgroupResult | None:
         try:
-            return subgroups.find_subgroups(scorer, people, confidence=self.config.confidence, seed=self.config.seed)
+            return subgroups.find_subgroups(
+                scorer,
+                people,
+                noise=self.noise if scorer is self.given else None,
+                confidence=self.config.confidence,
+                seed=self.config.seed,
+            )
         except EvenhandError as error:
             self.notes.append(f"other subgroups were not searched for: {error.message}")
             return None
+
+    def _check_noise(self) -> NoiseCheck | None:
+        """Ask the given model about some of the test people twice, if it may answer differently each time."""
+        rng, people = np.random.default_rng([self.config.seed, 19]), self.split.test
+        shuffled, ledger = people.individuals[rng.permutation(len(people))], find_ledger(self.given)
+        payable = len(people) if ledger is None else int(max(0, min(len(people), (ledger.left - len(people)) / 2)))
+        noise = check_noise(self.given, shuffled[:payable], confidence=self.config.confidence)
+        if noise is not None and noise.noisy:
+            self.notes.append(noise.caution(NOISY).text)
+        return noise
+
+    def _sample(self) -> Floats | None:
+        """Draw individuals from the population, as many as the given model's budget pays for."""
+        ledger, samples = find_ledger(self.given), SAMPLES
+        if self.population is None:
+            return None
+        if ledger is not None and ledger.budget is not None:
+            schema = self.split.test.schema
+            each = sum(len(schema.assignments(protected)) for protected in self.flip_sets)
+            test, chosen = len(self.split.test), len(self.split.validation)
+            again = test + chosen if self.noise is not None and self.noise.noisy else 0
+            samples = int(min(SAMPLES, (ledger.left - (1 + each) * test - chosen - again) // max(1, each)))
+        if samples < FEW_SAMPLES:
+            self.notes.append("nothing is said about a population: the budget does not pay for it")
+            return None
+        return self.population.sample(samples, np.random.default_rng([self.config.seed, 17]))
 
     def _population(self) -> ProductPopulation | None:
         try:

@@ -11,7 +11,7 @@ import numpy as np
 
 from evenhand.individual import find_flips, labels_by_assignment
 from evenhand.mitigation.result import Change, ChangeVerdict, ComparisonLine, ComparisonPart
-from evenhand.models import Scorer, favourable_score, predict_labels
+from evenhand.models import Reply, Scorer, ask_people
 from evenhand.schema import People
 from evenhand.stats import (
     Quantity,
@@ -194,9 +194,13 @@ class ModelDecisions:
     people: People
 
     @cached_property
+    def _reply(self) -> Reply:
+        return ask_people(self.scorer, self.people.individuals)
+
+    @property
     def labels(self) -> Integers:
         """The label given, as a position in the model's classes, shape (n,)."""
-        return predict_labels(self.scorer, self.people.individuals)
+        return self._reply.labels
 
     @cached_property
     def favourable_decisions(self) -> Booleans:
@@ -215,7 +219,7 @@ class ModelDecisions:
     @cached_property
     def scores(self) -> Floats | None:
         """The favourable label's score, shape (n,); None where there are labels only."""
-        return None if self.scorer.label_only else favourable_score(self.scorer, self.people.individuals)
+        return None if self.scorer.label_only else self._reply.scores[:, self.scorer.favourable]
 
 
 def find_label_flips(scorer: Scorer, individuals: Floats, protected: tuple[str, ...]) -> Booleans:

@@ -174,6 +174,8 @@ class MitigationResult(Result):
         confidence: with which all intervals of a candidate hold together.
         accuracy_loss: accuracy that was allowed to be lost on the validation people.
         candidates: the new models; the first is the one that is written.
+        queries: individuals that the given model was asked about, each once where it is a black box; 0 for a model that
+            is read from its file.
         interrupted: whether somebody stopped it, or time was up.
         notes: what else a reader must know.
     """
@@ -189,6 +191,7 @@ class MitigationResult(Result):
     confidence: float
     accuracy_loss: float
     candidates: tuple[CandidateResult, ...]
+    queries: int = 0
     interrupted: bool = False
     notes: tuple[str, ...] = ()
 

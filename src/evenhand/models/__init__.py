@@ -14,7 +14,7 @@ from evenhand.models.additive.network import (
     plain_line,
 )
 from evenhand.models.blackbox.estimator import EstimatorModel, wrap_estimator
-from evenhand.models.blackbox.function import import_object
+from evenhand.models.blackbox.function import import_object, remember_answers
 from evenhand.models.blackbox.questions import PROBE_COUNT, model_input, plain_numbers, summarize_error
 from evenhand.models.blackbox.text_model import TextAnswers, TextModel, check_texts, interpret_replies, load_text_model
 from evenhand.models.blackbox.torch_module import TorchModule, evaluation_mode, input_type
@@ -106,6 +106,7 @@ __all__ = [
     "predict_labels",
     "read_booster",
     "read_keras_layers",
+    "remember_answers",
     "repeat_questions",
     "same_label",
     "summarize_error",

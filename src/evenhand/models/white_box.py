@@ -16,7 +16,7 @@ from evenhand.models.blackbox.function import import_object
 from evenhand.models.blackbox.onnx_model import OnnxModel
 from evenhand.models.blackbox.torch_module import TorchModule
 from evenhand.models.load import OBJECT_NAME, is_path, is_url, load_model
-from evenhand.models.scorer import Scorer
+from evenhand.models.scorer import Scorer, WrappedScorer
 from evenhand.population import uniform_population
 from evenhand.schema import Schema
 
@@ -116,5 +116,7 @@ def _read_white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
         from evenhand.models.readers.torch_graph import read_torch
 
         return read_torch(scorer.source, scorer.schema, name=scorer.name)
+    while isinstance(scorer, WrappedScorer):
+        scorer = scorer.model
     kind = type(scorer).__name__
     raise NotAdditiveError(f"this one only answers questions ({kind})")

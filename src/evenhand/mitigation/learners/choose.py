@@ -30,6 +30,7 @@ def find_learner(
     like: Any = None,
     trust: bool = False,
     fit: str | Callable[..., Any] | None = None,
+    given: Scorer | None = None,
 ) -> Learner:
     """Return how a model is trained again.
 
@@ -44,6 +45,7 @@ def find_learner(
         trust: allow files that can run code when they are loaded.
         fit: the user's own training, a function or ``module:function``; whatever the model is, it is then used. It is
             called as ``fit(frame, labels)`` and gives a model.
+        given: the same model where it is loaded already; what only answers is then not tried again.
 
     Raises:
         ModelError: it cannot be read, or only the user knows how it is trained.
@@ -59,7 +61,8 @@ def find_learner(
     ending = "" if path is None else path.suffix.lower()
     if path is not None and ending in OBJECT_LOADERS:
         source = load_stored_object(path, trust=trust)
-    given = load_model(source, schema, like=like, trust=trust, name=None if path is None else path.name)
+    if given is None:
+        given = load_model(source, schema, like=like, trust=trust, name=None if path is None else path.name)
     learner = _learner_of_kind(source, given, path, ending)
     if learner is None:
         raise ModelError(

@@ -20,7 +20,13 @@ from evenhand.individual import find_flips, search
 from evenhand.mitigation.candidate import Candidate, MitigationTask, TrialLog
 from evenhand.mitigation.findings import FoundProfiles, FoundSubgroup, profiles_from_table
 from evenhand.mitigation.learners import Learner, ResumableLearner
-from evenhand.mitigation.methods.samples import relabel_profiles, sample_levelling, sample_opposite
+from evenhand.mitigation.methods.samples import (
+    DRAWN,
+    LEAST_DRAWN,
+    relabel_profiles,
+    sample_levelling,
+    sample_opposite,
+)
 from evenhand.mitigation.metrics import FlipMetric
 from evenhand.mitigation.split import TrainingSet, class_positions
 from evenhand.models import Scorer, predict_labels
@@ -44,6 +50,25 @@ Not where a subgroup is mended: its gap changes by chance with every training, a
 
 HALVED = 2
 """How often the amounts next to a round's best are halved: with few people, even the start may be too much."""
+
+
+def searched_rows(most: int) -> int:
+    """Return how many individuals a search for more profiles may ask a new model about, to add ``most`` instances."""
+    return max(SEARCHED, QUESTIONS * most)
+
+
+def relabelled_rows(rounds: int, unit: int, most: int) -> int:
+    """Return how many individuals the given model is asked about at most, besides real people and profiles given.
+
+    They are the profiles of these searches, each under ``unit`` assignments, of which two were asked about at least.
+    """
+    return (rounds + 1) * min(ASKED, unit * searched_rows(most) // 2) if rounds else 0
+
+
+def sampled_rows(start: int, most: int) -> int:
+    """Return how many individuals like those of a subgroup the given model is asked about at most, in all trials."""
+    amounts = [*doubling_amounts(start, most), *([most] * 2 * HALVED)]
+    return sum(max(DRAWN * amount, LEAST_DRAWN) for amount in amounts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +226,7 @@ class _Retraining:
             model,
             self._train,
             protected=protected,
-            budget=max(SEARCHED, QUESTIONS * self._most),
+            budget=searched_rows(self._most),
             time_limit=left,
             samples=0,
             most_examples=0,

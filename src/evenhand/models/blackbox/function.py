@@ -20,8 +20,9 @@ from evenhand.models.blackbox.questions import (
     refusal_error,
     summarize_error,
 )
-from evenhand.models.ledger import QuestionLedger
+from evenhand.models.ledger import QuestionLedger, ask_model
 from evenhand.models.replies import Reply, match_labels, read_reply, target_labels
+from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, ask_once
 from evenhand.schema import Schema, Value
 from evenhand.typing import Floats, Integers
 
@@ -143,6 +144,37 @@ def wrap_function(
         location=name,
         hint=refused[0].hint,
     )
+
+
+class RememberingScorer(WrappedScorer):
+    """A model that is asked about every individual once; its answers are kept in memory."""
+
+    def __init__(self, model: Scorer) -> None:
+        self.model = model
+        self._known: dict[bytes, Floats] = {}
+
+    def scores(self, individuals: Floats) -> Floats:
+        """Return the model's scores (n, classes)."""
+        return self.reply(individuals).scores
+
+    def predict(self, individuals: Floats) -> Integers:
+        """Return the model's labels (n,)."""
+        return self.reply(individuals).labels
+
+    def reply(self, individuals: Floats) -> Reply:
+        """Return scores and labels."""
+
+        def ask(rows: Floats) -> Floats:
+            reply = ask_model(self.model, rows)
+            return np.column_stack([reply.labels, reply.scores])
+
+        answers = ask_once(individuals, self._known, ask, batch=BATCH_ROWS, width=1 + len(self.classes))
+        return Reply(answers[:, 1:], answers[:, 0].astype(np.int64), self.label_only)
+
+
+def remember_answers(scorer: Scorer) -> Scorer:
+    """Return a model that is asked about nobody twice: a function gets a memory, an endpoint has one of its own."""
+    return RememberingScorer(scorer) if isinstance(scorer, FunctionModel) else scorer
 
 
 def import_object(source: str) -> Any:
