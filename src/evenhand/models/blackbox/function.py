@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -178,16 +179,19 @@ def remember_answers(scorer: Scorer) -> Scorer:
 
 
 def import_object(source: str) -> Any:
-    """Return the object that ``module:name`` means; the current directory is searched too, as by ``python -m``.
+    """Return the object that ``module:name`` means; the current directory is searched first, as by ``python -m``.
+
+    A module of the same name that was imported from another directory before does not stand in for the one here.
 
     Raises:
         ModelError: there is no such module or name, or importing it fails.
     """
     module, _, attribute = source.partition(":")
     here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    if sys.path[:1] != [here]:
+        sys.path[:] = [here, *(path for path in sys.path if path != here)]
     importlib.invalidate_caches()
+    _forget_namesakes(module.partition(".")[0], here)
     try:
         found: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -210,6 +214,44 @@ def import_object(source: str) -> Any:
             )
         found = getattr(found, part)
     return found
+
+
+SEARCHED: set[str] = set()
+"""Directories that modules were read from."""
+
+
+def _forget_namesakes(module: str, here: str) -> None:
+    """Forget modules that were read from another directory, where this one has a file of their name.
+
+    These are the module asked for, and whatever came with modules of other directories. Nothing that is installed is
+    forgotten.
+    """
+    SEARCHED.add(here)
+    beside = [
+        name for name, loaded in sys.modules.items() if "." not in name and _directory(loaded) in SEARCHED - {here}
+    ]
+    stale = {name for name in (module, *beside) if _is_elsewhere(name, here)}
+    for known in [known for known in sys.modules if known.partition(".")[0] in stale]:
+        del sys.modules[known]
+
+
+def _directory(module: Any) -> str | None:
+    """Return the directory that a top-level module, or package, was found in."""
+    file = getattr(module, "__file__", None)
+    place = None if file is None else Path(file)
+    return None if place is None else str(place.parents[1] if place.name == "__init__.py" else place.parent)
+
+
+def _is_elsewhere(name: str, here: str) -> bool:
+    """Return whether a module was imported from another file than that of its name in a directory."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    found = importlib.machinery.PathFinder.find_spec(name, [here])
+    if file is None or found is None or found.origin is None:
+        return False
+    if name in sys.stdlib_module_names or name == __name__.partition(".")[0]:
+        return False
+    place = Path(file).resolve()
+    return place != Path(found.origin).resolve() and not {"site-packages", "dist-packages"} & set(place.parts)
 
 
 def _is_model(candidate: Any) -> bool:
