@@ -129,7 +129,7 @@ def test_proofs_end_early_only_without_a_time_limit(people, monkeypatch, limit):
     assert asked == [(None, None) if limit else (0.0005, 0.005)]
 
 
-@pytest.mark.parametrize("budget", [1_600, 2_500, 3_500, 6_000, 10_000, 20_000])
+@pytest.mark.parametrize("budget", [700, 1_600, 2_000, 2_500, 3_500, 6_000, 10_000, 20_000])
 def test_a_budget_ends_searches_and_no_audit(people, budget):
     """Even where the searches ask a white box and only what they found is asked of the model."""
     words = make_column_transformer((OneHotEncoder(), ["sex", "city", "region"]), remainder="passthrough")

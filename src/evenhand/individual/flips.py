@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.errors import BudgetError
 from evenhand.models import Scorer, ask_model, favourable_score, predict_labels
 from evenhand.schema import Schema, Value, counterparts_of
 from evenhand.typing import Booleans, Floats, Integers
@@ -173,12 +174,15 @@ class Decisions:
 def compare(model: Scorer, white_box: Scorer | None, individuals: Floats) -> Decisions:
     """Let the white box answer for the model if it decides these individuals (n, attributes) exactly like the model.
 
-    A model that is its own white box is asked itself.
+    A model that is its own white box is asked itself, and so is one whose budget does not pay for the comparison.
     """
     if white_box is None or white_box is model:
         return Decisions(model)
     labels, clear, _ = _clear(white_box, individuals, CLOSE)
-    alike = np.array_equal(labels[clear], predict_labels(model, individuals[clear]))
+    try:
+        alike = np.array_equal(labels[clear], predict_labels(model, individuals[clear]))
+    except BudgetError:
+        return Decisions(model)
     return Decisions(model, white_box, compared=int(clear.sum())) if alike else Decisions(model)
 
 
