@@ -126,6 +126,11 @@ def with_labels(people):
         (lambda people: {"y": None}, "got neither target= nor y="),
         (lambda people: {"protected": None}, "at least one protected attribute, got none"),
         (lambda people: {"protected": "sex"}, r"protected=\['sex'\]"),
+        (lambda people: {"protected": people["sex"]}, r"a column of the data as protected=, got '[FM]'"),
+        (lambda people: {"protected": people["age"]}, r"got a Series of 200 values\n  -> protected=\['age'\]"),
+        (lambda people: {"protected": 3}, r"got 3\n  -> name the columns: protected=\['sex'\]"),
+        (lambda people: {"data": people.to_dict("list")}, r"got dict\n  -> pandas.DataFrame\(data\)"),
+        (lambda people: {"data": LogisticRegression()}, "the model comes first, then the data"),
         (lambda people: {"protected": ["gender"]}, r"protected=, got 'gender'(?s:.*)age, sex, city, skill"),
         (lambda people: {**with_labels(people), "y": None, "protected": ["hired"]}, "got the target 'hired'"),
         (lambda people: with_labels(people), "got both y= and the column 'hired'"),
@@ -151,6 +156,18 @@ def test_what_cannot_be_used_is_one_clear_error(model, change, expected):
     arguments = {"data": people, "y": hired, "protected": ["sex"], **change(people)}
     with pytest.raises(evenhand.EvenhandError, match=expected):
         evenhand.audit(model, **arguments, time_limit=1)
+
+
+@pytest.mark.parametrize("spelling", ["favourable", "favorable"])
+def test_the_favourable_label_is_a_number_however_it_is_written(model, spelling):
+    people, hired = messy()
+    labels = (hired == "yes").astype(float)
+    rule = lambda frame: (frame["skill"] > 0).astype(float)  # noqa: E731
+    for given in (1, "1", 1.0, "1.0"):
+        result = evenhand.find_subgroups(rule, people, labels, protected=["sex"], **{spelling: given})
+        assert result.people == 200
+    reversed_ = evenhand.find_subgroups(rule, people, labels, protected=["sex"], **{spelling: 0})
+    assert reversed_.people == 200
 
 
 def test_a_shield_is_given_by_a_file_or_by_entries(tmp_path):

@@ -120,5 +120,5 @@ class MissingExtraError(EvenhandError, ImportError):
     def __init__(self, module: str, *, extra: str, purpose: str) -> None:
         super().__init__(
             f"{module} is needed {purpose}, and it is not installed",
-            hint=f"pip install 'evenhand[{extra}]'",
+            hint=f"in the checkout of Evenhand: pip install '.[{extra}]'",
         )

@@ -59,7 +59,7 @@ def audit(
         >>> people = pd.DataFrame({"skill": rng.integers(0, 10, 200), "female": rng.integers(0, 2, 200)})
         >>> hired = (people["skill"] - 2 * people["female"] > 3).astype(int)
         >>> model = LogisticRegression().fit(people, hired)
-        >>> result = evenhand.audit(model, people, hired, protected=["female"], time_limit=2)
+        >>> result = evenhand.audit(model, people, hired, protected=["female"], max_boxes=500)
         >>> result.individual.rate(("female",), "data").flips  # of 200 people
         38
         >>> [round(found.certified, 2) for found in result.certificates]
@@ -334,6 +334,8 @@ def _subject(
     from evenhand.models import Subject
     from evenhand.schema import ColumnRoles
 
+    if "favorable" in settings:
+        settings["favourable"] = settings.pop("favorable")
     about = {name: settings.pop(name) for name in ("favourable", "ignore", "schema") if name in settings}
     roles = ColumnRoles(target=target, protected=protected, y=y, **about)
     people = roles.read(read_frame(data) if isinstance(data, str | Path) else data, varied=varied)

@@ -179,3 +179,21 @@ def test_mutilated_schema(evenhand, case, tmp_path_factory, data):
     out = folder / "out"
     ran = evenhand("audit", case.model, case.data, "--schema", path, "--time-limit", 0.2, "--out", out, "--quiet")
     accepted_or_refused(ran, out)
+
+
+@pytest.mark.parametrize("gate", ["flip_rate.region > 0", "certified.sec < 1", "flip_rate.sex_x_region.high > 0"])
+def test_a_condition_on_what_is_not_measured_is_refused_before_the_model_is_asked(evenhand, case, monkeypatch, gate):
+    monkeypatch.setattr("evenhand.auditing.audit", lambda *given, **more: pytest.fail("it was asked"))
+    refused(evenhand("audit", *case.arguments, "--fail-on", gate), "is not measured for", "protected are: sex")
+
+
+def test_a_catboost_file_says_how_to_go_on(evenhand, case, tmp_path):
+    (tmp_path / "model.json").write_text('{"oblivious_trees": [], "features_info": {}, "model_info": {}}')
+    ran = evenhand("audit", tmp_path / "model.json", case.data, "--schema", case.schema)
+    refused(ran, "CatBoost", "save_model('model.onnx', format='onnx')")
+
+
+def test_model_and_data_exchanged(evenhand, case, tmp_path):
+    (tmp_path / "model.joblib").write_bytes(b"\x80\x04K\x01.")
+    ran = evenhand("audit", case.data, tmp_path / "model.joblib", "--schema", case.schema)
+    refused(ran, "a pickle of Python objects, not a text table", "the model comes first")

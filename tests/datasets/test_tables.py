@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import pickle
 import sys
 
 import pandas as pd
@@ -100,7 +101,7 @@ def test_zstd(tmp_path):
 )
 def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch, module, name, extra):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=rf"{module}[\s\S]*evenhand\[{extra}\]"):
+    with pytest.raises(MissingExtraError, match=rf"{module}[\s\S]*'\.\[{extra}\]'"):
         frame_of(tmp_path, b"anything", name)
 
 
@@ -134,6 +135,9 @@ def test_parquet(tmp_path):
         (b"a,b\n1,2\ncaf\xe9,3\n", "line 3: the text is not UTF-8: byte 0xe9"),
         (b"a,b\n1,2\n\0,3\n", "line 3: a zero byte"),
         ("a,b\n1,2\n".encode("utf-16"), "UTF-16"),
+        (b"PK\x03\x04\x14\0\x06\0\x08\0", "Excel workbook?), not a text table\n  -> save it as CSV"),
+        (pickle.dumps([1]), "a pickle of Python objects, not a text table\n  -> the model comes first, then the data"),
+        (b"PAR1\x15\x04", "Parquet file\n  -> call it .parquet"),
     ],
 )
 def test_damage_is_named_with_its_place(tmp_path, data, words):

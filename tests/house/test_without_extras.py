@@ -74,7 +74,7 @@ def test_a_format_that_needs_an_extra_names_it(tmp_path, ending, extra):
         tmp_path,
     )
     assert done.returncode == 2, done.stderr
-    assert f"evenhand[{extra}]" in done.stderr
+    assert f"'.[{extra}]'" in done.stderr
     assert not (tmp_path / "report").exists()
 
 
@@ -83,6 +83,6 @@ def test_serving_names_its_extra(tmp_path):
         "from evenhand.cli.main import main\nsys.argv = ['evenhand', 'serve', '--port', '0']\nmain()\n", tmp_path
     )
     assert done.returncode == 2, done.stderr
-    assert "evenhand[serve]" in done.stderr
+    assert "'.[serve]'" in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -47,13 +47,13 @@ def model():
 def saved(kind, model, path):
     if kind == "skops":
         pytest.importorskip("skops.io", reason="needs the extra skops").dump(model, path)
-    elif kind == "joblib":
+    elif kind.startswith("joblib"):
         joblib.dump(model, path)
     else:
         path.write_bytes(pickle.dumps(model))
 
 
-@pytest.mark.parametrize("kind", ["skops", "joblib", "pkl", "pickle"])
+@pytest.mark.parametrize("kind", ["skops", "joblib", "pkl", "pickle", "joblib.pkl"])
 def test_a_saved_pipeline_answers_as_before(model, tmp_path, kind):
     path = tmp_path / f"credit.{kind}"
     saved(kind, model, path)

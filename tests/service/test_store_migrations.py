@@ -174,4 +174,4 @@ def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(MissingExtraError, match="psycopg") as caught:
         Database("postgresql://postgres@127.0.0.1:9/evenhand")
-    assert "evenhand[postgres]" in str(caught.value)
+    assert "'.[postgres]'" in str(caught.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from evenhand.auditing.result import AuditResult
@@ -67,6 +67,19 @@ class Gate:
     def expression(self) -> str:
         """The condition as it was given."""
         return self.parsed.text
+
+    def check_attributes(self, protected: Sequence[str]) -> None:
+        """Refuse attributes that an audit by these protected ones has no number for, before anything is asked.
+
+        Raises:
+            OptionError: the condition names another attribute.
+        """
+        for node in _names(self.parsed.tree):
+            name, rest, _ = _name_parts(node)
+            unknown = [part for part in rest[:1] if part not in protected]
+            if unknown and not set(unknown[0].split("_x_")) <= set(protected):
+                hint = f"{suggest_name(unknown[0], protected)}protected are: {', '.join(protected)}"
+                raise self.parsed.fault(f"{name} is not measured for {unknown[0]!r}", node, hint)
 
     def holds(self, audit: AuditResult) -> bool:
         """Return whether the condition holds for this audit.

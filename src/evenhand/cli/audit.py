@@ -69,6 +69,8 @@ def audit(
             if model is None or data is None:
                 raise OptionError("an audit needs a MODEL and DATA", hint="or try: evenhand audit --example adult")
             subject = people.read_subject(model, data, progress)
+    for gate in gates:
+        gate.check_attributes(subject.people.schema.protected)
     subject.ledger.budget = run.approve(model, config.budget, auditing.forecast_queries(subject.people, config))
     with view.show_progress(quiet=output.silent) as progress:
         result = auditing.audit(subject, config, progress=progress, clock=clock)

@@ -27,7 +27,9 @@ TargetOption = Annotated[str | None, typer.Option("--target", help="Column of th
 ProtectedOption = Annotated[
     list[str] | None, typer.Option("--protected", help="Attribute that a decision must not depend on; may be repeated.")
 ]
-FavourableOption = Annotated[str | None, typer.Option("--favourable", help="The label that people want.")]
+FavourableOption = Annotated[
+    str | None, typer.Option("--favourable", "--favorable", help="The label that people want.")
+]
 SchemaOption = Annotated[
     Path | None, typer.Option("--schema", help="Schema file (YAML). Without it the schema is inferred from the data.")
 ]

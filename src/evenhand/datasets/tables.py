@@ -23,6 +23,8 @@ COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
 
 SNIFFED_ROWS = 50
 
+MODEL_FIRST = "the model comes first, then the data"
+
 
 def read_frame(path: str | Path, *, words: bool = False) -> pd.DataFrame:
     """Read a table: ``.csv``, ``.tsv`` and the like (also ``.gz``, ``.xz``, ``.bz2``, ``.zst``), or ``.parquet``.
@@ -137,7 +139,20 @@ def _read_bytes(path: Path) -> bytes:
     return data
 
 
+BINARY_KINDS = (
+    (b"PK\x03\x04", "this is a zipped file (an Excel workbook?), not a text table", "save it as CSV"),
+    (b"\xd0\xcf\x11\xe0", "this is an Excel workbook, not a text table", "save it as CSV"),
+    (b"PAR1", "this is a Parquet file", "call it .parquet"),
+    (b"\x80", "this is a pickle of Python objects, not a text table", MODEL_FIRST),
+    (b"\x93NUMPY", "this is a NumPy array, whose columns have no names", "save it as CSV with a line of names"),
+)
+"""How files begin that people give in place of a text table: what they are, and how to go on."""
+
+
 def _decode_text(data: bytes, location: str) -> str:
+    for start, message, hint in BINARY_KINDS:
+        if data.startswith(start):
+            raise DataError(message, location=location, hint=hint)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError("the text is UTF-16", location=location, hint="save it as UTF-8")
     try:

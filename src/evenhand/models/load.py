@@ -283,15 +283,8 @@ def _load_skops(path: Path, trust: bool, name: str) -> Any:
 
 
 def _load_pickle(path: Path, trust: bool, name: str) -> Any:
+    """Load what pickle or joblib wrote: joblib reads both, and people call the files of either by either ending."""
     _need_trust(trust, name, "a pickle", "skops.io.dump(model, 'model.skops')")
-    import pickle
-
-    with path.open("rb") as file:
-        return pickle.load(file)
-
-
-def _load_joblib(path: Path, trust: bool, name: str) -> Any:
-    _need_trust(trust, name, "a joblib file", "skops.io.dump(model, 'model.skops')")
     import joblib
 
     return joblib.load(path)
@@ -301,7 +294,7 @@ OBJECT_LOADERS: dict[str, Callable[[Path, bool, str], Any]] = {
     ".skops": _load_skops,
     ".pkl": _load_pickle,
     ".pickle": _load_pickle,
-    ".joblib": _load_joblib,
+    ".joblib": _load_pickle,
 }
 """How Python objects are read from files, by suffix."""
 

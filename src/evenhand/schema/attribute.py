@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
@@ -218,6 +219,13 @@ class Attribute(BaseModel):
 def bin_labels(edges: list[float]) -> tuple[str, ...]:
     """Return readable names of the bins between consecutive edges, e.g. ``"10 to 20"``."""
     return tuple(f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges))
+
+
+def find_value(given: Value, values: Iterable[Value]) -> Value | None:
+    """Return the value that is meant: the one that is written so, or else the same number (``1`` means ``1.0``)."""
+    values = tuple(values)
+    same = (value for value in values if str(value) == str(given))
+    return next(same, next((value for value in values if _equals_number(value, str(given))), None))
 
 
 def _equals_number(value: object, text: str) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.attribute import Value
+from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.infer import infer_schema
 from evenhand.schema.people import People, encode
 from evenhand.schema.schema import Schema
@@ -74,7 +74,7 @@ class ColumnRoles:
 
     def _resolve(self, frame: Any, target: str, columns: list[str], varied: bool) -> Schema:
         """Return the schema in force: the given one with what is said on top, or one inferred from the data."""
-        names = list_names(self.protected or (), "protected")
+        names = list_names(() if self.protected is None else self.protected, "protected")
         if target in names:
             raise OptionError(f"expected an attribute in protected=, got the target {target!r}", hint="name another")
         if not names and not (self.schema is not None and self.schema.protected):
@@ -84,7 +84,8 @@ class ColumnRoles:
             schema = change_favourable(self.schema, target=self.target, favourable=self.favourable)
             schema.positions(names)
             return schema.with_protected(names) if names and varied else schema
-        for argument, given in (("target", [target]), ("protected", names), ("ignore", self.ignore or ())):
+        ignored = list_names(() if self.ignore is None else self.ignore, "ignore")
+        for argument, given in (("target", [target]), ("protected", names), ("ignore", ignored)):
             for name in given:
                 if name not in columns:
                     known = f"the columns are: {', '.join(columns)}"
@@ -97,7 +98,7 @@ class ColumnRoles:
             target=target,
             protected=names if varied else (),
             favourable=self.favourable,
-            ignore=self.ignore or (),
+            ignore=ignored,
         )
 
 
@@ -109,12 +110,12 @@ def change_favourable(schema: Schema, *, target: str | None, favourable: Value |
     """
     if target is not None and target != schema.target.name:
         raise OptionError(f"the target is {target!r}, but the schema says {schema.target.name!r}")
-    if favourable is not None and str(favourable) != str(schema.target.favourable):
+    if favourable is not None and find_value(favourable, [schema.target.favourable]) is None:
         values = schema.target.values
-        matches = [value for value in values or (favourable,) if str(value) == str(favourable)]
-        if not matches:
+        label = find_value(favourable, values or (favourable,))
+        if label is None:
             raise OptionError(f"the favourable label {favourable!r} is not among the schema's labels {values}")
-        changed = schema.target.model_copy(update={"favourable": matches[0]})
+        changed = schema.target.model_copy(update={"favourable": label})
         schema = schema.model_copy(update={"target": changed})
     return schema
 
@@ -123,11 +124,19 @@ def list_names(given: Sequence[str], argument: str) -> tuple[str, ...]:
     """Return several names.
 
     Raises:
-        OptionError: it is one text, which is a sequence of letters.
+        OptionError: it is one text, which is a sequence of letters, or holds values, as a column does.
     """
     if isinstance(given, str):
         raise OptionError(f"expected a list of names as {argument}=, got {given!r}", hint=f"{argument}=[{given!r}]")
-    return tuple(given)
+    names = tuple(given) if isinstance(given, Iterable) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        column = getattr(given, "name", None)
+        raise OptionError(
+            f"expected a list of names as {argument}=, got "
+            + (repr(given) if names is None else f"a {type(given).__name__} of {len(names):,} values"),
+            hint=f"{argument}=[{column!r}]" if isinstance(column, str) else f"name the columns: {argument}=['sex']",
+        )
+    return names
 
 
 def _list_columns(frame: Any) -> list[str]:
@@ -147,7 +156,7 @@ def _list_columns(frame: Any) -> list[str]:
         shape = f" of shape {frame.shape}" if hasattr(frame, "shape") else ""
         raise DataError(
             f"expected a data frame, got {type(frame).__name__}{shape}",
-            hint="name its columns: pandas.DataFrame(X, columns=[...])",
+            hint=_frame_hint(frame),
         ) from None
     except nw.exceptions.NarwhalsError as error:
         raise DataError(f"expected a data frame with different column names: {error}") from None
@@ -159,6 +168,15 @@ def _list_columns(frame: Any) -> list[str]:
     if len(table) == 0:
         raise DataError("expected at least one person, got a data frame without rows")
     return list(columns)
+
+
+def _frame_hint(given: Any) -> str:
+    """Return how to go on with what is no data frame."""
+    if hasattr(given, "predict") or callable(given):
+        return "the model comes first, then the data"
+    if isinstance(given, Mapping):
+        return "pandas.DataFrame(data)"
+    return "name its columns: pandas.DataFrame(X, columns=[...])"
 
 
 def _add_labels(frame: Any, y: Any, target: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import DataError, SchemaError
-from evenhand.schema.attribute import Value
+from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.people import _is_missing, _list_values, _sort_key, plain_value
 from evenhand.schema.schema import Schema
 
@@ -83,14 +83,14 @@ def _infer_target(name: str, labels: set[Any], favourable: Value | None) -> dict
                 hint="say it: --favourable VALUE, in Python favourable=...",
             )
         favourable = good[0]
-    matches = [value for value in ordered if str(value) == str(favourable)]
-    if not matches:
+    label = find_value(favourable, ordered)
+    if label is None:
         raise SchemaError(
             f"the favourable label {favourable!r} does not occur in {name!r}",
             hint=f"the labels are: {_list_values(ordered)}",
         )
-    rest = [value for value in ordered if value != matches[0]]
-    return {"name": name, "favourable": matches[0], "values": [*rest, matches[0]]}
+    rest = [value for value in ordered if value != label]
+    return {"name": name, "favourable": label, "values": [*rest, label]}
 
 
 def _looks_favourable(value: Any) -> bool:

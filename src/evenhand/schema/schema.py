@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictStr, ValidationError, model_validator
 
 from evenhand.core import first_fault, read_configuration, yaml_loader
 from evenhand.errors import EvenhandError, OptionError, SchemaError
@@ -44,7 +44,7 @@ class Target(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: StrictStr
-    favourable: Value
+    favourable: Value = Field(validation_alias=AliasChoices("favourable", "favorable"))
     values: tuple[Value, ...] | None = None
 
     @model_validator(mode="after")

@@ -74,6 +74,12 @@ def parse_xgboost(data: bytes, schema: Schema, *, location: str, stop_early: boo
         ModelError: as ``read_xgboost``.
     """
     document = JsonObject(_decode_document(data, location), location, SAVE_AGAIN_HINT)
+    if "oblivious_trees" in document.fields:
+        raise ModelError(
+            "this is a CatBoost model, which is read from ONNX alone",
+            location=location,
+            hint="model.save_model('model.onnx', format='onnx')",
+        )
     learner = document.part("learner")
     booster = learner.part("gradient_booster")
     kind = booster.text("name")
