@@ -34,12 +34,12 @@ def name(page):
 def quick(monkeypatch):
     """Audits end after a second, whatever the page allows them."""
 
-    def config(**settings):
-        return whole(**{**settings, "time_limit": 1})
+    class Hurried(auditing.AuditConfig):
+        def __init__(self, **settings):
+            super().__init__(**{**settings, "time_limit": 1})
 
-    whole = auditing.AuditConfig
-    monkeypatch.setattr(auditing, "AuditConfig", config)
-    monkeypatch.setattr(import_module("evenhand.auditing.analysis"), "AuditConfig", config)
+    monkeypatch.setattr(auditing, "AuditConfig", Hurried)
+    monkeypatch.setattr(import_module("evenhand.auditing.analysis"), "AuditConfig", Hurried)
 
 
 # What a newcomer reads first, also in the short run.

@@ -180,7 +180,7 @@ def _run_analyses(
             not_run,
         )
     )
-    device = _proof_device(network, config, timer)
+    device = None if network is None else _proof_device(network, wider, config, timer)
     if network is None:
         not_run.append(SkippedAnalysis(what="certification", reason=why_not))
     elif not interrupted:
@@ -209,7 +209,7 @@ def _run_analyses(
             "time_limit": config.seconds,
             "stop_at_little_progress": config.time_limit is None and config.max_boxes is None,
         }
-        | ({"proofs_by": device or "compiled kernels"} if certificates else {}),
+        | ({"proofs_by": _name_prover(network, wider, device)} if network is not None and certificates else {}),
         versions=_library_versions(),
         counterfactual_flip_rate=None if joint is None else quantity_value(joint.headline.rate),
         flip_rate=None if joint is None else joint.flips / joint.n,
@@ -233,14 +233,15 @@ def _require_two_classes(people: People) -> None:
 
 def _open_white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | TreeEnsemble | None, str]:
     """Return the model as a white box that answers like the model itself, or why there is none."""
-    known = people.individuals[~np.isnan(people.individuals).any(axis=1)]
     try:
         network = models.extract_white_box(scorer)
-        if network is scorer:
-            return network, ""
-        labels = models.predict_labels(scorer, known)
     except NotAdditiveError as error:
         return None, error.message
+    if network is scorer:
+        return network, ""
+    known = people.individuals[~np.isnan(people.individuals).any(axis=1)]
+    try:
+        labels = models.predict_labels(scorer, known)
     except BudgetError as error:
         return None, f"whether the model decides like its inside could not be asked: {error.message}"
     differ = int((models.predict_labels(network, known) != labels).sum())
@@ -338,11 +339,27 @@ def _add_searches(
     return False
 
 
-def _proof_device(network: AdditiveNetwork | TreeEnsemble | None, config: AuditConfig, clock: WorkClock) -> str | None:
+def _proof_device(
+    network: AdditiveNetwork | TreeEnsemble,
+    wider: ProductPopulation | MixturePopulation,
+    config: AuditConfig,
+    clock: WorkClock,
+) -> str | None:
     """Where linear bounds are computed: compiled kernels (None) where they are there or will pay, else NumPy."""
     if not isinstance(network, AdditiveNetwork) or config.seconds is None or config.seconds >= COMPILE_SECONDS:
         return None
+    if not certification.needs_kernels(network, wider):
+        return None
     return "numpy" if clock.decide(lambda: not certification.is_compiled(network)) else None
+
+
+def _name_prover(
+    network: AdditiveNetwork | TreeEnsemble, wider: ProductPopulation | MixturePopulation, device: str | None
+) -> str:
+    """Return what proved, in words."""
+    if not certification.needs_kernels(network, wider):
+        return "the distribution of scores"
+    return device or "compiled kernels"
 
 
 def _add_certificates(
@@ -358,12 +375,13 @@ def _add_certificates(
     """Add a certificate per protected attribute, and one for all together. Whether it was interrupted."""
     names = network.schema.protected
     sets = [(name,) for name in names] + ([names] if len(names) > 1 else [])
-    device = _proof_device(network, config, clock)
+    device = _proof_device(network, wider, config, clock)
     spare = None if config.seconds is None else config.seconds - clock.now()
     hurried = config.time_limit is None and config.seconds is not None
     try:
-        say("preparing proofs" if certification.is_compiled(network, device) else certification.COMPILING, 0.4)
-        certification.warm_up(network, device)
+        if certification.needs_kernels(network, wider):
+            say("preparing proofs" if certification.is_compiled(network, device) else certification.COMPILING, 0.4)
+            certification.warm_up(network, device)
         # Compiling is not counted against the time of the proofs.
         proving = clock.from_now()
         for step, protected in enumerate(sets):

@@ -9,6 +9,7 @@ from evenhand import doors
 if TYPE_CHECKING:
     from evenhand.certification.analysis import certify, warm_up
     from evenhand.certification.bounds.relu import ReluRelaxation, relax_constant, relax_relu, relax_weights
+    from evenhand.certification.bounds.scores import needs_kernels
     from evenhand.certification.certificate.result import (
         AttributeSlice,
         Certificate,
@@ -36,6 +37,7 @@ __all__ = [
     "certify",
     "estimated_share",
     "is_compiled",
+    "needs_kernels",
     "proof_answers",
     "proof_blocks",
     "relax_constant",

@@ -9,6 +9,7 @@ import numpy as np
 
 from evenhand.certification.bounds.compiled.problem import unsupported_reason
 from evenhand.certification.bounds.linear import refine_boxes
+from evenhand.certification.bounds.scores import has_one_score, prove_scores
 from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock, everybody
 from evenhand.certification.certificate.counterexamples import OrbitCounterexampleFinder
 from evenhand.certification.certificate.result import Certificate
@@ -25,6 +26,7 @@ from evenhand.certification.proof_run import (
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
 from evenhand.certification.query.enumeration import boxes_of, can_enumerate, enumerate_domain, point_masses
 from evenhand.certification.query.orbits import OrbitQuestion, orbit_question_of
+from evenhand.certification.query.proved_mass import InterruptCounter, Stop
 from evenhand.core import WorkClock
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork
@@ -59,7 +61,8 @@ def certify_counterparts(
     )
     limit = None if config.time_limit is None else config.time_limit / len(question.orbits)
     enumerated = may_enumerate(question, config) and all(can_enumerate(one.query, limit) for one in question.orbits)
-    if not question.constant and not enumerated:
+    scored = not question.constant and not enumerated and config.method == "linear" and has_one_score(question)
+    if not question.constant and not enumerated and not scored:
         reasons = [unsupported_reason(one.query) for one in question.orbits]
         reason = next((reason for reason in reasons if reason is not None), None)
         if config.method == "interval" or reason is not None:
@@ -77,6 +80,8 @@ def certify_counterparts(
     run = OrbitRun(question, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
     if enumerated or question.constant:
         return run.conclude(run.prove_by_enumeration() if enumerated else run.prove_constant(config.method), drawn)
+    if scored:
+        return run.conclude(run.prove_by_scores(config.method), drawn)
     run.prove_constant_orbits()
     undecided, proved, stop = refine_boxes(bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress)
     return run.conclude(ProofOutcome(undecided, proved, stop, config.method), drawn)
@@ -94,6 +99,7 @@ class OrbitRun(ProofRun):
 
     def __init__(self, question: OrbitQuestion, config: CertifyConfig, clock: RunClock, say: Progress) -> None:
         super().__init__(question, OrbitCounterexampleFinder(question, config.counterexamples), config, clock, say)
+        self.orbit_question = question
         self.orbits = question.orbits
 
     def prove_constant_orbits(self) -> None:
@@ -108,6 +114,22 @@ class OrbitRun(ProofRun):
         self.prove_constant_orbits()
         self.proved_mass.moment(last=True)
         return ProofOutcome(everybody(self.question)[:0], None, "done", method)
+
+    def prove_by_scores(self, method: str) -> ProofOutcome:
+        """Prove all orbits from the distribution of the score, which takes less than a second."""
+        self.prove_constant_orbits()
+        with InterruptCounter() as interrupts:
+            proved = prove_scores(self.orbit_question)
+        everyone = everybody(self.question)
+        unsettled = np.flatnonzero([not orbit.query.constant for orbit in self.orbits])
+        for orbit in unsettled:
+            fair, unfair = proved[orbit].tolist()
+            rest = max(0.0, float(everyone.mass[orbit]) - fair - unfair)
+            self.proved_mass.add(int(orbit) + 1, fair, unfair, rest=rest)
+            self.proved_mass.boxes += 1
+        self.proved_mass.moment(last=True)
+        stop: Stop = "interrupt" if interrupts.count else "done"
+        return ProofOutcome(everyone[unsettled], proved[unsettled], stop, method)
 
     def prove_by_enumeration(self) -> ProofOutcome:
         """Decide every point of every orbit; after an interrupt the orbits that are left are undecided."""

@@ -105,9 +105,9 @@ def _read_white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
         trees = read_tree_pipeline(scorer)
         if trees is not None:
             return trees
-        from evenhand.models.readers.sklearn_tables import read_estimator
+        from evenhand.models.readers.sklearn_tables import read_sklearn
 
-        return read_estimator(scorer)
+        return read_sklearn(scorer.model, scorer.schema, like=scorer.like, name=scorer.name)
     if isinstance(scorer, OnnxModel):
         from evenhand.models.readers.onnx_graph import read_onnx
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 PRIOR_PEOPLE = 1.0
 """People, distributed as everybody, that are added to each class: codes never seen in it keep a little mass."""
 MAX_STEPS = 200
-LEAST_PROGRESS = 1e-5
-"""EM ends where a step raises the mean log-likelihood, in nats per person, by less than this."""
+LEAST_PROGRESS = 3e-4
+"""EM ends where a step raises the mean log-likelihood, in nats per person, by less than this. Steps after that fit the
+people better, but not others: with 1e-5 they take three times as long and gain nothing on adults held out."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,12 @@ class LatentClasses:
 
 
 def fit_latent_classes(
-    coded: CodedPeople, classes: int, rng: np.random.Generator, *, exact: tuple[int, ...] = ()
+    coded: CodedPeople,
+    classes: int,
+    rng: np.random.Generator,
+    *,
+    exact: tuple[int, ...] = (),
+    start: LatentClasses | None = None,
 ) -> LatentClasses:
     """Fit latent classes by EM, from classes around people drawn at random.
 
@@ -95,6 +101,7 @@ def fit_latent_classes(
         classes: how many classes.
         rng: draws the people to start from.
         exact: groups that get no prior: a code that was not seen in a class has no mass there.
+        start: so many classes of people coded in the same way, to begin with instead.
     """
     indicators, borders = coded.indicators(), coded.borders
     totals = np.asarray(indicators.sum(axis=0), dtype=np.float64)
@@ -102,11 +109,13 @@ def fit_latent_classes(
     for group, (begin, end) in enumerate(pairwise(borders)):
         if group not in exact and totals[begin:end].sum() > 0:
             prior[begin:end] = PRIOR_PEOPLE * totals[begin:end] / totals[begin:end].sum()
-    # At first everybody belongs to a class the more, the more codes they share with the person it is built around.
-    centres = rng.choice(len(coded.codes), classes, replace=classes > len(coded.codes))
-    shared = np.asarray((indicators @ indicators[centres].T).todense(), dtype=np.float64)
-    belonging = np.exp(shared - shared.max(axis=1, keepdims=True))
-    belonging /= belonging.sum(axis=1, keepdims=True)
+    if start is None:
+        # Everybody belongs to a class the more, the more codes they share with the person it is built around.
+        centres = rng.choice(len(coded.codes), classes, replace=classes > len(coded.codes))
+        joint = np.asarray((indicators @ indicators[centres].T).todense(), dtype=np.float64)
+    else:
+        joint = _log_joint(indicators, start.weights, np.concatenate(start.chances, axis=1))
+    belonging = np.exp(joint - _log_sum(joint)[:, None])
     progress: list[float] = []
     while True:
         # M step: frequencies in each class, weighted by how much everybody belongs to it, and the prior's people.

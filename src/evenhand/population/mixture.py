@@ -231,17 +231,19 @@ def _list_possible(schema: Schema, columns: tuple[int, ...]) -> JointDistributio
 
 
 def choose_classes(coded: CodedPeople, classes: Sequence[int], rng: np.random.Generator) -> LatentClasses:
-    """Fit the number of latent classes that makes people held out most likely; the first group gets no prior."""
-    best, shuffled = classes[0], rng.permutation(len(coded.codes))
+    """Fit the number of latent classes that makes people held out most likely; the first group gets no prior.
+
+    Everybody is then fitted from the classes that the others gave, which takes a few steps.
+    """
+    shuffled = rng.permutation(len(coded.codes))
     out = int(HELD_OUT * len(shuffled))
-    if len(classes) > 1 and out:
-        held_out, rest = coded.at(shuffled[:out]), coded.at(shuffled[out:])
-        likelihoods = [
-            fit_latent_classes(rest, number, rng, exact=(0,)).log_likelihood(held_out, least=1 / len(shuffled)).mean()
-            for number in classes
-        ]
-        best = classes[int(np.argmax(likelihoods))]
-    return fit_latent_classes(coded, best, rng, exact=(0,))
+    if len(classes) == 1 or not out:
+        return fit_latent_classes(coded, classes[0], rng, exact=(0,))
+    held_out, rest = coded.at(shuffled[:out]), coded.at(shuffled[out:])
+    fits = [fit_latent_classes(rest, number, rng, exact=(0,)) for number in classes]
+    likelihoods = [fit.log_likelihood(held_out, least=1 / len(shuffled)).mean() for fit in fits]
+    best = int(np.argmax(likelihoods))
+    return fit_latent_classes(coded, classes[best], rng, exact=(0,), start=fits[best])
 
 
 @dataclass(frozen=True)

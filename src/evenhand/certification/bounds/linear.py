@@ -9,19 +9,23 @@ counts in the end is proved (``compiled.shares``), box by box, for the boxes whe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.query.boxes import ArrayRows, Boxes
+from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.proved_mass import InterruptCounter, ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query
 from evenhand.certification.refinement import CALL_SECONDS, MAX_BYTES, BestFirst, Bounder, CallSize
 from evenhand.typing import Booleans, Floats, Integers
+
+if TYPE_CHECKING:
+    from evenhand.certification.bounds.compiled.shares import AttributeAxes
 
 CALL_BOXES = 256
 """Boxes taken up per call: a call takes a fraction of a second."""
@@ -164,8 +168,11 @@ class LinearBounder(Bounder[BoxFrontier], Protocol):
 class ReusableBounder(LinearBounder, Protocol):
     """A bounder whose work helps with similar queries about the same network."""
 
-    def reweighted(self, query: Query) -> LinearBounder:
-        """Return the bounder of a query that differs in the masses of its cells alone."""
+    def weigh(self, cells: Sequence[Cells]) -> AttributeAxes:
+        """Return how people have these cells, who differ from those of the query in their masses alone."""
+
+    def reweighted(self, axes: AttributeAxes) -> LinearBounder:
+        """Return the bounder of the same query about such people."""
 
     def beside(self, query: Query) -> ReusableBounder:
         """Return the bounder of another query about the same cells; the two may not be used on more threads."""

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.certification.bounds.linear import BoxFrontier, LinearBounder, ReusableBounder
+from evenhand.certification.bounds.linear import BoxFrontier, ReusableBounder
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.question import Query
 from evenhand.typing import Floats
+
+if TYPE_CHECKING:
+    from evenhand.certification.bounds.compiled.shares import AttributeAxes
 
 NEGLIGIBLE_CLASS = 0.05
 """Nothing is proved for a class that has less than this share of what is undecided of a box anyway, as estimated."""
@@ -34,7 +38,7 @@ class OrbitBounder:
     def __init__(self, question: OrbitQuestion, first_bounder: Callable[[Query], ReusableBounder]) -> None:
         self._orbits = question.orbits
         self._bounders: dict[int, ReusableBounder] = {}
-        self._of_class: dict[tuple[int, int], LinearBounder] = {}
+        self._axes: dict[int, AttributeAxes] = {}
         latest: ReusableBounder | None = None
         for number, orbit in enumerate(question.orbits):
             if not orbit.query.constant:
@@ -85,8 +89,10 @@ class OrbitBounder:
         for z, query in enumerate(self._orbits[number].classes):
             worth = np.flatnonzero(masses[:, z] > NEGLIGIBLE_CLASS * np.minimum(boxes.open, total))
             if len(worth):
-                if (number, z) not in self._of_class:
-                    self._of_class[number, z] = self._bounders[number].reweighted(query)
-                bounder = self._of_class[number, z]
-                proved[worth] += masses[worth, z, None] * bounder.prove(boxes[worth], precision)
+                bounder = self._bounders[number]
+                # A class has the same cells in all orbits.
+                if id(query.cells) not in self._axes:
+                    self._axes[id(query.cells)] = bounder.weigh(query.cells)
+                of_class = bounder.reweighted(self._axes[id(query.cells)])
+                proved[worth] += masses[worth, z, None] * of_class.prove(boxes[worth], precision)
         return np.asarray(proved / np.where(total > 0, total, 1.0)[:, None])

@@ -133,7 +133,8 @@ def build_certificate(
 
 # How much of what is undecided is unfair: a random sample of it, joined with what is proved.
 
-SAMPLE_BATCH = 2048
+SAMPLE_BATCH, ORBITS_BATCH = 2048, 16_384
+"""People drawn and asked about at once; of orbits more, as each orbit's are asked about apart."""
 MAX_SAMPLE_QUERIES = 20_000_000
 """Questions to the model per estimate, about: with a large tolerance fewer people are sampled, but always a batch."""
 
@@ -193,8 +194,9 @@ def ask_undecided(
     questions = query.questions
     # Draws that are combined must be independent: flip rates are drawn with the seed alone, slices with (seed, 1).
     rng = np.random.default_rng([sampling.seed, 2])
-    samples = min(sampling.samples, max(SAMPLE_BATCH, MAX_SAMPLE_QUERIES // questions))
-    size = max(16, min(SAMPLE_BATCH, MAX_SAMPLE_QUERIES // (16 * questions)))
+    batch_size = SAMPLE_BATCH if isinstance(query, Question) else ORBITS_BATCH
+    samples = min(sampling.samples, max(batch_size, MAX_SAMPLE_QUERIES // questions))
+    size = max(16, min(batch_size, MAX_SAMPLE_QUERIES // (16 * questions)))
     drawn = unfair = 0
     while len(undecided) and drawn < samples and not (drawn and sampling.clock.passed(sampling.deadline)):
         batch = draw_people(query, undecided, min(size, samples - drawn), rng)

@@ -23,6 +23,9 @@ REAL_CELLS = 65_536
 """Cells of a real attribute that enters affinely, at least: the finest part of it that a box can single out."""
 MAX_CELLS = 2**30
 """An integer attribute with more values shares them out to cells of several consecutive values."""
+MAX_HELD, HELD_SHARE = 512, 0.125
+"""The values that people have get a cell each, and the others none, if they are no more than this many and no greater
+a part of all. Bounds are then a table of them, and no more the line that needs one term."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ class Cells:
         ends: last entry of each cell, where cells are bins.
         marginal: how the population has the entries of a bin, where cells are bins.
         joint: the attributes that ``attribute`` stands for, if there are several.
+        sparse: whether values between the entries are left out because nobody has them.
     """
 
     attribute: Attribute
@@ -109,6 +113,7 @@ class Cells:
     ends: Floats | None = None
     marginal: Marginal | UniformMarginal | None = field(default=None, repr=False)
     joint: JointValues | None = None
+    sparse: bool = False
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -184,7 +189,8 @@ class Cells:
         if self.entries is not None:
             inside = self.entries[lo : hi + 1]
             last = inside if self.ends is None else self.ends[lo : hi + 1]
-            if len(inside) > 1 and inside.max() - inside.min() > len(inside) - 1 and self.ends is None:
+            gaps = self.ends is None and not self.sparse and inside.max() - inside.min() > len(inside) - 1
+            if len(inside) > 1 and gaps:
                 return ", ".join(say(entry) for entry in np.sort(inside))
             low, high = float(inside.min()), float(last.max())
         elif self.attribute.size is None:
@@ -203,6 +209,7 @@ def cells_of(
     marginal: Marginal | None,
     *,
     runs: Runs | None = None,
+    held: Floats | None = None,
     stepwise: bool = False,
 ) -> Cells:
     """The cells of one attribute.
@@ -213,6 +220,7 @@ def cells_of(
         part: what it adds to the network.
         marginal: how the population has it; None for uniform.
         runs: its entries that are asked about; by default the whole domain.
+        held: those of its entries that anybody has, if no cells are to be made of others.
         stepwise: make one cell of each entry, and put them in the order of the entries.
 
     Raises:
@@ -226,6 +234,8 @@ def cells_of(
     whole = ((attribute.first, attribute.last),)
     runs = whole if runs is None else runs
     mass: Marginal | UniformMarginal = marginal or UniformMarginal(attribute)
+    if held is not None:
+        return replace(_cells_by_table(attribute, position, part, mass, held, stepwise), sparse=True)
     if len(runs) == 1 and runs != whole and not attribute.is_discrete:
         mass = mass.restrict(*runs[0])
         attribute = attribute.model_copy(update={"lower": runs[0][0], "upper": runs[0][1]})
@@ -238,6 +248,22 @@ def cells_of(
     if isinstance(part, LineTerm):
         return _cells_by_line(attribute, position, part, mass)
     return _cells_by_bins(attribute, position, part, mass)
+
+
+def list_held(attribute: Attribute, masses: Floats, runs: Runs) -> Floats | None:
+    """Return the entries that anybody has, shape (n,), where they are few among all; else None.
+
+    Args:
+        attribute: which.
+        masses: of each of its cells in the population, shape (cells,).
+        runs: its entries that are asked about.
+    """
+    if attribute.size is None:
+        return None
+    entries = attribute.first + np.flatnonzero(masses > 0).astype(np.float64)
+    entries = entries[np.any([(entries >= low) & (entries <= high) for low, high in runs], axis=0)]
+    size = sum(high - low + 1 for low, high in runs)
+    return entries if 0 < len(entries) <= min(MAX_HELD, HELD_SHARE * size) else None
 
 
 def cells_of_joint(joint: JointValues, parts: Sequence[AttributeTerm], masses: Floats) -> Cells:

@@ -14,16 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.query.cells import Cells, JointValues, cells_of_joint
+from evenhand.certification.query.cells import Cells, JointValues, cells_of_joint, list_held
 from evenhand.certification.query.question import NormalForm, Query
 from evenhand.errors import OptionError
-from evenhand.models import AdditiveNetwork
+from evenhand.models import AdditiveNetwork, StepTerm
 from evenhand.population import JointDistribution, Marginal, MixturePopulation
 from evenhand.schema import Attribute, Subdomain, counterparts_of
 from evenhand.typing import Booleans, Floats, Integers
@@ -37,14 +36,14 @@ class ClassMasses(NamedTuple):
 
     Attributes:
         weights: share of all people asked about, shape (classes,).
-        before: weight of the cells before each, attributes one after the other, shape (classes, cells + attributes).
-        totals: weight of all cells, shape (classes, attributes).
+        before: by class, weight of the cells before each, attributes one after the other, shape (cells + attributes,).
+        totals: by class, weight of all cells, shape (attributes,).
         first: where the cells of each attribute begin, shape (attributes,).
     """
 
     weights: Floats
-    before: Floats
-    totals: Floats
+    before: Sequence[Floats]
+    totals: Sequence[Floats]
     first: Integers
 
     def of(self, low: NDArray[np.integer], high: NDArray[np.integer]) -> Floats:
@@ -56,6 +55,24 @@ class ClassMasses(NamedTuple):
         ]
         return np.stack(masses, axis=1)
 
+    @classmethod
+    def of_cells(cls, by_class: Sequence[tuple[Cells, ...]]) -> ClassMasses:
+        """Return what boxes weigh in classes of equal weight, which differ in the masses of their cells alone."""
+        counts = np.array([cells.count for cells in by_class[0]])
+        before = [np.concatenate([cells.before(np.arange(cells.count + 1)) for cells in own]) for own in by_class]
+        return cls(
+            np.full(len(by_class), 1 / len(by_class)),
+            [weight.astype(np.float64) for weight in before],
+            [np.array([float(cells.total) for cells in own]) for own in by_class],
+            np.concatenate([[0], np.cumsum(counts + 1)])[:-1],
+        )
+
+    def weighed(self, weights: Floats) -> ClassMasses:
+        """Return the same with other weights of the classes (classes,), without those that have none."""
+        present = np.flatnonzero(weights > 0).tolist()
+        before, totals = ([held[z] for z in present] for held in (self.before, self.totals))
+        return ClassMasses(weights[present], before, totals, self.first)
+
 
 @dataclass(frozen=True)
 class Orbit:
@@ -64,32 +81,26 @@ class Orbit:
     Attributes:
         query: whether the label is the same under these values, for everybody here: the classes' marginals, mixed.
         classes: the same question by the marginals of each latent class.
-        weights: share of all people asked about, by latent class, shape (classes,).
+        masses: what boxes weigh in each of these classes.
         values: the joint values of the hub, shape (values, hub); ``query`` has those that act alike once.
         where: the same in words.
     """
 
     query: Query
     classes: tuple[Query, ...]
-    weights: Floats
+    masses: ClassMasses
     values: Floats
     where: Mapping[str, str]
+
+    @property
+    def weights(self) -> Floats:
+        """Share of all people asked about, by latent class, shape (classes,)."""
+        return self.masses.weights
 
     @property
     def mass(self) -> float:
         """Share of all people asked about."""
         return float(self.weights.sum())
-
-    @cached_property
-    def masses(self) -> ClassMasses:
-        """What boxes weigh in each class."""
-        first = np.concatenate([[0], np.cumsum(self.query.counts + 1)])[:-1]
-        before = [
-            np.concatenate([cells.before(np.arange(cells.count + 1)) for cells in query.cells])
-            for query in self.classes
-        ]
-        totals = [[float(cells.total) for cells in query.cells] for query in self.classes]
-        return ClassMasses(self.weights, np.array(before, dtype=np.float64), np.array(totals), first)
 
 
 @dataclass(frozen=True)
@@ -185,7 +196,9 @@ def orbit_question_of(
     weights /= weights.sum()
     orbits, no_counterpart = [], 0.0
     living = np.flatnonzero(weights.sum(axis=1) > 0)
-    by_class = [_class_cells(form, population, np.eye(len(weights))[z]) for z in living]
+    singles = SingleMasses.of(form, population)
+    by_class = [_class_cells(form, population, np.eye(len(weights))[z], singles) for z in living]
+    masses = ClassMasses.of_cells(by_class)
     for values, members in _compared_values(form, names, population, allowed):
         own = weights[living][:, members].sum(axis=1)
         if not own.sum() > 0:
@@ -195,13 +208,12 @@ def orbit_question_of(
             continue
         pooled = np.zeros(len(weights))
         pooled[living] = own
-        query = form.query(hub, values, _class_cells(form, population, pooled / pooled.sum()), population.name)
-        present = own > 0
+        query = form.query(hub, values, _class_cells(form, population, pooled / pooled.sum(), singles), population.name)
         orbits.append(
             Orbit(
                 query,
-                tuple(replace(query, cells=cells) for cells, here in zip(by_class, present, strict=True) if here),
-                own[present],
+                tuple(replace(query, cells=cells) for cells, weight in zip(by_class, own, strict=True) if weight > 0),
+                masses.weighed(own),
                 values,
                 _describe_values(hub, values, schema.attributes, population.hub.columns),
             )
@@ -258,13 +270,48 @@ def _class_shares(asked: Subdomain | None, population: MixturePopulation) -> Flo
     return shares
 
 
-def _class_cells(form: NormalForm, population: MixturePopulation, shares: Floats) -> tuple[Cells, ...]:
+class SingleMasses(NamedTuple):
+    """How the classes have the attributes outside hub and blocks.
+
+    Attributes:
+        cells: of each attribute, how many cells the population counts.
+        lived: of each, the cells that have any mass, shape (lived,).
+        masses: of each, their mass by class, shape (classes, lived).
+        held: of each, the values to make cells of; None: of all. Nobody lies in the other cells, and of a gain of up
+            to 99,999 a hundred values may be all that people have.
+    """
+
+    cells: tuple[int, ...]
+    lived: tuple[Integers, ...]
+    masses: tuple[Floats, ...]
+    held: tuple[Floats | None, ...]
+
+    @classmethod
+    def of(cls, form: NormalForm, population: MixturePopulation) -> SingleMasses:
+        """Return those of a population, for one question."""
+        found = []
+        for column, marginals in zip(population.singles, population.marginals, strict=True):
+            attribute = population.schema.attributes[column]
+            masses = np.stack([marginal.masses for marginal in marginals])
+            most = masses.max(axis=0)
+            lived = np.flatnonzero(most > 0)
+            listed = attribute.name not in form.tolerances and not isinstance(form.parts[column], StepTerm)
+            runs = form.asked.runs(attribute) if form.asked else ((attribute.first, attribute.last),)
+            held = list_held(attribute, most, runs) if listed else None
+            found.append((len(most), lived, masses[:, lived], held))
+        return cls(*zip(*found, strict=True)) if found else cls((), (), (), ())
+
+
+def _class_cells(
+    form: NormalForm, population: MixturePopulation, shares: Floats, singles: SingleMasses
+) -> tuple[Cells, ...]:
     """Return the cells of everything outside the hub, as classes have it that are mixed in these shares (classes,)."""
     attributes = population.schema.attributes
     cells = []
-    for column, marginals in zip(population.singles, population.marginals, strict=True):
-        mixed = sum(share * marginal.masses for share, marginal in zip(shares, marginals, strict=True))
-        cells.append(form.cells(column, Marginal(attributes[column], np.asarray(mixed))))
+    for column, count, lived, masses, held in zip(population.singles, *singles, strict=True):
+        mixed = np.zeros(count)
+        mixed[lived] = shares @ masses
+        cells.append(form.cells(column, Marginal(attributes[column], mixed), held))
     for table in population.blocks:
         allowed = np.flatnonzero(_allowed_values(form.asked, table, attributes))
         joint = JointValues(tuple(attributes[i] for i in table.columns), table.columns, table.values[allowed])

@@ -351,8 +351,8 @@ class NormalForm:
             resolution=resolution,
         )
 
-    def cells(self, position: int, marginal: Marginal | None) -> Cells:
-        """Return the cells of one attribute, as some people have it; None: uniformly."""
+    def cells(self, position: int, marginal: Marginal | None, held: Floats | None = None) -> Cells:
+        """Return the cells of one attribute, as some people have it (None: uniformly); ``held``: of these values."""
         attribute = self.network.schema.attributes[position]
         return cells_of(
             attribute,
@@ -360,6 +360,7 @@ class NormalForm:
             self.parts[position],
             marginal,
             runs=self.asked.runs(attribute) if self.asked else None,
+            held=held,
             stepwise=attribute.name in self.tolerances,
         )
 

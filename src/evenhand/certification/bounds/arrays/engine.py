@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
@@ -20,9 +21,16 @@ from evenhand.certification.bounds.arrays.functions import (
 )
 from evenhand.certification.bounds.arrays.network import ArrayBackend, ArrayNetwork, array_network_of, backend_of
 from evenhand.certification.bounds.compiled.problem import _attribute_axes
-from evenhand.certification.bounds.compiled.shares import BoxFunctions, ProofEvents, prove_shares, scratch_buffers
+from evenhand.certification.bounds.compiled.shares import (
+    AttributeAxes,
+    BoxFunctions,
+    ProofEvents,
+    prove_shares,
+    scratch_buffers,
+)
 from evenhand.certification.bounds.linear import COARSE, BoxFrontier, root_frontier
 from evenhand.certification.query.boxes import Boxes, BoxSplitter
+from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
 from evenhand.errors import OptionError
 from evenhand.kernels import compile_kernel
@@ -94,11 +102,15 @@ class ArrayEngine:
         self.most = max(1 << self.splits, int(STEP / cost))
         self.memory = FunctionCache(self.network)
 
-    def reweighted(self, query: Query) -> ArrayEngine:
-        """Return the engine of a query that differs in the masses of its cells alone."""
-        other = copy(self)
+    def weigh(self, cells: Sequence[Cells]) -> AttributeAxes:
+        """Return how people have these cells, who differ from those of the query in their masses alone."""
         axes = self.network.axes
-        other.network = replace(self.network, axes=_attribute_axes(query.cells, axes.start, axes.line, axes.reach))
+        return _attribute_axes(cells, axes.start, axes.line, axes.reach)
+
+    def reweighted(self, axes: AttributeAxes) -> ArrayEngine:
+        """Return the engine of the same query about such people."""
+        other = copy(self)
+        other.network = replace(self.network, axes=axes)
         other.memory = FunctionCache(other.network, 0)
         return other
 

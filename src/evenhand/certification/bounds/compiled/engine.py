@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,9 @@ from evenhand.certification.bounds.compiled.problem import (
     kernel_workspace,
     state_bytes,
 )
+from evenhand.certification.bounds.compiled.shares import AttributeAxes
 from evenhand.certification.bounds.linear import CALL_BOXES, COARSE, BoxFrontier, empty_frontier, root_frontier
+from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
 from evenhand.typing import Floats
 
@@ -47,12 +50,14 @@ class CompiledBounder:
         self.jobs = jobs
         self._own = threading.local()
 
-    def reweighted(self, query: Query) -> CompiledBounder:
-        """Return the bounder of a query that differs in the masses of its cells alone; they share work arrays."""
+    def weigh(self, cells: Sequence[Cells]) -> AttributeAxes:
+        """Return how people have these cells, who differ from those of the query in their masses alone."""
         axes = self.problem.axes
-        other = CompiledBounder(
-            self.problem._replace(axes=_attribute_axes(query.cells, axes.start, axes.line, axes.reach)), self.jobs
-        )
+        return _attribute_axes(cells, axes.start, axes.line, axes.reach)
+
+    def reweighted(self, axes: AttributeAxes) -> CompiledBounder:
+        """Return the bounder of the same query about such people; they share work arrays."""
+        other = CompiledBounder(self.problem._replace(axes=axes), self.jobs)
         other._own = self._own
         return other
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -208,7 +209,7 @@ def _term_columns(
     return np.concatenate(blocks), start, np.array(line, dtype=np.bool_), np.array(reach), moved
 
 
-def _attribute_axes(cells: tuple[Cells, ...], start: Integers, line: Booleans, reach: Floats) -> AttributeAxes:
+def _attribute_axes(cells: Sequence[Cells], start: Integers, line: Booleans, reach: Floats) -> AttributeAxes:
     weights, moments, squares = [], [], []
     for each in cells:
         before = each.before(np.arange(each.count + 1)).astype(np.float64)

@@ -1,0 +1,148 @@
+"""Models of two labels without hidden layers: the distribution of everybody's score decides all orbits at once.
+
+Such a model gives the second label where S + b_p > 0. The score S is a sum of one term per attribute, the same under
+all joint values p of the hub, which add b_p. So nothing has to be bounded, and no box to be split:
+
+    fair    S > r - min b  or  S < -r - max b,      unfair    r - max b < S < -r - min b
+
+with r for rounding. In a latent class the terms are independent, and S has the same distribution in every orbit: all
+shares are read from one table per class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evenhand.certification.query.cells import Cells
+from evenhand.certification.query.orbits import OrbitQuestion
+from evenhand.models import AdditiveNetwork
+from evenhand.population import MixturePopulation, ProductPopulation
+from evenhand.typing import Floats
+
+if TYPE_CHECKING:
+    from evenhand.models import TreeEnsemble
+
+LENGTH = 1 << 17
+"""Length of a table."""
+STEPS = LENGTH - 2
+"""Steps of its grid: sums of terms rounded down to it stay inside."""
+MAX_CELLS = 2_000_000
+"""Cells of an attribute, at most."""
+TRANSFORM_ERROR = 1e-10
+"""Bound on what one transform adds to the error of any sum of a table's entries.
+
+In the 2-norm a transform of length N errs by at most log2(N) * 8 u of what it transforms (Higham, "Accuracy and
+Stability of Numerical Algorithms", 2nd ed., theorem 24.2), here 2e-14. Masses of attributes have a norm of at most 1,
+and no entry of their transforms is above 1, so the errors of a product of them add up; a sum of N entries has at most
+sqrt(N) times the error of the norm, 7e-12.
+"""
+UNIT_ROUNDOFF = 2.0**-53
+
+
+def needs_kernels(model: AdditiveNetwork | TreeEnsemble, population: ProductPopulation | MixturePopulation) -> bool:
+    """Return whether proofs about a model's decisions on a population take compiled kernels; distributions do not."""
+    additive = isinstance(model, AdditiveNetwork) and not model.layers and len(model.classes) == 2
+    return not (additive and isinstance(population, MixturePopulation))
+
+
+def has_one_score(question: OrbitQuestion) -> bool:
+    """Return whether the model is of this kind, and everybody is compared with their counterparts alone."""
+    query = question.query
+    few = int(query.counts.max(initial=1)) <= MAX_CELLS
+    return not query.layers and len(query.pairs) == 1 and not query.relaxed and few
+
+
+def prove_scores(question: OrbitQuestion) -> Floats:
+    """Return the mass proved fair and unfair in each orbit that is not constant, shape (orbits, 2)."""
+    tables: dict[int, ScoreTable] = {}
+    proved = np.zeros((len(question.orbits), 2))
+    for number, orbit in enumerate(question.orbits):
+        query = orbit.query
+        if query.constant:
+            continue
+        sizes = sum((cells.size() for cells in query.cells), np.zeros(1))
+        # How far from zero a margin must be, wherever in the domain.
+        reach = float(query.slack.decision(query.slack.first(sizes))[0])
+        least, most = float(query.biases.min()), float(query.biases.max())
+        for weight, of_class in zip(orbit.weights, orbit.classes, strict=True):
+            # A class has the same cells in all orbits.
+            if id(of_class.cells) not in tables:
+                tables[id(of_class.cells)] = ScoreTable.of(of_class.cells)
+            table = tables[id(of_class.cells)]
+            fair = table.between(reach - least, np.inf) + table.between(-np.inf, -reach - most)
+            proved[number] += weight * np.array([min(1.0, fair), table.between(reach - most, -reach - least)])
+    return proved
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """The distribution of a sum of independent terms, each of them rounded down to a grid.
+
+    With K the sum of the rounded terms, in steps h, every score lies between ``least + K h`` and that plus ``width h``.
+
+    Attributes:
+        least: the sum of the smallest terms.
+        steps: steps in a unit of the score, 1 / h.
+        width: by how many steps a score may exceed its place in the table.
+        before: mass of the sums before each, shape (LENGTH + 1,).
+        error: bound on the error of a difference of two of these.
+        size: of the numbers that are added up.
+    """
+
+    least: float
+    steps: float
+    width: float
+    before: Floats
+    error: float
+    size: float
+
+    @classmethod
+    def of(cls, cells: Sequence[Cells]) -> ScoreTable:
+        """Return the distribution of what these attributes add, independently of each other."""
+        terms = [_terms_of(each) for each in cells]
+        least = sum(float(low.min()) for low, _ in terms)
+        span = sum(float(low.max() - low.min()) for low, _ in terms)
+        # A little longer than span / STEPS, so that rounding carries no sum beyond the table.
+        steps = STEPS / span * (1 - 1e-9) if span > 0 else 1.0
+        spectrum = np.ones(LENGTH // 2 + 1, dtype=np.complex128)
+        for each, (low, _) in zip(cells, terms, strict=True):
+            weight = np.diff(each.before(np.arange(each.count + 1))) / each.total
+            place = np.maximum(np.floor((low - low.min()) * steps), 0).astype(np.int64)
+            spectrum *= np.fft.rfft(np.bincount(place, weights=weight), LENGTH)
+        masses = np.fft.irfft(spectrum, LENGTH)
+        return cls(
+            least=least,
+            steps=steps,
+            width=len(terms) + steps * sum(float((high - low).max()) for low, high in terms),
+            before=np.concatenate([[0.0], np.cumsum(masses)]),
+            error=TRANSFORM_ERROR * (len(terms) + 2),
+            size=sum(float(np.maximum(abs(low), abs(high)).max()) for low, high in terms),
+        )
+
+    def between(self, low: float, high: float) -> float:
+        """Return a lower bound on the chance that low < S < high."""
+        # Numbers of this size are added up and multiplied by ``steps``: what they round to, and much more.
+        pad = 1e-3 + 64 * UNIT_ROUNDOFF * self.steps * (self.size + abs(self.least))
+        first, last = 0, LENGTH - 1
+        if low > -np.inf:
+            place = (low - self.least) * self.steps + pad + 64 * UNIT_ROUNDOFF * self.steps * abs(low)
+            first = int(np.clip(np.floor(place) + 1, 0, LENGTH))
+        if high < np.inf:
+            place = (high - self.least) * self.steps - self.width - pad - 64 * UNIT_ROUNDOFF * self.steps * abs(high)
+            last = int(np.clip(np.ceil(place) - 1, -1, LENGTH - 1))
+        if first == 0 and last == LENGTH - 1:
+            return 1.0
+        return max(0.0, float(self.before[last + 1] - self.before[first]) - self.error) if first <= last else 0.0
+
+
+def _terms_of(cells: Cells) -> tuple[Floats, Floats]:
+    """Return the least and the greatest that each cell adds, each of shape (cells,)."""
+    every = np.arange(cells.count)
+    if cells.scale is None:
+        return cells.rows[:, 0], cells.rows[:, 0]
+    ends = cells.scale.low(every) * cells.rows[0, 0], cells.scale.high(every) * cells.rows[0, 0]
+    return np.minimum(*ends), np.maximum(*ends)
