@@ -2,11 +2,14 @@
 
 import json
 import sys
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import evenhand as api
+from evenhand.schema import read_schema
 from serving import serving
 from support import leaves_but_clocks
 
@@ -178,10 +181,71 @@ def test_mitigation_calls_a_function_about_everybody_once(evenhand, mending, tmp
         "ROWS = []\n"
         "def decide(frame):\n"
         "    ROWS.extend(map(tuple, frame[['points', 'hours', 'sex']].to_numpy().tolist()))\n"
-        "    return ((frame['points'] + 9 * (frame['sex'] == 'm')) / 109).clip(upper=1)\n"
+        "    return (frame['points'] + 9 * (frame['sex'] == 'm')) / 109\n"
     )
     ran = evenhand("mitigate", "counting_rule:decide", *mending, "--budget", 4000)
     assert ran.code == 0, ran.err
     asked = sys.modules["counting_rule"].ROWS
     assert len(asked) == ran.json["queries"] <= 4000
     assert len(asked) - len(set(asked)) <= 24 + 32  # the test set for noise, and those of the trial
+
+
+COUNTED = """
+import numpy as np
+
+ROWS = []
+
+def points(frame):
+    ROWS.append(len(frame))
+    return (frame["points"] + 9 * (frame["sex"] == "m")).to_numpy() / 109
+
+def score(frame):
+    return points(frame)
+
+def noisy(frame):
+    return np.random.default_rng(len(ROWS)).random(len(frame)) < points(frame)
+
+class Classifier:
+    classes_ = np.array(["no", "yes"])
+
+    def get_params(self, deep=True):
+        return {}
+
+    def predict(self, frame):
+        return np.where(points(frame) > 0.5, "yes", "no")
+
+classifier = Classifier()
+"""
+
+
+@pytest.mark.parametrize("command", ["search", "audit", "subgroups"])
+@pytest.mark.parametrize("budget", [330, 700])
+@pytest.mark.parametrize("kind", ["score", "noisy", "classifier"])
+def test_a_function_or_an_estimator_counts_no_more_than_the_budget(
+    evenhand, people, tmp_path, monkeypatch, command, budget, kind
+):
+    """Trying a model, second answers, and looking for its inside are in the account too."""
+    (tmp_path / "counted_models.py").write_text(COUNTED)
+    monkeypatch.chdir(tmp_path)
+    ran = evenhand(command, f"counted_models:{kind}", *people, "--budget", budget, "--json", "-")
+    assert ran.code == 0, ran.err
+    assert ran.json["queries"] == sum(sys.modules["counted_models"].ROWS) <= budget
+
+
+@pytest.mark.parametrize("verb", [api.search, api.audit, api.find_subgroups, api.mitigate])
+@pytest.mark.parametrize("kind", ["score", "noisy", "classifier"])
+def test_in_python_no_more_than_the_budget_is_asked_either(people, verb, kind):
+    counted = ModuleType("counted")
+    exec(COUNTED, vars(counted))  # a module of its own, so that its count begins at 0
+    more = {}
+    if verb is api.mitigate:
+        training = ModuleType("training")
+        exec(FIT, vars(training))
+        words = "points,hours,sex (worse),sex (better)\n50,3,f,m\n47,9,f,m\n"
+        found = people[0].with_name("pairs.csv")
+        found.write_text(words)
+        more = {"fit": training.fit, "findings": [found], "rounds": 0, "certify_seconds": 0}
+    schema = read_schema(people[2])
+    result = verb(getattr(counted, kind), pd.read_csv(people[0]), schema=schema, budget=1000, **more)
+    result = getattr(result, "result", result)
+    assert 0 < result.queries == sum(counted.ROWS) <= 1000

@@ -233,15 +233,14 @@ def _require_two_classes(people: People) -> None:
 
 def _open_white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | TreeEnsemble | None, str]:
     """Return the model as a white box that answers like the model itself, or why there is none."""
-    try:
-        network = models.extract_white_box(scorer)
-    except NotAdditiveError as error:
-        return None, error.message
-    if network is scorer:
-        return network, ""
     known = people.individuals[~np.isnan(people.individuals).any(axis=1)]
     try:
+        network = models.extract_white_box(scorer)
+        if network is scorer:
+            return network, ""
         labels = models.predict_labels(scorer, known)
+    except NotAdditiveError as error:
+        return None, error.message
     except BudgetError as error:
         return None, f"whether the model decides like its inside could not be asked: {error.message}"
     differ = int((models.predict_labels(network, known) != labels).sum())

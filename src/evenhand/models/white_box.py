@@ -105,9 +105,9 @@ def _read_white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
         trees = read_tree_pipeline(scorer)
         if trees is not None:
             return trees
-        from evenhand.models.readers.sklearn_tables import read_sklearn
+        from evenhand.models.readers.sklearn_tables import read_estimator
 
-        return read_sklearn(scorer.model, scorer.schema, like=scorer.like, name=scorer.name)
+        return read_estimator(scorer)
     if isinstance(scorer, OnnxModel):
         from evenhand.models.readers.onnx_graph import read_onnx
 

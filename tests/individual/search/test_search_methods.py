@@ -29,7 +29,7 @@ from evenhand.models.readers import npz
 from evenhand.schema import People, Schema
 from support import scaled, shared
 
-GRADIENTS = {"adf", "eidig"}
+GRADIENTS = {"adf", "eidig", "eidig-inf"}
 MODELS = {
     "network": network,
     "tree": tree,
@@ -124,7 +124,7 @@ HAND = Schema.parse(
 )
 
 
-@pytest.mark.parametrize("name", ["adf", "eidig", "maft"])
+@pytest.mark.parametrize("name", ["adf", "eidig", "eidig-inf", "maft", "maft-inf"])
 def test_the_moves_of_the_global_phase_by_hand(name):
     # The logit is a - 2 b + sex + 3.5. From (6, 2) both assignments are hired, 5.5 and 6.5, and the score rises with a
     # and falls with b, so every move is a - 1, b + 1: 2.5 and 3.5 at (5, 3), -0.5 and 0.5 at (4, 4), where it flips.
@@ -162,7 +162,12 @@ def test_attributes_on_which_both_assignments_disagree_stay():
         return found
 
     move_to_boundary(
-        oracle, np.array([[5.0, 5.0]]), np.array([0]), np.random.default_rng(0), 1, SlopePlan(slopes, 0.5, 5)
+        oracle,
+        np.array([[5.0, 5.0]]),
+        np.array([0]),
+        np.random.default_rng(0),
+        1,
+        SlopePlan(slopes, cost=1, decay=0.5, update=5),
     )
     assert oracle.queries == 2 + 2 + 2
     later = oracle.ask(np.array([[5.0, 4.0]]))
@@ -177,7 +182,7 @@ def test_momentum_keeps_half_of_former_slopes():
     visited: list[list[list[float]]] = []
     move_to_boundary(
         Watching(model, space, visited), np.array([[5.0, 5.0]]), np.array([0]), np.random.default_rng(0), 2,
-        SlopePlan(lambda rows, which, scores: next(given_slopes), 0.5, 5),
+        SlopePlan(lambda rows, which, scores: next(given_slopes), cost=1, decay=0.5, update=5),
     )  # fmt: skip
     # 0.5 * 1 - 0.4 > 0 still goes down, 0.5 * 1 - 0.6 < 0 turns up again.
     assert visited == [[[5, 5]], [[4, 4]], [[3, 5]]]

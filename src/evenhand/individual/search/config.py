@@ -37,7 +37,7 @@ class SearchConfig(Config):
     method: str = setting("frontier", "how to search; see the documentation")
     seeds: int | SeedPeople | None = setting(None, "people to start from")
     local: int = setting(100, "moves around each profile found", ge=0)
-    h: float = setting(1.0, "for maft: how far apart it asks for a slope, in steps", gt=0, allow_inf_nan=False)
+    h: float = setting(1.0, "for maft: how far apart it asks about slopes, in steps", gt=0, allow_inf_nan=False)
     budget: int | None = setting(None, "ask the model about so many individuals at most, all told", ge=1)
     time_limit: float | None = setting(None, "stop after so many seconds", unit="seconds", gt=0)
     constraints: tuple[str, ...] = setting((), "holds for every plausible profile, like 'age >= 16'")

@@ -85,7 +85,7 @@ def confirm_against_noise(
     gaps = np.nanmax(scores, axis=1, initial=-1.0) - np.nanmin(scores, axis=1, initial=2.0)
     chosen = np.sort(np.lexsort((rng.random(len(found)), -gaps))[:affordable])
     part = found[chosen]
-    people = space.rows(part.unprotected).reshape(len(part), assignments, -1)
+    people = space.rows(part.unprotected).reshape(len(part), assignments, len(space.schema.attributes))
     again = confirm_flips(scorer, people, part.compared, confidence=confidence, ledger=ledger)
     # Where an assignment makes no plausible person, another one stands in for it.
     which = space.stand_ins(part.unprotected)

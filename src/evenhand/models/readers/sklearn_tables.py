@@ -58,10 +58,17 @@ def read_sklearn(estimator: Any, schema: Schema, *, like: Any = None, name: str 
         ModelError: the estimator cannot be asked about the schema's individuals.
         NotAdditiveError: a step or the classifier is of another kind; the message names it.
     """
-    box = wrap_estimator(estimator, schema, like=like, name=name)
-    value = estimator_columns(box)
-    logits = _classifier_logits(estimator, value, box.name)
-    network = lin.build_network(schema, logits, box.classes, box.favourable, name=box.name)
+    return read_estimator(wrap_estimator(estimator, schema, like=like, name=name))
+
+
+def read_estimator(box: EstimatorModel) -> AdditiveNetwork:
+    """Read a fitted scikit-learn classifier that is a black box already, as ``read_sklearn``; its ledger is charged.
+
+    Raises:
+        NotAdditiveError: a step or the classifier is of another kind; the message names it.
+    """
+    logits = _classifier_logits(box.model, estimator_columns(box), box.name)
+    network = lin.build_network(box.schema, logits, box.classes, box.favourable, name=box.name)
     _compare_scores(network, box)
     return network
 

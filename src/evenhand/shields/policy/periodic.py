@@ -23,7 +23,14 @@ from numpy.typing import NDArray
 
 from evenhand.errors import OptionError
 from evenhand.shields.policy.policy import ShieldPolicy
-from evenhand.shields.spec.ends import EndValues, FairEnd, WelfareBounds, WelfareEnd, welfare_bounds_of
+from evenhand.shields.spec.ends import (
+    EndValues,
+    FairEnd,
+    WelfareBounds,
+    WelfareEnd,
+    describe_assumption,
+    welfare_bounds_of,
+)
 from evenhand.shields.spec.plan import PERIODIC_KINDS, Counters, ShieldPlan
 from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty
 from evenhand.shields.synthesis.separable import synthesize_separable
@@ -53,7 +60,7 @@ class ShieldPeriod:
     start: Counters
     end: EndValues | None
     guaranteed: bool
-    _rule: ObligatoryEnd | WelfareBounds | int | bool = field(repr=False)
+    _rule: ObligatoryEnd | WelfareBounds | BalancedPeriod | bool = field(repr=False)
 
     def assumption_held(self, *seen: Any) -> Booleans:
         """Check whether the period kept the assumption, given the counts of each group in it; arrays or numbers.
@@ -67,7 +74,42 @@ class ShieldPeriod:
             return np.asarray(counts.min(axis=0) >= self._rule.least_seen)
         if isinstance(self._rule, bool):
             return np.full(counts.shape[1:], self._rule)
-        return np.asarray((2 * counts == self._rule).all(axis=0))
+        return self._rule.holds(counts)
+
+    def assumption_possible(self, seen: tuple[int, int], left: int, open_labels: tuple[int, int] | None) -> bool:
+        """Check whether the period can still keep the assumption, over two groups.
+
+        Args:
+            seen: the counts of each group in the period so far.
+            left: decisions to come.
+            open_labels: decisions on each group whose label is awaited; None where everybody counts.
+        """
+        if open_labels is None:
+            more_a = np.arange(left + 1)
+            return bool(self.assumption_held(seen[0] + more_a, seen[1] + left - more_a).any())
+        more_a, more_b = np.indices((open_labels[0] + left + 1, open_labels[1] + left + 1))
+        to_come = np.maximum(more_a - open_labels[0], 0) + np.maximum(more_b - open_labels[1], 0)
+        possible = to_come <= left
+        return bool(self.assumption_held(seen[0] + more_a[possible], seen[1] + more_b[possible]).any())
+
+
+@dataclass(frozen=True)
+class BalancedPeriod:
+    """Half of the decisions of a period are on each group, and so many of a group are judged (Theorem 2).
+
+    Where they are too few to be judged, the end of the period may be anything, balanced or not.
+
+    Attributes:
+        horizon: decisions of the period.
+        needed_count: how many of each group must be counted before a bias is judged.
+    """
+
+    horizon: int
+    needed_count: int
+
+    def holds(self, counts: Integers) -> Booleans:
+        """Check the counts of each group, shape (groups, ...)."""
+        return np.asarray((2 * counts == self.horizon).all(axis=0) & (2 * self.needed_count <= self.horizon))
 
 
 class PeriodicShield:
@@ -102,13 +144,19 @@ class PeriodicShield:
     @property
     def assumption(self) -> str | None:
         """What fairness at the end of every period rests on, in words; None if nothing is guaranteed."""
-        if self.plan.kind == "static-fair":
-            return "both groups are counted equally often, half of the decisions each, in every period"
+        return describe_assumption(self.plan)
+
+    @property
+    def assumption_held_at_start(self) -> bool:
+        """Whether what was carried over keeps the assumption, as if it had been a period of its own."""
+        start = self.plan.start
+        if not any(start) or self.plan.kind in ("dynamic", "greedy"):
+            # A dynamic shield looks at what was before when it plans a period.
+            return True
         if self.bounds is not None:
-            return f"at least {self.bounds.least_seen} of each group are counted in every period"
-        if self.plan.kind == "dynamic":
-            return "so many of each group were counted at the end of every period that a fair end was possible"
-        return None
+            return bool(self.bounds.holds(start[::2], start[1::2]).all())
+        judged = replace(self.plan.property, empty_group=EmptyGroupRule("zero"))
+        return start[0] == start[2] and bool(judged.fair(*start))
 
     def begin(self, past: Counters | None = None) -> ShieldPeriod:
         """Return the period that begins after these counters, of all periods before (``plan.start`` by default)."""
@@ -138,7 +186,8 @@ class PeriodicShield:
             assert same is not None  # Accepting everybody is fair; bounds can be tracked (Lemma 9).
             self._same = replace(same, plan=self.plan)
         first = self.bounds is None and not any(past)
-        return ShieldPeriod(self._same, past, end, first, alone.horizon if self.bounds is None else self.bounds)
+        balanced = BalancedPeriod(alone.horizon, alone.property.empty_group.needed_count)
+        return ShieldPeriod(self._same, past, end, first, balanced if self.bounds is None else self.bounds)
 
     def _dynamic_period(self, past: Counters) -> ShieldPeriod:
         if past in self._known:

@@ -23,14 +23,16 @@ class ShieldCertificate:
         shielded: the bias of the shield's decisions so far, over all periods; while labels are open, the largest it can
             turn out to be.
         unshielded: the same for the recommendations.
-        advisory: whether the recommendations stand, and the shield only counts.
         open_labels: decisions whose label is awaited.
         bound: the bias at the end of this period is at most that; None: nothing is guaranteed.
         exact: whether some future attains the bound; else it may never be met.
-        later: the same for the ends of all later periods; None where there are none, or nothing is guaranteed.
+        later: the bias at the end of each later period is at most that, if the assumption holds in every period until
+            then; None where there is none, where nothing is guaranteed, or where the assumption did not hold.
         how: why the bound holds, or why there is none.
         assumption: what it rests on.
-        held: whether the assumption has held so far; None where nothing is assumed.
+        assumption_held: whether the assumption has held so far, and still can in this period; None where nothing is
+            assumed.
+        advisory: whether the recommendations stand, and the shield only counts.
     """
 
     keeps: str
@@ -81,11 +83,11 @@ class ShieldCertificate:
             f"at the end of the period it {bound}: {self.how}",
         ]
         if self.later is not None:
-            lines.append(f"at the end of every later period it is at most {float(self.later):.4g}")
+            condition = f", as long as {self.assumption}" if self.assumption else ""
+            lines.append(f"at the end of every later period it is at most {float(self.later):.4g}{condition}")
         if self.assumption_held is not None:
-            lines.append(
-                f"assumed: {self.assumption}; so far that {'held' if self.assumption_held else 'did not hold'}"
-            )
+            now = "held" if self.assumption_held else "did not hold, or no longer can"
+            lines.append(f"assumed: {self.assumption}; so far that {now}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:

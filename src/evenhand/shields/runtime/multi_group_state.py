@@ -16,7 +16,7 @@ from evenhand.shields.runtime.state import (
     past_horizon_error,
     read_numbers,
 )
-from evenhand.shields.spec.ends import welfare_bounds_of
+from evenhand.shields.spec.ends import describe_assumption, welfare_bounds_of
 
 
 class MultiGroupShieldState:
@@ -54,7 +54,9 @@ class MultiGroupShieldState:
         self.past = list(plan.start)
         self.past_recommended = list(plan.start[1::2])
         self.open = [0] * (4 * several)
-        self.prompt = self.assumption_held = True
+        self.prompt = True
+        held = self.bounds is None or self.bounds.holds(plan.start[::2], plan.start[1::2]).all()
+        self.assumption_held = bool(held)
 
     @property
     def digest(self) -> str:
@@ -97,6 +99,14 @@ class MultiGroupShieldState:
         """Return whether the assumption held in this period, which is at its end, and in all before."""
         least = 0 if self.bounds is None else self.bounds.least_seen
         return self.assumption_held and self.prompt and not self.open_now and min(self.counters[::2]) >= least
+
+    def _assumption_holds_so_far(self) -> bool:
+        """Return whether the assumption held in all periods before, and held in this one or still can."""
+        if self.step == self.horizon:
+            return self._assumption_holds_now()
+        least = 0 if self.bounds is None else self.bounds.least_seen
+        missing = sum(max(0, least - count) for count in self.counters[::2])
+        return self.assumption_held and self.prompt and missing <= self.horizon - self.step + self.open_now
 
     def observe(self, code: int, label: int) -> None:
         """See `ShieldState.observe`."""
@@ -157,7 +167,7 @@ class MultiGroupShieldState:
         suggested[1::2] = _add_counters(self.past_recommended, self.recommended)
         shielded, unshielded = self._worst_bias(totals, (0, 1)), self._worst_bias(suggested, (1, 1))
         done = self.step == self.horizon
-        held = self._assumption_holds_now() if done else self.assumption_held and self.prompt
+        held = self._assumption_holds_so_far()
         bound: Fraction | None = None
         if done:
             bound, how = shielded, "counted over all decisions"
@@ -169,7 +179,7 @@ class MultiGroupShieldState:
             how = "it depends on how many of each group come in this period"
         assumed = []
         if self.bounds is not None:
-            assumed.append(f"at least {self.bounds.least_seen} of each group are counted in every period")
+            assumed.append(describe_assumption(self.policy.plan, self.bounds) or "")
         if self.labelled:
             assumed.append(PROMPT_LABELS)
         return ShieldCertificate(

@@ -16,6 +16,7 @@ from evenhand.shields.policy.periodic import PeriodicShield, ShieldPeriod, alway
 from evenhand.shields.runtime.certificate import ShieldCertificate, worst_bias
 from evenhand.shields.runtime.reachable_states import reachable_end_states, worst_bias_among
 from evenhand.shields.runtime.state import (
+    PROMPT_FROM_HERE,
     PROMPT_LABELS,
     FiniteShieldState,
     check_counts,
@@ -111,7 +112,7 @@ class PeriodicShieldState:
         self.period = 0
         self.past = self.past_recommended = plan.start
         self.past_open = [0] * 8
-        self.assumption_held = self.prompt = True
+        self.assumption_held, self.prompt = periodic.assumption_held_at_start, True
         self._begin(self.past)
 
     def _begin(self, past: Counters) -> None:
@@ -213,6 +214,26 @@ class PeriodicShieldState:
         """Return whether the assumption held in this period too, which is at its end, and in all before."""
         return self.assumption_held and bool(self._now.assumption_held(self._course.n_a, self._course.n_b))
 
+    def _assumption_holds_so_far(self) -> bool:
+        """Return whether the assumption held in all periods before, and held in this one or still can."""
+        course = self._course
+        if self.periodic.plan.kind == "greedy":
+            return True
+        waiting = course.open_labels
+        open_ = (waiting[0] + waiting[1], waiting[2] + waiting[3]) if self.labelled else None
+        return self.assumption_held and self._now.assumption_possible(
+            (course.n_a, course.n_b), self.horizon - course.step, open_
+        )
+
+    def _is_settled(self) -> bool:
+        """Return whether this period, or the past if it runs, ended so that every later one ends fair."""
+        course, plan = self._course, self.periodic.plan
+        if any(self.past_open):
+            return False
+        if course.step == self.horizon:
+            return always_ends_fair(plan, self._totals()) and not any(course.open)
+        return always_ends_fair(plan, self.past) and course.has_guarantee
+
     def _open(self, by: tuple[int, int]) -> tuple[int, int, int, int]:
         """Open decisions of all periods; ``by`` the two bits of the recommendation or the decision of a code."""
         open_ = [old + new for old, new in zip(self.past_open, self._course.open, strict=True)]
@@ -260,7 +281,7 @@ class PeriodicShieldState:
         shielded = worst_bias(kept, self._totals(), self._open((0, 1)))
         unshielded = worst_bias(kept, self._recommended_counts(), self._open((1, 1)))
         done = course.step == self.horizon
-        held: bool | None = self._assumption_holds_now() if done and not any(course.open) else self.assumption_held
+        held = self._assumption_holds_so_far()
         bound: Fraction | None
         attained = False
         if done:
@@ -277,16 +298,17 @@ class PeriodicShieldState:
                 kept, reachable_end_states(course.policy, course.step, outcomes) + np.array(self.past)
             )
             attained, how = True, "the largest over everything that can still come in this period"
-        later, assumption = None, self.periodic.assumption or ""
-        settles = self._totals() if done else self.past
-        if always_ends_fair(plan, settles) and not any(self._open((0, 1))):
-            # With that many counted no later period can end otherwise.
+        assumption = self.periodic.assumption or ""
+        settled = self._is_settled()
+        if settled:
+            # With that many counted no later period can end otherwise, if the labels that come are prompt.
             assumption, held = "", True
-        if held and plan.kind != "greedy" and not any(self.past_open) and (course.prompt or plan.kind == "dynamic"):
-            later = kept.kappa
         if self.labelled:
-            assumption = f"{assumption}, and {PROMPT_LABELS}" if assumption else PROMPT_LABELS
-            held = held and self.prompt and course.prompt
+            prompt = self.prompt and course.prompt
+            labels = PROMPT_FROM_HERE if settled and not prompt else PROMPT_LABELS
+            assumption = f"{assumption}, and {labels}" if assumption else labels
+            held = held and (settled or prompt)
+        later = kept.kappa if held and plan.kind != "greedy" and not any(self.past_open) else None
         return ShieldCertificate(
             keeps=kept.words(),
             kappa=kept.kappa,

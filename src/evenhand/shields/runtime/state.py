@@ -319,6 +319,8 @@ class FiniteShieldState:
 
 
 PROMPT_LABELS = "every label comes before the next decision"
+PROMPT_FROM_HERE = "every label from here on comes before the next decision"
+"""Where labels were late, and what they turned out to be did no harm."""
 
 
 def past_horizon_error(horizon: int) -> DecisionError:

@@ -246,6 +246,7 @@ def _simulate_chunk(
     kept = plan.property
     totals, alone = RunCounters.of(size, plan.start), RunCounters.of(size, plan.start)
     runs = RunRecords.zeros(size, len(moments), watched)
+    runs.assumed &= decider.held_at_start
     for period in range(periods):
         begun = 0
         # Runs that stand at the same counters share a plan, so they are simulated together; ``chosen`` says which they

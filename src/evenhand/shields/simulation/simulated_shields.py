@@ -50,11 +50,14 @@ class SimulatedShield(Protocol):
 
     Attributes:
         assumption: what its guarantee rests on, in words; None if it guarantees nothing.
-        most_runs: so many at a time, at most.
+        held_at_start: whether what was carried over from before keeps it.
+        max_runs: so many at a time, at most.
     """
 
     @property
     def assumption(self) -> str | None: ...
+    @property
+    def held_at_start(self) -> bool: ...
     @property
     def max_runs(self) -> int: ...
 
@@ -119,6 +122,7 @@ class SimulatedFiniteShield:
 
     policy: ShieldPolicy
     assumption = NO_ASSUMPTION
+    held_at_start = True
     max_runs = 2**20
 
     def begin(self, seen: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
@@ -133,6 +137,7 @@ class SimulatedPeriodicShield:
         self._plan = plan
         self._alike = plan.kind in ("static-fair", "static-bw")
         self.assumption = self._shield.assumption
+        self.held_at_start = self._shield.assumption_held_at_start
         # Few at a time where every run has tables of its own, so that an interrupt leaves complete ones.
         self.max_runs = 512 if plan.kind == "dynamic" else 2**20
 

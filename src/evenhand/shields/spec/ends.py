@@ -243,19 +243,66 @@ def guarantees(plan: ShieldPlan) -> tuple[str, ...]:
     if plan.kind == "greedy":
         return (GREEDY,)
     if plan.kind == "static-fair":
-        return f"{_describe_checks(plan)} of every period, {keeps}, counted within it alone: {always}.", BALANCED
+        why = why_assumption_fails(plan)
+        together = BALANCED if why is None else f"Over several periods together nothing is guaranteed: {why}."
+        return f"{_describe_checks(plan)} of every period, {keeps}, counted within it alone: {always}.", together
     if plan.kind == "static-bw":
-        bounds = welfare_bounds_of(plan)
+        bounds, why = welfare_bounds_of(plan), why_assumption_fails(plan)
         between = f"between {float(bounds.lower):g} and {float(bounds.upper):g}"
         return (
             f"In every period of {plan.horizon:,} decisions that counts at least {bounds.least_seen} of each group, "
             f"every group's acceptance rate ends {between}: {always}.",
-            f"So it does over all such periods together, and then {keeps}.",
+            f"So it does over all such periods together, and then {keeps}."
+            if why is None
+            else f"Over all groups together nothing is guaranteed: {why}.",
         )
     if plan.kind == "dynamic":
         return f"{_describe_checks(plan)} of the first period, {keeps}: {always}.", _describe_later_periods(plan)
     found = f"{_describe_checks(plan)}, {keeps}: {always}."
     return (found, FEASIBLE) if plan.kind == "feasible" else (found,)
+
+
+def describe_assumption(plan: ShieldPlan, bounds: WelfareBounds | None = None) -> str | None:
+    """Return what fairness at the end of every later period rests on, in words; None if nothing is guaranteed there.
+
+    Where no period can be like that, it says why.
+
+    Args:
+        plan: of the shield.
+        bounds: that the shield keeps; by default those of a static-bw plan.
+    """
+    if plan.kind == "dynamic":
+        return "so many of each group were counted at the end of every period that a fair end was possible"
+    bounds = _bounds_kept(plan, bounds)
+    if bounds is not None:
+        assumed = f"at least {bounds.least_seen} of each group are counted in every period"
+    elif plan.kind == "static-fair":
+        assumed = "both groups are counted equally often, half of the decisions each, in every period"
+    else:
+        return None
+    why = why_assumption_fails(plan, bounds)
+    return assumed if why is None else f"{assumed}, which cannot be: {why}"
+
+
+def why_assumption_fails(plan: ShieldPlan, bounds: WelfareBounds | None = None) -> str | None:
+    """Return why no period can keep the assumption of a static shield, however people come; None if some can."""
+    horizon, groups = plan.horizon, len(plan.inputs.groups)
+    bounds = _bounds_kept(plan, bounds)
+    if bounds is not None:
+        if groups * bounds.least_seen > horizon:
+            return f"{groups} groups of {bounds.least_seen:,} are more than the {horizon:,} decisions of a period"
+    elif plan.kind == "static-fair":
+        needed = plan.property.empty_group.needed_count
+        if horizon % 2:
+            return f"{horizon:,} decisions have no two halves"
+        if 2 * needed > horizon:
+            half = f"half of {horizon:,} decisions are {horizon // 2:,}"
+            return f"{half}, and fewer than {needed:,} of a group are not judged"
+    return None
+
+
+def _bounds_kept(plan: ShieldPlan, bounds: WelfareBounds | None) -> WelfareBounds | None:
+    return welfare_bounds_of(plan) if bounds is None and plan.kind == "static-bw" else bounds
 
 
 def describe_empty_group(plan: ShieldPlan) -> str:

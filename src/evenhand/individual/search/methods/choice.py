@@ -18,9 +18,11 @@ METHODS = {
     "aequitas-random": "aequitas:random_walk",
     "aequitas-semi-directed": "aequitas:semi_directed",
     "eidig": "gradient:eidig",
+    "eidig-inf": "gradient:eidig_inf",
     "frontier": "frontier:search",
     "genetic": "genetic:search",
     "maft": "gradient:maft",
+    "maft-inf": "gradient:maft_inf",
     "neighbours": "undirected:ask_neighbours",
     "random": "undirected:sample_uniformly",
     "sg": "symbolic:search",
@@ -36,7 +38,7 @@ class MethodOptions:
     Attributes:
         local: moves of the local phase around each profile found by the global one.
         most_moves: moves of the global phase per seed, at most.
-        h: for MAFT, how far apart two questions lie for a slope, in steps of the attribute.
+        h: for MAFT (either schedule), how far apart two questions lie for a slope, in steps of the attribute.
     """
 
     local: int = 100

@@ -5,12 +5,16 @@ unprotected attribute whose slopes at x and x' agree in sign takes a step agains
 boundary and one crosses it first. Local phase: around every profile found, one attribute at a time takes a step up or
 down. It is drawn with weight 1 / (abs(slope at x) + abs(slope at x') + 1e-6), so that decisions tend to stay.
 
-All seeds move in lock-step, one call to the model per move. Unlike the published programs the outcome of every move is
-asked about, the last included, and the local phase never leaves the domain.
+Seeds move in lock-step, one call to the model per move: all of them without a budget, as published, and otherwise as
+many at a time as the budget pays for in both phases. Unlike the published programs the outcome of every move is asked
+about, the last included, and the local phase never leaves the domain.
 
-Sources: Zhang et al., "White-box fairness testing through adversarial sampling" (ICSE 2020: ADF); Zhang, Zhang and
-Zhang, "Efficient white-box fairness testing through gradient search" (ISSTA 2021: EIDIG); Wang et al., "MAFT: Efficient
-model-agnostic fairness testing for deep neural networks via zero-order gradient search" (ICSE 2024).
+Sources: Zhang et al., "White-box fairness testing through adversarial sampling" (ICSE 2020: ADF, algorithms 1 and 2);
+Zhang, Zhang and Zhang, "Efficient white-box fairness testing through gradient search" (ISSTA 2021: EIDIG); Wang et al.,
+"MAFT: Efficient model-agnostic fairness testing for deep neural networks via zero-order gradient search" (ICSE 2024:
+slopes by section 3.1 and algorithm 1, global phase by algorithm 3, local phase by algorithm 4, settings by section 4.1:
+four clusters, ten moves, steps of 1, decay 0.5, h of 1, and 1000 seeds x 1000 local moves, or 100 x 100). EIDIG was
+published with new local weights every 5 successes, and with those of the walk's beginning throughout ("EIDIG-INF").
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ from typing import TypeAlias
 import numpy as np
 
 from evenhand.individual.search.methods import MethodOptions
-from evenhand.individual.search.oracle import ModelAnswers, Oracle
+from evenhand.individual.search.methods.waves import cut_into_waves
+from evenhand.individual.search.oracle import BudgetExhausted, ModelAnswers, Oracle
 from evenhand.typing import Floats, Integers
 
 Slopes: TypeAlias = Callable[[Floats, Integers, Floats], Floats]
@@ -38,22 +43,26 @@ class SlopePlan:
 
     Attributes:
         slopes: of the predicted label's probability; those of its loss have the opposite sign.
+        cost: questions to the model for the slopes of one profile under one assignment.
         decay: share of the sum of former slopes that is kept in the global phase (momentum).
-        update: successes in a row after which the local weights are recomputed.
+        update: successes in a row after which the local weights are recomputed; None: never.
     """
 
     slopes: Slopes
+    cost: int
     decay: float
-    update: int
+    update: int | None
 
 
 def search_two_phases(
     oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions, plan: SlopePlan
 ) -> None:
-    """Run both phases from seeds (n, attributes)."""
+    """Run both phases from seeds (n, attributes), wave by wave."""
     profiles, which = oracle.space.split(seeds)
-    starts, under = move_to_boundary(oracle, profiles, which, rng, options.most_moves, plan)
-    move_along_boundary(oracle, starts, under, rng, options.local, plan)
+    each = options.most_moves * (len(oracle.space.assignments) + 2 * plan.cost)
+    for wave in cut_into_waves(oracle, len(profiles), each):
+        starts, under = move_to_boundary(oracle, profiles[wave], which[wave], rng, options.most_moves, plan)
+        move_along_boundary(oracle, starts, under, rng, options.local, plan)
 
 
 def move_to_boundary(
@@ -73,8 +82,8 @@ def move_to_boundary(
     for move in range(most_moves + 1):
         answers = oracle.ask(profiles)
         found.append((profiles[answers.flips], which[answers.flips]))
-        on = ~answers.flips
-        if move == most_moves or not on.any():
+        on = np.flatnonzero(~answers.flips)[: _affordable_pairs(oracle, plan)]
+        if move == most_moves or len(on) == 0:
             break
         profiles, which, former = profiles[on], which[on], former[:, on]
         scores = answers.scores[on]
@@ -97,9 +106,13 @@ def move_along_boundary(
     oracle: Oracle, starts: Floats, which: Integers, rng: np.random.Generator, moves: int, plan: SlopePlan
 ) -> None:
     """Run the local phase around profiles that discriminate (n, U), each with its assignment (n,)."""
-    n = len(starts)
-    if n == 0 or moves == 0:
+    if len(starts) == 0 or moves == 0:
         return
+    affordable = _affordable_pairs(oracle, plan)
+    if affordable == 0:
+        raise BudgetExhausted
+    starts, which = starts[:affordable], which[:affordable]
+    n = len(starts)
     first = _attribute_weights(plan, starts, which, oracle.ask(starts))
     weights = first.copy()
     current = starts.copy()
@@ -108,8 +121,9 @@ def move_along_boundary(
     answers: ModelAnswers | None = None
     for _ in range(moves):
         # The weights are slopes where they were taken; after some successes the profile has moved away from there.
-        due = successes >= plan.update
-        if answers is not None and due.any():
+        often = np.inf if plan.update is None else plan.update
+        due = np.flatnonzero(successes >= often)[: _affordable_pairs(oracle, plan)]
+        if answers is not None and len(due):
             chosen = ModelAnswers(answers.scores[due], answers.labels[due], answers.flips[due])
             weights[due] = _attribute_weights(plan, current[due], which[due], chosen)
             successes[due] = 0
@@ -151,6 +165,11 @@ def random_step(n: int, width: int, rng: np.random.Generator) -> Floats:
     return directions
 
 
+def _affordable_pairs(oracle: Oracle, plan: SlopePlan) -> int:
+    """For how many profiles the budget pays for the slopes under both assignments."""
+    return int(min(oracle.queries_left / (2 * plan.cost), np.iinfo(np.int64).max))
+
+
 def _pair_slopes(plan: SlopePlan, profiles: Floats, which: Integers, partner: Integers, scores: Floats) -> Floats:
     """Return the slopes at the profiles under both assignments, shape (2, n, U)."""
     n = np.arange(len(profiles))
@@ -181,21 +200,33 @@ def adf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: Method
     def slopes(profiles: Floats, which: Integers, scores: Floats) -> Floats:
         return -oracle.gradient(profiles, which, loss=True)
 
-    search_two_phases(oracle, seeds, rng, options, SlopePlan(slopes, decay=0.0, update=1))
+    search_two_phases(oracle, seeds, rng, options, SlopePlan(slopes, cost=1, decay=0.0, update=1))
 
 
 def eidig(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
     """EIDIG (Zhang, Zhang & Zhang, ISSTA 2021): slopes of the output, with momentum, new weights every 5 successes."""
+    search_two_phases(oracle, seeds, rng, options, SlopePlan(_output_slopes(oracle), 1, DECAY, UPDATE))
 
-    def slopes(profiles: Floats, which: Integers, scores: Floats) -> Floats:
-        return oracle.gradient(profiles, which)
 
-    search_two_phases(oracle, seeds, rng, options, SlopePlan(slopes, decay=DECAY, update=UPDATE))
+def eidig_inf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
+    """EIDIG-INF (same source): as EIDIG, with the weights of a local walk's beginning throughout."""
+    search_two_phases(oracle, seeds, rng, options, SlopePlan(_output_slopes(oracle), 1, DECAY, None))
 
 
 def maft(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
     """MAFT (Wang et al., ICSE 2024): as EIDIG, with slopes estimated from answers alone (zero-order)."""
-    search_two_phases(oracle, seeds, rng, options, SlopePlan(estimate_slopes(oracle, options.h), DECAY, UPDATE))
+    slopes = estimate_slopes(oracle, options.h)
+    search_two_phases(oracle, seeds, rng, options, SlopePlan(slopes, oracle.space.width, DECAY, UPDATE))
+
+
+def maft_inf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
+    """MAFT with the schedule of EIDIG-INF: under a budget the better one, since every new weight costs questions."""
+    slopes = estimate_slopes(oracle, options.h)
+    search_two_phases(oracle, seeds, rng, options, SlopePlan(slopes, oracle.space.width, DECAY, None))
+
+
+def _output_slopes(oracle: Oracle) -> Slopes:
+    return lambda profiles, which, scores: oracle.gradient(profiles, which)
 
 
 def estimate_slopes(oracle: Oracle, h: float) -> Slopes:

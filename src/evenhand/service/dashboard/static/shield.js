@@ -93,9 +93,9 @@ function promise(about, stands) {
     const when = about.step === about.horizon ? "At the end of this period the bias is" : `At the end of this period, after ${many(about.horizon, "decision")}, the bias will be`;
     parts.push(h("p", {}, kind("proved"), ` ${when} at most ${share(about.bound)}${about.attained && about.step < about.horizon ? " (some future attains it)" : ""}: ${about.how}.`));
   }
-  if (about.bound_later !== null) parts.push(h("p", {}, kind("proved"), ` At the end of every later period it is at most ${share(about.bound_later)}.`));
+  if (about.bound_later !== null) parts.push(h("p", {}, kind("proved"), ` At the end of every later period it is at most ${share(about.bound_later)}${about.assumption ? ", as long as the assumption below holds" : ""}.`));
   if (about.assumption) {
-    parts.push(h("p", {}, `This rests on an assumption: ${about.assumption}. So far it `, about.assumption_held ? "has held." : h("strong", {}, "has not held."),));
+    parts.push(h("p", {}, `This rests on an assumption: ${about.assumption}. So far it `, about.assumption_held ? "has held." : h("strong", {}, "has not held, or no longer can."),));
   }
   const facts = [
     ["What is kept", about.property],
