@@ -1,6 +1,7 @@
 """Shields on the command line: made, looked at, replayed; bad input is refused and nothing is written."""
 
 import csv
+import hashlib
 import json
 import random
 
@@ -139,6 +140,22 @@ def test_a_shield_for_ranges_is_looked_at(evenhand, config, tmp_path):
     assert found["verified"] is True
     assert found["worst_cost"] == file.load_policy(out).expected_cost > found["expected_cost"]
     assert "in the worst case" in evenhand("shield", "inspect", out).out
+
+
+def test_an_unfair_table_is_exit_code_1(evenhand, policy):
+    """As when kappa was edited in the file, and its checksum made anew."""
+    head, arrays = file.unpack_container(policy.read_bytes(), location="p")
+    head["plan"]["kappa"] = "0.05"
+    head["expected_cost"] = 0.001
+    policy.write_bytes(file.pack_container(head, arrays))
+    ran = evenhand("shield", "inspect", policy, "--json", "-")
+    assert ran.code == 1
+    found = json.loads(ran.out)
+    assert found["verified"] is False
+    assert found["stated_cost"] == 0.001 < found["expected_cost"]
+    text = " ".join(evenhand("shield", "inspect", policy).out.split())
+    assert "every run fair no proved on all ends" in text
+    assert f"SHA-256 {hashlib.sha256(policy.read_bytes()).hexdigest()}" in text
 
 
 def test_a_file_that_is_not_whole_is_not_looked_at(evenhand, policy, tmp_path):

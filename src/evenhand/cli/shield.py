@@ -165,22 +165,28 @@ def inspect(
     policy: PolicyArgument,
     output: PageOptions,
 ) -> None:
-    """Look at a shield: what it guarantees, whether its table keeps that in every run, and when it intervenes."""
+    """Look at a shield: what it guarantees, whether its table keeps that in every run, and when it intervenes.
+
+    A table with an end that is not fair is exit code 1.
+    """
     from evenhand import view
-    from evenhand.shields import inspect_policy, load_policy
+    from evenhand.shields import inspect_policy, policy_from_bytes, read_policy_bytes
 
     output.check_places()
-    read = load_policy(policy)
+    data = read_policy_bytes(policy)
+    read = policy_from_bytes(data, location=str(policy))
     with view.show_progress(quiet=output.silent) as progress:
         found = inspect_policy(
             read,
-            file_bytes=policy.stat().st_size,
+            file=data,
             progress=lambda done, of: progress("walking through all runs", done / of),
         )
     document = partial(found.document, policy.name)
     written = output.write_page(document)
     output.emit_text(found.to_json(indent=None))
     output.show(document, written)
+    if found.verified is False:
+        raise typer.Exit(1)
 
 
 @app.command()

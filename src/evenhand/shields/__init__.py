@@ -1,6 +1,12 @@
 """Fairness shields: guaranteed group fairness over every run of decisions, at least cost."""
 
-from evenhand.shields.policy.file import load_policy, policy_from_bytes, policy_to_bytes, save_policy
+from evenhand.shields.policy.file import (
+    load_policy,
+    policy_from_bytes,
+    policy_to_bytes,
+    read_policy_bytes,
+    save_policy,
+)
 from evenhand.shields.policy.periodic import PeriodicShield, ShieldPeriod, always_ends_fair
 from evenhand.shields.policy.policy import ACCEPT, FOLLOW, REJECT, ShieldPolicy, apply_level
 from evenhand.shields.policy.tables import ThresholdTable
@@ -97,6 +103,7 @@ __all__ = [
     "read_log_file",
     "read_plan",
     "read_plan_with_ranges",
+    "read_policy_bytes",
     "replay_log",
     "resynthesize_rest",
     "save_policy",

@@ -6,7 +6,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Mapping
-from math import isfinite, isnan, prod
+from math import comb, isfinite, isnan, prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -56,7 +56,7 @@ def load_policy(path: str | Path) -> ShieldPolicy:
     Raises:
         DataError: it cannot be read, is not a policy file, a newer one, or not whole.
     """
-    return policy_from_bytes(read_file_bytes(Path(path)), location=str(path))
+    return policy_from_bytes(read_policy_bytes(path), location=str(path))
 
 
 def policy_to_bytes(policy: ShieldPolicy) -> bytes:
@@ -124,17 +124,28 @@ def _read_thresholds(plan: ShieldPlan, stored: StoredArrays) -> ActionTable:
     labelled, costs = plan.property.labelled, len(plan.inputs.costs)
     kind = np.uint8 if plan.horizon <= 255 else np.uint16
     _check_arrays(stored, 2, kind, (2 * costs, row_start(plan.horizon, labelled)))
-    return ThresholdTable(plan.horizon, labelled, costs, (_decode_thresholds(stored[0]), _decode_thresholds(stored[1])))
+    positions = (_decode_thresholds(stored[0]), _decode_thresholds(stored[1]))
+    for each in positions:
+        rows = each.reshape(-1, 2 * costs)
+        if (rows[:, 1:] < rows[:, :-1]).any():
+            raise ValueError("its thresholds do not ascend")
+    return ThresholdTable(plan.horizon, labelled, costs, positions)
 
 
 def _read_packed(plan: ShieldPlan, stored: StoredArrays) -> ActionTable:
     labelled, costs = plan.property.labelled, len(plan.inputs.costs)
     _check_arrays(stored, 2, np.uint8, (-(-state_start(plan.horizon, labelled) * bits_for(costs) // 8),))
+    bits = bits_for(costs)
+    for cells in stored:
+        for shift in range(0, 8, bits):
+            _check_levels((cells >> shift) & ((1 << bits) - 1), 0, 2 * costs)
     return PackedTable(plan.horizon, labelled, costs, (stored[0], stored[1]))
 
 
 def _read_separable(plan: ShieldPlan, stored: StoredArrays) -> ActionTable:
     _check_arrays(stored, len(plan.inputs.groups), np.int8, (row_start(plan.horizon, labelled=False),))
+    for levels in stored:
+        _check_levels(levels, -len(plan.inputs.costs), len(plan.inputs.costs))
     return SeparableTable(stored)
 
 
@@ -155,12 +166,30 @@ def _read_reachable(plan: ShieldPlan, stored: StoredArrays) -> ActionTable:
     _check_arrays((levels,), 1, np.int8, (groups, total))
     if sizes.min() < 1:
         raise ValueError("at some time it has no states")
+    _check_levels(levels, -len(plan.inputs.costs), len(plan.inputs.costs))
     ends = np.cumsum(sizes)[:-1]
+    states = tuple(np.ascontiguousarray(part) for part in np.split(np.cumsum(steps), ends))
+    _check_listed_states(plan, strides, states)
     return ReachableTable(
-        tuple(strides.tolist()),
-        tuple(np.ascontiguousarray(part) for part in np.split(np.cumsum(steps), ends)),
-        tuple(np.ascontiguousarray(part) for part in np.split(levels, ends, axis=1)),
+        tuple(strides.tolist()), states, tuple(np.ascontiguousarray(part) for part in np.split(levels, ends, axis=1))
     )
+
+
+def _check_listed_states(plan: ShieldPlan, strides: Numbers, states: StoredArrays) -> None:
+    """Check that exactly the states are listed that the counters can be in, in their order."""
+    groups, extent = len(plan.inputs.groups), plan.horizon + 1
+    if strides.tolist() != [extent**power for power in range(2 * groups)]:
+        raise ValueError("the numbers of its states are not those of its plan")
+    labelled = plan.property.labelled
+    for t, listed in enumerate(states):
+        counters = listed[:, None] // strides % extent
+        seen, accepted = counters[:, ::2], counters[:, 1::2]
+        total = seen.sum(axis=1)
+        possible = (accepted <= seen).all() and (total <= t if labelled else total == t).all()
+        whole = len(listed) == comb(t + 2 * groups - (not labelled), 2 * groups - (not labelled))
+        ascending = listed[0] >= 0 and bool((np.diff(listed) > 0).all()) and listed[-1] < extent ** (2 * groups)
+        if not (possible and whole and ascending):
+            raise ValueError(f"its states after {t} decisions are not those that the counters can be in")
 
 
 TABLE_READERS: Mapping[str, Callable[[ShieldPlan, StoredArrays], ActionTable]] = {
@@ -179,6 +208,11 @@ def _check_arrays(stored: StoredArrays, groups: int, kind: type[np.integer], sha
     for array in stored:
         if array.dtype != kind or array.shape != shape:
             raise ValueError(f"its table has the shape {array.shape}, and its plan needs {shape}")
+
+
+def _check_levels(levels: Numbers, lowest: int, highest: int) -> None:
+    if levels.size and (levels.min() < lowest or levels.max() > highest):
+        raise ValueError(f"its levels are not all between {lowest} and {highest}, as its costs need")
 
 
 def _read_number(given: Any, kinds: tuple[type, ...]) -> Any:
@@ -276,14 +310,14 @@ def write_policy_file(data: bytes, path: Path) -> None:
         raise OptionError(f"the policy cannot be written: {error.strerror or error}", location=str(path)) from None
 
 
-def read_file_bytes(path: Path) -> bytes:
-    """Return the bytes of a file.
+def read_policy_bytes(path: str | Path) -> bytes:
+    """Return the bytes of a policy file.
 
     Raises:
         DataError: it cannot be read.
     """
     try:
-        return path.read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         raise DataError(
             f"the policy file cannot be read: {error.strerror or error}",

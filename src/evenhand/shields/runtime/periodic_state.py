@@ -24,7 +24,7 @@ from evenhand.shields.runtime.state import (
     read_numbers,
 )
 from evenhand.shields.spec.ends import FairEnd, WelfareEnd
-from evenhand.shields.spec.plan import Counters
+from evenhand.shields.spec.plan import Counters, ShieldPlan
 from evenhand.shields.spec.properties import FairnessProperty
 from evenhand.typing import Integers
 
@@ -84,6 +84,12 @@ def _worst_corner_bias(kept: FairnessProperty, past: Counters, n_a: Integers, n_
 # The counters of a shield that goes on from period to period.
 
 
+def plan_digest(plan: ShieldPlan) -> str:
+    """Return the digest of a shield that makes its periods from a plan."""
+    said = json.dumps(asdict(plan), default=str, sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
 class PeriodicShieldState:
     """One period after the other. A period begins with its first decision, so that labels of the last one can come.
 
@@ -130,8 +136,7 @@ class PeriodicShieldState:
     @cached_property
     def digest(self) -> str:
         """Of the whole plan: a dynamic shield decides by who is expected, too."""
-        said = json.dumps(asdict(self.periodic.plan), default=str, sort_keys=True)
-        return hashlib.sha256(said.encode()).hexdigest()
+        return plan_digest(self.periodic.plan)
 
     @property
     def step(self) -> int:

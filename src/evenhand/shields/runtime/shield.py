@@ -13,7 +13,7 @@ from evenhand.shields.policy.periodic import PeriodicShield
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.runtime.certificate import ShieldCertificate
 from evenhand.shields.runtime.multi_group_state import MultiGroupShieldState
-from evenhand.shields.runtime.periodic_state import PeriodicShieldState
+from evenhand.shields.runtime.periodic_state import PeriodicShieldState, plan_digest
 from evenhand.shields.runtime.state import FiniteShieldState, ShieldState
 
 STATE_VERSION = 1
@@ -78,14 +78,25 @@ def _build_decisions(advisory: bool, guaranteed: bool) -> tuple[Decision, ...]:
     )
 
 
+def makes_own_periods(policy: ShieldPolicy) -> bool:
+    """Return whether a running shield makes its periods from the plan of a policy, and not from the policy's table."""
+    several = len(policy.plan.inputs.groups) > 2 or policy.actions.form == "separate"
+    return not several and policy.plan.kind not in ("finite", "feasible")
+
+
+def running_digest(policy: ShieldPolicy) -> str:
+    """Return the digest of the shield that runs with a policy: in its states, its log and the service."""
+    return plan_digest(policy.plan) if makes_own_periods(policy) else policy.digest
+
+
 def initial_state(policy: ShieldPolicy | PeriodicShield | ShieldState) -> ShieldState:
     """Return a course at its beginning: of one horizon, or of periods if the plan is for those."""
     if isinstance(policy, ShieldPolicy):
         if len(policy.plan.inputs.groups) > 2 or policy.actions.form == "separate":
             return MultiGroupShieldState(policy)
-        if policy.plan.kind in ("finite", "feasible"):
-            return FiniteShieldState(policy)
-        return PeriodicShieldState(PeriodicShield(policy.plan))
+        if makes_own_periods(policy):
+            return PeriodicShieldState(PeriodicShield(policy.plan))
+        return FiniteShieldState(policy)
     return PeriodicShieldState(policy) if isinstance(policy, PeriodicShield) else policy
 
 

@@ -13,7 +13,7 @@ from evenhand.shields.policy.policy import ShieldPolicy, apply_level
 from evenhand.shields.policy.tables import look_up_levels
 from evenhand.shields.runtime.certificate import OpenLabels, ShieldCertificate, worst_bias
 from evenhand.shields.runtime.reachable_states import LiveStates, find_live_states, worst_end_bias
-from evenhand.shields.spec.ends import EndValues, end_values_of
+from evenhand.shields.spec.ends import EndValues, end_values_of, why_nothing_is_required
 from evenhand.shields.spec.plan import Counters
 from evenhand.typing import Integers
 
@@ -299,7 +299,10 @@ class FiniteShieldState:
             bound, _ = worst_end_bias(self.policy, self.step, self.outcomes())
             attained, how = True, "the largest over everything that can still come"
         else:
+            nothing = why_nothing_is_required(plan)
             bound, attained, how = kept.kappa, False, "every run of this shield ends fair (Theorem 1)"
+            if nothing is not None:
+                bound, how = None, nothing
         return ShieldCertificate(
             keeps=kept.words(),
             kappa=kept.kappa,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from math import isnan
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +13,7 @@ import numpy as np
 
 from evenhand.core import Document, Result, ResultPart
 from evenhand.shields.policy.policy import ShieldPolicy
+from evenhand.shields.runtime.shield import makes_own_periods, running_digest
 from evenhand.shields.simulation.reachability import (
     ReachabilityPass,
     can_walk,
@@ -18,8 +21,11 @@ from evenhand.shields.simulation.reachability import (
     layer_states,
     walk_reachable_states,
 )
+from evenhand.shields.simulation.several_groups_walk import GroupsPass, can_walk_groups, walk_groups
 from evenhand.shields.spec.configuration import format_exact
-from evenhand.shields.spec.ends import describe_empty_group, guarantees
+from evenhand.shields.spec.ends import describe_assumption, describe_empty_group, guarantees
+from evenhand.shields.spec.plan import PERIODIC_KINDS, ShieldPlan
+from evenhand.typing import Floats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,12 +48,16 @@ class CheckFinding(ResultPart):
         reached: states that some run gets to, whatever people come.
         unfair: those of them that are unfair.
         chance: that a run is in one of these, if people come as expected.
+        unjudged: states where too few of a group were counted for anything to be required; unjudged_chance: that a run
+            is in one of those.
     """
 
     time: int
     reached: int
     unfair: int
     chance: float
+    unjudged: int
+    unjudged_chance: float
 
 
 class GroupOverrides(ResultPart):
@@ -119,14 +129,21 @@ class ShieldInspection(Result):
         keeps: the property, in words.
         promises: what is guaranteed, one sentence each; convention: what holds while a group is empty or small.
         groups: what is expected of them, and how often they are overridden.
-        expected_cost: of the overrides in one horizon, if people come as expected; None if that is unknown.
-        worst_cost: the largest that is expected within the ranges that the shield was made for; None without ranges.
+        expected_cost: of the overrides in one horizon, if people come as expected, computed from the table; as the file
+            says where its states were not walked, None if that is unknown.
+        stated_cost: as the file says.
+        worst_cost: the same where it is more than the table costs if people come as expected: in a shield made for
+            ranges it is the largest that is expected within them. The file does not hold the ranges, so that this is
+            not verified.
         overrides: expected number of them.
         states: how many the table decides in; reached: how many of them some run gets to.
         overriding: share of those reached where some decision is overridden.
         bytes: of the table; file_bytes: of the file; form: how the table is stored.
-        ends: what was found at the times that are checked; verified: whether all those states are fair, so that the
-            guarantee holds by this file alone; None where the states could not be walked.
+        ends: what was found at the times that are checked; verified: whether all those states are fair, so that what
+            was walked is guaranteed by this file alone; None where the states could not be walked.
+        walked: which runs these are, in words; not_walked: what that leaves open, and what it rests on.
+        digest: of the shield that runs with this policy: in its states, its log and the service.
+        file_sha256: of the whole file, as ``sha256sum`` prints it.
         limit: differences beyond plus or minus this are in the outermost cells.
         cells: the heat map; stretches: actions by counters.
     """
@@ -143,6 +160,7 @@ class ShieldInspection(Result):
     convention: str
     groups: tuple[GroupOverrides, ...]
     expected_cost: float | None
+    stated_cost: float | None = None
     worst_cost: float | None = None
     overrides: float | None = None
     states: int
@@ -153,6 +171,10 @@ class ShieldInspection(Result):
     form: str
     ends: tuple[CheckFinding, ...] = ()
     verified: bool | None = None
+    walked: str = ""
+    not_walked: str = ""
+    digest: str = ""
+    file_sha256: str | None = None
     limit: float = 1.0
     cells: tuple[HeatmapCell, ...] = ()
     stretches: tuple[ActionStretch, ...] = ()
@@ -172,19 +194,25 @@ class ShieldInspection(Result):
         return pd.DataFrame([cell.model_dump() for cell in self.cells])
 
 
+COST_TOLERANCE = 1e-6
+"""Costs that differ by less, absolutely or as a share, are the same: they were added up in another order."""
+
+
 def inspect_policy(
-    policy: ShieldPolicy, *, file_bytes: int | None = None, progress: Callable[[int, int], None] | None = None
+    policy: ShieldPolicy, *, file: bytes | None = None, progress: Callable[[int, int], None] | None = None
 ) -> ShieldInspection:
     """Read from a policy's table what it does in all of its runs.
 
     Args:
-        policy: of any kind; the states of shields over two groups are walked, if there are not too many.
-        file_bytes: the size of its file.
+        policy: of any kind; its states are walked, if there are not too many.
+        file: the content of the file that it was read from.
         progress: told (layers done, layers) after each.
     """
     started = time.perf_counter()
     plan = policy.plan
+    stated = None if isnan(policy.expected_cost) else policy.expected_cost
     walked = walk_reachable_states(policy, planes=_map_times(policy), progress=progress) if can_walk(policy) else None
+    groups = walk_groups(policy, progress=progress) if can_walk_groups(policy) else None
     described = {
         "property": plan.property.kind,
         "kappa": format_exact(plan.property.kappa),
@@ -194,28 +222,32 @@ def inspect_policy(
         "keeps": plan.property.words(),
         "promises": guarantees(plan),
         "convention": describe_empty_group(plan),
-        "groups": _summarize_groups(policy, walked),
-        "expected_cost": None if isnan(policy.expected_cost) else policy.expected_cost,
+        "groups": _summarize_groups(policy, walked, groups),
+        "expected_cost": stated,
+        "stated_cost": stated,
         "states": policy.states,
         "bytes": policy.bytes,
-        "file_bytes": file_bytes,
+        "digest": running_digest(policy),
         "form": policy.actions.form,
+        "not_walked": _describe_not_walked(policy, walked is not None or groups is not None),
     }
-    if walked is not None:
-        # A shield for ranges carries the bound of the worst case; in the middle of the ranges it costs less.
-        beyond = policy.expected_cost - walked.expected_cost > 1e-6 * max(1.0, policy.expected_cost)
-        exact = not (plan.kind == "finite" and beyond)
+    if file is not None:
+        described |= {"file_bytes": len(file), "file_sha256": hashlib.sha256(file).hexdigest()}
+    found = groups or walked
+    if found is not None:
+        beyond = stated is not None and stated - found.expected_cost > COST_TOLERANCE * max(1.0, stated)
         described |= {
-            "expected_cost": policy.expected_cost if exact else walked.expected_cost,
-            "worst_cost": None if exact else policy.expected_cost,
-            "overrides": float(walked.overrides[..., 1:].sum()),
-            "reached": walked.reached,
+            "expected_cost": found.expected_cost,
+            "worst_cost": stated if beyond and plan.kind == "finite" else None,
+            "overrides": sum(float(number) for number in _expected_overrides(found).flat),
+            "reached": found.reached,
+            "ends": tuple(CheckFinding(**asdict(one)) for one in found.checks),
+            "verified": not any(one.unfair for one in found.checks),
+            "walked": _describe_walked(plan),
+        }
+    if walked is not None:
+        described |= {
             "overriding": walked.overriding[2] / walked.reached,
-            "ends": tuple(
-                CheckFinding(time=one.time, reached=one.reached, unfair=one.unfair, chance=one.chance)
-                for one in walked.checks
-            ),
-            "verified": walked.fair,
             "limit": walked.limit,
             "cells": _heatmap_cells(policy, walked),
             "stretches": _action_stretches(policy, walked),
@@ -223,14 +255,45 @@ def inspect_policy(
     return ShieldInspection.model_validate({**described, "seconds": time.perf_counter() - started})
 
 
-def _summarize_groups(policy: ShieldPolicy, walked: ReachabilityPass | None) -> tuple[GroupOverrides, ...]:
-    inputs = policy.plan.inputs
+def _describe_walked(plan: ShieldPlan) -> str:
+    if plan.kind not in PERIODIC_KINDS:
+        return "every run of the horizon"
+    if plan.kind == "dynamic":
+        return "every run of the first period"
+    return "every run of one period, counted by itself from the start"
+
+
+def _describe_not_walked(policy: ShieldPolicy, walked: bool) -> str:
+    """Return what is not known from the table alone, and what it rests on; nothing if all is."""
+    plan = policy.plan
+    if policy.actions.form == "greedy":
+        return "it has no table of states"
+    if not walked:
+        return f"{policy.states:,} states are too many to walk"
+    if plan.kind not in PERIODIC_KINDS:
+        return ""
+    later = f"not walked, and fair together with all before them as long as {describe_assumption(plan)}"
+    own = "; a running shield makes its periods from the plan, not from this table"
+    return later + own if makes_own_periods(policy) else later
+
+
+def _expected_overrides(found: GroupsPass | ReachabilityPass) -> Floats:
+    """Return expected overrides by group, accepted and rejected against the recommendation, shape (groups, 2)."""
+    return found.overrides if isinstance(found, GroupsPass) else found.overrides.sum(axis=(0, 1))[:, 1:]
+
+
+def _summarize_groups(
+    policy: ShieldPolicy, walked: ReachabilityPass | None, groups: GroupsPass | None
+) -> tuple[GroupOverrides, ...]:
+    inputs, passed = policy.plan.inputs, groups or walked
     found = []
     for i, name in enumerate(inputs.groups):
         more = {}
+        if passed is not None:
+            accepted, rejected = _expected_overrides(passed)[i]
+            more = {"accepted": accepted, "rejected": rejected}
         if walked is not None:
-            _, accepted, rejected = walked.overrides[:, :, i].sum(axis=(0, 1))
-            more = {"accepted": accepted, "rejected": rejected, "states": walked.overriding[i] / walked.reached}
+            more["states"] = walked.overriding[i] / walked.reached
         found.append(GroupOverrides(name=name, rate=inputs.rate[i], accept=inputs.accept[i], **more))
     return tuple(found)
 

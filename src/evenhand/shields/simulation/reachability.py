@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from evenhand.shields.policy.policy import ShieldPolicy, apply_level
 from evenhand.shields.policy.tables import PackedTable, ThresholdTable, row_start, state_start
 from evenhand.shields.policy.tables import look_up_levels as levels_in
-from evenhand.shields.spec.ends import BandEnd, FairEnd, WelfareEnd, welfare_bounds_of
+from evenhand.shields.spec.ends import FairEnd, WelfareEnd, welfare_bounds_of
 from evenhand.shields.spec.plan import ShieldPlan
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -38,12 +38,16 @@ class ReachabilityCheck:
         reached: states that some run gets to.
         unfair: those of them that are unfair.
         chance: that a run is in one of these, if who comes is as expected.
+        unjudged: states where too few of a group were counted for anything to be required.
+        unjudged_chance: that a run is in one of those.
     """
 
     time: int
     reached: int
     unfair: int
     chance: float
+    unjudged: int
+    unjudged_chance: float
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ def walk_reachable_states(
     return ReachabilityPass(overrides, limit, tuple(found), reached, (first, second, either), paid, kept_planes)
 
 
-def first_period_end(plan: ShieldPlan) -> BandEnd:
+def first_period_end(plan: ShieldPlan) -> FairEnd | WelfareEnd:
     """Return what is fair at the end of the first period of a plan."""
     if plan.kind == "static-bw":
         bounds = welfare_bounds_of(plan)
@@ -139,13 +143,13 @@ def level_effects(plan: ShieldPlan) -> tuple[Floats, Floats, Floats]:
     """Return what the levels do to people of a group, if they come as expected.
 
     Returns:
-        Probability that they are accepted, shape (2, levels); that they are accepted and that they are rejected against
-        the recommendation, (2, levels, 2); the expected cost, (2, levels).
+        Probability that they are accepted, shape (groups, levels); that they are accepted and that they are rejected
+        against the recommendation, (groups, levels, 2); the expected cost, (groups, levels).
     """
-    costs = plan.inputs.costs
+    costs, groups = plan.inputs.costs, len(plan.inputs.groups)
     width = 2 * len(costs) + 1
-    accept, forced, paid = np.zeros((2, width)), np.zeros((2, width, 2)), np.zeros((2, width))
-    for group in (0, 1):
+    accept, forced, paid = np.zeros((groups, width)), np.zeros((groups, width, 2)), np.zeros((groups, width))
+    for group in range(groups):
         recommended = plan.inputs.accept[group]
         for recommendation, share in ((0, 1 - recommended), (1, recommended)):
             for cost, weight in zip(costs, plan.inputs.weights[group][recommendation], strict=True):
@@ -191,14 +195,18 @@ def _layer_size(t: int, labelled: bool) -> int:
     return state_start(t + 1, labelled) - state_start(t, labelled)
 
 
-def _check_layer(check: BandEnd, layer: Floats, t: int, labelled: bool) -> ReachabilityCheck:
+def _check_layer(check: FairEnd | WelfareEnd, layer: Floats, t: int, labelled: bool) -> ReachabilityCheck:
     from evenhand.shields.simulation.reachability_kernel import count_unfair, plane_offset
 
-    reached, wrong, chance = 0, 0, 0.0
+    reached, wrong, chance, unjudged, unjudged_chance = 0, 0, 0.0, 0, 0.0
     for n_a in range(t + 1):
         accepted = np.arange(n_a + 1)
         for n_b in range(t - n_a + 1) if labelled else (t - n_a,):
+            first = plane_offset(t, labelled, n_a, n_b)
             low, high = check.band(n_a, accepted, n_b)
-            more = count_unfair(layer, plane_offset(t, labelled, n_a, n_b), n_a, n_b, low, high)
+            more = count_unfair(layer, first, n_a, n_b, low, high)
             reached, wrong, chance = reached + more[0], wrong + more[1], chance + more[2]
-    return ReachabilityCheck(t, reached, wrong, chance)
+            if not check.is_judged(n_a, n_b):
+                unjudged += more[0]
+                unjudged_chance += float(np.maximum(layer[first : first + (n_a + 1) * (n_b + 1)], 0).sum())
+    return ReachabilityCheck(t, reached, wrong, chance, unjudged, unjudged_chance)

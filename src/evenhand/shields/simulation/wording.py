@@ -21,12 +21,33 @@ from evenhand.core import (
     Text,
 )
 from evenhand.shields.policy.policy import ShieldPolicy
-from evenhand.shields.simulation.inspection import ShieldInspection
+from evenhand.shields.simulation.inspection import COST_TOLERANCE, ShieldInspection
 from evenhand.shields.spec.ends import describe_empty_group, guarantees
 from evenhand.text import format_count, format_decimal, format_duration, format_percent
 
 EXPECTED = "if people come as the configuration says"
 WORST = "at most, however people come within the ranges that it was made for"
+
+ANSWERS = {
+    "static-fair": "every period fair",
+    "static-bw": "every period in bounds",
+    "dynamic": "first period fair",
+}
+"""What is answered of a shield that goes on, by its kind; of others, whether every run is fair."""
+
+HEATMAP_WORDS = (
+    "A cell is a time and a difference between the groups so far. Its colour says how often the next decision is made "
+    "against the recommendation. Blue: accepted against it. Orange: rejected. The stronger, the more often. Grey: the "
+    "recommendation is followed. No colour: hardly any run gets there. Nine in ten runs lie between the two lines; "
+    "dashed: the largest difference that is fair. Differences beyond \u00b1{limit} are in the outermost cells, and "
+    "while one group has not come its rate counts as 0."
+)
+
+ENDS = ("reached", "unfair", "unjudged")
+"""What is counted of ends."""
+
+OFTEN_UNJUDGED = 0.5
+"""Share of runs whose end is not judged from which a page warns."""
 
 LISTED_ENDS = 12
 """Times of which a page shows what was found; the JSON has all."""
@@ -67,11 +88,12 @@ def build_document(result: ShieldInspection, name: str = "") -> Document:
         name: what the file is called.
     """
     blocks: list[Block] = [Text(sentence, role="finding") for sentence in result.promises]
-    blocks += [Text(result.convention), *_answers(result)]
+    blocks += [Text(result.convention), *_answers(result), *_cautions(result)]
     if result.reached is not None:
         blocks += _intervention_blocks(result)
     if result.ends:
         blocks += _end_blocks(result)
+    blocks += [Heading("Which file this is", anchor="file"), _file_facts(result)]
     blocks += [Heading("What it was made for", anchor="plan", detail=True), _plan_facts(result)]
     return Document(
         f"Shield {name}".rstrip(), describe_plan(result), tuple(blocks), "Evenhand shield",
@@ -106,10 +128,14 @@ def format_bytes(count: int) -> str:
 def _answers(result: ShieldInspection) -> Iterator[Metric]:
     """Yield what there is to say of a policy, most important first."""
     yield _guarantee_answer(result)
+    if result.reached is not None and result.not_walked:
+        yield Metric("later periods", ReportedNumber("-", kind="unknown", basis=result.not_walked))
     if result.expected_cost is not None:
-        yield _cost_answer("expected cost", result.expected_cost, result.horizon, EXPECTED)
+        yield _cost_answer(
+            "expected cost", result.expected_cost, result.horizon, EXPECTED, walked=result.reached is not None
+        )
     if result.worst_cost is not None:
-        yield _cost_answer("cost in the worst case", result.worst_cost, result.horizon, WORST)
+        yield _cost_answer("cost in the worst case", result.worst_cost, result.horizon, WORST, walked=False)
     if result.overrides is not None:
         share = format_percent(result.overrides / result.horizon)
         basis = f"in {result.horizon:,} decisions ({share}), {EXPECTED}"
@@ -125,11 +151,34 @@ def _answers(result: ShieldInspection) -> Iterator[Metric]:
     )
 
 
-def _cost_answer(name: str, cost: float | None, horizon: int, when: str) -> Metric:
+def _cost_answer(name: str, cost: float | None, horizon: int, when: str, *, walked: bool = True) -> Metric:
     if cost is None:
         return Metric(name, ReportedNumber("-", kind="unknown", basis="nothing is computed for shields of this kind"))
     basis = f"of all interventions in {horizon:,} decisions, {when}"
+    if not walked:
+        return Metric(
+            name, ReportedNumber(format_decimal(cost), cost, basis=f"as the file says, not verified: {basis}")
+        )
     return Metric(name, ReportedNumber(format_decimal(cost), cost, "proved", basis=basis))
+
+
+def _cautions(result: ShieldInspection) -> Iterator[Block]:
+    """Yield what a reader must not miss."""
+    stated, cost = result.stated_cost, result.expected_cost
+    recomputed = result.reached is not None and result.worst_cost is None
+    if recomputed and stated is not None and cost is not None and abs(stated - cost) > COST_TOLERANCE * max(1.0, cost):
+        yield Note(
+            f"The file says an expected cost of {format_decimal(stated)}, and its table costs {format_decimal(cost)}. "
+            "Synthesize the shield again.",
+            tone="caution",
+        )
+    unjudged = [end.unjudged_chance for end in result.ends if end.time == result.horizon]
+    if unjudged and unjudged[0] >= OFTEN_UNJUDGED:
+        yield Note(
+            f"Nothing is required in {format_percent(unjudged[0])} of the ends that are expected: {result.convention} "
+            "A longer horizon or a smaller count leaves fewer of them.",
+            tone="caution",
+        )
 
 
 def _size_answer(size: int, file_bytes: int | None, of: str) -> Metric:
@@ -138,34 +187,33 @@ def _size_answer(size: int, file_bytes: int | None, of: str) -> Metric:
 
 
 def _guarantee_answer(result: ShieldInspection) -> Metric:
-    name = "every run fair"
+    name = ANSWERS.get(result.shield, "every run fair")
     if result.verified is None:
-        why = "it has no table of states" if result.form == "greedy" else "its states are not walked here"
         step = "try it out: evenhand shield simulate"
-        return Metric(name, ReportedNumber("-", kind="unknown", basis=why), next_step=step)
-    reached, unfair = (sum(number) for number in zip(*((end.reached, end.unfair) for end in result.ends), strict=True))
-    if not unfair:
-        basis = f"on all {reached:,} ends that some run gets to"
-        return Metric(name, ReportedNumber("yes", None, "proved", basis=basis))
-    chance = max(end.chance for end in result.ends)
-    basis = (
-        f"on all ends that some run gets to: {unfair:,} of {reached:,} are not fair, and a run ends there in "
-        f"{format_percent(chance)}"
-    )
-    return Metric(name, ReportedNumber("no", None, "proved", basis=basis))
+        return Metric(name, ReportedNumber("-", kind="unknown", basis=result.not_walked), next_step=step)
+    reached, unfair, unjudged = (sum(getattr(end, field) for end in result.ends) for field in ENDS)
+    if unfair:
+        chance = max(end.chance for end in result.ends)
+        basis = (
+            f"on all ends that some run gets to: {unfair:,} of {reached:,} are not fair, and a run ends there in "
+            f"{format_percent(chance)}"
+        )
+        return Metric(name, ReportedNumber("no", None, "proved", basis=basis))
+    if unjudged == reached:
+        return Metric(name, ReportedNumber("-", kind="unknown", basis="no end is judged, so nothing is guaranteed"))
+    basis = f"on all {reached:,} ends that some run gets to"
+    if result.shield in ANSWERS:
+        basis = f"{result.walked}: {basis}"
+    if unjudged:
+        share = format_percent(max(end.unjudged_chance for end in result.ends))
+        basis += f"; at {unjudged:,} of them too few of a group were counted to require anything ({share} of runs)"
+    return Metric(name, ReportedNumber("yes", None, "proved", basis=basis))
 
 
 def _intervention_blocks(result: ShieldInspection) -> Iterator[Block]:
     yield Heading("When it intervenes", anchor="when")
-    yield Figure(
-        "interventions over time",
-        "A cell is a time and a difference between the groups so far. Its colour says how often the next decision is "
-        "made against the recommendation. Blue: accepted against it. Orange: rejected. The stronger, the more often. "
-        "Grey: the recommendation is followed. No colour: hardly any run gets there. Nine in ten runs lie between the "
-        f"two lines; dashed: the largest difference that is fair. Differences beyond \u00b1{result.limit:.2g} are in "
-        "the outermost cells, and while one group has not come its rate counts as 0.",
-        result,
-    )
+    if result.cells:
+        yield Figure("interventions over time", HEATMAP_WORDS.format(limit=f"{result.limit:.2g}"), result)
     yield Table(
         f"Interventions expected in {result.horizon:,} decisions, by group of the person, accepted or rejected against "
         f"the recommendation; proved {EXPECTED}",
@@ -192,6 +240,8 @@ def _intervention_blocks(result: ShieldInspection) -> Iterator[Block]:
         ),
         usual="proved",
     )
+    if not result.stretches:
+        return
     yield Heading("What it does where", anchor="where", detail=True)
     yield Figure(
         "actions by counters",
@@ -210,16 +260,22 @@ def _end_blocks(result: ShieldInspection) -> Iterator[Block]:
             Column("decisions", numeric=True),
             Column("states", numeric=True),
             Column("not fair", numeric=True),
-            Column("runs that end there", numeric=True),
+            Column("not judged", numeric=True),
+            Column("runs that end unfair", numeric=True),
         ),
         tuple(
-            TableRow((end.time, end.reached, end.unfair, format_percent(end.chance)))
+            TableRow((end.time, end.reached, end.unfair, end.unjudged, format_percent(end.chance)))
             for end in result.ends[-LISTED_ENDS:]
         ),
         usual="proved",
     )
     if len(result.ends) > LISTED_ENDS:
         yield Note(f"The last {LISTED_ENDS} of {len(result.ends)} times; the JSON has all.")
+
+
+def _file_facts(result: ShieldInspection) -> Facts:
+    sha256 = (("SHA-256", result.file_sha256),) if result.file_sha256 is not None else ()
+    return Facts((*sha256, ("digest", f"{result.digest}, as states, logs and services name this shield")))
 
 
 def _plan_facts(result: ShieldInspection) -> Facts:

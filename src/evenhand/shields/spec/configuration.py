@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from evenhand.core import check_configuration, read_configuration, unknown_entry
 from evenhand.errors import OptionError
+from evenhand.shields.spec.ends import why_nothing_is_required
 from evenhand.shields.spec.plan import Inputs, PlanKind, ProbabilityRanges, ShieldPlan, TerminalKind
 from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty, PropertyKind, parse_kappa
 
@@ -122,7 +123,7 @@ class ShieldConfig(_StrictModel):
             OptionError: entries that are right alone do not fit together.
         """
         start = self._start()
-        return ShieldPlan(
+        plan = ShieldPlan(
             property=FairnessProperty(self.property, self.kappa, EmptyGroupRule.parse(self.empty_group)),
             inputs=self._inputs(),
             horizon=self.horizon,
@@ -132,6 +133,16 @@ class ShieldConfig(_StrictModel):
             bounds=None if self.bounds is None else (self.bounds[0], self.bounds[1]),
             start=start,
         )
+        nothing = why_nothing_is_required(plan)
+        if nothing is not None:
+            raise OptionError(
+                f"this shield would keep nothing: {nothing}",
+                location="bounds" if self.kind == "static-bw" else "empty_group",
+                hint="a longer horizon, a larger kappa, or wider bounds"
+                if self.kind == "static-bw"
+                else "a longer horizon, or a smaller min_count",
+            )
+        return plan
 
     def _start(self) -> tuple[int, ...]:
         if self.start is None:

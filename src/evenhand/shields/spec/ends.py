@@ -64,6 +64,10 @@ class FairEnd(_BandValues):
         low, high = self.property.band(n_a + seen_a, a + past_a, n_b + seen_b)
         return np.maximum(low - past_b, 0), np.minimum(high - past_b, n_b)
 
+    def is_judged(self, n_a: int, n_b: int) -> bool:
+        """Return whether so many of each group are enough for anything to be required."""
+        return min(n_a + self.start[0], n_b + self.start[2]) >= self.property.empty_group.needed_count
+
 
 @dataclass(frozen=True)
 class WelfareEnd(_BandValues):
@@ -92,6 +96,10 @@ class WelfareEnd(_BandValues):
         low = np.where(small, 0, np.where(inside, np.maximum(low, 0), 1))
         high = np.where(small, n_b, np.where(inside, np.minimum(high, n_b), 0))
         return low, high
+
+    def is_judged(self, n_a: int, n_b: int) -> bool:
+        """Return whether so many of each group are enough for anything to be required."""
+        return min(n_a + self.start[0], n_b + self.start[2]) >= self.at_least
 
 
 def end_values_of(plan: ShieldPlan) -> EndValues:
@@ -239,6 +247,9 @@ HARD_ENDS = {
 
 def guarantees(plan: ShieldPlan) -> tuple[str, ...]:
     """Return what the shield of a plan guarantees: one sentence each, the main one first."""
+    nothing = why_nothing_is_required(plan)
+    if nothing is not None:
+        return (f"Nothing is guaranteed: {nothing}.",)
     keeps, always = plan.property.words(), f"{EVERY_RUN}{_describe_label_timing(plan)}"
     if plan.kind == "greedy":
         return (GREEDY,)
@@ -298,6 +309,28 @@ def why_assumption_fails(plan: ShieldPlan, bounds: WelfareBounds | None = None) 
         if 2 * needed > horizon:
             half = f"half of {horizon:,} decisions are {horizon // 2:,}"
             return f"{half}, and fewer than {needed:,} of a group are not judged"
+    return None
+
+
+def why_nothing_is_required(plan: ShieldPlan) -> str | None:
+    """Return why no end of a plan is ever judged, so that it keeps nothing, whoever comes; None if some end is.
+
+    Dynamic and greedy shields count all periods together, so that sooner or later every group is large enough.
+    """
+    horizon, seen = plan.horizon, plan.start[::2]
+    if plan.kind == "static-bw":
+        least = welfare_bounds_of(plan).least_seen
+        # Of more than two groups each is judged by itself.
+        needed = 2 * least if len(seen) == 2 else least
+        if needed > horizon:
+            whom = "each" if len(seen) == 2 else "a"
+            return f"the bounds need {least:,} of {whom} group, and a period has {horizon:,} decisions"
+    elif plan.kind in ("finite", "feasible", "static-fair"):
+        least = plan.property.empty_group.needed_count
+        before = (0,) * len(seen) if plan.kind == "static-fair" else seen
+        missing = sorted(max(0, least - count) for count in before)[:2]
+        if sum(missing) > horizon:
+            return f"two groups of {least:,} or more are never counted in {horizon:,} decisions"
     return None
 
 

@@ -1,0 +1,184 @@
+"""Every run of a shield over any number of groups, walked state by state, or group by group within welfare bounds.
+
+As in `reachability`, what can be reached does not depend on who is expected, and the probabilities do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.shields.policy.policy import ShieldPolicy
+from evenhand.shields.simulation.reachability import ReachabilityCheck, level_effects
+from evenhand.shields.simulation.simulated_shields import is_fair
+from evenhand.shields.spec.ends import welfare_bounds_of
+from evenhand.shields.synthesis.general import ReachableTable
+from evenhand.shields.synthesis.separable import SeparableTable
+from evenhand.typing import Booleans, Floats, Integers
+
+MAX_LISTED_STATES = 5_000_000
+"""States over all groups that are walked, at most: these take some ten seconds."""
+MAX_SEPARATE_STATES = 500_000_000
+"""States of all groups, each by itself, that are walked, at most."""
+
+
+@dataclass(frozen=True)
+class GroupsPass:
+    """All runs of a shield over one horizon.
+
+    Attributes:
+        checks: what was found at the times that are checked; of separate groups, the states of each, added up.
+        reached: states that some run gets to, before the horizon.
+        overrides: expected overrides by group, accepted and rejected against the recommendation, shape (groups, 2).
+        expected_cost: of the overrides, if who comes is as expected.
+    """
+
+    checks: tuple[ReachabilityCheck, ...]
+    reached: int
+    overrides: Floats
+    expected_cost: float
+
+
+def can_walk_groups(policy: ShieldPolicy) -> bool:
+    """Return whether a policy's states are stored for any number of groups, and not too many to be walked."""
+    if isinstance(policy.actions, ReachableTable):
+        return sum(len(states) for states in policy.actions.states) <= MAX_LISTED_STATES
+    separate = isinstance(policy.actions, SeparableTable)
+    return separate and sum(len(table) for table in policy.actions.arrays) <= MAX_SEPARATE_STATES
+
+
+def walk_groups(policy: ShieldPolicy, *, progress: Callable[[int, int], None] | None = None) -> GroupsPass:
+    """Walk through all runs of a policy that is ``can_walk_groups``.
+
+    Args:
+        progress: told (layers done, layers) after each.
+    """
+    if isinstance(policy.actions, SeparableTable):
+        return _walk_separate(policy, policy.actions, progress)
+    assert isinstance(policy.actions, ReachableTable)
+    return _walk_listed(policy, policy.actions, progress)
+
+
+def _walk_listed(
+    policy: ShieldPolicy, actions: ReachableTable, progress: Callable[[int, int], None] | None
+) -> GroupsPass:
+    plan, inputs = policy.plan, policy.plan.inputs
+    strides = np.array(actions.strides, dtype=np.int64)
+    accept, forced, paid = level_effects(plan)
+    labels = inputs.labels() if plan.property.labelled else np.tile([0.0, 1.0], (len(inputs.groups), 1))
+    states: Integers = np.zeros(1, dtype=np.int64)
+    chance: Floats = np.ones(1)
+    overrides, cost, reached, checks = np.zeros((len(inputs.groups), 2)), 0.0, 0, []
+    for t in range(plan.horizon):
+        place = np.searchsorted(actions.states[t], states)
+        levels = actions.levels[t][:, place].astype(np.int64) + policy.levels
+        targets, weights = [], []
+        for group, rate in enumerate(inputs.rate):
+            level = levels[group]
+            cost += rate * float(chance @ paid[group, level])
+            overrides[group] += rate * (chance @ forced[group, level])
+            if plan.property.labelled:
+                targets.append(states)
+                weights.append(chance * rate * labels[group, 0])
+            for decision, possible in ((0, level < 2 * policy.levels), (1, level > 0)):
+                share = accept[group, level] if decision else 1 - accept[group, level]
+                targets.append((states + strides[2 * group] + decision * strides[2 * group + 1])[possible])
+                weights.append((chance * rate * share * labels[group, 1])[possible])
+        reached += len(states)
+        states, which = np.unique(np.concatenate(targets), return_inverse=True)
+        chance = np.bincount(which.reshape(-1), weights=np.concatenate(weights), minlength=len(states)).astype(float)
+        if t + 1 in plan.times:
+            checks.append(_check_listed(policy, t + 1, _decode(states, strides), chance))
+        if progress is not None:
+            progress(t + 1, plan.horizon)
+    return GroupsPass(tuple(checks), reached, overrides, cost)
+
+
+def _decode(states: Integers, strides: Integers) -> Integers:
+    """Return the counters of states, shape (states, 2 groups)."""
+    extents = np.append(strides[1:] // strides[:-1], np.iinfo(np.int64).max)
+    return np.asarray(states[:, None] // strides % extents)
+
+
+def _check_listed(policy: ShieldPolicy, t: int, counters: Integers, chance: Floats) -> ReachabilityCheck:
+    kept = policy.plan.property
+    counters = counters + np.array(policy.plan.start)
+    seen, accepted = counters[:, ::2], counters[:, 1::2]
+    unfair: Booleans = ~is_fair(kept, seen, accepted)
+    # No two groups are large enough to be compared.
+    unjudged = np.sort(seen, axis=1)[:, -2] < kept.empty_group.needed_count
+    return ReachabilityCheck(
+        t, len(seen), int(unfair.sum()), float(chance[unfair].sum()), int(unjudged.sum()), float(chance[unjudged].sum())
+    )
+
+
+def _walk_separate(
+    policy: ShieldPolicy, actions: SeparableTable, progress: Callable[[int, int], None] | None
+) -> GroupsPass:
+    plan, groups = policy.plan, len(policy.plan.inputs.groups)
+    overrides, cost, reached = np.zeros((groups, 2)), 0.0, 0
+    found: dict[int, list[ReachabilityCheck]] = {t: [] for t in plan.times}
+    for group in range(groups):
+        for t, more, forced, paid, check in _walk_group(policy, actions, group):
+            reached, cost = reached + more, cost + paid
+            overrides[group] += forced
+            if check is not None:
+                found[t].append(check)
+            if progress is not None:
+                progress(group * plan.horizon + t, groups * plan.horizon)
+    checks = (
+        ReachabilityCheck(
+            t,
+            sum(check.reached for check in each),
+            sum(check.unfair for check in each),
+            min(1.0, sum(check.chance for check in each)),
+            sum(check.unjudged for check in each),
+            min(1.0, sum(check.unjudged_chance for check in each)),
+        )
+        for t, each in found.items()
+    )
+    return GroupsPass(tuple(checks), reached, overrides, cost)
+
+
+def _walk_group(
+    policy: ShieldPolicy, actions: SeparableTable, group: int
+) -> Iterator[tuple[int, int, Floats, float, ReachabilityCheck | None]]:
+    """Yield for each decision of a period: states reached before it, overrides, cost, and what a check finds after it.
+
+    States (n, a) lie at n (n + 1) / 2 + a at every time.
+    """
+    plan, inputs = policy.plan, policy.plan.inputs
+    bounds = welfare_bounds_of(plan)
+    accept, forced, paid = (effect[group] for effect in level_effects(plan))
+    rate = inputs.rate[group]
+    counted = rate * (inputs.label[group] if plan.property.labelled and inputs.label is not None else 1.0)
+    n = np.repeat(np.arange(plan.horizon + 1), np.arange(1, plan.horizon + 2))
+    a = np.arange(len(n)) - n * (n + 1) // 2
+    allowed = bounds.holds(n, a) | (n < bounds.least_seen)
+    chance, reached = np.ones(1), np.ones(1, dtype=bool)
+    for t in range(plan.horizon):
+        size = (t + 1) * (t + 2) // 2
+        first = t * (t + 1) * (t + 2) // 6
+        level = actions.tables[group][first : first + size].astype(np.int64) + policy.levels
+        spent, against = rate * float(chance @ paid[level]), rate * (chance @ forced[level])
+        rejected = np.arange(size) + n[:size] + 1
+        after, possible = np.zeros(size + t + 2), np.zeros(size + t + 2, dtype=bool)
+        # Somebody of another group comes.
+        after[:size], possible[:size] = chance * (1 - counted), reached
+        after[rejected] += chance * counted * (1 - accept[level])
+        after[rejected + 1] += chance * counted * accept[level]
+        possible[rejected[reached & (level < 2 * policy.levels)]] = True
+        possible[rejected[reached & (level > 0)] + 1] = True
+        before = int(reached.sum())
+        chance, reached = after, possible
+        check = None
+        if t + 1 in plan.times:
+            unfair = reached & ~allowed[: len(reached)]
+            small = reached & (n[: len(reached)] < bounds.least_seen)
+            check = ReachabilityCheck(
+                t + 1, int(reached.sum()), int(unfair.sum()), float(chance[unfair].sum()),
+                int(small.sum()), float(chance[small].sum()),
+            )  # fmt: skip
+        yield t + 1, before, against, spent, check
