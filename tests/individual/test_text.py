@@ -125,7 +125,8 @@ def test_findings_by_hand():
     (count,) = result.counts
     assert (count.flips, count.n, count.texts) == (3, 4, 5)  # the king is not a woman either way
     assert result.profiles == 2
-    assert result.queries == len(asked) == len(set(asked)) == 6
+    assert result.queries == len(asked) == 2 * len(set(asked)) == 12  # once more, for its noise
+    assert (result.noise.people, result.noise.changed, count.noise) == (6, 0, None)
     assert "nobody" not in asked
     first = result.examples[0]
     assert (first.worse.group, first.better.group) == ("male", "female")
@@ -198,13 +199,14 @@ def test_limits_and_interrupts():
         config=search.TextSearchConfig(budget=100, examples=3),
     )
     assert result.queries == 100
-    assert result.counts[0].n == 50
+    assert result.noise.people == 2  # two of the texts, anywhere, were asked about twice
+    assert 47 <= result.counts[0].n <= 49
     assert len(result.examples) == 3
     calls = []
 
     def impatient(batch):
         calls.append(len(batch))
-        if len(calls) > 1:
+        if len(calls) == 8 + 2:  # after those that are asked about twice
             raise KeyboardInterrupt
         return [float("she" in one) for one in batch]
 
@@ -312,3 +314,68 @@ def test_saved_tests_tell_models_apart(tmp_path):
         assert said in done.stdout
     with pytest.raises(OptionError, match="nothing was found"):
         search.save_text_tests(result.model_copy(update={"examples": ()}), tmp_path / "test_none.py")
+
+
+class NoisyModel:
+    """Likes a text with a probability, anew each time it is asked."""
+
+    def __init__(self, chance, seed=0):
+        self.chance, self.rng, self.asked = chance, np.random.default_rng(seed), 0
+
+    def __call__(self, texts):
+        self.asked += len(texts)
+        return ["yes" if self.rng.random() < self.chance(one) else "no" for one in texts]
+
+
+SENTENCES = [f"{who} came home late on day {i}" for i in range(400) for who in ("The man", "The woman")]
+
+
+def test_noise_of_a_model_of_texts_is_no_finding():
+    """A fair coin flips half of all pairs, and disagrees with itself as often."""
+    model = NoisyModel(lambda one: 0.5, 1)
+    result = search.search_texts(model, SENTENCES, protected=["gender"])
+    (count,) = result.counts
+    assert result.noise.noisy
+    assert result.queries == model.asked
+    assert count.rate.value == pytest.approx(0.5, abs=0.08)
+    assert count.noise.own.value == pytest.approx(0.5, abs=0.12)
+    assert count.noise.excess.low < 0 < count.noise.excess.high
+    assert count.noise.p > 0.01
+    assert result.document().blocks[0].tone == "caution"
+    summary = result.summary()
+    assert "asked twice about the same 300 texts" in summary
+    assert "excess over its own noise" in summary
+    assert "(the same 300 texts asked about again)" in summary
+    assert search.TextSearchResult.from_json(result.to_json()) == result
+
+
+def test_a_bias_behind_the_noise_of_a_model_of_texts():
+    """Probabilities p = 0.9 and q = 0.3: answers differ with p(1-q)+q(1-p) = 0.66, themselves with 0.3; excess 0.36."""
+    model = NoisyModel(lambda one: 0.3 if "woman" in one else 0.9)
+    (count,) = search.search_texts(model, SENTENCES, protected=["gender"]).counts
+    assert count.rate.value == pytest.approx(0.66, abs=0.07)
+    assert count.noise.own.value == pytest.approx(0.3, abs=0.1)
+    assert count.noise.excess.low < 0.36 < count.noise.excess.high
+    assert count.noise.excess.low > 0.2
+    rates = {one.value: one.rate.value for one in count.noise.directions}
+    assert rates == pytest.approx({"male": 0.9, "female": 0.3}, abs=0.07)
+    assert count.noise.p < 1e-10
+
+
+@pytest.mark.parametrize("budget", [100, 1000, 1400])
+def test_noise_of_texts_within_a_budget(budget):
+    model = NoisyModel(lambda one: 0.5)
+    result = search.search_texts(model, SENTENCES, protected=["gender"], budget=budget)
+    assert result.queries == model.asked <= budget
+    assert result.noise.people == budget // 40
+
+
+@pytest.mark.full
+def test_intervals_of_the_excess_hold_for_texts():
+    """Of 150 samples without bias at most a few have an excess that is significant."""
+    wrong = 0
+    for seed in range(150):
+        model = NoisyModel(lambda one: 0.7, seed)
+        (count,) = search.search_texts(model, SENTENCES[:200], protected=["gender"]).counts
+        wrong += not count.noise.excess.low <= 0 <= count.noise.excess.high
+    assert wrong <= 15  # 7.5 expected

@@ -1,11 +1,15 @@
 """Subgroups of a model that answers differently each time: its noise is no finding, a planted gap is one."""
 
+import math
+
 import numpy as np
 import pandas as pd
+import pytest
 from deciders import Decider, people
 
 from evenhand import subgroups
-from evenhand.models import Reply, ask_once
+from evenhand.errors import BudgetError
+from evenhand.models import QuestionLedger, Reply, ask_once
 from evenhand.schema import Attribute, Schema, Target, encode
 from evenhand.subgroups import SubgroupResult
 from support import scaled
@@ -78,3 +82,55 @@ def test_a_model_that_repeats_itself_is_counted_as_before():
     result = subgroups.find_subgroups(model, world, permutations=100)
     assert (result.noise.people, result.noise.changed) == (300, 0)
     assert result.model_copy(update={"noise": None, "seconds": before.seconds}) == before
+
+
+class CountedCoin(KeptCoin):
+    """The same with a ledger, as an endpoint has one."""
+
+    def __init__(self, rate, seed, budget=None):
+        super().__init__(rate, seed)
+        self.ledger = QuestionLedger(budget)
+        self.sent = 0
+
+    def reply_again(self, individuals):
+        self.ledger.charge(len(individuals))
+        self.sent += len(individuals)
+        return super().reply_again(individuals)
+
+
+def test_the_majority_of_several_answers():
+    """Five answers turn favourable rates of 0.7 and 0.3 into those of majorities: 0.837 and 0.163, by hand."""
+    rate = lambda rows: np.where(rows[:, 0] == 1, 0.3, 0.7)  # noqa: E731
+    model = CountedCoin(rate, 0)
+    result = subgroups.find_subgroups(model, few(4000, 1), permutations=100, repeats=5)
+    first = result.findings[0]
+    expected = [sum(math.comb(5, k) * p**k * (1 - p) ** (5 - k) for k in (3, 4, 5)) for p in (0.3, 0.7)]
+    assert first.rules == {"race": ("b",)}
+    assert [first.rate, first.rest_rate] == pytest.approx(expected, abs=0.05)
+    assert result.repeats == 5
+    assert result.queries == model.sent == 5 * 4000 + 2 * 300 - (300 - len(model.known))
+    assert "Rates are of the majority of 5 answers for each person." in result.summary()
+
+
+def test_repeats_are_for_models_that_may_vary():
+    world, model = people(800, seed=3), Decider(lambda rows: rows[:, 0] == 0)
+    one, five = (subgroups.find_subgroups(model, world, permutations=100, repeats=k) for k in (1, 5))
+    assert five.repeats == 1
+    assert five.model_copy(update={"seconds": one.seconds, "work": one.work}) == one
+
+
+@pytest.mark.parametrize("augment", [None, "sampled", "sequential"])
+def test_repeats_within_a_budget(augment):
+    model = CountedCoin(lambda rows: np.where(rows[:, 0] == 1, 0.2, 0.7), 0, budget=6000)
+    result = subgroups.find_subgroups(model, few(900, 1), permutations=100, repeats=5, augment=augment, budget=6000)
+    assert result.queries == model.sent <= 6000
+    short = CountedCoin(lambda rows: 0.5, 0, budget=4000)
+    with pytest.raises(BudgetError, match="does not pay for 5 answers about each of the 900 people"):
+        subgroups.find_subgroups(short, few(900, 1), permutations=100, repeats=5, budget=4000)
+    assert short.sent == 0
+
+
+def test_a_model_without_a_ledger_is_charged_for_every_answer():
+    model = KeptCoin(lambda rows: 0.5, 0)
+    result = subgroups.find_subgroups(model, few(600, 1), permutations=100, repeats=3, budget=6000)
+    assert result.queries == 3 * 600

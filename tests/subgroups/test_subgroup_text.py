@@ -88,7 +88,8 @@ def test_by_hand():
     liked = {*texts[:30], *texts[40:60]}
     result = text.find_text_subgroups(lambda asked: [one in liked for one in asked], texts, protected=LISTS, swaps=0)
     assert result.kind == "subgroups"
-    assert (result.people, result.queries, result.rule_sets) == (150, 101, 3 + 2 + 6)
+    # Each text once, and once more to see whether the answer is the same.
+    assert (result.people, result.queries, result.rule_sets) == (150, 2 * 101, 3 + 2 + 6)
     found = {one.words: one for one in result.findings}
     red = found["colour red"]
     assert red.rules == {"colour": ("red",)}
@@ -293,15 +294,15 @@ def test_limits_and_interrupts():
 
     def impatient(asked):
         calls.append(len(asked))
-        if len(calls) == 3:
+        if len(calls) == 8 + 3:  # after those that are asked about twice
             raise KeyboardInterrupt
         return [0.2] * len(asked)
 
     result = text.find_text_subgroups(impatient, texts, protected=[COLOURS])
     assert result.interrupted
-    assert result.people == 2 * 4096
-    assert result.queries == 2 * 4096
-    assert "6,808 of 15,000 texts were not asked about" in " ".join(result.notes)
+    assert result.people == 300 + 2 * 4096
+    assert result.queries == 2 * 300 + 2 * 4096
+    assert "6,508 of 15,000 texts were not asked about" in " ".join(result.notes)
 
     def never(asked):
         raise KeyboardInterrupt
@@ -373,3 +374,21 @@ def test_a_real_model_of_tweets():
         assert first != second
     flips = {one.category: one for one in result.flips}["gender"]
     assert flips.flips >= len(result.examples) > 0
+
+
+def test_the_noise_of_a_model_of_texts_is_said_first():
+    rng = np.random.default_rng(0)
+    texts = [f"a {colour} cat {i}" for i in range(200) for colour in COLOURS.groups]
+    result = text.find_text_subgroups(
+        lambda asked: (rng.random(len(asked)) < [0.2 if "red" in one else 0.7 for one in asked]).tolist(),
+        texts,
+        protected=[COLOURS],
+        favourable="True",
+    )
+    assert result.noise.noisy
+    assert result.findings[0].rules == {"colour": ("red",)}
+    assert result.findings[0].found
+    first = result.document().blocks[0]
+    assert first.text.startswith("The model answers differently each time: asked twice about the same 300 texts")
+    assert "one answer for each text" in first.text
+    assert text.find_text_subgroups(chance(0.5), texts, protected=[COLOURS]).noise.changed == 0

@@ -116,8 +116,8 @@ def forecast_queries(people: People, config: AuditConfig) -> int:
         search.forecast_queries(people, search.SearchConfig(protected=(name,), seeds=seeds, local=local, samples=0))
         for name in (names if config.searched else ())
     ]
-    groups = subgroup.forecast_queries(people, subgroup.SubgroupConfig()) or 0
-    return groups + variants * (len(people) + config.samples) + sum(found)
+    groups = subgroup.forecast_queries(people, subgroup.SubgroupConfig(repeats=config.repeats)) or 0
+    return groups + config.repeats * variants * (len(people) + config.samples) + sum(found)
 
 
 def _run_analyses(
@@ -272,6 +272,7 @@ def _add_subgroups(
             noise=noise,
             confidence=config.confidence,
             time_limit=config.share(SUBGROUP_SHARE, LEAST_SUBGROUP_SECONDS),
+            repeats=config.repeats,
             seed=config.seed,
             clock=clock,
         )

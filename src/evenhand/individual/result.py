@@ -379,11 +379,16 @@ def _flip_answer(result: IndividualResult, protected: tuple[str, ...], *, search
     )
 
 
-def describe_noise(noise: FlipNoise) -> Iterator[str]:
-    """Yield how much of a rate is the model's own noise, and the favourable rate under each value."""
+def describe_noise(noise: FlipNoise, nouns: tuple[str, str] = ("person", "people")) -> Iterator[str]:
+    """Yield how much of a rate is the model's own noise, and the favourable rate under each value.
+
+    Args:
+        noise: what was found.
+        nouns: who was asked about, one and several.
+    """
     if isinstance(noise.own, Unknown) or isinstance(noise.excess, Unknown):
         return
-    again = format_count(noise.people, "person", "people")
+    again = format_count(noise.people, *nouns)
     yield (
         f"the model's own noise: {format_value(noise.own, 'rate')}, {format_interval(noise.own, 'rate')} (the same "
         f"{again} asked about again)"

@@ -18,9 +18,9 @@ from evenhand.models.blackbox.function import import_object, remember_answers
 from evenhand.models.blackbox.questions import PROBE_COUNT, model_input, plain_numbers, summarize_error
 from evenhand.models.blackbox.text_model import TextAnswers, TextModel, check_texts, interpret_replies, load_text_model
 from evenhand.models.blackbox.torch_module import TorchModule, evaluation_mode, input_type
-from evenhand.models.ledger import CountedScorer, QuestionLedger, ask_model, ask_people, find_ledger
+from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_row, ask_model, ask_people, find_ledger
 from evenhand.models.load import OBJECT_LOADERS, load_model, load_stored_object
-from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, check_noise, repeat_questions
+from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise, repeat_questions
 from evenhand.models.readers.boosters import read_booster
 from evenhand.models.readers.keras_file import KerasLayer, network_from_layers, read_keras_layers
 from evenhand.models.readers.onnx_signature import PROBABILITIES, SHAPING
@@ -72,12 +72,14 @@ __all__ = [
     "TreeEnsemble",
     "TreeNodes",
     "WrappedScorer",
+    "answers_per_row",
     "ask_in_batches",
     "ask_model",
     "ask_once",
     "ask_people",
     "binary_labels",
     "build_ensemble",
+    "can_vary",
     "check_noise",
     "check_texts",
     "evaluate_cell",

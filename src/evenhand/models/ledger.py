@@ -87,13 +87,22 @@ class CountedScorer(WrappedScorer):
 
     def scores(self, individuals: Floats) -> Floats:
         """Return the model's scores (n, classes)."""
-        self._ledger.charge(len(individuals))
+        self._ledger.charge(answers_per_row(self.model) * len(individuals))
         return self.model.scores(individuals)
 
     def predict(self, individuals: Floats) -> Integers:
         """Return the model's labels (n,)."""
-        self._ledger.charge(len(individuals))
+        self._ledger.charge(answers_per_row(self.model) * len(individuals))
         return self.model.predict(individuals)
+
+
+def answers_per_row(scorer: Scorer) -> int:
+    """Return how many questions to the model each individual takes: one, but where several answers are averaged."""
+    while isinstance(scorer, WrappedScorer):
+        if hasattr(scorer, "answers"):
+            return int(scorer.answers)
+        scorer = scorer.model
+    return 1
 
 
 def ask_people(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:

@@ -30,10 +30,10 @@ FIRST = 20
 
 
 class NoiseCheck(BaseModel):
-    """How often a model decided differently when it was asked about the same person again.
+    """How often a model decided differently when it was asked about the same person, or text, again.
 
     Attributes:
-        people: how many were asked about twice.
+        people: how many people, or texts, were asked about twice.
         changed: for how many of them the decision changed.
         rate: their share.
         queries: questions that this took beyond the first answers.
@@ -51,13 +51,14 @@ class NoiseCheck(BaseModel):
         """Whether the model disagreed with itself."""
         return self.changed > 0
 
-    def caution(self, consequence: str) -> Note:
+    def caution(self, consequence: str, nouns: tuple[str, str] = ("person", "people")) -> Note:
         """Return what a reader must know before anything else.
 
         Args:
             consequence: what it means for the numbers that follow, in full sentences.
+            nouns: what was asked about, one and several.
         """
-        asked = format_count(self.people, "person", "people")
+        asked = format_count(self.people, *nouns)
         return Note(
             f"The model answers differently each time: asked twice about the same {asked}, it changed its decision "
             f"for {self.changed:,}, {format_value(self.rate, 'rate')} (observed, "

@@ -19,6 +19,8 @@ from evenhand.models import (
     NoiseCheck,
     QuestionLedger,
     Scorer,
+    answers_per_row,
+    can_vary,
     check_noise,
     find_ledger,
 )
@@ -82,18 +84,22 @@ def find_subgroups(
         if asked is None:
             if noise is None:
                 shuffled = people.individuals[np.random.default_rng(config.seed).permutation(len(people))]
-                # Two answers of each, and one of everybody, have to be paid for.
-                payable = int(max(0.0, min(len(people), (ledger.left - len(people)) / 2)))
+                # Two answers of each, and those of everybody, have to be paid for.
+                payable = int(max(0.0, min(len(people), (ledger.left - config.repeats * len(people)) / 2)))
                 noise = check_noise(scorer, shuffled[:payable], confidence=config.confidence, limit=limit)
-            fresh = FreshScorer(scorer) if noise is not None and noise.noisy else scorer
+            may_vary = noise is not None and (noise.noisy or config.repeats > 1)
+            fresh = FreshScorer(scorer, config.repeats) if may_vary else scorer
             asked = fresh if find_ledger(fresh) is not None else CountedScorer(fresh, ledger)
         return asked
 
     def outcomes() -> MeasuredOutcomes:
         concerned = len(find_concerned(people, config.measure))
-        if concerned > ledger.left:
+        repeats = config.repeats if can_vary(scorer) else 1
+        if concerned * repeats > ledger.left:
+            each = f"{repeats} answers about each of " if repeats > 1 else ""
             raise BudgetError(
-                f"the budget of {ledger.budget:,} rows does not pay for the {concerned:,} people who are compared",
+                f"the budget of {ledger.budget:,} rows does not pay for {each}the {concerned:,} people who are "
+                "compared",
                 location="--budget",
                 hint="give a larger budget, or fewer people",
             )
@@ -111,6 +117,7 @@ def find_subgroups(
     return result.model_copy(
         update={
             "noise": noise,
+            "repeats": 1 if asked is None else answers_per_row(asked),
             "queries": ledger.settle(),
             "work": timer.work(),
             "seconds": time.perf_counter() - started,
@@ -122,7 +129,7 @@ def forecast_queries(people: People, config: SubgroupConfig) -> int | None:
     """Return how many individuals a search without a budget asks a black box about at most; None: it has no bound."""
     if config.augment is not None or config.method not in ("exact", "linear"):
         return None
-    return PROBE_COUNT + len(people) + 2 * CHECKED
+    return PROBE_COUNT + config.repeats * len(people) + 2 * CHECKED
 
 
 # A result with what its rule sets look like around the data.
@@ -210,7 +217,7 @@ def add_neighbourhood(
 
 def _affordable_rows(scorer: Scorer) -> int | None:
     ledger = find_ledger(scorer)
-    return None if ledger is None or ledger.budget is None else int(ledger.left)
+    return None if ledger is None or ledger.budget is None else int(ledger.left) // answers_per_row(scorer)
 
 
 def _select_rule_sets(result: SubgroupResult) -> tuple[Sequence[Rules], int]:

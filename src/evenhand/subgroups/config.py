@@ -68,6 +68,9 @@ class SubgroupConfig(SharedSettings):
     augment: NeighbourhoodMethod | None = setting(
         None, "ask around the data too: as many samples as the margin needs, or until the answer is clear"
     )
+    repeats: int = setting(
+        1, "answers per person, the majority decides; for models that can answer differently each time", ge=1
+    )
     budget: int | None = setting(None, "ask the model about so many individuals at most, all told", ge=1)
 
 

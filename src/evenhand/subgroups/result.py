@@ -191,6 +191,7 @@ class SubgroupResult(Result):
         queries: individuals (rows) that the model was asked about in all, from trying it on.
         around: rule sets around the data, where that was asked for: samples, not people.
         noise: how often the model disagreed with itself; None if it was not asked twice.
+        repeats: answers about each person, of which the majority counts (of scores the mean).
         notes: what else a reader must know.
     """
 
@@ -219,6 +220,7 @@ class SubgroupResult(Result):
     queries: int = 0
     around: tuple[NeighbourhoodGap, ...] = ()
     noise: NoiseCheck | None = None
+    repeats: int = 1
     notes: tuple[str, ...] = ()
 
     def sentence(self, finding: Finding) -> str:

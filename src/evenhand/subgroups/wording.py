@@ -51,8 +51,13 @@ CONTROLS = {
 
 
 NOISY = (
-    "Rates are of one answer for each person. Tests and intervals below allow for this noise: it is independent of who "
-    "a person is, so a subgroup that is significant is decided differently on average, whatever a single answer says."
+    "Rates are of {answers} for each person. Tests and intervals below allow for this noise: it is independent of who "
+    "a person is, so a subgroup that is significant is decided differently on average, whatever one answer says."
+)
+NOISY_TEXTS = (
+    "Rates are of one answer for each text. Tests and intervals below allow for this noise: it is independent of what "
+    "a text says. Labels that change with the words are counted from single answers, and this noise is in them; "
+    "evenhand search says how much of them it is."
 )
 """What noise means for subgroups."""
 
@@ -348,7 +353,11 @@ def build_document(result: SubgroupResult, subject: SubjectCard | None = None) -
         )
     blocks: list[Block] = []
     if result.noise is not None and result.noise.noisy:
-        blocks.append(result.noise.caution(NOISY))
+        answers = "one answer" if result.repeats == 1 else f"the majority of {result.repeats:,} answers"
+        if is_about_texts(result):
+            blocks.append(result.noise.caution(NOISY_TEXTS, ("text", "texts")))
+        else:
+            blocks.append(result.noise.caution(NOISY.format(answers=answers)))
     if result.interrupted:
         blocks.append(Note("This search was stopped. It holds what was found before.", "caution"))
     own = select_findings(result, len(result.findings))

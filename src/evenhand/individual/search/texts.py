@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from evenhand.core import (
@@ -35,9 +36,11 @@ from evenhand.datasets import (
     words_of,
 )
 from evenhand.errors import DataError
+from evenhand.individual.noise import ASKED_AGAIN, METHOD, FlipNoise, compare_directions
+from evenhand.individual.result import describe_noise
 from evenhand.individual.search.config import TextSearchConfig
-from evenhand.models import TextAnswers, check_texts, load_text_model
-from evenhand.stats import Observed, Quantity, observed_rate, show_quantity
+from evenhand.models import NoiseCheck, TextAnswers, check_texts, load_text_model
+from evenhand.stats import FlipCounts, Observed, Quantity, excess_over_noise, observed_rate, show_quantity
 from evenhand.text import format_count
 from evenhand.typing import Progress
 
@@ -46,6 +49,14 @@ if TYPE_CHECKING:
 
 SHOWN = 5
 """Findings in the summary, one per pair of groups."""
+
+NOUNS = ("text", "texts")
+
+NOISY = (
+    "A flip between two answers may be this noise; the excess over it, and which group's words get the favourable "
+    "label, says whether there is more. Pairs below are of single answers."
+)
+"""What noise means for texts."""
 
 
 class CategoryFlipCount(BaseModel):
@@ -56,6 +67,7 @@ class CategoryFlipCount(BaseModel):
         flips: how many of them.
         n: texts with words of the category.
         texts: texts looked at.
+        noise: the rate beside the model's own noise; None for a model that gives the same answer each time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,6 +77,7 @@ class CategoryFlipCount(BaseModel):
     flips: int
     n: int
     texts: int
+    noise: FlipNoise | None = None
 
 
 class TextSearchResult(Result):
@@ -78,6 +91,7 @@ class TextSearchResult(Result):
         queries: texts that the model was asked about.
         examples: the clearest findings, widest gap first, up to the limit that was set.
         interrupted: whether somebody stopped it; what is here was found before.
+        noise: how often the model disagreed with itself; None if it was not asked twice.
     """
 
     kind: Literal["individual-text"] = "individual-text"
@@ -89,6 +103,7 @@ class TextSearchResult(Result):
     queries: int
     examples: tuple[TextFinding, ...]
     interrupted: bool = False
+    noise: NoiseCheck | None = None
 
     def document(self) -> Document:
         """Return how often the label changes with the words of each category, then the clearest findings."""
@@ -99,6 +114,7 @@ class TextSearchResult(Result):
             "In each text that speaks of a group, the words for it were replaced by those for every other group. The "
             "counterfactual flip rate is the share of such texts whose label changes.",
             (
+                *([self.noise.caution(NOISY, NOUNS)] if self.noise is not None and self.noise.noisy else []),
                 *(Note("Interrupted: this was found before.", "caution") for _ in range(self.interrupted)),
                 *(_flip_answer(count) for count in self.counts),
                 *(Heading("The clearest findings") for _ in clearest[:1]),
@@ -158,7 +174,8 @@ def _flip_answer(count: CategoryFlipCount) -> Metric:
         number = show_quantity(rate, "rate", basis=basis)
     else:
         number = ReportedNumber("-", kind="unknown", basis=f"no text has such words, of {count.texts:,}")
-    return Metric("counterfactual flip rate", number, about=count.category)
+    notes = () if count.noise is None else tuple(describe_noise(count.noise, NOUNS))
+    return Metric("counterfactual flip rate", number, notes, about=count.category)
 
 
 def _example_row(example: TextFinding) -> dict[str, object]:
@@ -247,10 +264,14 @@ def search_texts(
         raise DataError(
             f"none of the {len(every):,} texts has a term of: {names}", hint="bring a list of your own: --terms FILE"
         )
+    rng = np.random.default_rng(0)
+    shuffled = [cases[i].slot for i in rng.permutation(len(cases))]
+    noise = answers.check_noise((text for slot in shuffled for text in slot.variants), confidence=config.confidence)
     answers.ask((text for case in cases for text in case.slot.variants), lambda share: say("asking the model", share))
     reply, classes, wanted = answers.answers()
     say("reading the answers", 1.0)
     found: list[TextFinding] = []
+    reached: list[SlotCase] = []
     seen: dict[str, set[int]] = {one.name: set() for one in categories}
     flipped: dict[str, set[int]] = {one.name: set() for one in categories}
     distinct = set()
@@ -259,12 +280,14 @@ def search_texts(
         if asked.min() < 0:
             break  # Only cases before it are counted: the first texts as they come, in which no answer was preferred.
         seen[case.category].add(case.row)
+        reached.append(case)
         scores = reply.scores[asked, wanted]
         finding = text_finding(case.category, case.row, case.slot, reply.labels[asked], scores, classes)
         if finding is not None:
             flipped[case.category].add(case.row)
             distinct.add((case.category, case.slot.pieces[::2], case.slot.text))
             found.append(finding)
+    noises = measure_text_noise(reached, answers, config.confidence, rng) if noise is not None and noise.noisy else {}
     return TextSearchResult(
         classes=tuple(str(label) for label in classes),
         favourable=str(classes[wanted]),
@@ -281,6 +304,7 @@ def search_texts(
                 flips=len(flipped[name]),
                 n=len(rows),
                 texts=len(every),
+                noise=noises.get(name),
             )
             for name, rows in seen.items()
         ),
@@ -288,10 +312,72 @@ def search_texts(
         queries=answers.queries,
         examples=clearest_findings(found, config.examples),
         interrupted=answers.interrupted,
+        noise=noise,
         seed=0,
         work=timer.work(),
         seconds=time.perf_counter() - started,
     )
+
+
+def measure_text_noise(
+    cases: Sequence[SlotCase], answers: TextAnswers, confidence: float, rng: np.random.Generator
+) -> dict[str, FlipNoise]:
+    """Return for each category how many of its flips are the model's own noise, and which groups' words are favoured.
+
+    Up to ``ASKED_AGAIN`` texts are asked about again: each of their slots with one group's words, drawn at random, as
+    often as there are groups but one. Texts of which all variants are the same count once: so do their answers.
+
+    Args:
+        cases: slots of texts whose variants have all been asked about.
+        answers: what the model said, and who asks it again.
+        confidence: of the intervals.
+        rng: draws texts and words.
+    """
+    found: dict[str, FlipNoise] = {}
+    for category in dict.fromkeys(case.category for case in cases):
+        distinct = _distinct_texts(cases, category)
+        texts = [distinct[i] for i in rng.permutation(len(distinct))]
+        number, again = [], []
+        for k, slots in enumerate(texts[:ASKED_AGAIN]):
+            for slot in slots:
+                repeats = len(slot.swapped) - 1
+                number += [k] * repeats
+                again += [slot.variants[rng.integers(len(slot.swapped))]] * repeats
+        positions = answers.ask_again(again)
+        if positions.min(initial=0) < 0:
+            break  # a limit was reached
+        reply, _, wanted = answers.answers()
+        labels = [[reply.labels[answers.positions(slot.variants)] for slot in slots] for slots in texts]
+        flips = np.array([any(np.ptp(given) > 0 for given in every) for every in labels])
+        changed = reply.labels[positions] != reply.labels[answers.positions(again)]
+        own = np.bincount(number, weights=changed, minlength=min(len(texts), ASKED_AGAIN)) > 0
+        value, (low, high) = excess_over_noise(FlipCounts.of(flips, own), confidence)
+        groups = list(dict.fromkeys(group for slots in texts for group in slots[0].swapped))
+        favourable = np.full((len(texts), len(groups)), np.nan)
+        for k, (slots, given) in enumerate(zip(texts, labels, strict=True)):
+            favourable[k, [groups.index(group) for group in slots[0].swapped]] = given[0] == wanted
+        directions, p = compare_directions(favourable, groups, confidence)
+        found[category] = FlipNoise(
+            own=observed_rate(int(own.sum()), len(own), confidence),
+            excess=Observed(
+                value=float(value), low=float(low), high=float(high), n=len(own), confidence=confidence, method=METHOD
+            ),
+            people=len(own),
+            queries=len(again),
+            directions=directions,
+            p=p,
+        )
+    return found
+
+
+def _distinct_texts(cases: Sequence[SlotCase], category: str) -> list[list[SwapTemplate]]:
+    """Return the slots of every text with words of a category; texts with the same variants once."""
+    rows: dict[int, list[SwapTemplate]] = {}
+    for case in cases:
+        if case.category == category:
+            rows.setdefault(case.row, []).append(case.slot)
+    distinct = {frozenset(text for slot in slots for text in slot.variants): slots for slots in rows.values()}
+    return list(distinct.values())
 
 
 def _find_cases(texts: Sequence[str], swappers: Sequence[TermSwapper]) -> list[SlotCase]:

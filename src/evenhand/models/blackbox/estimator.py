@@ -63,8 +63,7 @@ class EstimatorModel:
     @property
     def can_vary(self) -> bool:
         """Whether it may answer differently when asked again: a part of it is from a library that is not known."""
-        parts = [self.model, *(part for _, part in getattr(self.model, "steps", ()))]
-        return any(type(part).__module__.partition(".")[0] not in REPEATABLE for part in parts if part != "passthrough")
+        return not is_repeatable(self.model)
 
     def scores(self, individuals: Floats) -> Floats:
         """Return probabilities, or squashed decision values, or labels one-hot, shape (n, classes).
@@ -144,6 +143,12 @@ class EstimatorModel:
                 location=self.name,
             )
         return np.array([position[label] for label in kinds.tolist()], dtype=np.int64)[inverse]
+
+
+def is_repeatable(model: Any) -> bool:
+    """Return whether an estimator, and every step of it, is of a library whose classifiers repeat their answers."""
+    parts = [model, *(part for _, part in getattr(model, "steps", ()))]
+    return all(type(part).__module__.partition(".")[0] in REPEATABLE for part in parts if part != "passthrough")
 
 
 def wrap_estimator(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,18 @@ from numpy.typing import NDArray
 from evenhand.core import NEVER, TimeLimit
 from evenhand.errors import BudgetError, DataError, EvenhandError, LimitError, ModelError
 from evenhand.http import redact_url
+from evenhand.models.blackbox.estimator import is_repeatable
 from evenhand.models.blackbox.function import import_object
 from evenhand.models.blackbox.http_endpoint import EXPECTED_FORMAT, ModelConnection
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import OBJECT_LOADERS, load_stored_object
+from evenhand.models.noise import CHECKED, FIRST, NoiseCheck
 from evenhand.models.replies import Reply, label_reply, read_reply, score_reply
+from evenhand.stats import Observed, observed_rate
 from evenhand.typing import Floats, Integers
+
+CHECK_SHARE = 0.1
+"""Of a time limit no more than this goes into asking some texts twice, if that takes more than one batch."""
 
 TEXT_BATCH = 4096
 """Texts per call to a model."""
@@ -35,6 +41,7 @@ class TextModel:
         name: how to call it in messages.
         batch: texts per call.
         ledger: counts the texts that an endpoint was sent; None for a model in this process.
+        can_vary: whether it may answer differently when it is asked again.
     """
 
     ask: Any
@@ -42,6 +49,7 @@ class TextModel:
     name: str
     batch: int = TEXT_BATCH
     ledger: QuestionLedger | None = None
+    can_vary: bool = True
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
@@ -110,9 +118,9 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
     classes = getattr(source, "classes_", None)
     known = None if classes is None else tuple(np.asarray(classes).tolist())
     if hasattr(source, "predict_proba"):
-        return TextModel(source.predict_proba, known, name)
+        return TextModel(source.predict_proba, known, name, can_vary=not is_repeatable(source))
     if hasattr(source, "predict") and not isinstance(source, type):
-        return TextModel(source.predict, known, name)
+        return TextModel(source.predict, known, name, can_vary=not is_repeatable(source))
     if callable(source):
         return TextModel(source, None, name)
     raise ModelError(
@@ -209,7 +217,7 @@ class TextAnswers:
             model.ledger.budget = budget
         self.limit, self.budget = limit, budget
         self.stopped = self.interrupted = False
-        self._position: dict[str, int] = {}
+        self._position: dict[Hashable, int] = {}
         self._replies: list[NDArray[np.generic]] = []
         self._read: tuple[int, tuple[Reply, tuple[Any, ...], int]] | None = None
 
@@ -224,7 +232,52 @@ class TextAnswers:
     def ask(self, texts: Iterable[str], progress: Callable[[float], None] = lambda share: None) -> None:
         """Ask about those that were not asked about yet; a limit or an interrupt ends all asking."""
         new = [text for text in dict.fromkeys(texts) if text not in self._position]
-        affordable = new if self.budget is None else new[: self.budget - self.queries]
+        self._ask(new, new, progress)
+
+    def ask_again(self, texts: Sequence[str]) -> Integers:
+        """Ask about each text once more, whatever is known; return where its answer stands, -1 where it has none.
+
+        The last text is asked about first: a generator that is seeded per call would repeat its numbers by position.
+        """
+        keys = [(len(self._position), i) for i in range(len(texts))]
+        self._ask(keys[::-1], texts[::-1], lambda share: None)
+        return np.array([self._position.get(key, -1) for key in keys], dtype=np.int64)
+
+    def check_noise(self, texts: Iterable[str], *, confidence: float = 0.95) -> NoiseCheck | None:
+        """Ask about some texts twice and count changed labels, as ``models.check_noise`` does of people.
+
+        Args:
+            texts: in random order; at most ``CHECKED`` of them, as many as a twentieth of the budget pays for, and
+                after the first few none once a tenth of the time has passed.
+            confidence: of the interval.
+
+        Returns:
+            The counts; None for a model that computes the same answer every time, or if nothing was asked twice.
+        """
+        if not self.model.can_vary:
+            return None
+        most = CHECKED if self.budget is None else min(CHECKED, self.budget // 40)
+        checked = list(dict.fromkeys(texts))[:most]
+        limit, at, step = self.limit.share(CHECK_SHARE), 0, FIRST
+        pairs: list[Integers] = []
+        while at < len(checked) and not self.stopped and not (at and limit.passed()):
+            part = checked[at : at + step]
+            self.ask(part)
+            pairs.append(np.stack([self.positions(part), self.ask_again(part)]))
+            at, step = at + len(part), 2 * step
+        both = np.concatenate([np.empty((2, 0), dtype=np.int64), *pairs], axis=1)
+        first, again = both[:, (both >= 0).all(axis=0)]
+        if not len(first):
+            return None
+        labels = self.answers()[0].labels
+        rate = observed_rate(int((labels[first] != labels[again]).sum()), len(first), confidence)
+        assert isinstance(rate, Observed)
+        changed = round(rate.value * rate.n)
+        return NoiseCheck(people=rate.n, changed=changed, rate=rate, queries=rate.n)
+
+    def _ask(self, keys: Sequence[Hashable], texts: Sequence[str], progress: Callable[[float], None]) -> None:
+        new = list(zip(keys, texts, strict=True))
+        affordable = new if self.budget is None else new[: max(0, self.budget - self.queries)]
         batch = self.model.batch
         try:
             for start in range(0, len(affordable), batch):
@@ -233,8 +286,8 @@ class TextAnswers:
                     return
                 progress(start / len(affordable))
                 part = affordable[start : start + batch]
-                self._replies.append(self.model.replies(part))
-                self._position.update({text: len(self._position) + i for i, text in enumerate(part)})
+                self._replies.append(self.model.replies([text for _, text in part]))
+                self._position.update({key: len(self._position) + i for i, (key, _) in enumerate(part)})
         except BudgetError:
             self.stopped = True  # further tries after failures cost more than was foreseen
         except KeyboardInterrupt:

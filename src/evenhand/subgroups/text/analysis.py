@@ -73,6 +73,8 @@ def find_text_subgroups(
     asking = TextAnswers(load_text_model(model, trust=trust), config.labels, config.favourable, limit)
     say("looking for identity terms", 0.0)
     said = find_mentions(every, resolve_categories(protected, by_term=config.by == "term"))
+    shuffled = np.random.default_rng(config.seed).permutation(len(every))
+    noise = asking.check_noise((every[row] for row in shuffled), confidence=config.confidence)
     asking.ask(every, lambda share: say(f"asking the model about {len(every):,} texts", share))
     measured = TextOutcomes(asking, config.measure, truth)
     rows = measured.find_concerned(every)
@@ -123,6 +125,7 @@ def find_text_subgroups(
         favourable=str(classes[wanted]),
         compared=config.compared,
         queries=asking.queries,
+        noise=noise,
         effects=changed,
         effects_critical=critical,
         flips=flips,
