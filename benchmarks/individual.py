@@ -1,17 +1,22 @@
 """What each method of the search for individual discrimination finds on published networks, at equal query budgets.
 
-    python benchmarks/individual.py                       a selection, 2 seeds, small budgets: some minutes
+    python benchmarks/individual.py                       a selection, 2 seeds, small budgets: half an hour or more
     python benchmarks/individual.py --full                every network, 5 seeds, and 1000 x 1000: hours
     python benchmarks/individual.py adult german          some networks only
 
-Three tables. Equal budgets: MAFT carries out its plan as published (50 x 50 seeds x local moves; full: 100 x 100),
-where anything goes and only a part of the finds could exist, and every method may ask the model as many questions: once
-among people who could exist (2-way occurrence in the data, the default) and, published methods, once as published.
-Their own settings: the published programs' 100 x 100 and 1000 x 1000 beside what those programs measured. Gradients:
-the cosine similarity of the zero-order estimate with the true gradient by the step h, in double and in single
-precision. Medians over the seeds, and the spread from the least to the largest. Seconds are the processor's, with the
-verification of every profile. The networks are looked for in ``data/testing`` of the folder that EVENHAND_SHARED names,
-else of ``shared`` beside this checkout.
+Every search is kept in ``benchmarks/results/individual.jsonl`` when it ends, so that a run that was stopped goes on,
+and networks can be measured one at a time; the tables are made from what is kept. A search is measured again once the
+search's own code has changed.
+
+Three tables. Equal budgets: MAFT carries out its plan as published (50 x 50 seeds x local moves; full: 100 x 100), and
+every method may ask the model as many questions: once among people who could exist (2-way occurrence in the data, the
+default) and, published methods, once as published, where anything goes and only a part of the finds could exist.
+Methods with local moves are tried with both published numbers of them, 100 and 1000, and the better one is shown. Their
+own settings: the published programs' 100 x 100 and 1000 x 1000 beside what those programs measured. Gradients: the
+cosine similarity of the zero-order estimate with the true gradient by the step h, in double and in single precision.
+Medians over the seeds, and the spread from the least to the largest. Seconds are the processor's, with the verification
+of every profile. The networks are looked for in ``data/testing`` of the folder that EVENHAND_SHARED names, else of
+``shared`` beside this checkout.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import os
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 import argparse
+import hashlib
 import importlib.metadata
 import json
 import statistics
@@ -46,14 +52,27 @@ from evenhand.schema import People, Schema
 from evenhand.view import drawing as charts
 
 ROOT = Path(__file__).resolve().parent.parent
-PUBLISHED = ("maft", "eidig", "adf", "aequitas", "sg", "themis", "genetic", "random")
+WALKING = (
+    "maft", "maft-inf", "eidig", "eidig-inf", "adf", "aequitas", "aequitas-semi-directed", "aequitas-random",
+)  # fmt: skip
+"""Published methods that are tried with every published number of local moves."""
+PUBLISHED = (*WALKING, "sg", "themis", "genetic", "random")
 """Methods that are also run as published, without regard to who could exist."""
-OWN = ("maft", "eidig", "adf", "aequitas")
+WHITE_BOX = ("eidig", "eidig-inf", "adf")
+"""Methods that read the model's gradients, which costs one question each here."""
+LOCALS = (100, 1000)
+"""Published numbers of local moves."""
+OWN = ("maft", "eidig", "adf", "aequitas", "sg")
 """Methods with measured figures of the published programs."""
-QUICK = ("adult", "bank", "german", "diabetes", "meps15", "adult_EIDIG_5_retrained", "bank_EIDIG_INF_retrained",
+QUICK = ("adult", "bank", "german", "diabetes", "adult_EIDIG_5_retrained", "bank_EIDIG_INF_retrained",
          "german_ADF_retrained")  # fmt: skip
+RANDOM_STARTS = 10
+"""Searches of AEQUITAS by its own settings: from how many profiles it walks is chance."""
 NOTES = {"measured": "", "attempts": " (seconds by its attempts)", "numpy": " (with our network in place of Keras)"}
 """Where the published programs' seconds come from."""
+SEARCH = ROOT / "src" / "evenhand" / "individual" / "search"
+KEPT = ROOT / "benchmarks" / "results" / "individual.jsonl"
+"""Every search that was measured, a line each."""
 STEPS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 PAIRS = 2000
 """Pairs of profiles behind the diversity."""
@@ -119,6 +138,32 @@ def network(path: Path, schema: Schema, name: str) -> AdditiveNetwork:
     return network_from_dense(schema, layers, name=name)
 
 
+class Measurements:
+    """Searches that were measured before, by what was searched, with which settings and which code."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        sources = b"".join(each.read_bytes() for each in sorted(SEARCH.rglob("*.py")))
+        self._code = hashlib.sha256(sources).hexdigest()[:16]
+        self._known: dict[str, dict[str, Any]] = {}
+        for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+            kept = json.loads(line)
+            self._known[kept["key"]] = kept["measured"]
+
+    def measure(self, case: Case, method: str, seed: int, **settings: Any) -> dict[str, Any]:
+        """One search, if it is not known yet."""
+        named = {name: len(value) if isinstance(value, np.ndarray) else value for name, value in settings.items()}
+        about = [self._code, case["network"], case["benchmark"], method, seed, sorted(named.items())]
+        about.append(isinstance(settings.get("seeds"), np.ndarray))
+        key = json.dumps(about)
+        if key not in self._known:
+            self._known[key] = measure(case, method, seed, **settings)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"key": key, "measured": self._known[key]}) + "\n")
+        return self._known[key]
+
+
 def measure(case: Case, method: str, seed: int, **settings: Any) -> dict[str, Any]:
     """One search."""
     started = time.process_time()
@@ -161,16 +206,20 @@ def over_seeds(runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def equal_budgets(case: Case, methods: list[str], size: int, seeds: int) -> list[dict[str, Any]]:
-    """MAFT as published, then every method with as many questions."""
+def equal_budgets(kept: Measurements, case: Case, methods: list[str], size: int, seeds: int) -> list[dict[str, Any]]:
+    """MAFT as published, then every method with as many questions, each with the better of its published settings."""
     plan: dict[str, Any] = {"seeds": size, "local": size, "allow_infeasible": True}
-    runs = [measure(case, "maft", seed, **plan) for seed in range(seeds)]
+    runs = [kept.measure(case, "maft", seed, **plan) for seed in range(seeds)]
     budget = round(statistics.median(each["queries"] for each in runs))
-    rows = [summed(case, "maft", runs, budget, allow_infeasible=True)]
-    rest = [(method, True) for method in methods if method in PUBLISHED and method != "maft"]
+    rows = []
+    rest = [(method, True) for method in methods if method in PUBLISHED]
     for method, allow_infeasible in [(method, False) for method in methods] + rest:
-        runs = [measure(case, method, seed, budget=budget, allow_infeasible=allow_infeasible) for seed in range(seeds)]
-        rows.append(summed(case, method, runs, budget, allow_infeasible=allow_infeasible))
+        tried = []
+        for local in LOCALS if method in WALKING else LOCALS[:1]:
+            settings = {"budget": budget, "local": local, "allow_infeasible": allow_infeasible}
+            runs = [kept.measure(case, method, seed, **settings) for seed in range(seeds)]
+            tried.append(summed(case, method, runs, budget, allow_infeasible=allow_infeasible) | {"local": local})
+        rows.append(max(tried, key=lambda row: row["profiles" if allow_infeasible else "valid"]["median"]))
     return rows
 
 
@@ -189,20 +238,25 @@ def summed(
     }
 
 
-def own_settings(case: Case, methods: list[str], known: dict[str, Any], size: int, seeds: int) -> list[dict[str, Any]]:
+def own_settings(
+    kept: Measurements, case: Case, methods: list[str], known: dict[str, Any], size: int, seeds: int
+) -> list[dict[str, Any]]:
     """The published programs' own seeds and plans, beside what they measured; anything goes, as there."""
     rows = []
     for method in methods:
         published = [
-            each for each in known["effectiveness"]
+            each for each in known["effectiveness"] + known["keras_runs"]
             if (each["bench"], each["method"], each["g"], each["l"])
             == (case["benchmark"], method.upper(), size, size)
         ]  # fmt: skip
         if not published or size not in case["seeds"]:
             continue
-        chosen = case["seeds"][size]
-        runs = [measure(case, method, seed, seeds=chosen, local=size, allow_infeasible=True) for seed in range(seeds)]
         theirs = published[0]
+        # The plan of SG is a number of profiles asked about: as many as the published program came to.
+        local = theirs["gen_unique"] // size if method == "sg" else size
+        plan = {"seeds": case["seeds"][size], "local": local, "allow_infeasible": True}
+        several = max(seeds, RANDOM_STARTS) if method == "aequitas" else seeds
+        runs = [kept.measure(case, method, seed, **plan) for seed in range(several)]
         same = (theirs["bench"], theirs["method"])
         quality: dict[str, Any] = next((each for each in known["quality"] if (each["bench"], each["set"]) == same), {})
         share = quality.get("pair_valid") if size == 100 else None
@@ -216,7 +270,7 @@ def own_settings(case: Case, methods: list[str], known: dict[str, Any], size: in
             "published": {
                 "profiles": theirs["uniq_profiles"],
                 "valid": None if share is None else round(theirs["uniq_profiles"] * share),
-                "queries": theirs["rows"],
+                "queries": theirs.get("rows"),
                 "success": theirs["success"],
                 "seconds": seconds,
                 "seconds_from": how,
@@ -296,16 +350,24 @@ def cosine(one: Floats, two: Floats) -> float:
     return float(products.mean())
 
 
-def times_maft(rows: list[dict[str, Any]]) -> None:
-    """Note how many times MAFT's valid profiles each method has, by median: as published, and among possible people."""
+def compare_with_published(rows: list[dict[str, Any]]) -> None:
+    """Note how many times a published method's valid profiles each method has, by median, where the same may be found.
+
+    Beside MAFT: the published black box, and the published method of any kind, that have most.
+    """
     for row in rows:
-        for name, allow_infeasible in (("times_published_maft", True), ("times_maft", False)):
-            maft = [
-                each["valid"]["median"] for each in rows
-                if (each["network"], each["benchmark"], each["method"], each["allow_infeasible"])
-                == (row["network"], row["benchmark"], "maft", allow_infeasible)
-            ]  # fmt: skip
-            row[name] = row["valid"]["median"] / maft[0] if maft and maft[0] else None
+        same = [
+            each for each in rows
+            if (each["network"], each["benchmark"]) == (row["network"], row["benchmark"])
+            and each["allow_infeasible"] == row["allow_infeasible"] and each["method"] in PUBLISHED
+        ]  # fmt: skip
+        for name, others in (
+            ("times_maft", [each for each in same if each["method"] == "maft"]),
+            ("times_black_box", [each for each in same if each["method"] not in WHITE_BOX]),
+            ("times_best", same),
+        ):
+            most = max((each["valid"]["median"] for each in others), default=0)
+            row[name] = row["valid"]["median"] / most if most else None
 
 
 def spread(of: dict[str, float], form: str = ",.0f") -> str:
@@ -317,8 +379,9 @@ def spread(of: dict[str, float], form: str = ",.0f") -> str:
 
 def budgets_table(rows: list[dict[str, Any]]) -> Table:
     """Equal budgets, network by network, the method with most valid profiles first."""
-    shown = columns("Equal query budgets", ("Network", "Method"), (
-        "Queries", "Profiles", "Valid", "x MAFT as published", "x MAFT", "Success", "CPU s", "per s", "Diversity"
+    shown = columns("Equal query budgets; x: times the valid profiles of a published method", ("Network", "Method"), (
+        "Local", "Queries", "Profiles", "Valid", "x MAFT", "x best black box", "x best", "Success", "CPU s", "per s",
+        "Diversity",
     ))  # fmt: skip
     names = list(dict.fromkeys((row["network"], row["benchmark"]) for row in rows))
     for network_, benchmark in names:
@@ -327,11 +390,13 @@ def budgets_table(rows: list[dict[str, Any]]) -> Table:
             shown.add_row(
                 f"{network_} {benchmark}" if i == 0 else "",
                 row["method"] + (", as published" if row["allow_infeasible"] else ""),
+                str(row["local"]) if row["method"] in WALKING else "",
                 f"{row['queries']['median']:,.0f}",
                 spread(row["profiles"]),
                 spread(row["valid"]),
-                times(row["times_published_maft"]),
                 times(row["times_maft"]),
+                times(row["times_black_box"]),
+                times(row["times_best"]),
                 f"{row['success']['median']:.1%}",
                 f"{row['seconds']['median']:.2f}",
                 f"{row['per_second']['median']:,.0f}",
@@ -356,7 +421,7 @@ def settings_table(rows: list[dict[str, Any]]) -> Table:
         shown.add_row(
             f"{row['benchmark']} {row['size']} x {row['size']}",
             f"{row['method']}, published program" + NOTES[theirs["seconds_from"]],
-            f"{theirs['queries']:,}",
+            "" if theirs["queries"] is None else f"{theirs['queries']:,}",
             f"{theirs['profiles']:,}",
             "" if theirs["valid"] is None else f"{theirs['valid']:,}",
             f"{theirs['success']:.1%}",
@@ -408,17 +473,16 @@ def columns(title: str, words: tuple[str, ...], numbers: tuple[str, ...]) -> Tab
 
 def drawing(rows: list[dict[str, Any]], similar: list[dict[str, Any]]) -> charts.Spec:
     """Valid profiles by method and network at equal budgets; below it, the gradients' similarity by step."""
-    drawn = ("frontier", "genetic", "neighbours", "maft")
-    names = [*drawn, "maft, as published"]
+    names = ["frontier", "genetic", "neighbours", "aequitas", "maft"]
     points = [
         {
             "case": f"{row['network']} {row['benchmark']}",
-            "method": (name := row["method"] + (", as published" if row["allow_infeasible"] else "")),
+            "method": row["method"],
             "valid": max(row["valid"]["median"], 0.5),
-            "rank": names.index(name),
+            "rank": names.index(row["method"]),
         }
         for row in rows
-        if row["method"] in drawn and (not row["allow_infeasible"] or row["method"] == "maft")
+        if row["method"] in names and not row["allow_infeasible"]
     ]
     colours = [charts.LIGHT[role] for role in charts.SERIES]
     colour = {"field": "method", "type": "nominal", "scale": {"domain": names, "range": colours}, "title": None}
@@ -489,16 +553,17 @@ def main() -> None:
     size = options.size or (100 if options.full else 50)
     seeds = options.seeds or (5 if options.full else 2)
     methods = options.method or sorted(METHODS)
+    kept = Measurements(KEPT)
     rows, own, similar = [], [], []
     for case in cases(folder, options.names or ([] if options.full else list(QUICK))):
         print(f"{case['network']} {case['benchmark']} ...", file=sys.stderr, flush=True)
-        rows += equal_budgets(case, methods, size, seeds)
+        rows += equal_budgets(kept, case, methods, size, seeds)
         if not case["retrained"]:
             similar += gradients(case, known)
             mine = [method for method in OWN if method in methods]
             for published in (100, 1000) if options.full and case["benchmark"] in LONG else (100,):
-                own += own_settings(case, mine, known, published, seeds)
-    times_maft(rows)
+                own += own_settings(kept, case, mine, known, published, seeds)
+    compare_with_published(rows)
     figures = {
         "cores": len(os.sched_getaffinity(0)),
         "seconds": time.perf_counter() - started,
@@ -512,7 +577,7 @@ def main() -> None:
     if options.json == "-":
         print(json.dumps(figures, indent=1))
         return
-    console = Console(width=None if sys.stdout.isatty() else 180)
+    console = Console(width=None if sys.stdout.isatty() else 220)
     for table, lines in (
         (budgets_table(rows), rows), (settings_table(own), own), (gradients_table(similar), similar)
     ):  # fmt: skip
