@@ -131,7 +131,7 @@ def test_a_gate_does_not_pass_over_groups_too_small_to_assess(evenhand, tmp_path
         ("__import__('os') > 0", "is not a comparison"),
         ("flip_rat > 0.5", "did you mean 'flip_rate'?"),
         ("fairness > 0.5", "there is no number called 'fairness'"),
-        ("flip_rate.race > 0.5", "was not measured for 'race'"),
+        ("flip_rate.race > 0.5", "is not measured for 'race'"),
     ],
 )
 def test_conditions_that_make_no_sense(evenhand, case, condition, complaint):
