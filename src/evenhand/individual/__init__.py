@@ -8,7 +8,14 @@ from evenhand import doors
 
 if TYPE_CHECKING:
     from evenhand.individual.analysis import FlipConfig, measure_flips
-    from evenhand.individual.flips import CLOSE, build_variants, find_flips, labels_by_assignment, merge_by_unprotected
+    from evenhand.individual.flips import (
+        CLOSE,
+        Variants,
+        build_variants,
+        find_flips,
+        labels_by_assignment,
+        merge_by_unprotected,
+    )
     from evenhand.individual.result import (
         Assignment,
         CounterpartRate,
@@ -56,6 +63,7 @@ __all__ = [
     "SearchResult",
     "TextSearchResult",
     "ValueShare",
+    "Variants",
     "build_variants",
     "check_table",
     "describe_kind",

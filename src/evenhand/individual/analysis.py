@@ -374,9 +374,8 @@ def _clearest_examples(
     if len(looked_at) == 0 or most <= 0 or answered.interrupted:
         return []
     variants = Variants.of(schema, protected, looked_at)
-    # Counterparts of each other are one pair: the first plausible one stands for all.
-    first = variants.counterparts[np.arange(len(looked_at)), np.argmax(variants.plausible, axis=1)]
-    kept = merge_by_unprotected(first, []).first
+    # Counterparts of each other are one pair.
+    kept = merge_by_unprotected(variants.representatives, []).first
     model = decisions.model
     if isinstance(model, FreshScorer):
         # A flip between single answers may be noise. Asking again costs no more than the count of flips did.

@@ -74,6 +74,12 @@ class Variants:
     def __getitem__(self, rows: Integers) -> Variants:
         return Variants(self.published[rows], self.counterparts[rows], self.plausible[rows])
 
+    @property
+    def representatives(self) -> Floats:
+        """One plausible counterpart that stands for all of them, the same for each, shape (n, attributes)."""
+        first = np.argmax(self.plausible, axis=1)[:, None, None]
+        return np.take_along_axis(self.counterparts, first, axis=1)[:, 0]
+
     def labels(self, decide: Callable[[Floats], Integers]) -> tuple[Integers, Integers]:
         """Return the labels of the published variants and of the counterparts, each of shape (n, assignments).
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import BudgetError, DataError, EvenhandError
+from evenhand.individual import Variants
 from evenhand.mitigation.candidate import Candidate, MitigationTask
 from evenhand.mitigation.comparison import SAMPLES, compare_candidates, flip_sets
 from evenhand.mitigation.config import MitigationConfig
@@ -81,6 +82,9 @@ def mitigate(
         KeyboardInterrupt: it was interrupted before there was any model.
     """
     config = MitigationConfig.of(config, settings)
+    if config.as_published:
+        subject = replace(subject, people=without_rules(subject.people))
+        test = None if test is None else without_rules(test)
     ledger = find_ledger(subject.model) or subject.ledger
     with ledger.within(config.budget):
         return _mitigate(subject, config, test, test_name, out, progress or (lambda what, share: None))
@@ -97,10 +101,11 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
         DataError: the findings cannot be read.
         OptionError: there are too many joint assignments.
     """
-    schema = people.schema
+    schema = people.schema.without_rules() if config.as_published else people.schema
     found = Findings.read(config.findings, schema)
     asked = [one.protected for one in select_metrics(found, schema, config) if isinstance(one, FlipMetric)]
-    variants = sum(len(schema.assignments(one)) for one in flip_sets(schema, asked))
+    twice = 2 if schema.constrains_people else 1
+    variants = twice * sum(len(schema.assignments(one)) for one in flip_sets(schema, asked))
     everybody = len(people) + (0 if test is None else len(test))
     # Some are asked about twice, and everybody in whom subgroups are searched for if the answers differ.
     rows = PROBE_COUNT + 2 * everybody + CHECKED + variants * (everybody + SAMPLES)
@@ -111,6 +116,11 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
             rows += unit * len(one.individuals) + relabelled_rows(config.rounds, unit, most)
         rows += sampled_rows(config.start, most) * len(found.subgroups[: config.subgroups])
     return rows
+
+
+def without_rules(people: People) -> People:
+    """Return people as if the schema did not say who can exist."""
+    return replace(people, schema=people.schema.without_rules())
 
 
 def _mitigate(
@@ -310,15 +320,23 @@ def drop_test_profiles(found: Findings, parts: Split) -> tuple[Findings, int]:
     left_out, profiles = 0, []
     schema = parts.test.schema
     for one in found.profiles:
-        rest = [i for i, name in enumerate(schema.names) if name not in one.protected]
-        learnt = _distinct_rows(parts.train.individuals[:, rest]) | _distinct_rows(
-            parts.validation.individuals[:, rest]
+        everybody = (parts.train, parts.validation, parts.test)
+        train, validation, test = (
+            _distinct_rows(merge_counterparts(schema, people.individuals, one.protected)) for people in everybody
         )
-        hidden = _distinct_rows(parts.test.individuals[:, rest]) - learnt
-        keep = [row.tobytes() not in hidden for row in one.individuals[:, rest] + 0.0]
+        hidden = test - train - validation
+        merged = merge_counterparts(schema, one.individuals, one.protected)
+        keep = [row.tobytes() not in hidden for row in merged + 0.0]
         left_out += keep.count(False)
         profiles.append(replace(one, individuals=one.individuals[keep]))
     return replace(found, profiles=tuple(profiles)), left_out
+
+
+def merge_counterparts(schema: Schema, individuals: Floats, protected: tuple[str, ...]) -> Floats:
+    """Return what people (n, attributes) share with all whom they are compared with: alike for all of these."""
+    if schema.constrains_people:
+        return Variants.of(schema, protected, individuals).representatives
+    return individuals[:, [i for i, name in enumerate(schema.names) if name not in protected]]
 
 
 def count_overlap(parts: Split) -> int:

@@ -7,7 +7,7 @@ adjusted for all that a candidate is compared in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,7 +22,6 @@ from evenhand.mitigation.comparison_lines import (
     PendingComparison,
     compare_flips,
     compare_performance,
-    find_label_flips,
     finish_lines,
 )
 from evenhand.mitigation.config import MitigationConfig
@@ -33,12 +32,19 @@ from evenhand.mitigation.gap_lines import (
     compare_widest_findings,
     compare_widest_gap,
 )
-from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
+from evenhand.mitigation.metrics import (
+    CountedFlips,
+    FairnessMetric,
+    FlipMetric,
+    GroupGapMetric,
+    SubgroupGapMetric,
+    count_flips,
+)
 from evenhand.mitigation.proof_lines import CertificateCache, compare_proofs
-from evenhand.mitigation.result import CandidateResult, ComparisonLine, Regression
+from evenhand.mitigation.result import PUBLISHED, CandidateResult, ComparisonLine, ComparisonPart, Regression
 from evenhand.mitigation.split import Split
 from evenhand.models import NoiseCheck, Scorer, check_noise, find_ledger
-from evenhand.population import ProductPopulation, product_of_marginals
+from evenhand.population import MixturePopulation, ProductPopulation, choose_population, product_of_marginals
 from evenhand.schema import People, Schema
 from evenhand.stats import format_quantity
 from evenhand.subgroups import Finding, SubgroupResult, find_members
@@ -123,7 +129,7 @@ class _Comparison:
     split: Split
     harms: tuple[FairnessMetric, ...]
     config: MitigationConfig
-    _flips: dict[tuple[int, str, tuple[str, ...]], Booleans] = field(default_factory=dict)
+    _flips: dict[tuple[str, tuple[str, ...]], CountedFlips] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         schema = self.split.test.schema
@@ -135,11 +141,7 @@ class _Comparison:
         self.sampled = self._sample()
         self.before = ModelDecisions(self.given, self.split.test)
         self.before_chosen = ModelDecisions(self.given, self.split.validation)
-        self.prover = None
-        if self.population is not None and self.config.certify_seconds > 0 and self.flip_sets:
-            self.prover = CertificateCache(
-                self.flip_sets, self.population, self.split.test, self.config.certify_seconds, self.config.seed
-            )
+        self.provers = list(self._provers())
 
     @cached_property
     def subgroup_searches(self) -> list[SubgroupResult | None]:
@@ -207,50 +209,63 @@ class _Comparison:
         self, new: Scorer, sides: ComparisonSides, say: Progress, drafts: list[PendingComparison], left_out: list[str]
     ) -> None:
         """Yield the proved shares, if both models have an inside."""
-        if self.prover is not None:
-            proofs, why_not = compare_proofs(
-                self.prover, self.given, new, lambda what, done: say(what, 0.5 + 0.5 * done)
-            )
+        reasons: list[str] = []
+        for prover in self.provers:
+            proofs, why_not = compare_proofs(prover, self.given, new, lambda what, done: say(what, 0.5 + 0.5 * done))
             drafts += proofs
-            left_out += why_not
+            reasons += why_not
+            if proofs:
+                return
+        left_out += reasons[:1]
 
     def _compare_metric(self, harm: FairnessMetric, new: Scorer, sides: ComparisonSides) -> PendingComparison:
         if isinstance(harm, SubgroupGapMetric):
             return compare_subgroup("asked", harm.rules, rule_words(harm.rules), sides)
         if isinstance(harm, GroupGapMetric):
             return compare_widest_gap(harm.protected, harm.words, sides)
-        before, after = (self._find_flips(scorer, "data", harm.protected) for scorer in (self.given, new))
-        return compare_flips("asked", " x ".join(harm.protected), harm.words, before, after, sides.confidence)
+        return self._flip_lines("asked", harm.protected, "data", new, sides.confidence)[0]
 
     def _compare_flips(self, new: Scorer, sides: ComparisonSides) -> list[PendingComparison]:
-        """Return flips among the test people, but those asked about, and in the population."""
+        """Return flips among the test people, but those asked about, and in the population; as published besides."""
         asked = {harm.protected for harm in self.harms if isinstance(harm, FlipMetric)}
         found = []
         for protected in self.flip_sets:
-            of = " x ".join(protected)
-            words = f"decisions that flip with {of}"
-            if protected not in asked:
-                before, after = (self._find_flips(scorer, "data", protected) for scorer in (self.given, new))
-                found.append(compare_flips("individuals", of, words, before, after, sides.confidence))
-            if self.population is not None and self.sampled is not None:
-                name = self.population.name
-                before, after = (self._find_flips(scorer, "population", protected) for scorer in (self.given, new))
-                words = f"{words}, in the population"
-                found.append(compare_flips("individuals", of, words, before, after, sides.confidence, name))
+            lines = self._flip_lines("individuals", protected, "data", new, sides.confidence)
+            found += lines[1:] if protected in asked else lines
+            if self.sampled is not None:
+                found += self._flip_lines("individuals", protected, "population", new, sides.confidence)
         return found
 
-    def _find_flips(self, scorer: Scorer, over: str, protected: tuple[str, ...]) -> Booleans:
-        if scorer is not self.given:
-            return self._label_flips(scorer, over, protected)
-        key = (0, over, protected)
-        if key not in self._flips:
-            self._flips[key] = self._label_flips(scorer, over, protected)
-        return self._flips[key]
+    def _flip_lines(
+        self, part: ComparisonPart, protected: tuple[str, ...], over: str, new: Scorer, confidence: float
+    ) -> list[PendingComparison]:
+        """Return how often decisions flip between plausible counterparts, then as published where that differs."""
+        before, after = (self._find_flips(scorer, over, protected) for scorer in (self.given, new))
+        of, words = " x ".join(protected), FlipMetric(protected).words
+        name, where = "", ""
+        if over == "population" and self.population is not None:
+            name, where = self.population.name, ", in the population"
+        published = (before.published, after.published)
+        if not self.split.test.schema.constrains_people:
+            return [compare_flips(part, "flip_rate", of, words + where, published, confidence, name)]
+        compared = before.compared
+        sides = (before.flips[compared], after.flips[compared])
+        return [
+            compare_flips(part, "counterfactual_flip_rate", of, words + where, sides, confidence, name),
+            compare_flips("individuals", "flip_rate", of, f"{words}{where}, as published", published, confidence, name),
+        ]
 
-    def _label_flips(self, scorer: Scorer, over: str, protected: tuple[str, ...]) -> Booleans:
+    def _find_flips(self, scorer: Scorer, over: str, protected: tuple[str, ...]) -> CountedFlips:
+        if scorer is not self.given:
+            return self._count_flips(scorer, over, protected)
+        if (over, protected) not in self._flips:
+            self._flips[over, protected] = self._count_flips(scorer, over, protected)
+        return self._flips[over, protected]
+
+    def _count_flips(self, scorer: Scorer, over: str, protected: tuple[str, ...]) -> CountedFlips:
         individuals = self.split.test.individuals if over == "data" else self.sampled
         assert individuals is not None, "asked only where there is a population"
-        return find_label_flips(scorer, individuals, protected)
+        return count_flips(scorer, self.split.test.schema, individuals, protected)
 
     def _subgroups(
         self, new: Scorer, sides: ComparisonSides, say: Progress, drafts: list[PendingComparison], left_out: list[str]
@@ -299,6 +314,16 @@ class _Comparison:
             self.notes.append(f"other subgroups were not searched for: {error.message}")
             return None
 
+    def _provers(self) -> Iterator[CertificateCache]:
+        """Yield what proves shares of both models: between plausible counterparts, else as published (trees)."""
+        seconds, seed, test = self.config.certify_seconds, self.config.seed, self.split.test
+        if self.population is None or seconds <= 0 or not self.flip_sets:
+            return
+        yield CertificateCache(self.flip_sets, self.population, test, seconds, seed)
+        if isinstance(self.population, MixturePopulation):
+            published = product_of_marginals(self.split.train)
+            yield CertificateCache(self.flip_sets, published, test, seconds, seed, ", as published")
+
     def _check_noise(self) -> NoiseCheck | None:
         """Ask the given model about some of the test people twice, if it may answer differently each time."""
         rng, people = np.random.default_rng([self.config.seed, 19]), self.split.test
@@ -316,7 +341,9 @@ class _Comparison:
             return None
         if ledger is not None and ledger.budget is not None:
             schema = self.split.test.schema
-            each = sum(len(schema.assignments(protected)) for protected in self.flip_sets)
+            # With rules, counterparts are asked about besides the published variants.
+            twice = 2 if schema.constrains_people else 1
+            each = twice * sum(len(schema.assignments(protected)) for protected in self.flip_sets)
             test, chosen = len(self.split.test), len(self.split.validation)
             again = test + chosen if self.noise is not None and self.noise.noisy else 0
             samples = int(min(SAMPLES, (ledger.left - (1 + each) * test - chosen - again) // max(1, each)))
@@ -325,9 +352,9 @@ class _Comparison:
             return None
         return self.population.sample(samples, np.random.default_rng([self.config.seed, 17]))
 
-    def _population(self) -> ProductPopulation | None:
+    def _population(self) -> ProductPopulation | MixturePopulation | None:
         try:
-            return product_of_marginals(self.split.train)
+            return choose_population("data", self.split.train)
         except OptionError as error:
             self.notes.append(f"nothing is said about a population: {error.message}")
             return None
@@ -356,8 +383,11 @@ def _are_alike(one: Booleans, other: Booleans) -> bool:
 def _find_regressions(made: Sequence[ComparisonLine]) -> list[Regression]:
     """Return what got worse without having been asked about."""
     found = []
+    beside = any(line.name == "counterfactual_flip_rate" for line in made)
     for i, line in enumerate(made):
-        if line.verdict == "worse" and line.part not in ("performance", "asked"):
+        # As published, some of the people compared cannot exist: where others can be compared, that is no harm.
+        published = beside and line.name in PUBLISHED
+        if line.verdict == "worse" and line.part not in ("performance", "asked") and not published:
             found.append(
                 Regression(
                     where="subgroup" if line.part == "subgroups" else "attribute",

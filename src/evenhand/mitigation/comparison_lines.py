@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 
-from evenhand.individual import find_flips, labels_by_assignment
 from evenhand.mitigation.result import Change, ChangeVerdict, ComparisonLine, ComparisonPart
 from evenhand.models import Reply, Scorer, ask_people
 from evenhand.schema import People
@@ -125,22 +124,31 @@ def compare_performance(sides: ComparisonSides) -> list[PendingComparison]:
 
 def compare_flips(
     part: ComparisonPart,
+    name: str,
     of: str,
     words: str,
-    before: Booleans,
-    after: Booleans,
+    sides: tuple[Booleans, Booleans],
     confidence: float,
     population: str = "",
 ) -> PendingComparison:
-    """Return how often decisions flip, counted on the test people or on individuals drawn from a population."""
+    """Return how often decisions flip, counted on the test people or on individuals drawn from a population.
+
+    Args:
+        part, name, of, words: of the line.
+        sides: who flips before and after, the same people, shape (n,).
+        confidence: of each interval.
+        population: what individuals were drawn from; empty: they are the test people.
+    """
+    before, after = sides
     first, second = (
         estimated_rate(int(one.sum()), len(one), population=population, confidence=confidence)
         if population
         else observed_rate(int(one.sum()), len(one), confidence=confidence)
-        for one in (before, after)
+        for one in sides
     )
-    name = "population_flip_rate" if population else "flip_rate"
-    return PendingComparison(part, name, of, words, first, second, "down", shares_change(before, after))
+    name = f"population_{name}" if population else name
+    change = shares_change(before, after) if len(before) else None
+    return PendingComparison(part, name, of, words, first, second, "down", change)
 
 
 def shares_change(before: Booleans, after: Booleans) -> Callable[[float], Change]:
@@ -220,10 +228,3 @@ class ModelDecisions:
     def scores(self) -> Floats | None:
         """The favourable label's score, shape (n,); None where there are labels only."""
         return None if self.scorer.label_only else self._reply.scores[:, self.scorer.favourable]
-
-
-def find_label_flips(scorer: Scorer, individuals: Floats, protected: tuple[str, ...]) -> Booleans:
-    """Return whose label differs between some two assignments of what is protected, shape (n,)."""
-    schema = scorer.schema
-    columns, assignments = schema.positions(protected), schema.assignments(protected)
-    return find_flips(labels_by_assignment(scorer, individuals, columns, assignments))

@@ -34,6 +34,9 @@ class MitigationConfig(Config):
     )
     confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
     time_limit: float | None = setting(None, "for learning; what is best by then is kept", unit="seconds", gt=0)
+    as_published: bool = setting(
+        False, "flips and proofs change the protected attribute alone, whatever rules the schema has"
+    )
     budget: int | None = setting(
         None, "most individuals that the given model may be asked about, where it is a black box", unit="rows", ge=1
     )

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from evenhand.groups import SMALL, group_by_attribute, number_combinations
-from evenhand.individual import find_flips, labels_by_assignment
+from evenhand.individual import Variants, find_flips
 from evenhand.models import Scorer, predict_labels
-from evenhand.schema import People
+from evenhand.schema import People, Schema
 from evenhand.subgroups import Rules, describe_rules, find_members
-from evenhand.typing import Booleans
+from evenhand.typing import Booleans, Floats
 
 
 @dataclass(frozen=True)
 class FlipMetric:
-    """Decisions that flip with protected attributes, everything else unchanged.
+    """Decisions that flip with protected attributes: between plausible counterparts, where the schema has rules.
 
     Attributes:
         protected: they are varied jointly.
@@ -31,14 +32,41 @@ class FlipMetric:
         return f"decisions that flip with {' x '.join(self.protected)}"
 
     def flips(self, scorer: Scorer, people: People) -> Booleans:
-        """Return whose decision differs between some two assignments, shape (n,)."""
-        schema = people.schema
-        columns, assignments = schema.positions(self.protected), schema.assignments(self.protected)
-        return find_flips(labels_by_assignment(scorer, people.individuals, columns, assignments))
+        """Return whose decision differs between some two plausible counterparts, shape (n,)."""
+        return count_flips(scorer, people.schema, people.individuals, self.protected).flips
 
     def size(self, scorer: Scorer, people: People) -> float:
-        """Return the counterfactual flip rate: the share of people whose decision flips."""
-        return float(self.flips(scorer, people).mean())
+        """Return the counterfactual flip rate: the share of people with a plausible counterpart whose decision flips.
+
+        It is 0 where no one has one.
+        """
+        counted = count_flips(scorer, people.schema, people.individuals, self.protected)
+        return float(counted.flips[counted.compared].mean()) if counted.compared.any() else 0.0
+
+
+class CountedFlips(NamedTuple):
+    """Whose decision flips, each of shape (n,).
+
+    Attributes:
+        published: if nothing but the protected attributes changes.
+        flips: between plausible counterparts; without rules the same.
+        compared: who obeys the schema's rules and has a plausible counterpart; without rules everybody.
+    """
+
+    published: Booleans
+    flips: Booleans
+    compared: Booleans
+
+
+def count_flips(scorer: Scorer, schema: Schema, individuals: Floats, protected: Sequence[str]) -> CountedFlips:
+    """Ask about individuals (n, attributes) under every assignment of what is protected, and find whose label flips."""
+    variants = Variants.of(schema, protected, individuals)
+    published, counterparts = variants.labels(lambda rows: predict_labels(scorer, rows))
+    flips = find_flips(published)
+    if not schema.constrains_people:
+        return CountedFlips(flips, flips, np.ones_like(flips))
+    compared = schema.obeys_rules(individuals) & (variants.plausible.sum(axis=1) > 1)
+    return CountedFlips(flips, compared & find_flips(counterparts, variants.plausible), compared)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from evenhand.errors import ModelError, NotAdditiveError, OptionError
 from evenhand.mitigation.comparison_lines import PendingComparison
 from evenhand.mitigation.result import ChangeVerdict
 from evenhand.models import AdditiveNetwork, Scorer, extract_white_box, predict_labels
-from evenhand.population import ProductPopulation
+from evenhand.population import MixturePopulation, ProductPopulation
 from evenhand.schema import People
 from evenhand.stats import Proved
 from evenhand.typing import Progress
@@ -47,13 +47,15 @@ class CertificateCache:
         people: on whom the inside of a model must decide as the model itself.
         seconds: for all certificates of one model.
         seed: of sampling.
+        marked: what is said behind each line.
     """
 
     sets: Sequence[tuple[str, ...]]
-    population: ProductPopulation
+    population: ProductPopulation | MixturePopulation
     people: People
     seconds: float
     seed: int
+    marked: str = ""
     _made: dict[int, tuple[Scorer, dict[tuple[str, ...], Certificate] | str]] = field(default_factory=dict)
 
     def certificates(
@@ -107,11 +109,11 @@ def compare_proofs(
         return [], [f"no proofs compared: of the new model, {after}"]
     found = []
     for protected in prover.sets:
-        found += _compare_certificates(" x ".join(protected), before[protected], after[protected])
+        found += _compare_certificates(" x ".join(protected), before[protected], after[protected], prover.marked)
     return found, []
 
 
-def _compare_certificates(of: str, before: Certificate, after: Certificate) -> list[PendingComparison]:
+def _compare_certificates(of: str, before: Certificate, after: Certificate, marked: str) -> list[PendingComparison]:
     decided = _certificate_verdict(before, after)
     verdicts: dict[str, ChangeVerdict] = {
         "certified": decided or _proof_verdict(after.certified - before.certified),
@@ -132,7 +134,7 @@ def _compare_certificates(of: str, before: Certificate, after: Certificate) -> l
         better: Literal["up", "down"] = "up" if name == "certified" else "down"
         found.append(
             PendingComparison(
-                "proof", name, of, words.format(of), first, second, better, None, verdicts[name], notes[name]
+                "proof", name, of, words.format(of) + marked, first, second, better, None, verdicts[name], notes[name]
             )
         )
     return found
@@ -140,9 +142,9 @@ def _compare_certificates(of: str, before: Certificate, after: Certificate) -> l
 
 def _certificate_verdict(before: Certificate, after: Certificate) -> ChangeVerdict | None:
     """Better if the share proved the same now exceeds all that it could have been before; worse the other way."""
-    if after.certified > 1 - before.falsified:
+    if after.certified > 1 - before.falsified - before.no_counterpart:
         return "better"
-    if 1 - after.falsified < before.certified:
+    if 1 - after.falsified - after.no_counterpart < before.certified:
         return "worse"
     return None
 

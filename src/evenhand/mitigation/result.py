@@ -68,13 +68,18 @@ class Change(BaseModel):
     method: str
 
 
+PUBLISHED = ("flip_rate", "population_flip_rate")
+"""Lines about flips as published: only the protected attribute changes."""
+
+
 class ComparisonLine(BaseModel):
     """One number before and after.
 
     Attributes:
         part: what it is about.
-        name: which number: ``accuracy``, ``auc``, a gap of ``groups.GAP_NAMES``, ``flip_rate``,
-            ``population_flip_rate``, ``subgroup_gap``, ``widest_gap``, ``certified``, ``falsified``,
+        name: which number: ``accuracy``, ``auc``, a gap of ``groups.GAP_NAMES``, ``flip_rate`` (as
+            published), where the schema has rules ``counterfactual_flip_rate`` (between plausible counterparts), both
+            with ``population_`` before, ``subgroup_gap``, ``widest_gap``, ``certified``, ``falsified``,
             ``undecided``.
         of: the protected attributes, or the subgroup in words; empty for everybody.
         words: the line for a reader.

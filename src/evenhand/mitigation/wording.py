@@ -21,7 +21,14 @@ from evenhand.core import (
     Text,
 )
 from evenhand.groups import SMALL
-from evenhand.mitigation.result import PART_TITLES, CandidateResult, Change, ComparisonLine, MitigationResult
+from evenhand.mitigation.result import (
+    PART_TITLES,
+    PUBLISHED,
+    CandidateResult,
+    Change,
+    ComparisonLine,
+    MitigationResult,
+)
 from evenhand.stats import DECIMAL, Proved, Quantity, Unknown, show_quantity
 from evenhand.text import format_count, format_level, format_percent
 
@@ -80,8 +87,16 @@ def build_document(result: MitigationResult) -> Document:
 def headline_answers(candidate: CandidateResult) -> list[Metric]:
     """Return the numbers to read first: performance, what was to be reduced, what got worse, what else there is now."""
     offered = () if candidate.control else OFFERED
-    lines = [line for line in candidate.lines if line.part in HEADED or line.name in offered or line.verdict == "worse"]
-    return [_answer(line) for line in lines]
+    # Where people are compared who can exist, what was published stands beside their rate.
+    plausible = {line.of for line in candidate.lines if line.name == "counterfactual_flip_rate"}
+    beside = {line.of: line for line in candidate.lines if line.name == "flip_rate" and line.of in plausible}
+    lines = [
+        line
+        for line in candidate.lines
+        if (line.part in HEADED or line.name in offered or line.verdict == "worse")
+        and not (line.of in plausible and line.name in PUBLISHED)
+    ]
+    return [_answer(line, beside.get(line.of) if line.name == "counterfactual_flip_rate" else None) for line in lines]
 
 
 def describe_verdicts(candidate: CandidateResult) -> str:
@@ -149,7 +164,7 @@ def show_change(line: ComparisonLine, change: Change) -> ReportedNumber:
 
 def describe_reduction(line: ComparisonLine) -> str:
     """Say how many times fewer people a rate concerns, where that is more than twice: ``12 times fewer``."""
-    if line.name not in ("flip_rate", "population_flip_rate") or line.verdict != "better":
+    if not line.name.endswith("flip_rate") or line.verdict != "better":
         return ""
     if isinstance(line.before, Unknown) or isinstance(line.after, Unknown):
         return ""
@@ -164,8 +179,8 @@ def format_verdict(line: ComparisonLine) -> str:
     return f"{SIGNS[line.verdict]}\N{NO-BREAK SPACE}{line.verdict}" if line.verdict in SIGNS else line.verdict
 
 
-def _answer(line: ComparisonLine) -> Metric:
-    """Return the number after, with the number before, the verdict and the change beside it."""
+def _answer(line: ComparisonLine, published: ComparisonLine | None = None) -> Metric:
+    """Return the number after, with the number before, the verdict and the change beside it; as published besides."""
     before = "unknown" if isinstance(line.before, Unknown) else show_number(line, line.before).text
     said = f"{format_verdict(line)}{f', {_format_change(line)}' if line.change else ''}"
     if isinstance(line.after, Unknown):
@@ -178,6 +193,12 @@ def _answer(line: ComparisonLine) -> Metric:
     if not isinstance(line.after, Unknown):
         number = ReportedNumber(number.text, number.value, number.kind)
     more = [part for part in (describe_reduction(line), line.note) if part]
+    if published is not None:
+        first, second = (
+            "unknown" if isinstance(one, Unknown) else show_number(published, one).text
+            for one in (published.before, published.after)
+        )
+        more.append(f"as published, only the attribute changes: {second} after {first} before")
     return Metric(line.words, number, (*notes, *more))
 
 

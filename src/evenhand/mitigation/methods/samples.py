@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evenhand.individual import build_variants, merge_by_unprotected
+from evenhand.individual import Variants, merge_by_unprotected
 from evenhand.mitigation.metrics import SubgroupGapMetric
 from evenhand.mitigation.split import class_positions
 from evenhand.models import BATCH_ROWS, Scorer, predict_labels
-from evenhand.schema import People
+from evenhand.schema import People, Schema
 from evenhand.subgroups import Perturbation, Rules
-from evenhand.typing import Floats, Integers
+from evenhand.typing import Booleans, Floats, Integers
 
 DRAWN = 20
 """Nudged people that the model is asked about for each one wanted: most of them are decided like the others."""
@@ -28,6 +28,8 @@ def relabel_profiles(given: Scorer, individuals: Floats, protected: Sequence[str
     """Return every profile under every protected assignment, all with the label that most of them are given.
 
     A tie goes to the label with the higher mean score. Profiles that agree on everything unprotected are one profile.
+    Where the schema has rules, a profile is everybody who is a plausible counterpart of the others: profiles without
+    one are left out, and an assignment that makes nobody plausible has a copy of another one, which has no vote.
 
     Args:
         given: the model that decides about them.
@@ -42,16 +44,32 @@ def relabel_profiles(given: Scorer, individuals: Floats, protected: Sequence[str
     by majority the one instance found; here the profile's whole orbit gets the label, so that nothing is left to flip.
     """
     schema = given.schema
-    columns, assignments = schema.positions(protected), schema.assignments(protected)
-    profiles = merge_by_unprotected(individuals, columns).individuals if len(individuals) else individuals
-    added = build_variants(profiles, columns, assignments)
-    scores = _class_scores(given, added).reshape(len(profiles), len(assignments), len(given.classes))
-    votes = (
-        predict_labels(given, added).reshape(len(profiles), len(assignments), 1) == np.arange(len(given.classes))
-    ).sum(1)
+    added, compared = _find_orbits(schema, individuals, protected)
+    n, m = compared.shape
+    added = added.reshape(n * m, -1) if n else individuals[:0]
+    scores = _class_scores(given, added).reshape(n, m, len(given.classes))
+    votes = (predict_labels(given, added).reshape(n, m, 1) == np.arange(len(given.classes))) & compared[:, :, None]
+    means = (scores * compared[:, :, None]).sum(axis=1) / np.maximum(compared.sum(axis=1), 1)[:, None]
     # A mean score is at most 1 and a vote counts 2: scores decide between equal votes only.
-    majority = np.argmax(2 * votes + scores.mean(axis=1), axis=1)
-    return added, np.repeat(class_positions(given, schema)[majority], len(assignments))
+    majority = np.argmax(2 * votes.sum(axis=1) + means, axis=1)
+    return added, np.repeat(class_positions(given, schema)[majority], m)
+
+
+def _find_orbits(schema: Schema, individuals: Floats, protected: Sequence[str]) -> tuple[Floats, Booleans]:
+    """Return distinct profiles under every assignment, shape (n, m, attributes), and who of these has a vote (n, m)."""
+    columns, assignments = schema.positions(protected), schema.assignments(protected)
+    if len(individuals) == 0:
+        return np.empty((0, len(assignments), individuals.shape[1])), np.empty((0, len(assignments)), dtype=np.bool_)
+    if not schema.constrains_people:
+        profiles = merge_by_unprotected(individuals, columns).individuals
+        variants = Variants.of(schema, protected, profiles)
+        return variants.published, variants.plausible
+    obeying = individuals[schema.obeys_rules(individuals)]
+    variants = Variants.of(schema, protected, obeying)
+    first = merge_by_unprotected(variants.representatives, []).first
+    variants = variants[first[variants.plausible[first].sum(axis=1) > 1]]
+    copies = variants.representatives[:, None, :]
+    return np.where(variants.plausible[:, :, None], variants.counterparts, copies), variants.plausible
 
 
 def sample_opposite(
