@@ -132,8 +132,13 @@ def test_costs_of_the_shared_cases() -> None:
             if f"label_{name}" in case:
                 groups[name]["label"] = case[f"label_{name}"]
         keys = ("property", "kappa", "horizon", "empty_group", "cost")
-        asked = read_plan({key: case[key] for key in keys} | {"groups": groups})
-        assert synthesize(asked).expected_cost == pytest.approx(case["expected_cost"], abs=1e-6), case
+        given = {key: case[key] for key in keys} | {"groups": groups}
+        if case["horizon"] == 5 and case["empty_group"].startswith("min_count"):  # no run has so many of both groups
+            assert case["expected_cost"] == 0
+            with pytest.raises(OptionError, match="would keep nothing"):
+                read_plan(given)
+            continue
+        assert synthesize(read_plan(given)).expected_cost == pytest.approx(case["expected_cost"], abs=1e-6), case
     assert len(cases) == 43
 
 
