@@ -162,7 +162,10 @@ def test_what_cannot_be_used_is_one_clear_error(model, change, expected):
 def test_the_favourable_label_is_a_number_however_it_is_written(model, spelling):
     people, hired = messy()
     labels = (hired == "yes").astype(float)
-    rule = lambda frame: (frame["skill"] > 0).astype(float)  # noqa: E731
+
+    def rule(frame):
+        return (frame["skill"] > 0).astype(float)
+
     for given in (1, "1", 1.0, "1.0"):
         result = evenhand.find_subgroups(rule, people, labels, protected=["sex"], **{spelling: given})
         assert result.people == 200

@@ -95,7 +95,7 @@ class Cells:
         ends: last entry of each cell, where cells are bins.
         marginal: how the population has the entries of a bin, where cells are bins.
         joint: the attributes that ``attribute`` stands for, if there are several.
-        sparse: whether values between the entries are left out because nobody has them.
+        sparse: whether values between the entries are left out because no person has them.
     """
 
     attribute: Attribute

@@ -277,7 +277,7 @@ class SingleMasses(NamedTuple):
         cells: of each attribute, how many cells the population counts.
         lived: of each, the cells that have any mass, shape (lived,).
         masses: of each, their mass by class, shape (classes, lived).
-        held: of each, the values to make cells of; None: of all. Nobody lies in the other cells, and of a gain of up
+        held: of each, the values to make cells of; None: of all. No person lies in the other cells, and of a gain of up
             to 99,999 a hundred values may be all that people have.
     """
 

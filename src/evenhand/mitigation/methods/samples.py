@@ -29,7 +29,7 @@ def relabel_profiles(given: Scorer, individuals: Floats, protected: Sequence[str
 
     A tie goes to the label with the higher mean score. Profiles that agree on everything unprotected are one profile.
     Where the schema has rules, a profile is everybody who is a plausible counterpart of the others: profiles without
-    one are left out, and an assignment that makes nobody plausible has a copy of another one, which has no vote.
+    one are left out, and an assignment that makes no plausible person has a copy of another one, which has no vote.
 
     Args:
         given: the model that decides about them.

@@ -174,7 +174,7 @@ class RememberingScorer(WrappedScorer):
 
 
 def remember_answers(scorer: Scorer) -> Scorer:
-    """Return a model that is asked about nobody twice: a function gets a memory, an endpoint has one of its own."""
+    """Return a model that is asked about each person once: a function gets a memory, an endpoint has one of its own."""
     return RememberingScorer(scorer) if isinstance(scorer, FunctionModel) else scorer
 
 

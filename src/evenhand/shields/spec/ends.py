@@ -313,7 +313,7 @@ def why_assumption_fails(plan: ShieldPlan, bounds: WelfareBounds | None = None) 
 
 
 def why_nothing_is_required(plan: ShieldPlan) -> str | None:
-    """Return why no end of a plan is ever judged, so that it keeps nothing, whoever comes; None if some end is.
+    """Return why no end of a plan is ever judged, so that it keeps nothing, in any run; None if some end is.
 
     Dynamic and greedy shields count all periods together, so that sooner or later every group is large enough.
     """
