@@ -124,7 +124,10 @@ def test_a_small_bias_shows_in_the_direction_before_it_shows_in_the_excess():
 
 
 def test_the_majority_of_several_answers_is_less_noisy():
-    rate = lambda frame: np.where(frame["grade"] > 2, 0.8, 0.2)  # noqa: E731
+
+    def rate(frame):
+        return np.where(frame["grade"] > 2, 0.8, 0.2)
+
     once, five = (measure(noisy(rate), people(600), repeats=repeats).rate(("sex",), "data") for repeats in (1, 5))
     # Two answers of the same person differ with 2 * .2 * .8 = 0.32; majorities of five with 2 * .0579 * .9421 = 0.109.
     assert once.noise.own.low <= 0.32 <= once.noise.own.high

@@ -38,7 +38,10 @@ class KeptCoin:
         return Reply(np.eye(2)[labels], labels, True)
 
     def predict(self, individuals):
-        ask = lambda rows: self.reply_again(rows).labels[:, None].astype(float)  # noqa: E731
+
+        def ask(rows):
+            return self.reply_again(rows).labels[:, None].astype(float)
+
         return ask_once(individuals, self.known, ask, batch=1000, width=1)[:, 0].astype(np.int64)
 
     def scores(self, individuals):
@@ -100,7 +103,10 @@ class CountedCoin(KeptCoin):
 
 def test_the_majority_of_several_answers():
     """Five answers turn favourable rates of 0.7 and 0.3 into those of majorities: 0.837 and 0.163, by hand."""
-    rate = lambda rows: np.where(rows[:, 0] == 1, 0.3, 0.7)  # noqa: E731
+
+    def rate(rows):
+        return np.where(rows[:, 0] == 1, 0.3, 0.7)
+
     model = CountedCoin(rate, 0)
     result = subgroups.find_subgroups(model, few(4000, 1), permutations=100, repeats=5)
     first = result.findings[0]
