@@ -3,6 +3,8 @@
 import json
 import re
 import runpy
+import subprocess
+import sys
 import tomllib
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
@@ -43,7 +45,7 @@ def quick(monkeypatch):
 
 
 # What a newcomer reads first, also in the short run.
-FIRST = ("README.md", "docs/tutorial/first-audit.md", "docs/reference/python.md", "docs/how-to/audit-your-model.md")
+FIRST = ("README.md", "docs/reference/python.md", "docs/how-to/audit-your-model.md")
 SHOWN = shortened([page for page in PAGES if blocks(page, "python")], to=lambda page: name(page) in FIRST)
 
 
@@ -53,11 +55,42 @@ def test_python_runs(page, tmp_path, monkeypatch, quick):
     if "mitigation.training" in code:
         pytest.importorskip("torch", reason="needs the extra torch")
     monkeypatch.chdir(tmp_path)
+    names = {"__name__": "page"}
     with served(page, tmp_path) if SERVED in code else nullcontext(SERVED) as url:
-        # The small data set says as much about the code as the large one.
-        text = code.replace('load_dataset("adult")', 'load_dataset("german")').replace(SERVED, url)
-        (tmp_path / "page.py").write_text(text, "utf-8")
-        runpy.run_path("page.py")
+        for kind, text in steps(page):
+            # The small data set says as much about the code as the large one.
+            text = text.replace('load_dataset("adult")', 'load_dataset("german")').replace(SERVED, url)
+            if kind == "python":
+                exec(compile(text, name(page), "exec"), names)
+            else:
+                type_commands(text)
+
+
+def steps(page):
+    """What a reader does with a page, from top to bottom: runs its Python; of a tutorial also types its commands."""
+    done = ("python", "console") if page.parent.name == "tutorial" else ("python",)
+    return [(kind, text) for kind, text in BLOCK.findall(page.read_text("utf-8")) if kind in done]
+
+
+ELSEWHERE = ("pip install", "make demo", "evenhand audit --example adult --time-limit 30", "evenhand serve")
+"""Commands that are run elsewhere: CI installs and makes the demo, which is the first audit, and `served` serves."""
+
+EVENHAND = f"{sys.executable} -c 'from evenhand.cli.main import main; main()'"
+
+
+def type_commands(text):
+    for command in re.findall(r"^\$ ((?:.*\\\n)*.*)", text, re.MULTILINE):
+        if command.startswith(ELSEWHERE):
+            continue
+        for shown, typed in (
+            (r"^evenhand", EVENHAND),
+            (r"--time-limit \d+", "--time-limit 1"),
+            ("--example adult", "--example german"),
+            ("curl -s", "curl -sf"),
+        ):
+            command = re.sub(shown, typed, command)
+        done = subprocess.run(["bash", "-ec", command], capture_output=True, text=True)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
 
 
 SERVED = "http://127.0.0.1:8000"
