@@ -124,6 +124,17 @@ def test_who_has_no_key_is_told_apart_by_address():
     asyncio.run(run())
 
 
+def test_no_limit_holds_for_probes():
+    async def run():
+        app = LimitsMiddleware(echo, LimitsConfig(requests_per_second=1, in_flight=1), Clock())
+        for path in ("/healthz", "/readyz") * 3:
+            probe = Line(caller=None)
+            probe.scope["path"] = path
+            assert (await probe.over(app)).status == 200
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("parts", [[b"x" * 11], [b"x" * 6, b"x" * 5], [b"x"] * 11])
 @pytest.mark.parametrize("claimed", [None, b"11", b"3", b"9" * 4_000, b"-1", b"\xb2"])
 def test_bodies_that_are_too_large(parts, claimed):

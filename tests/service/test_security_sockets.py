@@ -113,6 +113,20 @@ def test_a_web_socket_is_not_opened(line):
     assert status(line.recv(65_536)) != 101
 
 
+def test_probes_are_answered_whatever_is_left_unfinished(service):
+    host, _, port = service.url.removeprefix("http://").partition(":")
+    address = host, int(port)
+    unfinished = [socket.create_connection(address, timeout=30) for _ in range(70)]
+    for one in unfinished:
+        one.sendall(b"POST /login HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n")
+    for path in (b"/healthz", b"/readyz"):
+        with socket.create_connection(address, timeout=30) as line:
+            line.sendall(b"GET " + path + b" HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            assert status(said(line)) == 200
+    for one in unfinished:
+        one.close()
+
+
 def test_it_goes_on_after_all_of_this(line, service):
     line.sendall(START.replace(b"\r\n", b"\r\nconnection: close\r\n", 1) + b"content-length: 48\r\n\r\n" + GOOD)
     assert status(said(line)) == 200
@@ -131,6 +145,9 @@ def test_silence_is_given_up():
     class Loop:
         def __init__(self):
             self.timers = []
+
+        def time(self):
+            return 0.0
 
         def call_later(self, seconds, what, *given):
             timer = Timer(seconds, what)
@@ -177,5 +194,62 @@ def test_silence_is_given_up():
         assert fine.loop.timers[0].cancelled
         assert not fine.transport.aborted
         fine.connection_lost(None)
+
+    asyncio.run(run())
+
+
+def test_connections_that_ask_nothing_make_room_and_probes_are_answered_when_all_are_busy(monkeypatch):
+    import asyncio
+
+    from uvicorn import Config
+    from uvicorn.server import ServerState
+
+    from evenhand.service.auth import limits
+
+    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 4)
+    free = asyncio.Event()
+
+    async def app(scope, receive, send):
+        if scope["path"] == "/slow":
+            await free.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def run():
+        config = Config(app, log_config=None, ws="none", lifespan="off")
+        config.load()
+        state = ServerState()
+        server = await asyncio.get_running_loop().create_server(
+            lambda: limits.HeadLimitProtocol(config, state, {}), "127.0.0.1", 0
+        )
+        host, port = server.sockets[0].getsockname()
+
+        writers = []
+
+        async def ask(path):
+            reader, writer = await asyncio.open_connection(host, port)
+            writers.append(writer)
+            if path:
+                writer.write(b"GET " + path + b" HTTP/1.1\r\nhost: x\r\n\r\n")
+            return reader
+
+        async def answered(path):
+            return int((await (await ask(path)).readline()).split()[1])
+
+        silent = [await ask(b"") for _ in range(10)]
+        assert await answered(b"/") == 200
+        assert await silent[0].read() == b"", "the one that waited longest was closed"
+        slow = [await ask(b"/slow") for _ in range(4)]
+        while len(state.tasks) < 4:
+            await asyncio.sleep(0)
+        assert [await answered(path) for path in (b"/", b"/healthz", b"/readyz?x")] == [503, 200, 200]
+        free.set()
+        for reader in slow:
+            assert b"200" in await reader.readline()
+        for writer in writers:
+            writer.close()
+        server.close()
+        while state.connections or state.tasks:
+            await asyncio.sleep(0)
 
     asyncio.run(run())

@@ -15,7 +15,7 @@ import uvicorn
 from evenhand.errors import OptionError
 from evenhand.service.api.app import create_app
 from evenhand.service.api.context import ServiceContext, build_streams, open_service
-from evenhand.service.auth.limits import MAX_CONNECTIONS, HeadLimitProtocol
+from evenhand.service.auth.limits import HeadLimitProtocol
 from evenhand.service.auth.logging import structured_logging
 from evenhand.service.settings import ServiceConfig
 
@@ -49,7 +49,6 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
             server_header=False,
             http=HeadLimitProtocol,
             ws="none",
-            limit_concurrency=MAX_CONNECTIONS,
             # Every request that is under way has its own limit: by then all of them are answered.
             timeout_graceful_shutdown=int(settings.limits.upstream_seconds) + 1,
         )

@@ -1,58 +1,21 @@
-"""The ASGI application; whether it lives, whether it can work, and what it does in numbers for Prometheus."""
+"""The ASGI application: its routes, and what every request passes before and after them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import APIRouter, FastAPI, Response
-from fastapi.concurrency import run_in_threadpool
-from sqlalchemy import select
+from fastapi import FastAPI
 
 from evenhand import __version__
 from evenhand.service.api import error_handlers
-from evenhand.service.api.context import Here, ServiceContext, example_response, open_service
-from evenhand.service.api.routes import dashboard, generators, guardrail, shields, streams
-from evenhand.service.auth.keys import require_scope
+from evenhand.service.api.context import ServiceContext, open_service
+from evenhand.service.api.routes import dashboard, generators, guardrail, health, shields, streams
 from evenhand.service.auth.limits import LimitsMiddleware
 from evenhand.service.auth.logging import RequestLogMiddleware
 from evenhand.service.auth.middleware import AuthMiddleware, SecurityHeadersMiddleware
-from evenhand.service.metrics import MEDIA_TYPE, MetricsMiddleware
+from evenhand.service.metrics import MetricsMiddleware
 from evenhand.service.settings import ServiceConfig
-from evenhand.service.store.tables import versions
-
-health = APIRouter(tags=["health"])
-
-
-@health.get("/healthz", responses=example_response({"status": "ok"}))
-async def get_liveness() -> dict[str, str]:
-    """The process answers."""
-    return {"status": "ok"}
-
-
-@health.get("/readyz", responses=example_response({"status": "ready"}))
-async def get_readiness(here: Here) -> dict[str, str]:
-    """The store can be written."""
-
-    def touch() -> None:
-        with here.database.transaction(durable=False) as connection:
-            connection.execute(select(versions.c.version)).all()
-
-    await run_in_threadpool(touch)
-    return {"status": "ready"}
-
-
-@health.get(
-    "/metrics",
-    dependencies=[require_scope("read")],
-    response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
-)
-async def get_metrics(here: Here) -> Response:
-    """What the service does and where its streams stand, in the text format of Prometheus."""
-    allowed = {name: float(shield.plan.property.kappa) for name, shield in here.shields.items()}
-    text = await run_in_threadpool(here.metrics.text, here.database, here.deciders, allowed)
-    return Response(text, media_type=MEDIA_TYPE)
 
 
 def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -> FastAPI:
@@ -82,6 +45,6 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
     app.add_middleware(MetricsMiddleware)
     app.add_middleware(SecurityHeadersMiddleware)
     error_handlers.install_handlers(app)
-    for router in (shields.router, generators.router, guardrail.router, streams.router, health, dashboard.router):
-        app.include_router(router)
+    for part in (shields, generators, guardrail, streams, health, dashboard):
+        app.include_router(part.router)
     return app

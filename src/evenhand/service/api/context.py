@@ -19,6 +19,7 @@ from evenhand.service.shields import ServedShield, ShieldDecider, build_shield
 from evenhand.service.state_machines import StateMachine
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
+from evenhand.service.store.readiness import Readiness
 from evenhand.service.store.upkeep import Replicas, RetentionJob, UpkeepThread
 
 
@@ -37,6 +38,7 @@ class ServiceContext:
         deciders: by name, what asks each shield.
         metrics: what is counted.
         upkeep: what the replica does by itself: it beats, watches the others, deletes what is too old.
+        readiness: whether the store takes decisions now.
         stopping: set when the service begins to stop; whatever is sent without an end must end then.
         grace: seconds that work under way has to end when all of it is closed.
     """
@@ -55,9 +57,11 @@ class ServiceContext:
     upkeep: UpkeepThread = field(init=False)
     deciders: dict[str, ShieldDecider] = field(init=False)
     metrics: Metrics = field(init=False)
+    readiness: Readiness = field(init=False)
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.ledger)
+        self.readiness = Readiness(self.ledger, self.replica)
         self.keys = KeyCache(self.database)
         self.pictures = PictureStore(self.database)
         kept = self.settings.retention

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from evenhand.service import settings
 
 
+PROBES = ("/healthz", "/readyz")
+"""What tells whether the service lives and can work: no limit holds for it, so that nobody can use it up."""
+
 MAX_STREAMS = 16
 """Streams of events that one caller may have open."""
 
@@ -83,7 +86,7 @@ class LimitsMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return
         caller: Caller | None = scope.get("evenhand.caller")
@@ -247,7 +250,7 @@ HEAD_BYTES = 64 << 10
 """Of the head of a request, at most."""
 
 MAX_CONNECTIONS = 1_000
-"""That are open at once."""
+"""That are open at once; one more takes the place of the one that has waited longest without a request."""
 
 TOO_LARGE_ANSWER = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -255,18 +258,24 @@ TOO_LARGE_ANSWER = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-len
 class HeadLimitProtocol(HttpToolsProtocol):
     """As uvicorn's own, with an end to what comes before the application is asked.
 
-    uvicorn reads a head however long and slow it comes; what comes after it, `LimitsMiddleware` looks after.
+    uvicorn reads a head however long and slow it comes; what comes after it, `LimitsMiddleware` looks after. Where all
+    connections that may be open are, uvicorn answers 503; here those that ask nothing make room, and probes are
+    answered even where none is left that asks nothing.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._head: int | None = 0
         self._late: asyncio.TimerHandle | None = None
+        self._idle_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's signature
         """Begin to wait for a head."""
         super().connection_made(transport)
         self._await_head()
+        self._idle_since = self.loop.time()
+        if len(self.connections) > MAX_CONNECTIONS:
+            self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
@@ -291,7 +300,30 @@ class HeadLimitProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Note that the head of a request is complete."""
         self._receive_head()
+        self._idle_since = None
+        probe = self.url.partition(b"?")[0].decode("latin-1") in PROBES
+        # uvicorn refuses from so many on.
+        self.limit_concurrency = None if probe else MAX_CONNECTIONS + 1
         super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        """Note that the connection waits for its next request."""
+        if not self.pipeline:
+            self._idle_since = self.loop.time()
+        super().on_response_complete()
+
+    def _make_room(self) -> None:
+        """Close the connection that has waited longest, other than this one; if all have a request, this one stays."""
+        waiting = {
+            one._idle_since: one
+            for one in self.connections
+            if isinstance(one, HeadLimitProtocol) and one is not self and one._idle_since is not None
+        }
+        if waiting:
+            oldest = waiting[min(waiting)]
+            # It is lost a moment later, and must not be found once more until then.
+            self.connections.discard(oldest)
+            oldest._give_up()
 
     def _await_head(self) -> None:
         if self._late is None:

@@ -14,12 +14,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from evenhand.errors import AccessError, EvenhandError
 from evenhand.service.api import error_handlers
 from evenhand.service.auth.keys import ANONYMOUS_CALLER, COOKIE, missing_key_error
+from evenhand.service.auth.limits import PROBES
 
 if TYPE_CHECKING:
     from evenhand.service.api.context import ServiceContext
 
 
-PUBLIC_PATHS = ("/healthz", "/readyz", "/openapi.json", "/login", "/logout")
+PUBLIC_PATHS = (*PROBES, "/openapi.json", "/login", "/logout")
 """Paths that need no key."""
 
 ASSETS = "/assets/"
