@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from evenhand.errors import OptionError
 from evenhand.service.api.app import create_app
@@ -42,17 +43,7 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
         context = open_service(settings, streams)
         host, port = listening.getsockname()[:2]
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        config = uvicorn.Config(
-            create_app(settings, context),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            http=HeadLimitProtocol,
-            ws="none",
-            # Every request that is under way has its own limit: by then all of them are answered.
-            timeout_graceful_shutdown=int(settings.limits.upstream_seconds) + 1,
-        )
-        server = _Server(config, context, lambda: ready(context, url))
+        server = _Server(uvicorn_config(settings, create_app(settings, context)), context, lambda: ready(context, url))
 
         def stop(*_: Any) -> None:
             server.should_exit = True
@@ -71,6 +62,22 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
                 signal.signal(one, handler)
             context.close()
     return not server.force_exit
+
+
+def uvicorn_config(settings: ServiceConfig, app: FastAPI) -> uvicorn.Config:
+    """Return how uvicorn serves an application."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        http=HeadLimitProtocol,
+        ws="none",
+        # Unless it is told, uvicorn believes what comes from the machine itself.
+        forwarded_allow_ips=list(settings.service.trusted_proxies),
+        # Every request that is under way has its own limit: by then all of them are answered.
+        timeout_graceful_shutdown=int(settings.limits.upstream_seconds) + 1,
+    )
 
 
 def open_socket(host: str, port: int) -> socket.socket:

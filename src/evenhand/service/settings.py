@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
@@ -53,6 +54,25 @@ def _check_database(given: object) -> object:
     return given
 
 
+def _check_network(given: object) -> object:
+    if isinstance(given, str):
+        try:
+            return str(ip_network(given))
+        except ValueError:
+            raise ValueError(f"expected an address or a network, got {given!r}") from None
+    return given
+
+
+def _check_public_url(given: object) -> object:
+    """Return an address without a slash at its end."""
+    if not isinstance(given, str):
+        return given
+    parts = urlsplit(given)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in given:
+        raise ValueError(f"expected an address of the web, got {given!r}")
+    return given.rstrip("/")
+
+
 Name: TypeAlias = Annotated[str, BeforeValidator(_check_name)]
 """Of a shield or a generator: letters, digits, ``.``, ``_`` and ``-``."""
 
@@ -61,6 +81,8 @@ HINTS = {
     "port": "write a number from 0 to 65535; 0 takes any that is free",
     "database": 'write database = "sqlite:///evenhand.db" or "postgresql://user@host/name"',
     "keys": "write true or false",
+    "trusted_proxies": 'write a list of addresses or networks, such as trusted_proxies = ["127.0.0.1", "10.0.0.0/8"]',
+    "public_url": 'write the address that callers use, such as public_url = "https://fair.example.org"',
     "name": 'letters, digits, ".", "_" and "-", at most 100 of them, such as name = "loans"',
     "policy": 'name a file that `evenhand shield synthesize` made, such as policy = "loans.shield"',
     "plan": "write what the shield keeps, as in the configuration of a shield",
@@ -86,6 +108,9 @@ class ServerConfig(_StrictModel):
         database: where the state is: ``sqlite:///evenhand.db``, or ``postgresql+psycopg://user@host/name``.
         keys: whether callers need a key; without keys only the own machine is listened to.
         log_requests: whether its log has a line for every request; else for those that failed alone.
+        trusted_proxies: addresses and networks whose word is taken on which address a request came from
+            (``X-Forwarded-For``) and how (``X-Forwarded-Proto``).
+        public_url: the address that callers use; pictures are answered by address under it.
     """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
@@ -93,6 +118,8 @@ class ServerConfig(_StrictModel):
     database: Annotated[str, BeforeValidator(_check_database)] = "sqlite:///evenhand.db"
     keys: StrictBool = True
     log_requests: StrictBool = False
+    trusted_proxies: tuple[Annotated[str, BeforeValidator(_check_network)], ...] = ()
+    public_url: Annotated[str, BeforeValidator(_check_public_url)] | None = None
 
     @model_validator(mode="after")
     def _check_open_address(self) -> ServerConfig:

@@ -63,6 +63,12 @@ class TokenBuckets:
         return wait
 
 
+def address_of(scope: Scope) -> str:
+    """Return the address that a request came from."""
+    client: tuple[str, int] | None = scope.get("client")
+    return "" if client is None else client[0]
+
+
 class LimitsMiddleware:
     """Holds everybody to the limits; what is over them is refused before it is read, or as soon as it shows.
 
@@ -91,7 +97,7 @@ class LimitsMiddleware:
             return
         caller: Caller | None = scope.get("evenhand.caller")
         # Callers without a key are told apart by address; it decides only how long they wait.
-        name = caller.key if caller is not None else f"@{(scope.get('client') or ('', 0))[0]}"
+        name = caller.key if caller is not None and caller.key else f"@{address_of(scope)}"
         wait = 0.0 if self._rate is None else self._rate.seconds_until_allowed(name)
         if wait:
             refused = AccessError(

@@ -73,11 +73,11 @@ class AuthMiddleware:
         """Return the key in a request; None: it needs none."""
         if not context.settings.service.keys:
             _check_host_name(headers)
-            _check_origin(scope, headers)
+            _check_origin(context, scope["method"], headers)
             return None
         key = presented_key(headers)
         if key is None and (key := _parse_cookies(headers).get(COOKIE)) is not None:
-            _check_origin(scope, headers)
+            _check_origin(context, scope["method"], headers)
         if not key and not is_public(scope["path"]):
             raise missing_key_error()
         return key
@@ -146,18 +146,23 @@ def _check_host_name(headers: Headers) -> None:
         )
 
 
-def _check_origin(scope: Scope, headers: Headers) -> None:
+def _check_origin(context: ServiceContext, method: str, headers: Headers) -> None:
     """Refuse requests without a key in a header that another site's page may have sent."""
-    if scope["method"] in SAFE_METHODS:
-        return
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    own = site == "same-origin" if site is not None else origin is None or _origin_host(origin) == headers.get("host")
-    if not own:
+    if method not in SAFE_METHODS and not is_own_page(headers, context.settings.service.public_url):
         raise AccessError("another site's page sent this", code="origin", hint="send the key in a header")
 
 
-def _origin_host(origin: str) -> str:
-    return origin.partition("://")[2]
+def is_own_page(headers: Headers, public_url: str | None) -> bool:
+    """Return whether a page of the service itself sent a request, or no page at all, as far as the browser says.
+
+    Args:
+        headers: of the request.
+        public_url: the address under which browsers know the service, if it is another than that of the request.
+    """
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None:
+        return site in ("same-origin", "none")
+    return origin is None or origin == public_url or origin.partition("://")[2] == headers.get("host")
 
 
 # What every answer carries for browsers, and header values that nothing can break out of.

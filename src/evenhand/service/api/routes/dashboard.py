@@ -26,6 +26,7 @@ from evenhand.errors import AccessError, DecisionError
 from evenhand.service.api.context import Here, ServiceContext
 from evenhand.service.api.error_handlers import ServiceHTTPException
 from evenhand.service.auth.keys import COOKIE, Caller, require_scope
+from evenhand.service.auth.middleware import is_own_page
 from evenhand.service.dashboard.hub import EventHub, parse_positions
 from evenhand.service.dashboard.rows import COLUMNS, DashboardRow, RowFilter
 from evenhand.service.dashboard.windows import (
@@ -79,7 +80,7 @@ async def get_login_page(here: Here) -> Response:
 @router.post("/login")
 async def log_in(request: Request, here: Here) -> Response:
     """Take a key that may read, and keep it in the browser."""
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    if not is_own_page(request.headers, here.settings.service.public_url):
         return _login_response("Another site's page sent this. Enter the key here.", 403)
     body = b""
     async for part in request.stream():
@@ -94,21 +95,23 @@ async def log_in(request: Request, here: Here) -> Response:
     if not caller.is_allowed("read"):
         return _login_response(f"The key {caller.key} of {caller.name} may not read; it needs the scope read.", 403)
     answer = RedirectResponse("/", 303)
-    answer.set_cookie(COOKIE, key, path="/", httponly=True, samesite="strict", secure=_uses_tls(request))
+    answer.set_cookie(COOKIE, key, path="/", httponly=True, samesite="strict", secure=_uses_tls(request, here))
     return answer
 
 
 @router.post("/logout")
-async def log_out(request: Request) -> Response:
+async def log_out(request: Request, here: Here) -> Response:
     """Have the browser forget the key."""
     answer = RedirectResponse("/login", 303)
-    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=_uses_tls(request))
+    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=_uses_tls(request, here))
     return answer
 
 
-def _uses_tls(request: Request) -> bool:
+def _uses_tls(request: Request, here: ServiceContext) -> bool:
     """Return whether the browser came by TLS, as far as is known here; a proxy in front says so in a header."""
-    return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", "").partition(",")[0].strip())
+    public = (here.settings.service.public_url or "").partition(":")[0]
+    forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip()
+    return "https" in (public, request.url.scheme, forwarded)
 
 
 def _login_response(error: str = "", status: int = 200) -> HTMLResponse:

@@ -235,6 +235,7 @@ async def generate_images(asked: ImagesRequest, request: Request, response: Resp
     options = known_options(asked.model_extra or {}, {*PICTURE_OPTIONS, *guard.entry.pass_on})
     generator, ignored = with_picture_options(guard.pipeline.generator, options)
     address = asked.response_format == "url"
+    base = _picture_base(request, here) if address else None
     wanted = [
         guard.request(asked.prompt, generator=generator, route="images", address=address)
         for _ in range(asked.n or 1)
@@ -245,8 +246,25 @@ async def generate_images(asked: ImagesRequest, request: Request, response: Resp
         response.headers["x-evenhand-missing"] = str(missing)
     if ignored:
         response.headers["x-evenhand-ignored"] = ", ".join(ignored)
-    base = f"{str(request.base_url).rstrip('/')}/v1/pictures/"
-    return {"created": int(time.time()), "data": [_picture_answer(one, base if address else None) for one in found]}
+    return {"created": int(time.time()), "data": [_picture_answer(one, base) for one in found]}
+
+
+def _picture_base(request: Request, here: ServiceContext) -> str:
+    """Return what addresses of pictures begin with.
+
+    Raises:
+        ServiceHTTPException: it is not known under which address callers reach the service.
+    """
+    service = here.settings.service
+    # Without keys only the machine itself is served: what it asked under is an address that it reaches.
+    direct = not service.keys and "x-forwarded-for" not in request.headers
+    public = service.public_url or (str(request.base_url).rstrip("/") if direct else None)
+    if public is None:
+        raise ServiceHTTPException(
+            400, "pictures are not answered by address: the service does not know its own",
+            code="response_format", hint="ask for b64_json; or set [service] public_url, the address that callers use",
+        )  # fmt: skip
+    return f"{public}/v1/pictures/"
 
 
 @router.get("/pictures/{id}", responses={200: {"content": {"image/png": {}}}}, response_class=Response)

@@ -1,0 +1,123 @@
+"""Behind a reverse proxy: whose word is taken on where a request came from, and addresses that callers can reach."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.testclient import TestClient
+
+from evenhand.errors import OptionError
+from evenhand.service import Database, KeyStore, ServiceConfig, create_app
+from evenhand.service.server import uvicorn_config
+
+
+@pytest.fixture
+def behind(described):
+    """Makes the client that a proxy is; gives what `uvicorn` serves with more entries under [service]."""
+    open_ones = []
+
+    def start(peer="10.0.0.7", limits=None, **service):
+        described["service"].update(service)
+        described["limits"] = limits or {}
+        settings = ServiceConfig.read(described)
+        config = uvicorn_config(settings, create_app(settings))
+        config.load()
+        client = TestClient(config.loaded_app, base_url="http://localhost", client=(peer, 1))
+        open_ones.append(client)
+        return client.__enter__()
+
+    yield start
+    for one in open_ones:
+        one.__exit__(None, None, None)
+
+
+def statuses(client, *forwarded):
+    return [client.get("/v1/shields", headers={"x-forwarded-for": one}).status_code for one in forwarded]
+
+
+@pytest.mark.parametrize(
+    ("trusted", "told_apart"),
+    [([], False), (["10.0.0.8"], False), (["10.0.0.7"], True), (["10.0.0.0/8", "::1"], True)],
+)
+def test_only_a_trusted_proxy_says_where_a_request_came_from(behind, trusted, told_apart):
+    client = behind(trusted_proxies=trusted, limits={"requests_per_second": 0.001})
+    assert statuses(client, "192.0.2.1", "192.0.2.2", "192.0.2.1") == [200, 200 if told_apart else 429, 429]
+    # The proxy adds the address that it saw behind whatever the caller wrote.
+    assert statuses(client, "192.0.2.9, 192.0.2.1") == [429]
+
+
+def test_the_machine_itself_is_no_trusted_proxy_unless_it_is_named(behind):
+    client = behind("127.0.0.1", limits={"requests_per_second": 0.001})
+    assert statuses(client, "192.0.2.1", "192.0.2.2") == [200, 429]
+
+
+@pytest.mark.parametrize(
+    ("entry", "given", "said"),
+    [
+        ("trusted_proxies", ["nginx"], "expected an address or a network, got 'nginx'"),
+        ("trusted_proxies", ["10.0.0.1/8"], "expected an address or a network, got '10.0.0.1/8'"),
+        ("public_url", "fair.example.org", "expected an address of the web, got 'fair.example.org'"),
+        ("public_url", "https://user@fair.example.org", "expected an address of the web"),
+        ("public_url", "https://fair.example.org/?x", "expected an address of the web"),
+    ],
+)
+def test_what_is_no_address_is_refused(entry, given, said):
+    with pytest.raises(OptionError, match=entry) as raised:
+        ServiceConfig.read({"service": {entry: given}})
+    assert said in str(raised.value)
+    assert raised.value.hint.startswith("write ")
+
+
+ASKED = {"prompt": "a leader", "response_format": "url"}
+
+
+def test_pictures_by_address_begin_with_the_public_one(behind):
+    client = behind(public_url="https://fair.example.org/evenhand/")
+    (picture,) = client.post("/v1/images/generations", json=ASKED).json()["data"]
+    path = picture["url"].removeprefix("https://fair.example.org/evenhand")
+    assert client.get(path).headers["content-type"] == "image/png"
+
+
+def test_without_a_public_address_only_the_machine_itself_gets_addresses(behind, described):
+    client = behind()
+    (picture,) = client.post("/v1/images/generations", json=ASKED).json()["data"]
+    assert picture["url"].startswith("http://localhost/v1/pictures/")
+    refused = client.post("/v1/images/generations", json=ASKED, headers={"x-forwarded-for": "192.0.2.1"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "response_format")
+    assert "public_url" in refused.json()["error"]["hint"]
+    assert (
+        client.app.app.state.context.metrics.registry.get_sample_value(
+            "evenhand_items_total", {"stream": "studio", "status": "ok"}
+        )
+        == 1
+    ), "nothing was made for it"
+
+
+def test_a_service_with_keys_needs_its_public_address(behind, described):
+    database = Database(described["service"]["database"])
+    with KeyStore(database) as ring:
+        key = {"authorization": f"Bearer {ring.add('ann', ['generate'])}"}
+    database.close()
+    client = behind(keys=True)
+    assert client.post("/v1/images/generations", json=ASKED, headers=key).status_code == 400
+    asked = {**ASKED, "response_format": "b64_json"}
+    assert client.post("/v1/images/generations", json=asked, headers=key).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"origin": "https://fair.example.org"}, 401),
+        ({"origin": "http://localhost"}, 401),
+        ({"origin": "https://other.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "cross-site", "origin": "https://fair.example.org"}, 403),
+        ({"sec-fetch-site": "same-origin"}, 401),
+    ],
+)
+def test_only_the_services_own_page_logs_in(described, serving_client, headers, status):
+    described["service"].update(keys=True, public_url="https://fair.example.org")
+    client = serving_client(ServiceConfig.read({"service": described["service"]}))
+    answer = client.post("/login", data={"key": "wrong"}, headers=headers)
+    assert answer.status_code == status
+    assert ("Another site" in answer.text) == (status == 403)
