@@ -105,6 +105,20 @@ def test_what_is_written_is_the_model_that_was_compared(evenhand, found, tmp_pat
     assert after["rate"]["high"] < before["rate"]["low"]
 
 
+def test_nothing_better_is_an_answer(evenhand, found, tmp_path):
+    (found / "worse_fit_mitigated.py").write_text(
+        "def fit(frame, labels):\n    return lambda asked: (asked['sex'] == 'm').map({True: 'yes', False: 'no'})\n"
+    )
+    new, page = tmp_path / "new.joblib", tmp_path / "page.html"
+    command = [*ABOUT, "--from", "search.json", *QUICK, "--out", new, "--html", page, "--json", tmp_path / "r.json"]
+    ran = evenhand("mitigate", *command, "--fit", "worse_fit_mitigated:fit")
+    assert ran.code == 0, ran.err
+    assert not new.exists()
+    assert "Nothing better was found: the given model is kept" in " ".join(ran.out.split())
+    assert "Nothing better was found" in page.read_text("utf-8")
+    assert json.loads((tmp_path / "r.json").read_text())["chosen"] is None
+
+
 def test_screen_page_and_files(evenhand, found, tmp_path):
     new, page = tmp_path / "new.joblib", tmp_path / "page.html"
     ran = evenhand("mitigate", *ABOUT, "--from", "search.json", *QUICK, "--out", new, "--html", page)
@@ -176,7 +190,7 @@ def result():
     people = {"train": 60, "validation": 20, "test": 20}
     return MitigationResult.model_validate(
         {"model": "m", "data": "d", "favourable": "yes", "people": people, "harms": ("h",), "confidence": 0.95,
-         "accuracy_loss": 0.01, "candidates": (), "seed": 0, "seconds": 1.0}
+         "accuracy_loss": 0.01, "candidates": (), "chosen": None, "seed": 0, "seconds": 1.0}
     )  # fmt: skip
 
 

@@ -279,8 +279,8 @@ def test_the_result_travels_and_shows_itself():
                     progress=lambda what, share: told.append(share))  # fmt: skip
     result = MitigationResult(
         model="given.npz", data="people", favourable="yes", people=SplitSizes(train=900, validation=900, test=900),
-        harms=tuple(harm.words for harm in HARMS), confidence=0.95, accuracy_loss=0.01, candidates=found, seed=0,
-        seconds=1.0,
+        harms=tuple(harm.words for harm in HARMS), confidence=0.95, accuracy_loss=0.01, candidates=found, chosen="gap",
+        seed=0, seconds=1.0,
     )  # fmt: skip
     assert MitigationResult.from_json(result.to_json()) == result
     frame = result.to_frame()

@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from evenhand import mitigation
 from evenhand.errors import DataError, MissingExtraError
+from evenhand.individual.search import search as individual_search
 from evenhand.mitigation import comparison
 from evenhand.mitigation.methods import registry
 from evenhand.models import Subject
@@ -31,6 +32,42 @@ def hiring():
     frame["hired"] = np.where(frame["grade"] + 3 * frame["sex"] > 11, "yes", "no")
     people = encode(Schema.parse(DESCRIBED), frame)
     return LogisticRegression().fit(people.individuals, frame["hired"]), people
+
+
+def by_sex(frame, labels):
+    """Train a model that is worse than the given one in everything: it decides by sex alone."""
+    return LogisticRegression().fit(frame[["grade", "sex"]].assign(grade=0), labels)
+
+
+def test_the_given_model_is_kept_where_nothing_better_is_found(hiring, tmp_path):
+    model, people = hiring
+    found = individual_search(Subject(model, people).scorer, people, budget=500)
+    done = mitigation.mitigate(
+        Subject(model, people), fit=by_sex, findings=(found,), rounds=0, certify_seconds=0, share=0.05
+    )
+    result = done.result
+    assert result.chosen is None
+    assert result.candidates[0].rejected
+    assert not result.candidates[-1].rejected, "a control is no candidate"
+    assert "Nothing better was found: the given model is kept" in result.summary()
+    assert mitigation.MitigationResult.from_json(result.to_json()) == result
+    assert done.save(tmp_path / "new.joblib") == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_better_model_than_the_first_is_named(hiring):
+    done = mitigation.mitigate(Subject(*hiring), methods=("blind",), certify_seconds=0, accuracy_loss=0.5)
+    assert done.result.chosen == "blind"
+    first = done.result.candidates[0]
+    worse = first.model_copy(update={"method": "other", "rejected": "it is worse"})
+    both = done.result.model_copy(update={"candidates": (worse, first), "chosen": None})
+    assert "Better than the given model is blind: name it first" in both.summary()
+
+
+def test_a_model_that_costs_more_accuracy_than_allowed_is_not_written(hiring):
+    done = mitigation.mitigate(Subject(*hiring), methods=("blind",), certify_seconds=0, accuracy_loss=0.01)
+    assert done.result.chosen is None
+    assert "the allowed loss of accuracy" in done.result.candidates[0].rejected
 
 
 def failing(situation):

@@ -69,8 +69,8 @@ RESULT = MitigationResult(
     model="income <i>.pkl", data="people & co", favourable="yes",
     people=SplitSizes(train=2700, validation=900, test=900),
     harms=("decisions that flip with sex", "the gap of town <b>"), sources=("search.json",), confidence=0.95,
-    accuracy_loss=0.01, candidates=(FIRST, CONTROL), notes=("The given model may have learnt from them.",), seed=7,
-    seconds=83.0,
+    accuracy_loss=0.01, candidates=(FIRST, CONTROL), chosen="retrain",
+    notes=("The given model may have learnt from them.",), seed=7, seconds=83.0,
 )  # fmt: skip
 
 

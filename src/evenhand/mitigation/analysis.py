@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from evenhand.errors import BudgetError, DataError, EvenhandError
-from evenhand.individual import Variants
 from evenhand.mitigation.candidate import Candidate, MitigationTask
 from evenhand.mitigation.comparison import SAMPLES, compare_candidates, flip_sets
 from evenhand.mitigation.config import MitigationConfig
+from evenhand.mitigation.decision import Incumbent
 from evenhand.mitigation.findings import Findings
+from evenhand.mitigation.known_people import KNOWN, count_overlap, drop_test_profiles, explain_control
 from evenhand.mitigation.learners import Learner, find_learner
 from evenhand.mitigation.methods.registry import BY_GROUP, FROM_FINDINGS, check_ending, load_methods
 from evenhand.mitigation.methods.retrain import relabelled_rows, sampled_rows
 from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
-from evenhand.mitigation.result import CandidateResult, ComparisonLine, MitigationResult, SplitSizes
+from evenhand.mitigation.result import MitigationResult, SplitSizes
 from evenhand.mitigation.split import Split, TrainingSet, split_people
 from evenhand.models import CHECKED, PROBE_COUNT, QuestionLedger, Scorer, Subject, find_ledger, remember_answers
 from evenhand.schema import People, Schema
-from evenhand.typing import Floats, Progress
+from evenhand.typing import Progress
 
 COMPARING = 0.9
 """Share of the work that is done when the comparison begins, as the progress bar shows it."""
@@ -45,12 +43,12 @@ class Mitigation:
     given: Scorer
 
     def save(self, path: Path | str) -> tuple[Path, ...]:
-        """Write the first candidate's model; the files written.
+        """Write the first candidate's model; the files written, none where nothing better was found.
 
         Raises:
             EvenhandError: such a model is not written to such a file.
         """
-        return self.candidates[0].save(Path(path))
+        return () if self.result.chosen is None else self.candidates[0].save(Path(path))
 
 
 def mitigate(
@@ -209,6 +207,11 @@ def _mitigate(
         compared = compare_candidates(
             given, candidates, parts, task.harms, config=MitigationConfig.of(config, {"certify_seconds": 0})
         )
+    if test is None and control is not None:
+        compared, caveat = explain_control(parts, control, compared)
+        notes += [caveat] if caveat else []
+    incumbent = Incumbent.of(task, None if control is None else control.scorer)
+    compared = tuple(incumbent.judge(one) for one in compared)
     result = MitigationResult(
         model=given.name,
         data=subject.data_name,
@@ -219,7 +222,8 @@ def _mitigate(
         sources=found.sources,
         confidence=config.confidence,
         accuracy_loss=config.accuracy_loss,
-        candidates=compared if test is not None else mark_not_comparable(compared),
+        candidates=compared,
+        chosen=next((one.method for one in compared[:1] if not one.rejected), None),
         queries=ledger.sent - before,
         interrupted=interrupted
         or any(made.interrupted for made in candidates)
@@ -295,83 +299,3 @@ def _train_control(task: MitigationTask) -> Candidate:
 
 def _scale_progress(say: Progress, start: float, share: float) -> Progress:
     return lambda what, done: say(what, COMPARING * (start + share * done))
-
-
-# People whom the given model knew before they were kept aside: what may not be learnt from, or said, about them.
-
-KNOWN = (
-    "The given model may have been trained on the test set. Where it did, it looks better here than it is, "
-    "and so does what goes on from its weights or scores; retrained models have not seen them. Subgroups may have "
-    "been found among them too, so that gaps look wider before than they are: keep people aside that it never saw "
-    "(--test)."
-)
-"""What a reader must know if no people were kept aside for the comparison."""
-
-BY_TRUTH = ("accuracy", "auc", "equal_opportunity_difference", "equalized_odds_difference")
-"""Lines that are about true labels, which a model may know by heart."""
-
-
-def drop_test_profiles(found: Findings, parts: Split) -> tuple[Findings, int]:
-    """Return findings without profiles of the test set, and how many were left out.
-
-    A model that is taught how these very people must be decided would be examined on what it was told. A profile that
-    somebody learnt from has as well stays.
-    """
-    left_out, profiles = 0, []
-    schema = parts.test.schema
-    for one in found.profiles:
-        everybody = (parts.train, parts.validation, parts.test)
-        train, validation, test = (
-            _distinct_rows(merge_counterparts(schema, people.individuals, one.protected)) for people in everybody
-        )
-        hidden = test - train - validation
-        merged = merge_counterparts(schema, one.individuals, one.protected)
-        keep = [row.tobytes() not in hidden for row in merged + 0.0]
-        left_out += keep.count(False)
-        profiles.append(replace(one, individuals=one.individuals[keep]))
-    return replace(found, profiles=tuple(profiles)), left_out
-
-
-def merge_counterparts(schema: Schema, individuals: Floats, protected: tuple[str, ...]) -> Floats:
-    """Return what people (n, attributes) share with all whom they are compared with: alike for all of these."""
-    if schema.constrains_people:
-        return Variants.of(schema, protected, individuals).representatives
-    return individuals[:, [i for i, name in enumerate(schema.names) if name not in protected]]
-
-
-def count_overlap(parts: Split) -> int:
-    """Return how many of the test set are, label and all, like somebody learnt from or chosen on."""
-    learnt, chosen, compared = (
-        np.column_stack([part.individuals, np.asarray(part.labels, dtype=np.float64)])
-        for part in (parts.train, parts.validation, parts.test)
-    )
-    seen = _distinct_rows(learnt) | _distinct_rows(chosen)
-    return sum(row.tobytes() in seen for row in compared + 0.0)
-
-
-def mark_not_comparable(compared: Sequence[CandidateResult]) -> tuple[CandidateResult, ...]:
-    """Return results without verdicts about true labels where the given model seems to know those of the test set.
-
-    It does if the same training without them, with nothing added, is right about clearly fewer of them. How much of any
-    change is that, and how much the candidate's, cannot be told.
-    """
-    right = next((one.line("accuracy") for one in compared if one.control), None)
-    if right is None or right.verdict != "worse":
-        return tuple(compared)
-    found = []
-    for candidate in compared:
-        made = tuple(_withhold_verdict(line) for line in candidate.lines)
-        moved = tuple(one for one in candidate.moved if made[one.line].verdict == "worse")
-        found.append(candidate.model_copy(update={"lines": made, "moved": moved}))
-    return tuple(found)
-
-
-def _withhold_verdict(line: ComparisonLine) -> ComparisonLine:
-    if line.name not in BY_TRUTH or not line.claims_change or (line.part == "performance" and line.verdict == "better"):
-        return line
-    note = "the given model seems to know these people by heart; compare with the control"
-    return line.model_copy(update={"verdict": "not comparable", "note": f"{line.note}; {note}" if line.note else note})
-
-
-def _distinct_rows(rows: Floats) -> set[bytes]:
-    return {row.tobytes() for row in rows + 0.0}

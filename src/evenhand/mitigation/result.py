@@ -27,7 +27,7 @@ ChangeVerdict: TypeAlias = Literal[
 proofs: what is proved of one model excludes all that could be true of the other). ``within noise``: it does not.
 ``more``, ``less`` and ``as much is proved``: of proofs, whose true shares may be equal or the other way round.
 ``open``: what is undecided could turn it. ``not comparable``: there is no such number on one side, or not of the same
-people, or the given model knows the true labels of these by heart."""
+people."""
 
 ComparisonPart: TypeAlias = Literal["performance", "asked", "groups", "individuals", "subgroups", "proof"]
 """What a line is about: ``asked`` are the findings that were to be mended, the others but ``performance`` are watched
@@ -135,6 +135,7 @@ class CandidateResult(BaseModel):
         lines: what was measured, performance first, then what was asked about, then what was watched.
         moved: regressions for other groups.
         trials: what was tried on the validation people.
+        rejected: why the given model is kept in its place; empty: it is better, or the control.
         interrupted: whether somebody stopped it, or time was up.
         notes: what else a reader must know.
     """
@@ -144,6 +145,7 @@ class CandidateResult(BaseModel):
     method: str
     words: str
     control: bool = False
+    rejected: str = ""
     lines: tuple[ComparisonLine, ...]
     moved: tuple[Regression, ...] = ()
     trials: tuple[Trial, ...] = ()
@@ -178,7 +180,8 @@ class MitigationResult(Result):
         sources: where it was found.
         confidence: with which all intervals of a candidate hold together.
         accuracy_loss: accuracy that was allowed to be lost on the validation people.
-        candidates: the new models; the first is the one that is written.
+        candidates: the new models; the given one is a candidate too, and is kept unless the first is better.
+        chosen: the method whose model is written; None: nothing better was found, and the given model is kept.
         queries: individuals that the given model was asked about, each once where it is a black box; 0 for a model that
             is read from its file.
         interrupted: whether somebody stopped it, or time was up.
@@ -196,6 +199,7 @@ class MitigationResult(Result):
     confidence: float
     accuracy_loss: float
     candidates: tuple[CandidateResult, ...]
+    chosen: str | None
     queries: int = 0
     interrupted: bool = False
     notes: tuple[str, ...] = ()

@@ -66,7 +66,7 @@ def build_document(result: MitigationResult) -> Document:
     blocks: list[Block] = []
     if result.interrupted:
         blocks.append(Note("The mitigation was interrupted: this is the best that was found before.", "caution"))
-    blocks.append(Text(f"The new model, {first.method}: {first.words}.", role="finding"))
+    blocks += _decision_blocks(result)
     blocks += headline_answers(first)
     blocks.append(Text(f"{describe_verdicts(first)}."))
     blocks.append(
@@ -82,6 +82,21 @@ def build_document(result: MitigationResult) -> Document:
     return Document(
         f"Mitigation of {result.model} on {result.data}", lead, tuple(blocks), "Evenhand mitigation", result.provenance
     )
+
+
+def _decision_blocks(result: MitigationResult) -> Iterator[Block]:
+    """Yield which model is to be used: the new one, or the given one as nothing better was found."""
+    first = result.candidates[0]
+    if result.chosen is not None:
+        yield Text(f"The new model, {first.method}: {first.words}.", role="finding")
+        return
+    yield Text("Nothing better was found: the given model is kept, and no model is written.", role="finding")
+    yield Text(f"{first.method}: {first.rejected}. Its model beside the given one, {first.words}:")
+    better = [one.method for one in result.candidates if not (one.control or one.rejected)]
+    if better:
+        yield Note(
+            f"The first method is the one that is written. Better than the given model is {better[0]}: name it first."
+        )
 
 
 def headline_answers(candidate: CandidateResult) -> list[Metric]:
@@ -226,7 +241,7 @@ def _comparison_blocks(result: MitigationResult) -> Iterator[Block]:
     yield Heading("Candidates side by side", anchor="candidates", detail=True)
     yield Text(
         "What each model is worth, and what was to be reduced. Each candidate is compared with the given model, not "
-        "with the others; the first is the one that is written."
+        "with the others; the first is the one that is written, if it is better."
     )
     yield Figure(
         "candidates",
@@ -262,6 +277,8 @@ def _candidate_name(candidate: CandidateResult) -> str:
 def _candidate_blocks(result: MitigationResult, candidate: CandidateResult, i: int) -> Iterator[Block]:
     yield Heading(_candidate_name(candidate), anchor=f"candidate-{i}", detail=i == 0)
     yield Text(f"{candidate.words[:1].upper()}{candidate.words[1:]}.")
+    if candidate.rejected:
+        yield Text(f"Not better than the given model: {candidate.rejected}.")
     if candidate.interrupted:
         yield Note("It was interrupted; this is the best that was found before.", "caution")
     yield from (Note(f"{note[:1].upper()}{note[1:].rstrip('.')}.") for note in candidate.notes)

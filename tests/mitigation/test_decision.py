@@ -1,0 +1,74 @@
+"""Which of two models is to be used: the given one, unless the new one is better by every measure that decides."""
+
+import math
+
+import pytest
+
+from evenhand.mitigation import CandidateResult, Change, ComparisonLine, Trial
+from evenhand.mitigation.decision import Incumbent
+from evenhand.stats import observed_rate
+
+GIVEN = Incumbent(accuracy=0.80, harms=(0.10,), plain=None, accuracy_loss=0.01, people=1000)
+
+
+def line(part, name, change, verdict):
+    rate = observed_rate(80, 100)
+    return ComparisonLine(
+        part=part, name=name, of="", words=name, before=rate, after=rate, better_if="up", verdict=verdict,
+        change=Change(value=change, low=change - 0.01, high=change + 0.01, confidence=0.99, n=100, method="made up"),
+    )  # fmt: skip
+
+
+def candidate(trial, *lines, control=False):
+    return CandidateResult(method="retrain", words="retrained", lines=lines, trials=trial, control=control)
+
+
+def tried(accuracy, harm, setting="added", value=50.0):
+    return (Trial(setting=setting, value=value, accuracy=accuracy, harms=(harm,), chosen=True),)
+
+
+BETTER = tried(0.795, 0.05)
+ASKED_BETTER = line("asked", "flip_rate", -0.05, "better")
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (candidate(BETTER, ASKED_BETTER), ""),
+        (candidate(BETTER, line("asked", "flip_rate", -0.001, "within noise")), ""),
+        (candidate(tried(0.80, 0.10)), "no less of what was to be reduced"),
+        (candidate(tried(0.80, 0.12)), "no less of what was to be reduced"),
+        (candidate(tried(0.78, 0.05)), "less than the 79.0"),
+        (candidate(BETTER, line("asked", "flip_rate", 0.05, "worse")), "worse in what was to be reduced: flip_rate"),
+        (candidate(BETTER, ASKED_BETTER, line("performance", "accuracy", -0.04, "worse")), "4.0 points, 3.0 at least"),
+        (
+            candidate(
+                BETTER,
+                line("asked", "flip_rate", -0.001, "within noise"),
+                line("performance", "auc", -0.02, "worse"),
+            ),
+            "worse in auc",
+        ),
+        (candidate(BETTER, ASKED_BETTER, line("performance", "auc", -0.02, "worse")), ""),
+        (candidate(tried(0.5, 0.5), control=True), ""),
+        (candidate((), ASKED_BETTER), ""),
+    ],
+)
+def test_the_given_model_is_kept_for_a_reason(made, reason):
+    found = GIVEN.judge(made).rejected
+    assert (reason in found) if reason else found == ""
+
+
+def test_the_price_is_counted_from_retraining_alone_where_the_given_model_knew_the_people():
+    knowing = Incumbent(accuracy=1.0, harms=(0.10,), plain=0.80, accuracy_loss=0.01, people=1000)
+    lost = line("performance", "accuracy", -0.20, "worse")
+    assert knowing.judge(candidate(BETTER, ASKED_BETTER, lost)).rejected == ""
+    # A network's strength 0 is its own control.
+    alone = Trial(setting="strength", value=0, accuracy=0.9, harms=(0.1,))
+    assert "less than the 89.0" in knowing.judge(candidate((alone, *BETTER), ASKED_BETTER)).rejected
+
+
+def test_a_strength_that_was_fixed_accepts_its_price():
+    fixed = Incumbent(accuracy=0.8, harms=(0.10,), plain=None, accuracy_loss=math.inf, people=1000)
+    lost = line("performance", "accuracy", -0.20, "worse")
+    assert fixed.judge(candidate(tried(0.6, 0.0), ASKED_BETTER, lost)).rejected == ""
