@@ -30,7 +30,7 @@ def config(tmp_path):
 def test_a_configuration_that_can_be_kept(evenhand, config):
     ran = evenhand("genai", "check", "--config", config(), "--json", "-")
     assert (ran.code, ran.err) == (0, "")
-    assert list(ran.json)[:5] == ["kind", "feasible", "reason", "hint", "specifications"]
+    assert list(ran.json)[:6] == ["kind", "feasible", "verdict", "reason", "hint", "specifications"]
     assert ran.json["kind"] == "genai-check"
     assert ran.json["feasible"] is True
     (one,) = ran.json["specifications"]
@@ -45,6 +45,23 @@ def test_one_that_cannot(evenhand, config, deadlines):
     assert ran.json["feasible"] is False
     assert "child" in ran.json["reason"]
     assert [one["feasible"] for one in ran.json["specifications"]] == [False]
+
+
+def test_one_of_which_it_is_not_known(evenhand, tmp_path):
+    path = tmp_path / "genai.yaml"
+    path.write_text(
+        "conditions: [{name: leader}, {name: poor}]\ngroups: {age: [a, b, c, d, e]}\nspecifications:\n"
+        "  - {condition: leader, group: age, repeated: [3, 9, 20, 30, 50]}\n"
+        "  - {condition: poor, group: age, repeated: [4, 7, 20, 40, 50]}\n"
+    )
+    ran = evenhand("genai", "check", "--config", path, "--json", "-")
+    assert (ran.code, ran.err) == (3, "")
+    assert (ran.json["verdict"], ran.json["feasible"]) == ("undecided", False)
+    ran = evenhand("genai", "check", "--config", path)
+    assert "Whether genai.yaml can be kept is not known" in ran.out
+    assert "UNDECIDED" in ran.out
+    assert "cannot be kept" not in ran.out
+    assert "AT FAULT" not in ran.out
 
 
 def test_the_screen_of_a_check(evenhand, config, tmp_path):

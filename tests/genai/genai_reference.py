@@ -31,16 +31,15 @@ def misses(items: Sequence[int], beta: Sequence[int]) -> list[Miss]:
         items: what was delivered in the order of the requests: values 1..n; 0s are left out by the definition.
         beta: for every value, the longest wait.
 
-    A deadline beyond the end of the sequence is not broken, and a wait that is too long is one miss however long it is.
+    A deadline beyond the end of the sequence is not broken, and while a value stays away every beta items are one miss.
     """
     shown = [item for item in items if item]
     found = []
     for value, most in enumerate(beta, start=1):
         starts = [0] + [place for place, item in enumerate(shown, start=1) if item == value]
         for start in starts:
-            window = shown[start : start + most]
-            if len(window) == most and value not in window:
-                found.append(Miss(value, start, start + most))
+            ends = range(start + most, len(shown) + 1, most)
+            found += [Miss(value, start, by) for by in ends if value not in shown[start:by]]
     return sorted(found, key=lambda miss: (miss.by, miss.value))
 
 

@@ -62,14 +62,20 @@ def test_a_sequence_by_hand():
     assert result.sequences[0].coverage is None
 
 
-def test_a_missed_deadline_is_named_once_per_wait():
+def test_every_deadline_that_passes_is_named():
     result = assess_sequences([recorded(sex=words("mmmmmfmmmmm"))], repeated={"sex": (2, 6)})
     female, male = result.sequences[0].groups[0].values
-    assert female.missed == (2, 8)
+    assert (female.missed, female.overdue) == ((2, 4, 8, 10), 8)
     assert male.missed == ()
     repeated = result.sequences[0].verdicts[1]
     assert (repeated.verdict, repeated.at_fault) == ("violated", ("f",))
-    assert repeated.why == "2 deadlines missed by f"
+    assert repeated.why == "4 deadlines missed by f; overdue at the end: f since item 8"
+
+
+def test_a_value_that_never_appears_misses_every_deadline():
+    result = assess_sequences([RecordedSequence("s", {"sex": ("m",) * 200}, {"sex": ("f", "m")})], repeated=10)
+    assert [len(value.missed) for value in result.sequences[0].groups[0].values] == [20, 0]
+    assert result.sequences[0].verdicts[1].why == "20 deadlines missed by f; overdue at the end: f since item 10"
 
 
 def test_a_deadline_after_the_end_violates_nothing_but_a_short_sequence_shows_nothing():
@@ -174,9 +180,10 @@ def test_the_verdict_is_the_definition(column, beta):
     if found == "unknown":
         assert length <= max(beta)
     assert missed_deadlines(at(column, "a"), length, beta[0]) == tuple(
-        m + beta[0]
+        due
         for m in [0, *at(column, "a")]
-        if m + beta[0] <= length and not any(m < n <= m + beta[0] for n in at(column, "a"))
+        for due in range(m + beta[0], length + 1, beta[0])
+        if not any(m < n <= due for n in at(column, "a"))
     )
 
 

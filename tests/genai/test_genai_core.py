@@ -163,8 +163,30 @@ def test_a_broken_promise_is_retried_and_then_recorded():
         show(keeper, None)
     assert keeper.counts["leader: age"]["missed"] == 1
     said = keeper.guarantee()
-    assert "1 deadlines were missed" in said
+    assert "1 item not showing what had to be shown, after all retries" in said
+    assert "1 deadline missed" in said
     assert "3 of 6 attempts at what had to be shown worked" in said
+
+
+def test_every_deadline_that_passes_is_counted_and_what_is_overdue_is_said():
+    keeper = Enforcer(
+        {
+            "conditions": [{"name": "nurse"}],
+            "specifications": [
+                {"condition": "nurse", "group": "gender", "values": ["woman", "man"], "repeated": 10, "name": "nurses"}
+            ],
+        },
+        retries=0,
+    )
+    for _ in range(200):
+        keeper.complete(keeper.admit({"nurse"}), {"gender": "man"})
+    assert keeper.counts["nurses"]["missed"] == 20
+    assert keeper.overdue() == {"nurses": {"woman": 10}}
+    assert keeper.broken_assumptions[-1].reason == "'woman' did not appear by item 200, and was due by item 10"
+    assert "20 deadlines missed\n  overdue: woman, which was due by item 10\n" in keeper.guarantee()
+    keeper.complete(keeper.admit({"nurse"}), {"gender": "woman"})
+    assert keeper.overdue() == {"nurses": {}}
+    assert keeper.counts["nurses"]["missed"] == 20
 
 
 def test_slack_bears_a_useless_item():
@@ -324,7 +346,8 @@ def missed(sequence, labels, repeated):
     last, found = dict.fromkeys(labels, 0), 0
     for place, value in enumerate(sequence, 1):
         found += sum(
-            label != value and place - last[label] == within for label, within in zip(labels, repeated, strict=True)
+            label != value and (place - last[label]) % within == 0
+            for label, within in zip(labels, repeated, strict=True)
         )
         last[value] = place
     return found

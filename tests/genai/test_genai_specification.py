@@ -3,7 +3,7 @@
 import pytest
 
 from evenhand.errors import OptionError
-from evenhand.genai import GenerationConfig, check_feasibility
+from evenhand.genai import Enforcer, GenerationConfig, check_feasibility
 
 SMALLEST = (
     "{conditions: [{name: leader, share: 0.8}], "
@@ -148,6 +148,50 @@ def test_slack_must_be_kept_too():
     found = check_feasibility(tight, slack=1)
     assert not found.feasible
     assert "slack of 1" in found.reason
+
+
+def test_what_is_not_decided_is_not_called_infeasible():
+    several = [
+        {"condition": name, "group": "age", "repeated": deadlines}
+        for name, deadlines in (("leader", [3, 9, 20, 30, 50]), ("poor", [4, 7, 20, 40, 50]))
+    ]
+    read = GenerationConfig.read(
+        {
+            "conditions": [{"name": "leader"}, {"name": "poor"}],
+            "groups": {"age": list("abcde")},
+            "specifications": several,
+        }
+    )
+    found = check_feasibility(read)
+    assert (found.verdict, found.feasible) == ("undecided", False)
+    assert [one.verdict for one in found.specifications] == ["undecided", "undecided"]
+    assert "not known" in found.reason
+    assert "too large to be solved" in found.reason
+    assert found.to_dict()["verdict"] == "undecided"
+    with pytest.raises(OptionError, match="it is not known whether this can be kept") as caught:
+        Enforcer(read)
+    # The hint is one that is known to be enough.
+    assert "leader: age: repeated: [9, 9, 20, 30, 50]; poor: age: repeated: [9, 9, 20, 40, 50]" in str(caught.value)
+    raised = [one | {"repeated": [max(9, d) for d in one["repeated"]]} for one in several]
+    assert check_feasibility(GenerationConfig.read(read.model_dump() | {"specifications": raised})).feasible
+
+
+def test_one_specification_may_be_undecided_too():
+    values = [str(k) for k in range(25)]
+    found = check_feasibility(GenerationConfig.read(described(values=values, repeated=[24, *[200] * 24])))
+    assert found.verdict == "undecided"
+    assert found.hint is not None
+    assert "repeated: [25, 200" in found.hint
+    infeasible = described(values=[*values, "x", "y"], repeated=[1, 1, *[200] * 25])
+    assert check_feasibility(GenerationConfig.read(infeasible)).verdict == "infeasible"
+
+
+def test_slack_that_is_not_decided():
+    # Kept without slack; with one item less for each, the game is too large.
+    values = [str(k) for k in range(25)]
+    found = check_feasibility(GenerationConfig.read(described(values=values, repeated=[25, *[200] * 24])), slack=1)
+    assert found.verdict == "undecided"
+    assert "whether those can be kept is not known" in found.reason
 
 
 def test_two_conditions_on_one_group_are_judged_together():

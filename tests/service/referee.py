@@ -316,13 +316,12 @@ class GuardReferee(Referee):
                 if value is not None and slot < min(under_way, default=slot + 1)
             ]
             for value, most in zip(one.values[0], one.repeated or (), strict=True):
-                since, start, late = 0, 0, False
+                since, start = 0, 0
                 for slot, shown in known:
                     since += 1
                     if shown == value:
-                        since, start, late = 0, slot, False
-                    elif since >= most and not late:
-                        late = True
+                        since, start = 0, slot
+                    elif since % most == 0:
                         found[name].append((value, start, slot))
         return found
 

@@ -20,8 +20,8 @@ from evenhand.errors import DataError, OptionError
 if TYPE_CHECKING:
     from evenhand.genai import ConfusionConfig
 
-INFEASIBLE = 1
-"""Exit code where no generator, however obedient, could keep a configuration."""
+VERDICT_CODES = {"feasible": 0, "infeasible": 1, "undecided": 3}
+"""Exit codes of a check: kept for ever by an obedient generator, by none, or not known."""
 
 
 @grouped
@@ -36,7 +36,7 @@ def check(
     *,
     output: OutputOptions,
 ) -> None:
-    """Check whether a configuration can be kept for ever: it can (exit code 0), or it cannot (1), and why."""
+    """Check whether a configuration can be kept for ever: it can (exit code 0), cannot (1), or it is not known (3)."""
     from evenhand.genai import GenerationConfig, check_configuration
 
     output.check_places()
@@ -44,7 +44,7 @@ def check(
     output.emit_text(_json.dumps(found.to_dict()))
     output.show(partial(found.document, config.name))
     if not found.feasibility.feasible:
-        raise typer.Exit(INFEASIBLE)
+        raise typer.Exit(VERDICT_CODES[found.feasibility.verdict])
 
 
 def _read_counts(state: Path) -> dict[str, dict[str, int]]:

@@ -69,7 +69,11 @@ class Metrics:
         self._allowed = gauge("evenhand_bias_allowed", "The largest bias that is fair", stream)
         self._bound = gauge("evenhand_bias_bound", "What the bias is guaranteed to be at most; NaN: nothing is", stream)
         self._slack = gauge("evenhand_deadline_slack", "Items until the first value must have appeared", specification)
-        self._missed = gauge("evenhand_deadlines_missed", "Since the stream began", specification)
+        self._missed = gauge(
+            "evenhand_deadlines_missed",
+            "Since the stream began; one more each time a deadline passes again",
+            specification,
+        )
         self._open = gauge("evenhand_open_admissions", "Requests whose item is not known yet, of all replicas", stream)
         self._passing = gauge("evenhand_unlogged_recommendations", "Passed while the store was away, not logged yet",
                               stream)  # fmt: skip

@@ -31,6 +31,7 @@ from evenhand.genai.assessment.result import (
 )
 from evenhand.genai.assessment.sequences import RecordedSequence
 from evenhand.stats import Observed, Proved, Quantity, Unknown, bonferroni, clopper_pearson, observed_rates
+from evenhand.text import format_count
 
 if TYPE_CHECKING:
     from evenhand.genai.assessment.sequences import RecordedSequence
@@ -64,11 +65,9 @@ def smallest_beta(appearances: Sequence[int], length: int) -> int | None:
 
 
 def missed_deadlines(appearances: Sequence[int], length: int, beta: int) -> tuple[int, ...]:
-    """Return the numbers of the items at which a value was due, and had not come since it was last seen."""
-    stops = [0, *appearances, math.inf]
-    return tuple(
-        int(before + beta) for before, after in pairwise(stops) if after > before + beta and before + beta <= length
-    )
+    """Return the numbers of the items at which a value was due and did not come: while it stays away, every beta."""
+    stops = [0, *appearances, length + 1]
+    return tuple(due for before, after in pairwise(stops) for due in range(before + beta, after, beta))
 
 
 def judge_appearances(appearances: Sequence[Sequence[int]], length: int, beta: Sequence[int] | None) -> VerdictValue:
@@ -332,8 +331,11 @@ def judge_group(group: GroupFinding, beta: tuple[int, ...] | None, name: str | N
     else:
         fault = tuple(value.value for value in group.values if value.missed)
         count = sum(len(value.missed) for value in group.values)
+        overdue = [(value.value, group.items[value.overdue - 1]) for value in group.values if value.overdue]
+        late = [f"{value} since item {item:,}" for value, item in overdue]
         if found == "violated":
-            why = f"{count:,} {'deadline' if count == 1 else 'deadlines'} missed by {_join_names(fault)}"
+            why = f"{format_count(count, 'deadline', 'deadlines')} missed by {_join_names(fault)}"
+            why += f"; overdue at the end: {_join_names(late)}" if late else ""
         elif found == "unknown":
             why = f"nothing was missed, but {length:,} items are not more than {max(beta):,}"
         else:

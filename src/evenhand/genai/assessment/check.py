@@ -8,7 +8,12 @@ from typing import Any
 
 from evenhand.core import Block, Document, Facts, Heading, NextStep, Text
 from evenhand.genai.classifiers.confusion import SpecificationSuccess, specification_success
-from evenhand.genai.games.feasibility import Feasibility, SpecificationFeasibility, check_feasibility
+from evenhand.genai.games.feasibility import (
+    Feasibility,
+    FeasibilityVerdict,
+    SpecificationFeasibility,
+    check_feasibility,
+)
 from evenhand.genai.games.retries import AttemptSuccess, RetrySettings, bound_misses, choose_retries
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.stats import Unknown
@@ -54,7 +59,7 @@ class ConfigurationCheck:
         if self.settings is not None:
             blocks += [Heading("Instructions"), Text(self.success.statement()), Facts(tuple(self._settings()))]
         return Document(
-            f"{name} {'can' if found.feasible else 'cannot'} be kept",
+            TITLES[found.verdict].format(name),
             blocks=tuple(blocks),
             brand="Evenhand, generative AI",
         )
@@ -78,6 +83,13 @@ class ConfigurationCheck:
         }
 
 
+TITLES: dict[FeasibilityVerdict, str] = {
+    "feasible": "{} can be kept",
+    "infeasible": "{} cannot be kept",
+    "undecided": "Whether {} can be kept is not known",
+}
+"""What is said of a configuration, by its name."""
+
 METHODS = {
     "hall": "no more are ever due than there are items",
     "exact": "the game of {:,} positions was solved",
@@ -90,7 +102,8 @@ def _describe_specification(one: SpecificationFeasibility) -> str:
         return "every value must appear; there are no deadlines"
     within = ", ".join(f"{value} within {by}" for value, by in zip(one.values, one.repeated, strict=True))
     how = f"; {METHODS[one.method].format(one.states)}" if one.method is not None else ""
-    return f"{'' if one.feasible else 'AT FAULT: '}{within}{how}"
+    sign = {"feasible": "", "infeasible": "AT FAULT: ", "undecided": "UNDECIDED: "}[one.verdict]
+    return f"{sign}{within}{how if one.verdict != 'undecided' else ''}"
 
 
 def check_configuration(

@@ -31,7 +31,7 @@ class ValueFinding(ResultPart):
         smallest_beta: smallest with which the sequence is fair to this value; None if it never appears, or if the
             sequence is not longer than what it would take.
         beta: what was asked for.
-        missed: numbers of the items at which it was due and did not come.
+        missed: numbers of the items at which it was due and did not come: while it stays away, one every beta items.
         frequency: its share of the recognised items.
     """
 
@@ -42,6 +42,12 @@ class ValueFinding(ResultPart):
     beta: int | None = None
     missed: tuple[int, ...] = ()
     frequency: Quantity
+
+    @property
+    def overdue(self) -> int | None:
+        """The item since which it is overdue at the end of the sequence; None if it is not."""
+        last = max(self.appearances, default=0)
+        return next((number for number in self.missed if number > last), None)
 
 
 class GroupFinding(ResultPart):

@@ -167,7 +167,7 @@ def _value_table(result: GenaiAssessment, group: GroupFinding) -> Table:
     ]
     due = any(value.beta is not None for value in group.values)
     if due:
-        columns += [Column("asked for", numeric=True), Column("missed at")]
+        columns += [Column("asked for", numeric=True), Column("missed", numeric=True), Column("missed at")]
     rows = []
     for value in group.values:
         cells: list[Cell] = [
@@ -178,7 +178,7 @@ def _value_table(result: GenaiAssessment, group: GroupFinding) -> Table:
         ]
         if due:
             missed = [str(group.items[number - 1]) for number in value.missed]
-            cells += ["" if value.beta is None else value.beta, list_some(missed, LISTED)]
+            cells += ["" if value.beta is None else value.beta, len(missed), list_some(missed, LISTED)]
         rows.append(TableRow(tuple(cells)))
     recognised = format_count(len(group.items), "recognised item", "recognised items")
     return Table(
@@ -320,8 +320,9 @@ def _method_facts(result: GenaiAssessment) -> Facts:
         ),
         (
             "within beta",
-            "a value comes among the first beta items, and after each appearance among the next beta; a deadline after "
-            "the last item violates nothing, and a sequence no longer than beta shows nothing",
+            "a value comes among the first beta items, and after each appearance among the next beta; while it stays "
+            "away, every beta items are one more deadline missed. A deadline after the last item violates nothing, and "
+            "a sequence no longer than beta shows nothing",
         ),
         ("longest wait", "the smallest beta with which that holds of the recorded items"),
         (

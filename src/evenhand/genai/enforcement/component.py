@@ -40,7 +40,6 @@ class DeadlineTracker:
         self._settled = 0
         self._behind = 0
         self._last = [0] * n
-        self._late = [False] * n
         # A slot is open, void, promised (a value) or shown (a value + n).
         self._window: list[int] = []
 
@@ -139,14 +138,17 @@ class DeadlineTracker:
             self._behind += 1
             value = kind - n
             self._last[value] = self._behind
-            self._late[value] = False
-            for k in range(n):
-                if not self._late[k] and self._behind - self._last[k] >= self.repeated[k]:
-                    self._late[k] = True
-                    missed.append((k, self._last[k] + self.repeated[k]))
+            for k, within in enumerate(self.repeated):
+                # A value that stays away misses a deadline every `within` items, not only the first.
+                if self._behind > self._last[k] and (self._behind - self._last[k]) % within == 0:
+                    missed.append((k, self._behind))
         del self._window[:known]
         self._settled += known
         return missed
+
+    def overdue(self) -> list[tuple[int, int]]:
+        """Return the values whose deadline has passed without them, each with the item by which it was due."""
+        return [(k, due) for k, due in enumerate(self.due) if due <= self._behind]
 
     def state(self) -> dict[str, Any]:
         """Return everything that is known, as JSON can hold it."""
@@ -154,7 +156,6 @@ class DeadlineTracker:
             "settled": self._settled,
             "items": self._behind,
             "last": list(self._last),
-            "late": list(self._late),
             "window": list(self._window),
         }
 
@@ -167,19 +168,19 @@ class DeadlineTracker:
         n = len(self.repeated)
         try:
             settled, behind = int(state["settled"]), int(state["items"])
-            last, late = [int(one) for one in state["last"]], [bool(one) for one in state["late"]]
+            last = [int(one) for one in state["last"]]
             window = [int(one) for one in state["window"]]
         except (KeyError, TypeError, ValueError):
             raise DecisionError("this is not a state of a specification", code="state") from None
         fits = (
-            len(last) == len(late) == n
+            len(last) == n
             and all(0 <= one <= behind for one in last)
             and 0 <= behind <= settled
             and all(VOID_ITEM <= kind < 2 * n for kind in window)
         )
         if not fits:
             raise DecisionError("this state belongs to another specification", code="state")
-        self._settled, self._behind, self._last, self._late, self._window = settled, behind, last, late, window
+        self._settled, self._behind, self._last, self._window = settled, behind, last, window
         self._update_due()
 
 

@@ -24,6 +24,7 @@ from evenhand.genai.games.feasibility import check_feasibility, find_components
 from evenhand.genai.games.retries import AttemptSuccess, bound_misses, choose_retries
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.stats import Unknown
+from evenhand.text import format_count
 
 if TYPE_CHECKING:
     from evenhand.genai.classifiers.confusion import ConfusionMatrix
@@ -152,7 +153,9 @@ class _SpecificationState:
 
     def complete(self, slot: int, value: int) -> None:
         for k, due in self.deadlines.complete(slot, value):
-            self.record_break("missed", f"{self.labels[k]!r} did not appear by item {due}")
+            first = self.deadlines.due[k]
+            since = f", and was due by item {first}" if first < due else ""
+            self.record_break("missed", f"{self.labels[k]!r} did not appear by item {due}{since}")
 
     def state(self) -> dict[str, Any]:
         return {**self.deadlines.state(), "counts": dict(self.counts), "reasons": [list(one) for one in self.reasons]}
@@ -182,7 +185,7 @@ class Enforcer:
             tight set; None: any number.
 
     Raises:
-        OptionError: the configuration cannot be kept; the reason names the values at fault.
+        OptionError: the configuration cannot be kept, or it is not known whether it can; the reason names the values.
     """
 
     def __init__(
@@ -209,7 +212,7 @@ class Enforcer:
                 raise OptionError(f"{name} must be 0 or more, not {given}", location=name)
         found = check_feasibility(read, slack=self.slack)
         if not found.feasible:
-            raise OptionError(f"this cannot be kept: {found.reason}", location="specifications", hint=found.hint)
+            raise OptionError(found.refusal, location="specifications", hint=found.hint)
         self.in_flight = in_flight
         self._alone = in_flight == 1
         self._random = Random(seed)
@@ -446,6 +449,10 @@ class Enforcer:
             for name, row in self._rows.items()
         }
 
+    def overdue(self) -> dict[str, dict[str, int]]:
+        """Return the values that are overdue, by specification, with the item by which each was due."""
+        return {name: {row.labels[k]: due for k, due in row.deadlines.overdue()} for name, row in self._rows.items()}
+
     @property
     def counts(self) -> dict[str, dict[str, int]]:
         """What happened, by specification: instructions and those obeyed, broken assumptions, missed deadlines."""
@@ -494,12 +501,13 @@ def _explain_disobedience(
 
 
 BROKEN_TEXTS = {
-    "disobeyed": "items did not show what they had to, after all retries",
-    "unrecognised": "items that had to show something were not recognisable, after all retries",
-    "failed": "items that had to show something were not made, after all retries",
-    "in-flight": "requests were admitted before the one before them was complete, against what was said",
-    "missed": "deadlines were missed",
+    "disobeyed": ("item", "items", "not showing what had to be shown, after all retries"),
+    "unrecognised": ("item", "items", "not recognisable where something had to be shown, after all retries"),
+    "failed": ("item", "items", "not made where something had to be shown, after all retries"),
+    "in-flight": ("request", "requests", "admitted before the one before was complete, against what was said"),
+    "missed": ("deadline", "deadlines", "missed"),
 }
+"""One and several of what broke an assumption, and how."""
 
 
 def describe_guarantee(enforcer: Enforcer, samples: Mapping[str, ConfusionMatrix] | None = None) -> str:
@@ -509,7 +517,7 @@ def describe_guarantee(enforcer: Enforcer, samples: Mapping[str, ConfusionMatrix
         samples: of labels; those that the configuration names are read unless given.
     """
     lines = []
-    counts = enforcer.counts
+    counts, overdue = enforcer.counts, enforcer.overdue()
     labels = {one.specification: one for one in specification_success(enforcer.configuration, samples)}
     for one in enforcer.configuration.requirements:
         if one.repeated is None:
@@ -525,10 +533,17 @@ def describe_guarantee(enforcer: Enforcer, samples: Mapping[str, ConfusionMatrix
         found = counts[one.name]
         if found["asked"]:
             lines.append(f"  {found['obeyed']} of {found['asked']} attempts at what had to be shown worked")
-        broken = [f"{found[what]} {said}" for what, said in BROKEN_TEXTS.items() if found[what]]
+        broken = [
+            f"{format_count(found[what], one_of, several)} {said}"
+            for what, (one_of, several, said) in BROKEN_TEXTS.items()
+            if found[what]
+        ]
         lines.append(
             f"  {'; '.join(broken)}" if broken else "  all assumptions held so far, and no deadline was missed"
         )
+        if overdue[one.name]:
+            late = ", ".join(f"{value}, which was due by item {due}" for value, due in overdue[one.name].items())
+            lines.append(f"  overdue: {late}")
         lines.append(f"  {labels[one.name].statement()}")
         lines.extend(f"    {value.statement()}" for value in labels[one.name].values)
     tries = enforcer.retries + 1

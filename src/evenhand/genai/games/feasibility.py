@@ -1,14 +1,18 @@
-"""Whether what a configuration asks for can be kept at all, and which values are at fault if not."""
+"""Whether what a configuration asks for can be kept: feasible, infeasible with the values at fault, or undecided."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, combinations, product
 from math import prod
+from typing import Literal, TypeAlias
 
 from evenhand.genai.games.game import MAX_GAME_STATES, Game, SolutionMethod, WinningRegion, find_culprits, solve_game
 from evenhand.genai.spec.specification import GenerationConfig, Requirement
+
+FeasibilityVerdict: TypeAlias = Literal["feasible", "infeasible", "undecided"]
 
 MAX_ASSIGNMENTS = 4096
 """Combinations of values of all groups that an exact joint game tries, at most."""
@@ -70,11 +74,12 @@ class SpecificationFeasibility:
         name: of the specification.
         condition, groups, values: what it is about; of paired groups all combinations.
         repeated: the deadlines; None: eventual only, which any sequence can still fulfil.
-        feasible: whether no deadline need ever be missed.
+        verdict: ``feasible``: no deadline need ever be missed; ``infeasible``: some must be; ``undecided``: the game is
+            too large to be solved.
         method: how that was found; None without deadlines.
         states: of the game that was solved; 0 for ``hall``.
         minimal: least states from which it can be kept, where the game was solved.
-        faults: values whose deadlines cannot be kept together.
+        faults: values whose deadlines cannot be kept together, or of which it is undecided.
     """
 
     name: str
@@ -82,11 +87,16 @@ class SpecificationFeasibility:
     groups: tuple[str, ...]
     values: tuple[str, ...]
     repeated: tuple[int, ...] | None
-    feasible: bool
+    verdict: FeasibilityVerdict
     method: SolutionMethod | None
     states: int
     minimal: int
     faults: tuple[str, ...]
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it is known that no deadline need ever be missed."""
+        return self.verdict == "feasible"
 
 
 @dataclass(frozen=True)
@@ -94,20 +104,42 @@ class Feasibility:
     """Whether a configuration can be kept.
 
     Attributes:
-        feasible: whether everything can be kept together, with the slack that is asked for.
-        reason: why not, or how it is known.
+        verdict: whether everything can be kept together, with the slack that is asked for; ``infeasible`` if anything
+            is, and ``undecided`` if only that stands in the way.
+        reason: why not, why it is not known, or how it is.
         hint: what would help.
         specifications: one by one.
     """
 
-    feasible: bool
+    verdict: FeasibilityVerdict
     reason: str
     hint: str | None
     specifications: tuple[SpecificationFeasibility, ...]
 
+    @property
+    def feasible(self) -> bool:
+        """Whether it is known that everything can be kept."""
+        return self.verdict == "feasible"
+
+    @property
+    def refusal(self) -> str:
+        """Why it is not enforced, in words."""
+        undecided = self.verdict == "undecided"
+        return f"{'it is not known whether this can be kept' if undecided else 'this cannot be kept'}: {self.reason}"
+
     def to_dict(self) -> dict[str, object]:
         """Return it as plain JSON values."""
-        return {"kind": "genai-check", **asdict(self)}
+        several = [{"feasible": one.feasible, **asdict(one)} for one in self.specifications]
+        return {"kind": "genai-check", "feasible": self.feasible, **asdict(self), "specifications": several}
+
+
+@dataclass(frozen=True)
+class _Obstacle:
+    """What stands in the way of keeping a configuration."""
+
+    verdict: FeasibilityVerdict
+    reason: str
+    hint: str
 
 
 @lru_cache(maxsize=64)
@@ -154,25 +186,20 @@ def check_feasibility(configuration: GenerationConfig, *, slack: int | None = No
     """
     spare = configuration.simulation.slack if slack is None else slack
     standings: dict[str, SpecificationFeasibility] = {}
-    reasons: list[tuple[str, str | None]] = []
+    obstacles: list[_Obstacle] = []
     for component in find_components(configuration):
-        alone_fails = False
-        for requirement in component.requirements:
-            at_fault = find_culprits(requirement.repeated or ())
-            faults = tuple(requirement.labels[k] for k in at_fault)
-            if faults:
-                alone_fails = True
-                reasons.append(_explain_alone(requirement, at_fault))
-            standings[requirement.name] = _specification_feasibility(
-                requirement, solve_cached(Game.single(requirement.repeated or ())), faults
-            )
-        if alone_fails:
+        alone = [(one, _judge_alone(one)) for one in component.requirements]
+        for requirement, (standing, obstacle) in alone:
+            standings[requirement.name] = standing
+            obstacles += [obstacle] if obstacle is not None else []
+        if not all(standing.feasible for _, (standing, _) in alone):
             continue
         together = solve_cached(component.game)
         if not together.feasible:
-            reasons.append(_explain_jointly(component, together))
-        elif spare and not solve_cached(component.game.shift_deadlines(spare)).feasible:
-            reasons.append(_explain_slack(component, spare))
+            obstacles.append(_explain_jointly(component, together))
+        elif spare:
+            later = solve_cached(component.game.shift_deadlines(spare))
+            obstacles += [] if later.feasible else [_explain_slack(component, later, spare)]
         if not together.feasible or len(component.requirements) > 1:
             for requirement in component.requirements:
                 faults = () if together.feasible else requirement.labels
@@ -181,9 +208,41 @@ def check_feasibility(configuration: GenerationConfig, *, slack: int | None = No
         if requirement.repeated is None:
             standings[requirement.name] = _specification_feasibility(requirement, None, ())
     several = tuple(standings[requirement.name] for requirement in configuration.requirements)
-    if reasons:
-        return Feasibility(False, "; ".join(reason for reason, _ in reasons), reasons[0][1], several)
-    return Feasibility(True, "every deadline can be kept for ever, whatever the generator shows", None, several)
+    if not obstacles:
+        return Feasibility(
+            "feasible", "every deadline can be kept for ever, whatever the generator shows", None, several
+        )
+    # What cannot be kept comes first: it stays so, whatever the undecided part turns out to be.
+    ordered = sorted(obstacles, key=lambda one: one.verdict == "undecided")
+    return Feasibility(ordered[0].verdict, "; ".join(one.reason for one in ordered), ordered[0].hint, several)
+
+
+def _region_verdict(region: WinningRegion) -> FeasibilityVerdict:
+    return "feasible" if region.feasible else "infeasible" if region.decided else "undecided"
+
+
+def _judge_alone(requirement: Requirement) -> tuple[SpecificationFeasibility, _Obstacle | None]:
+    """Return whether one specification can be kept by itself, and what stands in the way."""
+    deadlines = requirement.repeated or ()
+    region = solve_cached(Game.single(deadlines))
+    if region.feasible:
+        return _specification_feasibility(requirement, region, ()), None
+    faults = find_culprits(deadlines)
+    smallest = solve_cached(Game.single([deadlines[k] for k in faults]))
+    if region.decided and not smallest.decided:
+        faults, smallest = tuple(range(len(deadlines))), region
+    standing = _specification_feasibility(requirement, smallest, tuple(requirement.labels[k] for k in faults))
+    about = ", ".join(f"{requirement.labels[k]} within {deadlines[k]}" for k in faults)
+    if smallest.decided:
+        hint = f"deadlines of {len(deadlines)} or more for every value can always be kept"
+        return standing, _Obstacle(
+            "infeasible", f"{requirement.name}: no order of items shows {about}, again and again", hint
+        )
+    return standing, _Obstacle(
+        "undecided",
+        f"{requirement.name}: whether {about} can be kept is not known: more than {MAX_GAME_STATES:,} states",
+        _raise_deadlines([requirement], len(deadlines)),
+    )
 
 
 def _specification_feasibility(
@@ -195,7 +254,7 @@ def _specification_feasibility(
         groups=requirement.groups,
         values=requirement.labels,
         repeated=requirement.repeated,
-        feasible=not faults,
+        verdict="feasible" if region is None else _region_verdict(region),
         method=None if region is None else region.method,
         states=0 if region is None else region.states,
         minimal=0 if region is None or not region.feasible else len(region.minimal()),
@@ -203,30 +262,39 @@ def _specification_feasibility(
     )
 
 
-def _explain_alone(requirement: Requirement, faults: tuple[int, ...]) -> tuple[str, str]:
-    deadlines = requirement.repeated or ()
-    about = ", ".join(f"{requirement.labels[k]} within {deadlines[k]}" for k in faults)
-    decided = solve_cached(Game.single([deadlines[k] for k in faults])).decided
-    return (
-        f"{requirement.name}: no order of items shows {about}, again and again"
-        if decided
-        else f"{requirement.name}: whether {about} can be kept is not known: more than {MAX_GAME_STATES:,} states",
-        f"deadlines of {len(requirement.labels)} or more for every value can always be kept",
+def _explain_jointly(component: RequirementComponent, region: WinningRegion) -> _Obstacle:
+    names = " and ".join(requirement.name for requirement in component.requirements)
+    enough = component.game.enough
+    if region.decided:
+        return _Obstacle(
+            "infeasible",
+            f"{names} cannot be kept together: an item shows one value, and may count for any of them",
+            f"deadlines of {enough} or more for every value can always be kept together",
+        )
+    return _Obstacle(
+        "undecided",
+        f"whether {names} can be kept together is not known: each can alone, and the game that they make together "
+        "is too large to be solved",
+        _raise_deadlines(component.requirements, enough),
     )
 
 
-def _explain_jointly(component: RequirementComponent, region: WinningRegion) -> tuple[str, str]:
+def _explain_slack(component: RequirementComponent, region: WinningRegion, spare: int) -> _Obstacle:
     names = " and ".join(requirement.name for requirement in component.requirements)
-    if region.decided:
-        said = f"{names} cannot be kept together: an item shows one value, and may count for any of them"
-    else:
-        said = f"whether {names} can be kept is not known: the game they make together is too large to be solved"
-    return said, f"deadlines of {component.game.enough} or more for every value can always be kept together"
-
-
-def _explain_slack(component: RequirementComponent, spare: int) -> tuple[str, str]:
-    names = " and ".join(requirement.name for requirement in component.requirements)
-    return (
-        f"{names}: with a slack of {spare}, deadlines are {spare} earlier, and those cannot be kept",
+    said = "those cannot be kept" if region.decided else "whether those can be kept is not known: the game is too large"
+    return _Obstacle(
+        _region_verdict(region),
+        f"{names}: with a slack of {spare}, deadlines are {spare} earlier, and {said}",
         f"less slack, or deadlines of {component.game.enough + spare} or more",
+    )
+
+
+def _raise_deadlines(requirements: Sequence[Requirement], enough: int) -> str:
+    """Return the hint with deadlines that are known to be enough, the short ones raised and the others as they are."""
+    raised = [
+        f"{one.name}: repeated: [{', '.join(str(max(d, enough)) for d in one.repeated or ())}]" for one in requirements
+    ]
+    return (
+        f"deadlines of {enough} or more can always be kept, so these can: {'; '.join(raised)}; or name fewer values, "
+        "which makes the game smaller"
     )

@@ -213,7 +213,8 @@ class SequenceJudgement(NamedTuple):
 
     Attributes:
         items: how many items counted: those whose value was recognised.
-        missed: by value, how many deadlines passed without it; for values without a deadline 1 if it never appeared.
+        missed: by value, how many deadlines passed without it: while it stays away, one as often as its deadline is
+            long; for values without a deadline 1 if it never appeared.
         longest_gap: by value, the most items from one appearance to the next, that one included. The beginning counts
             as an appearance, and so does the first item after the end: what is reported is the least deadline that the
             sequence keeps.
@@ -230,7 +231,8 @@ def judge_sequence(
     """Judge a finite sequence.
 
     Value ``k`` must appear within the first ``deadlines[k]`` items, and within so many again after each of its
-    appearances; a deadline beyond the end is not missed. A value without a deadline must appear once.
+    appearances and after each deadline that it missed; one beyond the end is not missed. A value without a deadline
+    must appear once.
 
     Args:
         shown: the value of each item, 1 to ``values``; 0 where it was not recognised, which does not count as an item.
@@ -247,6 +249,6 @@ def judge_sequence(
         appearances = np.flatnonzero(sequence == value) + 1
         gaps = np.diff(appearances, prepend=0, append=len(sequence) + 1)
         deadline = None if deadlines is None else deadlines.get(value)
-        missed.append(int(np.sum(gaps > deadline)) if deadline is not None else int(not len(appearances)))
+        missed.append(int(np.sum((gaps - 1) // deadline)) if deadline is not None else int(not len(appearances)))
         longest.append(int(gaps.max()))
     return SequenceJudgement(len(sequence), tuple(missed), tuple(longest))
