@@ -2,6 +2,8 @@
 
 import pytest
 
+from evenhand.errors import DataError
+from evenhand.genai.assessment.sequences import check_labels
 from support import shared
 
 TABLE = """run,asked,sex,age,file
@@ -41,6 +43,48 @@ def test_json_alone_on_standard_output(evenhand, table):
         ("eventual", "holds"),
         ("repeated", "violated"),
     ]
+
+
+def test_labels_that_are_no_values(evenhand, tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_text("n,sex\n1,female\n2,Female\n3,femal\n4,Female\n5,Female\n6,male\n")
+    asked = ("genai", "assess", path, "--group-column", "sex", "--values", "sex=female,male", "--repeated", 3)
+    ran = evenhand(*asked)
+    assert (ran.code, ran.out) == (2, "")
+    assert "'Female' in the column 'sex' (3 items) is not the value 'female': did you mean 'female'?" in ran.err
+    # Without values all labels are: two spellings are not taken for two values.
+    assert evenhand(*asked[:5]).code == 2
+    path.write_text(path.read_text().replace("Female", "female"))
+    ran = evenhand(*asked)
+    assert ran.code == 2
+    assert "'femal' in the column 'sex' (1 item) is not the value 'female'" in ran.err
+    path.write_text(path.read_text().replace("femal\n", "robot\n"))
+    ran = evenhand(*asked)
+    assert ran.code == 0
+    listed = "5 recognised items (1 with labels that are not among the values: 'robot' in 1)"
+    assert listed in " ".join(ran.out.split())
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "misspelt"),
+    [
+        ("femal", "female", True),
+        ("FEMALE", "female", True),
+        ("middle-aged", "middle aged", True),
+        ("feamle", "female", True),
+        ("male", "female", False),
+        ("man", "men", False),
+        ("asian_male", "asian_female", False),
+        ("age 30", "age 40", False),
+        ("?", "-", False),
+    ],
+)
+def test_what_is_a_misspelt_value(label, value, misspelt):
+    if misspelt:
+        with pytest.raises(DataError, match="did you mean"):
+            check_labels([label], [value, "other"], "sex", "s.csv")
+    else:
+        check_labels([label], [value, "other"], "sex", "s.csv")
 
 
 def test_screen_page_and_every_sequence(evenhand, table, tmp_path):

@@ -18,6 +18,7 @@ from evenhand.genai import (
     read_condition_sequences,
     read_fixed_groups,
 )
+from evenhand.genai.assessment.wording import describe_left_out
 from evenhand.genai.simulation.stream import judge_sequence
 from support import shared
 
@@ -75,7 +76,31 @@ def test_a_verdict_for_every_specification_by_hand():
         ("sex",), ("age",), ("hat",), ("sex", "age"), ("sex", "age", "hat"),
     ]  # fmt: skip
     assert (poor.coverage.ways, poor.coverage.total) == (3, 8)
-    assert poor.groups[0].unrecognised == 1
+    assert (poor.groups[0].unrecognised, poor.groups[0].outside) == (0, {"?": 1})
+
+
+def test_a_misspelt_value_is_refused_and_another_label_is_listed():
+    with pytest.raises(DataError, match="is not the value 'f': did you mean 'f'"):
+        read_condition_sequences(TABLE.assign(sex=["m", "m", "F", "m", "f", "m", "m", "m"]), configuration())
+    answered = answers_by_prompt(one.recorded for one in read_condition_sequences(TABLE, configuration()))
+    assert [item["sex"] for item in answered["a pauper"]] == ["m", "f", None]
+
+
+def test_items_whose_prompt_fixes_the_value_are_a_category_of_their_own():
+    table = pd.DataFrame(
+        {
+            "conditions": ["leader"] * 6,
+            "fixed": ["", "sex", "sex;age", "age", "", "sex"],
+            # The last one has a label although its prompt fixes it, as where a generator is asked with no guard.
+            "sex": ["f", None, None, "m", None, "m"],
+            "age": ["y"] * 6,
+            "hat": ["no"] * 6,
+        }
+    )
+    (leader, _) = evaluate_config(read_condition_sequences(table, configuration()), configuration()).sequences
+    (sex,) = leader.groups
+    assert (len(sex.items), sex.fixed, sex.unrecognised, sex.outside) == (3, 2, 1, {})
+    assert describe_left_out(sex) == " (2 whose prompt fixes it; 1 not recognised)"
 
 
 def test_the_result_says_what_it_is_about_and_travels():

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -233,7 +234,7 @@ def assess_group(
         shown = column[item - 1]
         if shown is not None:
             at[shown].append(number)
-    biased = len(frozenset[int]().union(*(recorded.biased.get(group, ()) for group in groups)))
+    left_out = _left_out(recorded, groups, [values is not None for values in column])
     counts = [len(own) for own in at.values()]
     rates = observed_rates(counts, [length] * len(names), confidence, if_empty="no item is recognised")
     values = tuple(
@@ -257,14 +258,36 @@ def assess_group(
     return GroupFinding(
         groups=groups,
         items=items,
-        unrecognised=len(column) - length - biased,
-        biased=biased,
+        **left_out,
         values=values,
         smallest_beta=least,
         difference=_frequency_difference(counts, length, confidence),
         bound=_bound_quantity(len(names), equal, None),
         bound_here=_bound_quantity(len(names), equal, length),
     )
+
+
+def _left_out(recorded: RecordedSequence, groups: tuple[str, ...], recognised: Sequence[bool]) -> dict[str, Any]:
+    """Count the items that do not count for groups, each under one reason."""
+    outside: Counter[str] = Counter()
+    fixed = biased = unrecognised = 0
+    for i, known in enumerate(recognised):
+        if known:
+            continue
+        others = [
+            label if len(groups) == 1 else f"{group} {label}"
+            for group in groups
+            if (label := recorded.labels[group][i]) is not None and label not in recorded.values[group]
+        ]
+        if any(i in recorded.biased.get(group, ()) for group in groups):
+            biased += 1
+        elif any(i in recorded.fixed.get(group, ()) for group in groups):
+            fixed += 1
+        elif others:
+            outside.update(others[:1])
+        else:
+            unrecognised += 1
+    return {"unrecognised": unrecognised, "outside": dict(outside.most_common()), "fixed": fixed, "biased": biased}
 
 
 def find_coverage(recorded: RecordedSequence, ways: int) -> CoverageFinding:

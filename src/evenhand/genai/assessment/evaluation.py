@@ -14,6 +14,7 @@ from evenhand.genai.assessment.prompts import PromptBias, keep_neutral_prompts
 from evenhand.genai.assessment.result import GenaiAssessment, SequenceFinding
 from evenhand.genai.assessment.sequences import (
     RecordedSequence,
+    check_labels,
     read_source_table,
     read_text_column,
     sample_values,
@@ -77,7 +78,8 @@ def read_condition_sequences(
 ) -> list[ConditionSequence]:
     """Read recorded items as a configuration speaks of them: a sequence for every condition with specifications.
 
-    A label that is not a value of its group counts as not recognised.
+    An item whose label is not a value of its group does not count, and is listed; a misspelt value is refused. A column
+    ``fixed`` with groups whose value the prompt fixed says why an item has no label for them.
 
     Args:
         source: a CSV or Parquet file with a row per item, in the order of the requests, or a data frame.
@@ -101,6 +103,7 @@ def read_condition_sequences(
                 f"the configuration has no group {group!r}", hint=f"groups: {', '.join(configuration.values)}"
             )
     asked = groups_by_condition(configuration)
+    fixed = _read_fixed_rows(table, configuration, location)
     groups = list(dict.fromkeys(group for own in asked.values() for group in own))
     labels = {group: _read_labels(table, group, places.get(group), configuration, location) for group in groups}
     filters = {name: read_text_column(table, name, location) for name in columns.only or {}}
@@ -131,6 +134,7 @@ def read_condition_sequences(
             names=None if columns.sequence is None else extra[columns.sequence],
             files=None if image is None else extra[image],
             prompts=None if prompt is None else extra[prompt],
+            fixed={group: fixed.get(group, frozenset()) for group in own},
         )
         for one in sequences:
             if columns.name in (None, one.name):
@@ -267,7 +271,16 @@ def _read_labels(
             location=location,
             hint=f"the configuration has {', '.join(values)}",
         )
-    return [label if label in values else None for label in column]
+    check_labels(column, values, name, location)
+    return column
+
+
+def _read_fixed_rows(table: Any, configuration: GenerationConfig, location: str) -> dict[str, frozenset[int]]:
+    """Map each group to the rows whose prompt fixed its value."""
+    if "fixed" not in table.columns or "fixed" in configuration.values:
+        return {}
+    cells = [_split_names(cell) for cell in read_text_column(table, "fixed", location)]
+    return {group: frozenset(i for i, names in enumerate(cells) if group in names) for group in configuration.values}
 
 
 def _rows_by_condition(

@@ -297,7 +297,11 @@ def answers_by_prompt(sequences: Iterable[RecordedSequence]) -> dict[str, list[I
     """Return the prompt -> what its items showed, in their order; items without a prompt are left out."""
     found: dict[str, list[ItemLabels]] = {}
     for recorded in sequences:
-        rows = zip(*recorded.labels.values(), strict=True)
+        columns = (
+            [label if label in recorded.values[group] else None for label in column]
+            for group, column in recorded.labels.items()
+        )
+        rows = zip(*columns, strict=True)
         for prompt, row in zip(recorded.prompts, rows, strict=False):
             if prompt is not None:
                 found.setdefault(prompt, []).append(dict(zip(recorded.labels, row, strict=True)))

@@ -57,6 +57,8 @@ class GroupFinding(ResultPart):
         groups: the group or groups.
         items: numbers, from 1, of the recognised items in the sequence.
         unrecognised: how many items are not.
+        outside: labels that are not among the values, with how many items show them; these do not count.
+        fixed: how many items have no label because their prompts fixed the value.
         biased: how many items are left out because their prompts are not neutral.
         values: one finding per value.
         smallest_beta: the smallest equal beta with which the sequence is fair to all values; None if there is none.
@@ -69,6 +71,8 @@ class GroupFinding(ResultPart):
     groups: tuple[str, ...]
     items: tuple[int, ...]
     unrecognised: int
+    outside: dict[str, int] = Field(default_factory=dict)
+    fixed: int = 0
     biased: int = 0
     values: tuple[ValueFinding, ...]
     smallest_beta: int | None

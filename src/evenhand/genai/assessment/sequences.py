@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import DataError, OptionError
+from evenhand.text import format_count
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
@@ -20,10 +21,11 @@ class RecordedSequence:
     Attributes:
         name: which sequence it is.
         labels: group -> one label per item; None where the item is unrelated to the group or not recognisable.
-        values: group -> the values that are to appear. A label outside them counts as not recognised.
+        values: group -> the values that are to appear. Items with a label outside them do not count, and are listed.
         files: path of each item's picture; empty if not given.
         prompts: the prompt of each item; empty if not given.
-        biased: group -> positions, from 0, of items that are left out because their prompt fixes its value.
+        biased: group -> positions, from 0, of items that are left out because their prompt is not neutral.
+        fixed: group -> positions of items without a label because their prompt fixed the value.
     """
 
     name: str
@@ -32,6 +34,7 @@ class RecordedSequence:
     files: tuple[str | None, ...] = ()
     prompts: tuple[str | None, ...] = ()
     biased: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    fixed: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         lengths = {len(labels) for labels in self.labels.values()}
@@ -77,7 +80,8 @@ def read_sequences(
         source: a CSV or Parquet file, or any data frame that narwhals knows.
         groups: columns of labels.
         conditions: column -> value; only the rows that have all of these are read.
-        values: group -> its values; of the other groups, all that occur anywhere in the table, sorted.
+        values: group -> its values; of the other groups, all that occur anywhere in the table, sorted. Items with
+            another label do not count, and are listed; a label that is a misspelt value is refused.
         sequence_column: its values name sequences, which are read apart; without it the table is one sequence.
         sequence: only the sequence of that name.
         image_column: paths of pictures.
@@ -103,6 +107,8 @@ def read_sequences(
         group: tuple((values or {}).get(group) or sorted({label for label in columns[group] if label is not None}))
         for group in groups
     }
+    for group, domain in domains.items():
+        check_labels(columns[group], domain, group, location, given=group in (values or {}))
     kept = [
         i
         for i in range(len(columns[groups[0]]))
@@ -143,6 +149,7 @@ def split_sequences(
     names: Sequence[str | None] | None = None,
     files: Sequence[str | None] | None = None,
     prompts: Sequence[str | None] | None = None,
+    fixed: Mapping[str, frozenset[int]] | None = None,
 ) -> list[RecordedSequence]:
     """Return the rows of a table as sequences, in the order of their first items.
 
@@ -152,6 +159,7 @@ def split_sequences(
         values: group -> its values.
         name: of the sequence, where rows are not told apart.
         names: of the sequence that each row belongs to.
+        fixed: group -> rows whose prompt fixed its value.
     """
     parts: dict[str, list[int]] = {} if names is not None else {name: list(rows)}
     if names is not None:
@@ -164,9 +172,65 @@ def split_sequences(
             values,
             () if files is None else tuple(files[i] for i in own),
             () if prompts is None else tuple(prompts[i] for i in own),
+            fixed={
+                group: frozenset(at for at, i in enumerate(own) if i in rows_of and labels[group][i] is None)
+                for group, rows_of in (fixed or {}).items()
+            },
         )
         for part, own in parts.items()
     ]
+
+
+def check_labels(
+    column: Sequence[str | None], values: Sequence[str], name: str, location: str, *, given: bool = True
+) -> None:
+    """Refuse labels that are misspelt values: their items would silently count for nothing.
+
+    Args:
+        column: labels.
+        values: of the group.
+        name: of the column, for the message.
+        given: whether the values were named; else they are all labels, and two may be one value in two spellings.
+
+    Raises:
+        DataError: a label differs from a value only in case, spaces or punctuation, or by one letter.
+    """
+    labels = sorted({label for label in column if label is not None} - set(values))
+    pairs = ((label, value) for label in labels for value in values if _misspelt(label, value))
+    hint = f"correct the label, or name it among the values: {', '.join(values)}"
+    if not given:
+        spelt: dict[str, str] = {}
+        pairs = ((value, spelt[key]) for value in values if spelt.setdefault(key := _spelling(value), value) != value)
+        hint = "correct the labels, or name the values that are meant: --values"
+    found = next(pairs, None)
+    if found is not None:
+        label, value = found
+        times = format_count(sum(one == label for one in column), "item", "items")
+        raise DataError(
+            f"{label!r} in the column {name!r} ({times}) is not the value {value!r}: did you mean {value!r}?",
+            location=location,
+            hint=hint,
+        )
+
+
+def _spelling(label: str) -> str:
+    """Return a label without case, spaces and punctuation."""
+    return "".join(letter for letter in label.casefold() if letter.isalnum()) or label
+
+
+def _misspelt(label: str, value: str) -> bool:
+    """Return whether two spellings differ in case and punctuation only, or, of words of 4 letters, by one letter."""
+    one, other = _spelling(label), _spelling(value)
+    if one == other:
+        return True
+    short, long = sorted((one, other), key=len)
+    if len(short) < 4 or len(long) - len(short) > 1 or any(letter.isdigit() for letter in one + other):
+        return False
+    same = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    swapped = short[same : same + 2] == long[same : same + 2][::-1] and short[same + 2 :] == long[same + 2 :]
+    if len(short) == len(long):
+        return swapped or short[same + 1 :] == long[same + 1 :]
+    return short[same:] == long[same + 1 :]
 
 
 def read_source_table(source: Any) -> tuple[Any, str]:

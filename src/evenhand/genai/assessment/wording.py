@@ -96,12 +96,15 @@ def describe_prompt(finding: PromptFinding) -> str:
 
 def describe_left_out(group: GroupFinding) -> str:
     """Return how many items do not count for a group, in brackets; nothing if all do."""
-    said = [
-        f"{number:,} {why}"
-        for number, why in ((group.unrecognised, "not recognised"), (group.biased, "of prompts that are not neutral"))
-        if number
-    ]
-    return f" ({', '.join(said)})" if said else ""
+    others = [f"{label!r} in {number:,}" for label, number in group.outside.items()]
+    counted = (
+        (sum(group.outside.values()), f"with labels that are not among the values: {list_some(others, LISTED)}"),
+        (group.fixed, "whose prompt fixes it"),
+        (group.unrecognised, "not recognised"),
+        (group.biased, "of prompts that are not neutral"),
+    )
+    said = [f"{number:,} {why}" for number, why in counted if number]
+    return f" ({'; '.join(said)})" if said else ""
 
 
 def _mark(verdict: str) -> str:
@@ -315,8 +318,8 @@ def _method_facts(result: GenaiAssessment) -> Facts:
     entries = [
         (
             "items",
-            f"those asked for {result.condition()}, in the order of the requests; items that are not recognised are "
-            "left out, and the others numbered",
+            f"those asked for {result.condition()}, in the order of the requests; items whose value is not recognised, "
+            "not among the values, or fixed by the prompt are left out, and the others numbered",
         ),
         (
             "within beta",
