@@ -138,6 +138,53 @@ def test_requests_are_told_where_that_is_wanted():
         assert len(stream.getvalue().splitlines()) == requests
 
 
+def test_refused_requests_are_one_line_and_a_sum(monkeypatch):
+    class Steady:
+        now = 0.0
+
+        def __call__(self):
+            return self.now
+
+    steady = Steady()
+    timers = []
+
+    async def refuse(scope, receive, send):
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": scope["status"], "headers": []})
+
+    async def run():
+        monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda *timer: timers.append(timer))
+        app = RequestLogMiddleware(refuse, steady)
+
+        async def ask(status, address):
+            line = Line()
+            await app({**line.scope, "status": status, "client": (address, 1)}, line.receive, line.send)
+
+        for number in range(100):
+            await ask(401, f"192.0.2.{number % 3}")
+        await ask(429, "192.0.2.0")
+        await ask(404, "192.0.2.0")
+        ((seconds, flush),) = timers
+        assert seconds == 60
+        flush()
+        steady.now += 61
+        await ask(401, "192.0.2.0")
+        await ask(401, "192.0.2.0")
+        await app({"type": "lifespan"}, None, None)
+
+    stream = io.StringIO()
+    with structured_logging(requests=False, stream=stream):
+        asyncio.run(run())
+    told = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(one["event"], one.get("status"), one.get("statuses"), one.get("addresses")) for one in told] == [
+        ("request", 401, None, None),
+        ("request", 404, None, None),
+        ("more requests refused", None, {"401": 99, "429": 1}, 3),
+        ("request", 401, None, None),
+        ("more requests refused", None, {"401": 1}, 1),
+    ]
+
+
 def test_the_journal_leaves_nothing_behind():
     before = (logging.getLogger().level, list(logging.getLogger().handlers), logger.level, threading.excepthook)
     with structured_logging(requests=True, stream=io.StringIO()):

@@ -16,6 +16,7 @@ from evenhand.errors import AccessError, DecisionError, OptionError, StoreError
 from evenhand.service import KEY_STREAM, Database, KeyStore, ServiceConfig, create_app, create_key, read_entries_after
 from evenhand.service.auth import keys as module
 from evenhand.service.auth.keys import COOKIE, PREFIX, KeyCache, hash_key
+from evenhand.service.auth.limits import FAILURES_AT_ONCE
 from evenhand.service.auth.middleware import AuthMiddleware
 from evenhand.service.state_machines import KeyMachine
 
@@ -292,6 +293,24 @@ def test_where_a_key_may_stand(client, reader):
     twice = [("authorization", f"Bearer {reader}"), ("authorization", "Bearer other")]
     assert get("/v1/shields", headers=twice).status_code == 401
     assert get(f"/v1/shields?key={reader}").status_code == 401, "addresses are written down everywhere"
+
+
+def test_who_has_no_valid_key_is_held_up_and_holds_nobody_up(client, reader, monkeypatch):
+    monkeypatch.setattr(client.app.state.context.failures._buckets, "_steady", lambda: 0.0)
+    good, bad = ({"authorization": f"Bearer {key}"} for key in (reader, "wrong"))
+
+    def ask(number):
+        if number % 3 == 2:
+            return client.post("/login", data={"key": "wrong"})
+        return client.get("/v1/shields", headers=bad if number % 3 else {})
+
+    said = [ask(number) for number in range(FAILURES_AT_ONCE + 6)]
+    assert [one.status_code for one in said] == [401] * FAILURES_AT_ONCE + [429] * 6
+    assert said[-1].headers.get("retry-after") is None, "a page for people"
+    assert said[-2].headers["retry-after"] == "1"
+    assert said[-2].json()["error"]["code"] == "rate"
+    assert "Too many requests without a valid key" in said[-1].text
+    assert client.get("/v1/shields", headers=good).status_code == 200
 
 
 def test_a_browser_is_led_to_the_door(client):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import signal
 import socket
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from evenhand.service.api.context import ServiceContext, build_streams, open_ser
 from evenhand.service.auth.limits import HeadLimitProtocol
 from evenhand.service.auth.logging import structured_logging
 from evenhand.service.settings import ServiceConfig
+
+logger = logging.getLogger("evenhand.service")
 
 SOCKET_BACKLOG = 2048
 """Connections that may wait to be taken up."""
@@ -49,7 +52,10 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
             server.should_exit = True
 
         # Uvicorn puts its own handlers in their place while it serves, and raises what it caught once more afterwards.
-        before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
+        handlers = {signal.SIGINT: stop, signal.SIGTERM: stop}
+        if hasattr(signal, "SIGHUP"):  # Windows has none.
+            handlers[signal.SIGHUP] = _stay
+        before = {one: signal.signal(one, handler) for one, handler in handlers.items()}
         # What is there now stays: looking through all of it for what is not needed any more would hold up every request
         # for a tenth of a second, again and again.
         gc.collect()
@@ -62,6 +68,11 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
                 signal.signal(one, handler)
             context.close()
     return not server.force_exit
+
+
+def _stay(*_: Any) -> None:
+    """Go on: to many services this signal says to read their files again; without a handler it ends the process."""
+    logger.warning("SIGHUP: nothing is read again while the service runs; restart it to take up a changed file")
 
 
 def uvicorn_config(settings: ServiceConfig, app: FastAPI) -> uvicorn.Config:

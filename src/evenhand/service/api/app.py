@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from evenhand import __version__
 from evenhand.service.api import error_handlers
 from evenhand.service.api.context import ServiceContext, open_service
+from evenhand.service.api.head import HeadMiddleware
 from evenhand.service.api.routes import dashboard, generators, guardrail, health, shields, streams
 from evenhand.service.auth.limits import LimitsMiddleware
 from evenhand.service.auth.logging import RequestLogMiddleware
@@ -39,6 +40,7 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
     app = FastAPI(title="Evenhand", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
                   responses=error_handlers.DOCUMENTED_ERRORS)  # fmt: skip
     # What is added last comes first.
+    app.add_middleware(HeadMiddleware)
     app.add_middleware(LimitsMiddleware, limits=settings.limits)
     app.add_middleware(AuthMiddleware)
     app.add_middleware(RequestLogMiddleware)

@@ -11,6 +11,7 @@ from uuid import uuid4
 from fastapi import Depends, Request
 
 from evenhand.service.auth.keys import KeyCache
+from evenhand.service.auth.limits import FailureThrottle
 from evenhand.service.generation.guards import GRACE_SECONDS, ServedGuard, build_guard_machine, open_guard
 from evenhand.service.generation.pictures import PictureStore
 from evenhand.service.metrics import Metrics
@@ -34,6 +35,7 @@ class ServiceContext:
         guards: by name, each guarded generator.
         replica: this process's name, new at every start.
         keys: who may ask.
+        failures: holds up addresses from which only requests without a valid key come.
         pictures: that were delivered.
         deciders: by name, what asks each shield.
         metrics: what is counted.
@@ -53,6 +55,7 @@ class ServiceContext:
     grace: float = GRACE_SECONDS
     closed: bool = field(default=False, init=False)
     keys: KeyCache = field(init=False)
+    failures: FailureThrottle = field(default_factory=FailureThrottle, init=False)
     pictures: PictureStore = field(init=False)
     upkeep: UpkeepThread = field(init=False)
     deciders: dict[str, ShieldDecider] = field(init=False)

@@ -39,15 +39,18 @@ MAX_BUCKETS = 10_000
 
 
 class TokenBuckets:
-    """So many requests per second, and for a moment as many at once: a token bucket for each caller.
+    """So many requests per second, and more of them for a moment: a token bucket for each caller.
 
     Args:
         per_second: requests.
         steady: seconds of a monotonic clock.
+        at_once: requests; as many as in a second unless it is given.
     """
 
-    def __init__(self, per_second: float, steady: Callable[[], float] = time.monotonic) -> None:
-        self._per_second, self._most = per_second, max(1.0, per_second)
+    def __init__(
+        self, per_second: float, steady: Callable[[], float] = time.monotonic, *, at_once: float | None = None
+    ) -> None:
+        self._per_second, self._most = per_second, at_once or max(1.0, per_second)
         self._steady = steady
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
@@ -61,6 +64,32 @@ class TokenBuckets:
         if len(self._buckets) > MAX_BUCKETS:
             self._buckets.popitem(last=False)
         return wait
+
+
+FAILURES_PER_SECOND = 1.0
+FAILURES_AT_ONCE = 60
+"""Requests without a valid key that one address is told about as such; further ones are refused as too many."""
+
+
+class FailureThrottle:
+    """Counts requests without a valid key by address. Who has a valid key is never held up by others who have none.
+
+    Args:
+        steady: seconds of a monotonic clock.
+    """
+
+    def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
+        self._buckets = TokenBuckets(FAILURES_PER_SECOND, steady, at_once=FAILURES_AT_ONCE)
+
+    def refusal(self, error: AccessError, address: str) -> AccessError:
+        """Return what such a request is told: its error, or that too many came from this address."""
+        wait = self._buckets.seconds_until_allowed(address)
+        if not wait:
+            return error
+        return AccessError(
+            "too many requests without a valid key came from this address", code="rate",
+            hint=f"send a valid key, or ask again in {wait:.1f} seconds",
+        )  # fmt: skip
 
 
 def address_of(scope: Scope) -> str:
@@ -104,13 +133,13 @@ class LimitsMiddleware:
                 f"there is a limit of {self._limits.requests_per_second:g} requests per second", code="rate",
                 hint=f"ask again in {wait:.1f} seconds",
             )  # fmt: skip
-            await _refusal_response(refused, wait)(scope, receive, send)
+            await refusal_response(refused, wait)(scope, receive, send)
             return
         if self._in_flight[name] >= self._limits.in_flight:
             refused = AccessError(
                 f"{self._limits.in_flight} requests are under way already", code="busy", hint="wait for their answers"
             )
-            await _refusal_response(refused)(scope, receive, send)
+            await refusal_response(refused)(scope, receive, send)
             return
         self._in_flight[name] += 1
         exchange = _Exchange(self, name, send)
@@ -128,7 +157,7 @@ class LimitsMiddleware:
         except AccessError as refused:
             if exchange.begun:
                 raise
-            await _refusal_response(refused)(scope, receive, exchange.forward)
+            await refusal_response(refused)(scope, receive, exchange.forward)
         except TimeoutError:
             # Only half an answer is there, or none: the caller must not take it for a whole one.
             if exchange.begun or exchange.until is None or not exchange.until.expired():
@@ -138,7 +167,7 @@ class LimitsMiddleware:
                 code="late",
                 hint="ask again, with the same id where there is one",
             )
-            await _refusal_response(late)(scope, receive, exchange.forward)
+            await refusal_response(late)(scope, receive, exchange.forward)
 
     async def _read_body(self, exchange: _Exchange, most: int, scope: Scope, receive: Receive) -> bytes:
         """Return the whole request, unless it is too large or too slow."""
@@ -237,7 +266,8 @@ def _too_large_error(most: int) -> AccessError:
     return AccessError(f"a request has {most} bytes at most", code="size", hint="ask for less at once")
 
 
-def _refusal_response(error: AccessError, wait: float = 1.0) -> Response:
+def refusal_response(error: AccessError, wait: float = 1.0) -> Response:
+    """Return the answer to a request that is over a limit, with the seconds after which to ask again."""
     answer = error_handlers.error_response(error)
     if answer.status_code == 429:
         answer.headers["retry-after"] = str(math.ceil(wait))

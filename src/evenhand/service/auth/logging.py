@@ -5,6 +5,7 @@ Neither what callers send nor what generators answer is ever in it. What was dec
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.service.api import error_handlers
 from evenhand.service.auth.keys import Caller
+from evenhand.service.auth.limits import address_of
 
 logger = logging.getLogger("evenhand.service")
 
@@ -95,6 +98,52 @@ def _log_thread_error(about: threading.ExceptHookArgs) -> None:
     logger.error("a thread ended", exc_info=error, extra={"about": {"thread": getattr(about.thread, "name", "")}})
 
 
+SUMMARY_SECONDS = 60.0
+"""Between two lines about requests that anyone can send without end."""
+
+SUMMARIZED_STATUSES = (401, 429)
+"""Of such requests: without a valid key, or over a limit."""
+
+MAX_ADDRESSES = 10_000
+"""Addresses that are told apart in one summary."""
+
+
+class RefusalSummary:
+    """Tells of the first refused request of a minute in a line of its own, and of all others in one line after it.
+
+    Args:
+        steady: seconds of a monotonic clock.
+    """
+
+    def __init__(self, steady: Callable[[], float]) -> None:
+        self._steady = steady
+        self._until = float("-inf")
+        self._counts: Counter[int] = Counter()
+        self._addresses: set[str] = set()
+
+    def is_first(self, status: int, address: str) -> bool:
+        """Return whether a refused request is to be told of; else it is counted."""
+        now = self._steady()
+        if now >= self._until:
+            self.flush()
+            self._until = now + SUMMARY_SECONDS
+            return True
+        if not self._counts:
+            asyncio.get_running_loop().call_later(self._until - now, self.flush)
+        self._counts[status] += 1
+        if len(self._addresses) < MAX_ADDRESSES:
+            self._addresses.add(address)
+        return False
+
+    def flush(self) -> None:
+        """Tell of those that were counted."""
+        if self._counts:
+            about = {"statuses": dict(sorted(self._counts.items())), "addresses": len(self._addresses)}
+            logger.warning("more requests refused", extra={"about": about})
+        self._counts.clear()
+        self._addresses.clear()
+
+
 class RequestLogMiddleware:
     """Tells of every request, and answers where the application cannot.
 
@@ -105,11 +154,13 @@ class RequestLogMiddleware:
 
     def __init__(self, app: ASGIApp, steady: Callable[[], float] = time.perf_counter) -> None:
         self._app, self._steady = app, steady
+        self._refusals = RefusalSummary(steady)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            self._refusals.flush()
             return
         status = 0
         begun = self._steady()
@@ -134,6 +185,10 @@ class RequestLogMiddleware:
     def _tell(self, scope: Scope, status: int, begun: float, error: Exception | None = None) -> None:
         level = logging.ERROR if status >= 500 else logging.WARNING if status >= 400 else logging.INFO
         if not logger.isEnabledFor(level):
+            return
+        # Where every request is told of, these are too.
+        summarized = status in SUMMARIZED_STATUSES and not logger.isEnabledFor(logging.INFO)
+        if summarized and not self._refusals.is_first(status, address_of(scope)):
             return
         caller: Caller | None = scope.get("evenhand.caller")
         about = {

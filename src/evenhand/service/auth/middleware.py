@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.errors import AccessError, EvenhandError
 from evenhand.service.api import error_handlers
 from evenhand.service.auth.keys import ANONYMOUS_CALLER, COOKIE, missing_key_error
-from evenhand.service.auth.limits import PROBES
+from evenhand.service.auth.limits import PROBES, address_of, refusal_response
 
 if TYPE_CHECKING:
     from evenhand.service.api.context import ServiceContext
@@ -58,13 +58,7 @@ class AuthMiddleware:
             if key is not None and not is_public(scope["path"]):
                 caller = await context.keys.caller(key)
         except EvenhandError as error:
-            page = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
-            answer = (
-                RedirectResponse("/login", 303)
-                if page and _is_unknown_key(error)
-                else error_handlers.error_response(error)
-            )
-            await answer(scope, receive, send)
+            await _refusal(context, error, scope, headers)(scope, receive, send)
             return
         scope["evenhand.caller"] = caller
         await self._app(scope, receive, _send_while_valid(key, context, send) if key and caller else send)
@@ -125,8 +119,13 @@ def presented_key(headers: Headers) -> str | None:
     return key.strip()
 
 
-def _is_unknown_key(error: EvenhandError) -> bool:
-    return isinstance(error, AccessError) and error.code == "key"
+def _refusal(context: ServiceContext, error: EvenhandError, scope: Scope, headers: Headers) -> Response:
+    """Return the answer to a request that does not get in; pages are led to where a key can be entered."""
+    if not isinstance(error, AccessError) or error.code != "key":
+        return error_handlers.error_response(error)
+    if scope["method"] in ("GET", "HEAD") and "text/html" in headers.get("accept", ""):
+        return RedirectResponse("/login", 303)
+    return refusal_response(context.failures.refusal(error, address_of(scope)))
 
 
 def _parse_cookies(headers: Headers) -> Mapping[str, Any]:

@@ -24,8 +24,9 @@ from sqlalchemy import Connection, select
 from evenhand import __version__
 from evenhand.errors import AccessError, DecisionError
 from evenhand.service.api.context import Here, ServiceContext
-from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.api.error_handlers import ACCESS_STATUSES, ServiceHTTPException
 from evenhand.service.auth.keys import COOKIE, Caller, require_scope
+from evenhand.service.auth.limits import address_of
 from evenhand.service.auth.middleware import is_own_page
 from evenhand.service.dashboard.hub import EventHub, parse_positions
 from evenhand.service.dashboard.rows import COLUMNS, DashboardRow, RowFilter
@@ -91,7 +92,8 @@ async def log_in(request: Request, here: Here) -> Response:
     try:
         caller = await here.keys.caller(key)
     except AccessError as error:
-        return _login_response(f"{error.message[:1].upper()}{error.message[1:]}.", 401)
+        refused = here.failures.refusal(error, address_of(request.scope))
+        return _login_response(f"{refused.message[:1].upper()}{refused.message[1:]}.", ACCESS_STATUSES[refused.code])
     if not caller.is_allowed("read"):
         return _login_response(f"The key {caller.key} of {caller.name} may not read; it needs the scope read.", 403)
     answer = RedirectResponse("/", 303)

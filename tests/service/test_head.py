@@ -1,0 +1,34 @@
+"""HEAD is answered wherever GET is, with the same head."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenhand.service import ServiceConfig, create_app
+
+PLACES = ["/", "/login", "/assets/app.js", "/healthz", "/readyz", "/openapi.json", "/v1/shields", "/v1/shields/loans",
+          "/v1/shields/loans/log", "/v1/shields/x", "/v1/streams/loans/log", "/v1/dashboard", "/nothing"]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PLACES)
+def test_the_head_is_that_of_get_without_a_body(client, path):
+    whole, head = (client.request(method, path, follow_redirects=False) for method in ("GET", "HEAD"))
+    assert (head.status_code, dict(head.headers)) == (whole.status_code, dict(whole.headers))
+    assert (head.content, bool(whole.content)) == (b"", whole.status_code != 303)
+
+
+def test_an_answer_without_an_end_has_a_head(client):
+    head = client.head("/v1/events")
+    assert head.headers["content-type"].startswith("text/event-stream")
+
+
+def test_what_is_only_posted_has_no_head_and_requests_are_counted_by_route(client):
+    assert client.head("/v1/shields/loans/decisions").status_code == 405
+    client.head("/v1/shields/loans")
+    counted = client.get("/metrics").text
+    assert 'evenhand_http_requests_total{method="HEAD",route="/v1/shields/{name}",status="200"} 1.0' in counted
+
+
+def test_the_description_is_without_it():
+    described = create_app(ServiceConfig()).openapi()
+    assert not [path for path, item in described["paths"].items() if "head" in item]
