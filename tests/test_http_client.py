@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evenhand import http
 from evenhand.errors import FetchError, ModelError
@@ -95,8 +97,8 @@ def test_an_overloaded_server_is_asked_again(server: Server, pauses: list[float]
 @pytest.mark.parametrize(
     ("status", "headers", "words", "hint"),
     [
-        (404, {}, "the oracle refused with status 404: 'no such ...'", "go elsewhere"),
-        (403, {}, "status 403: 'no such ...'", "see the log of the oracle"),
+        (404, {}, "the oracle refused with status 404: 'no such ***'", "go elsewhere"),
+        (403, {}, "status 403: 'no such ***'", "see the log of the oracle"),
         (302, {"Location": "/elsewhere"}, "status 302", "give the final URL"),
         (401, {}, "refused with status 401", "see the log"),
     ],
@@ -171,3 +173,69 @@ def test_a_file_that_does_not_come(server: Server, answer: Answer, message: str)
     server.answers = [answer]
     with pytest.raises(FetchError, match=message):
         http.download(server.url, lambda _: None)
+
+
+SOME_KEY = "Zm9vYmFyYmF6Zm9vYmFyYmF6Zm9vYmFyYmF6Zm9vYmF"
+
+# ---- secrets in the words of others
+
+
+@pytest.mark.parametrize(("text", "secret"), [
+    (f"the key evenhand_{SOME_KEY} is wrong", SOME_KEY),
+    ("Authorization: Bearer abc.def-123", "abc.def-123"),
+    ('{"authorization": "bearer   tok"}', "tok"),
+    ("Incorrect API key provided: sk-proj-abcdefghijklmnop", "proj-abcdefghijklmnop"),
+    ("cannot connect to postgresql+psycopg://evenhand:s3cr3t@db/x", "s3cr3t"),
+    ("host=db password=s3cr3t user=x", "s3cr3t"),
+    ("authorization=Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+    ("GET https://host/v1/models?key=AIzaShort&alt=json refused", "AIzaShort"),
+    ("GET https://token-of-mine@host/v1 refused", "token-of-mine"),
+    ("x-api-key: 0123abcd", "0123abcd"),
+    (r'{"detail": "{\"api_key\": \"0123abcd\"}"}', "0123abcd"),
+    ("access_token=ya29.abc; expired", "ya29.abc"),
+    ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.sig-nature is not valid", "sig-nature"),
+    ("planted-secret-value here", "planted-secret-value"),
+])  # fmt: skip
+def test_secrets_are_taken_out(text: str, secret: str) -> None:
+    clean = http.SecretRedactor({"MY_API_KEY": "planted-secret-value", "HOME": "here"})(text)
+    assert secret not in clean
+    assert http.HIDDEN_TEXT in clean
+    assert "here" not in text or "here" in clean, "what is not a secret stays"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a bearer of news",
+        "see https://host/path",
+        "evenhand_x",
+        "password",
+        "ask-me",
+        "max_tokens: 100 is too many",
+        "",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    words = http.SecretRedactor({})(text)
+    assert words.split()[:1] == text.split()[:1]
+    assert http.SecretRedactor({"KEY": "a", "TOKEN": "", "A_SECRET": "short"})("a short text") == "a short text"
+
+
+@given(st.text(), st.text(), st.integers(0, 2**256 - 1))
+def test_no_key_survives_wherever_it_stands(before: str, after: str, seed: int) -> None:
+    key = "evenhand_" + "".join(f"{seed:064x}"[:43])
+    assert key.removeprefix("evenhand_") not in http.SecretRedactor({})(f"{before}{key}{after}")
+
+
+def test_secrets_are_taken_out_of_json() -> None:
+    said = {
+        "key": "NAME_OF_VARIABLE",
+        "keywords": ["a"],
+        "options": {"api_key": "abc", "n": 1, "url": "https://u:p@host"},
+    }
+    clean = http.SecretRedactor({})
+    assert clean.redact_json(said) == {**said, "options": {"api_key": "***", "n": 1, "url": "https://***@host"}}
+
+
+def test_a_message_quotes_no_secret() -> None:
+    assert http.quote_answer(b'{"error": "no such key: sk-abcdefghijklmnop"}') == "'no such key: sk-***'"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from evenhand.errors import EvenhandError, FetchError, ModelError
 
@@ -173,8 +174,8 @@ def quote_answer(said: bytes | str, secrets: Sequence[str] = ()) -> str:
     """Return somebody's words for a message, without secrets: those of an error, or else the beginning."""
     text = said if isinstance(said, str) else _error_text(said)
     for secret in filter(None, secrets):
-        text = text.replace(secret, "...")
-    text = " ".join(text.split())
+        text = text.replace(secret, HIDDEN_TEXT)
+    text = " ".join(SecretRedactor()(text).split())
     return repr(text[:MAX_QUOTED] + "..." if len(text) > MAX_QUOTED else text)
 
 
@@ -197,6 +198,67 @@ def _error_reason(error: BaseException) -> str:
     while isinstance(inner := getattr(cause, "reason", None), Exception):
         cause = inner
     return re.sub(r"^.*?\bHTTPS?Connection\b[^:]*: |^.*\): ", "", str(cause)) or type(cause).__name__
+
+
+# Secrets in the words of others.
+
+HIDDEN_TEXT = "***"
+
+MIN_SECRET_LENGTH = 6
+"""A secret with fewer characters is found in too many words to be taken out of them."""
+
+_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+"""Environment variables whose names say that they hold a secret."""
+
+_SHAPES = tuple(re.compile(shape) for shape in (
+    r"(evenhand_)[A-Za-z0-9_-]{20,}",
+    r"(\b(?:sk-|gh[opsu]_|github_pat_|glpat-|hf_|gsk_|r8_|xox[abprs]-|AKIA|AIza))[A-Za-z0-9_-]{12,}",
+    r"(\beyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+",
+    r"(?i)(\bbearer )\s*[^\s\"',;]+",
+    r"(?i)(\bauthorization[\\\"']*\s*[:=]\s*[\\\"']*(?:[a-z]+\s+)?)[^\s\"',;\\]+",
+    r"(://)[^\s/@\"']+(?=@)",
+    r"(?i)([?&][^=&\s]*(?:key|token|secret|sig|signature|password|auth|code)=)[^\s&\"']+",
+    r"(?i)((?:api|access|private|secret|subscription|auth)[ _-]?key[\\\"']*\s*[:=]\s*[\\\"']*)[^\s&\"',;\\]+",
+    r"(?i)((?:token|secret|password|passwd|credentials?|signature)[\\\"']*\s*[:=]\s*[\\\"']*)[^\s&\"',;\\]+",
+))  # fmt: skip
+"""What keys and passwords look like, behind what is kept: ours and others', in headers, addresses and settings."""
+
+
+_SECRET_ENTRIES = re.compile(r"(?i)(?:api|access|private|secret)[_-]?key|token$|secret|passw|authorization|credential")
+"""Entries of JSON whose names say that they hold a secret."""
+
+
+class SecretRedactor:
+    """Takes out of texts what looks like a secret, and the secrets that are known.
+
+    Args:
+        environment: whose secrets are known; that of the process by default.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        held = os.environ if environment is None else environment
+        secrets = {value.strip() for name, value in held.items() if _NAMES.search(name)}
+        known = sorted((one for one in secrets if len(one) >= MIN_SECRET_LENGTH), key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, known))) if known else None
+
+    def __call__(self, text: str) -> str:
+        """Return the text without them."""
+        if self._known is not None:
+            text = self._known.sub(HIDDEN_TEXT, text)
+        for shape in _SHAPES:
+            text = shape.sub(rf"\1{HIDDEN_TEXT}", text)
+        return text
+
+    def redact_json(self, value: Any) -> Any:
+        """Return a value of JSON without them, and without the texts whose names say that they are secret."""
+        if isinstance(value, str):
+            return self(value)
+        if isinstance(value, list):
+            return [self.redact_json(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        secret = {name for name, one in value.items() if isinstance(one, str) and _SECRET_ENTRIES.search(name)}
+        return {name: HIDDEN_TEXT if name in secret else self.redact_json(one) for name, one in value.items()}
 
 
 def redact_url(url: str) -> str:

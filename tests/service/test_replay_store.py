@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 
 import pytest
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, insert, select, update
 from worked_streams import SERVED, STREAMS, work
 
 from evenhand.cli.main import main
-from evenhand.service import Database, Ledger, ServiceConfig, ServiceReplay, StoreReplay, read_log, replay_stored_logs
+from evenhand.errors import StoreError
+from evenhand.service import (
+    Database,
+    Ledger,
+    ServiceConfig,
+    ServiceReplay,
+    StoreReplay,
+    read_heads,
+    read_log,
+    replay_stored_logs,
+)
 from evenhand.service.api.context import build_streams
-from evenhand.service.store.tables import answers, entries, streams
+from evenhand.service.store.tables import STREAM_TABLES, answers, checkpoints, entries, pictures, streams
 from evenhand.service.store.transaction import answer_key
 
 
@@ -77,7 +88,7 @@ def test_a_store_that_was_worked_on_agrees(store_url):
     assert done.all_agree, done.summary()
     assert [one.stream for one in done.replays] == sorted(STREAMS)
     assert StoreReplay.from_json(done.to_json()) == done
-    alone = replay_stored_logs(store, stream="loans", head=done.replays[STREAMS.index("loans")].head)
+    alone = replay_stored_logs(store, stream="loans", heads={"loans": done.replays[STREAMS.index("loans")].head})
     assert len(alone.replays) == 1
     with store.transaction() as connection:
         connection.execute(delete(entries).where(entries.c.stream == "loans", entries.c.number > 10))
@@ -137,6 +148,102 @@ def test_an_answer_that_was_changed_is_found(store, what):
     assert "kept for" in found.what
 
 
+def test_a_stream_whose_row_was_deleted_is_found_by_what_it_leaves(kept, evenhand):
+    database, url = kept
+    changed(database, delete(streams).where(streams.c.name == "loans"))
+    found = difference(database, "loans")
+    assert found.what == "the stream's row in the table streams is missing; 19 entries are left of its log"
+    code, out, _err = evenhand("replay", "--store", url)
+    assert (code, "shield 'loans': the log does not hold" in out) == (1, True)
+    with pytest.raises(StoreError, match="no row in the table streams, and a log that ends in entry 18") as caught:
+        Ledger(database, build_streams(ServiceConfig.read(SERVED)).machines)
+    assert "evenhand replay --store" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(("stray", "table"), [
+    (insert(answers).values(stream="loans", id="0" * 64, number=99, asked="0" * 64, answer="{}"), "answers"),
+    (insert(checkpoints).values(stream="loans", number=99, at=0.0), "checkpoints"),
+    (insert(entries).values(stream="loans", number=99, at=0.0, body="{}", previous="", hash=""), "entries"),
+    (insert(pictures).values(stream="loans", number=99, id="x", at=0.0, media_type="", data=b""), "pictures"),
+])  # fmt: skip
+def test_rows_behind_the_end_of_a_log_are_found(store, stray, table):
+    changed(store, stray)
+    assert difference(store, "loans").what == f"the table {table} has a row behind the last entry of the stream"
+
+
+@pytest.mark.parametrize("stray", [
+    insert(answers).values(stream="gone", id="0" * 64, number=1, asked="0" * 64, answer="{}"),
+    insert(checkpoints).values(stream="gone", number=0, at=0.0),
+])  # fmt: skip
+def test_rows_of_a_stream_that_is_gone_are_found(store, stray):
+    changed(store, stray)
+    assert "0 entries are left" in difference(store, "gone").what
+
+
+def test_a_log_of_which_nothing_is_left_is_found(store):
+    changed(store, delete(entries).where(entries.c.stream == "hiring"))
+    assert difference(store, "hiring").what == "all entries of its log are missing"
+
+
+@pytest.mark.parametrize("what", ["gone", "added", "later"])
+def test_checkpoints_that_were_changed_are_found(store, what):
+    here = checkpoints.c.stream == "loans"
+    changed(store, {
+        "gone": delete(checkpoints).where(here),
+        "added": insert(checkpoints).values(stream="loans", number=5, at=0.0),
+        "later": update(checkpoints).where(here).values(at=checkpoints.c.at + 1e9),
+    }[what])  # fmt: skip
+    assert difference(store, "loans").what.startswith("the table checkpoints has another time for it")
+
+
+def test_a_body_that_is_not_json_any_more_is_found(store):
+    changed(store, update(entries).where(entries.c.stream == "loans", entries.c.number == 2).values(body="{oops"))
+    assert difference(store, "loans").what == "its body is of the wrong kind"
+
+
+def test_a_picture_that_was_exchanged_is_found(store):
+    ledger = Ledger(store, build_streams(ServiceConfig.read(SERVED)).machines)
+    admitted = ledger.submit("pictures", {"op": "admit", "replica": "one", "conditions": []}).result().number
+    item = {"sha256": hashlib.sha256(b"delivered").hexdigest(), "media_type": "image/png", "bytes": 9}
+    done = {"op": "complete", "admission": admitted, "values": {}, "note": {"item": item}}
+    ledger.submit("pictures", done).result()
+    ledger.close()
+    kept = {"stream": "pictures", "number": admitted, "id": "x", "at": 0.0, "media_type": "image/png"}
+    changed(store, insert(pictures).values(**kept, data=b"delivered"))
+    assert replay_stored_logs(store).all_agree
+    changed(store, update(pictures).values(data=b"exchanged"))
+    assert difference(store, "pictures").what == "the picture that is kept for it is another one"
+
+
+def test_a_stream_that_is_wholly_gone_is_found_by_heads_noted_down(kept, evenhand, tmp_path):
+    database, url = kept
+    with database.reading() as connection:
+        heads = [{"name": name, "number": n, "hash": last} for name, (n, last) in read_heads(connection).items()]
+    (tmp_path / "heads.json").write_text(json.dumps({"streams": heads}), "utf-8")
+    assert evenhand("replay", "--store", url, "--heads", tmp_path / "heads.json")[0] == 0
+    for column in STREAM_TABLES:
+        with database.transaction() as connection:
+            connection.execute(delete(column.table).where(column == "advice"))
+    assert evenhand("replay", "--store", url)[0] == 0
+    code, out, _err = evenhand("replay", "--store", url, "--heads", tmp_path / "heads.json")
+    assert (code, "the stream is missing: nothing of it is left" in " ".join(out.split())) == (1, True)
+
+
+def test_a_service_refuses_a_log_that_does_not_end_where_its_row_says(store):
+    changed(store, delete(entries).where(entries.c.stream == "loans", entries.c.number > 10))
+    with pytest.raises(StoreError, match="a row that ends in entry 18, and a log that ends in entry 10"):
+        Ledger(store, build_streams(ServiceConfig.read(SERVED)).machines)
+
+
+def test_an_entry_in_the_way_is_refused_in_words_while_the_service_runs(store):
+    ledger = Ledger(store, build_streams(ServiceConfig.read(SERVED)).machines)
+    changed(store, insert(entries).values(stream="loans", number=19, at=0.0, body="{}", previous="", hash=""))
+    operation = {"op": "decide", "id": "new", "group": "men", "recommendation": 0}
+    with pytest.raises(StoreError, match="tables contradict one another"):
+        ledger.submit("loans", operation, id="new").result()
+    ledger.close()
+
+
 def test_the_command_replays_a_store_and_a_file(kept, evenhand, tmp_path):
     database, url = kept
     code, out, _err = evenhand("replay", "--store", url)
@@ -174,6 +281,9 @@ def test_what_cannot_be_replayed_is_said(kept, evenhand, tmp_path):
         (("--store", f"sqlite:///{tmp_path / 'none.db'}"), "--store: there is no store"),
         (("--store", f"sqlite:///{tmp_path / 'no.jsonl'}"), "the store failed: file is not a database"),
         (("--store", "nonsense"), "--store"),
+        (("x.jsonl", "--heads", "h.json"), "--heads: a log is of one stream alone"),
+        (("--store", url, "--heads", tmp_path / "no.jsonl"), "--heads: expected what GET /v1/streams answers"),
+        (("--store", url, "--heads", tmp_path / "none.json"), "--heads: the heads cannot be read"),
     ):
         code, out, err = evenhand("replay", *arguments)
         assert (code, out) == (2, ""), (arguments, out, err)

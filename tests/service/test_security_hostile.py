@@ -75,6 +75,13 @@ BOMBS = {
     "half a surrogate as a group": '{"id": "x", "group": "\\udfff", "recommendation": 1}',
     "half a surrogate as a prompt": '{"prompt": "leader \\ud800"}',
     "control characters": '{"id": "a\\u0000\\r\\nb", "group": "men", "recommendation": 1}',
+    "a name that occurs twice": decision(', "recommendation": 0'),
+    "a name that occurs twice further in": '{"decisions": [{"id": 1, "id": 2, "group": "men", "recommendation": 1}]}',
+    "a prompt that occurs twice": '{"prompt": "a leader", "prompt": "a nurse", "input_type": "request"}',
+    "text turned around": decision(id="loan \u202e21"),
+    "an isolated text": decision(id="loan \u206621\u2069"),
+    "an id that is not seen": decision(id="loan\u200b"),
+    "an id with a tag": decision(id="loan\U000e0041"),
     "a group that is a header": decision(group="men\r\nset-cookie: a=b"),
     "not UTF-8": b'{"id": "\xff", "group": "men", "recommendation": 1}',
     "nothing": "",
@@ -99,6 +106,13 @@ def test_what_cannot_be_meant_is_one_error(client, path, name):
     assert set(answer.json()["error"]) == {"message", "type", "code", "hint"}
     assert len(answer.text) < 5_000, "what was sent is not sent back"
     assert "x-evenhand-guarded" not in answer.headers
+
+
+def test_a_name_that_occurs_twice_is_said_and_nothing_is_decided(client):
+    answer = send(client, DECISIONS, decision(', "recommendation": 0', id="twice"))
+    assert answer.json()["error"]["message"] == "the body is not valid JSON: a name occurs twice in an object"
+    assert "x-evenhand-repeated" in (again := send(client, DECISIONS, decision(id="twice"))).headers
+    assert again.headers["x-evenhand-repeated"] == "false"
 
 
 def test_nobody_else_is_harmed(client):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from json import dumps
+from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -102,6 +102,10 @@ def replay(
     head: Annotated[
         str | None, typer.Option("--head", metavar="HASH", help="An entry's hash noted down before: it must be there.")
     ] = None,
+    heads: Annotated[
+        Path | None,
+        typer.Option("--heads", metavar="FILE", help="What GET /v1/streams answered before: all of it must be there."),
+    ] = None,
 ) -> None:
     """Derive every decision of a service's log again; exit with 1 if anything in it differs."""
     if (log is None) == (store is None):
@@ -110,6 +114,8 @@ def replay(
         raise OptionError("a log is of one stream already", location="--stream", hint="leave it out")
     if head is not None and store is not None and stream is None:
         raise OptionError("each stream has a head of its own", location="--head", hint="name the stream with --stream")
+    if heads is not None and store is None:
+        raise OptionError("a log is of one stream alone", location="--heads", hint="--head HASH")
     try:
         from evenhand.service import Database, StoreReplay, read_lines, replay_log, replay_stored_logs
     except ModuleNotFoundError as error:
@@ -122,14 +128,30 @@ def replay(
     if log is not None:
         result = replay_log(read_lines(log), policies=policies, head=head)
     else:
+        known = {} if heads is None else _read_heads(heads)
+        if head is not None and stream is not None:
+            known[stream] = head
         database = Database(_existing_store(str(store)), make=False)
         try:
-            result = replay_stored_logs(database, policies=policies, head=head, stream=stream)
+            result = replay_stored_logs(database, policies=policies, heads=known, stream=stream)
         finally:
             database.close()
     output.finish(result, result.document)
     if not result.all_agree:
         raise typer.Exit(1)
+
+
+def _read_heads(path: Path) -> dict[str, str]:
+    """Return the hash of each stream's last entry, as a service told it before."""
+    try:
+        return {one["name"]: one["hash"] for one in loads(path.read_text("utf-8"))["streams"]}
+    except OSError as error:
+        raise OptionError(f"the heads cannot be read: {error.strerror}", location="--heads") from None
+    except (ValueError, KeyError, TypeError):
+        raise OptionError(
+            f"expected what GET /v1/streams answers, got another file: {path}", location="--heads",
+            hint='{"streams": [{"name": "loans", "number": 1042, "hash": "5f0c..."}]}',
+        ) from None  # fmt: skip
 
 
 def _existing_store(given: str) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Annotated, Any
 from uuid import uuid4
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
 
 from evenhand.service.auth.keys import KeyCache
 from evenhand.service.auth.limits import FailureThrottle
@@ -18,6 +21,7 @@ from evenhand.service.metrics import Metrics
 from evenhand.service.settings import ServiceConfig
 from evenhand.service.shields import ServedShield, ShieldDecider, build_shield
 from evenhand.service.state_machines import StateMachine
+from evenhand.service.store.chain import unique_names
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.readiness import Readiness
@@ -103,6 +107,31 @@ async def context_of(request: Request) -> ServiceContext:
 
 Here = Annotated[ServiceContext, Depends(context_of)]
 """What a route says that works with the service."""
+
+
+class UniqueNamesRequest(Request):
+    """A request in whose body no name occurs twice in an object, or it is refused as one that is not JSON."""
+
+    async def json(self) -> Any:
+        """Return the value of the body.
+
+        Raises:
+            JSONDecodeError: it is not JSON.
+        """
+        return json.loads(await self.body(), object_pairs_hook=unique_names)
+
+
+class JsonRoute(APIRoute):
+    """A route that takes a JSON body."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        handler = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            return await handler(UniqueNamesRequest(request.scope, request.receive))
+
+        return answer
 
 
 def example_response(example: Any) -> dict[int | str, dict[str, Any]]:

@@ -8,14 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
-import re
 import sys
 import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +23,7 @@ from typing import Any, TextIO
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from evenhand.http import SecretRedactor
 from evenhand.service.api import error_handlers
 from evenhand.service.auth.keys import Caller
 from evenhand.service.auth.limits import address_of
@@ -200,45 +199,3 @@ class RequestLogMiddleware:
             "key": caller.key if caller is not None else "",
         }
         logger.log(level, "request", exc_info=error, extra={"about": about})
-
-
-# Keeps secrets out of texts.
-
-HIDDEN_TEXT = "***"
-
-MIN_SECRET_LENGTH = 6
-"""A secret with fewer characters is found in too many words to be taken out of them."""
-
-_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
-"""Environment variables whose names say that they hold a secret."""
-
-_SHAPES = (
-    re.compile(r"(?<=evenhand_)[A-Za-z0-9_-]{20,}"),
-    re.compile(r"(?<=\bsk-)[A-Za-z0-9_-]{12,}"),
-    re.compile(r"(?i)(?<=\bbearer )\s*[^\s\"',;]+"),
-    re.compile(r"(?<=://)[^\s/@]*:[^\s/@]*(?=@)"),
-    re.compile(r"(?i)(?<=\bpassword=)[^\s&\"']+"),
-)
-"""What keys and passwords look like: ours, those of others, those in headers and addresses."""
-
-
-class SecretRedactor:
-    """Takes out of texts what looks like a secret, and the secrets that are known.
-
-    Args:
-        environment: whose secrets are known; that of the process by default.
-    """
-
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        held = os.environ if environment is None else environment
-        secrets = {value.strip() for name, value in held.items() if _NAMES.search(name)}
-        known = sorted((one for one in secrets if len(one) >= MIN_SECRET_LENGTH), key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, known))) if known else None
-
-    def __call__(self, text: str) -> str:
-        """Return the text without them."""
-        if self._known is not None:
-            text = self._known.sub(HIDDEN_TEXT, text)
-        for shape in _SHAPES:
-            text = shape.sub(HIDDEN_TEXT, text)
-        return text

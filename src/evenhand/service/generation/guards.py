@@ -25,6 +25,7 @@ from evenhand.genai import (
     build_pipeline,
     check_studio_values,
 )
+from evenhand.http import SecretRedactor
 from evenhand.service.generation.generators import GatewayGenerator, OutputKind, output_kind
 from evenhand.service.generation.guardrail import Guardrail
 from evenhand.service.generation.pictures import PictureStore
@@ -131,7 +132,10 @@ class ServedGuard:
 
     def log_start(self) -> None:
         """Log by what this replica reads prompts, and makes and classifies items, from now on."""
-        configuration = self.pipeline.configuration.model_dump(mode="json", exclude_none=True)
+        # A key that somebody wrote among the options does not belong in a log.
+        configuration = SecretRedactor().redact_json(
+            self.pipeline.configuration.model_dump(mode="json", exclude_none=True)
+        )
         note = {"what": "started", "replica": self.replica, "evenhand": __version__, "configuration": configuration}
         self.retry_queue.submit({"op": "record", "note": note})
 

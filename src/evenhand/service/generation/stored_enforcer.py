@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.genai import Admission, Generator, Instruction, Item, ItemOutcome, add_instruction
+from evenhand.http import SecretRedactor
 from evenhand.service.state_machines import Operation
 from evenhand.service.store.ledger import Ledger, OperationResult
 
@@ -190,8 +191,8 @@ class LogMetadata:
         return note
 
     def reason(self, said: str) -> str:
-        """Return why something went wrong, in a log; a service's own words may repeat the prompt."""
-        return said if self._log_prompts else said.replace(self._prompt, "[prompt]")
+        """Return why something went wrong, in a log; a service's own words may repeat the prompt, or a key."""
+        return SecretRedactor()(said if self._log_prompts else said.replace(self._prompt, "[prompt]"))
 
     def _logged_prompts(self) -> dict[str, Any]:
         return {"prompt": self._prompt} if self._log_prompts else {"prompt_sha256": sha256_hex(self._prompt)}

@@ -21,7 +21,7 @@ from pydantic import Field
 from evenhand.core import Block, Document, Facts, Note, Result, ResultPart, Text
 from evenhand.errors import DataError, EvenhandError
 from evenhand.service.state_machines import StateMachine, rebuild_machine
-from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entry
+from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entry, unique_names
 from evenhand.service.store.database import PAGE_ENTRIES
 from evenhand.shields import ShieldPolicy
 
@@ -338,16 +338,9 @@ def read_lines(path: Path) -> Iterator[object]:
 def parse_line(line: bytes | str) -> object:
     """Return the JSON value of a line; the line itself if it is none, or says one thing twice."""
     try:
-        return json.loads(line, object_pairs_hook=_unique_pairs, parse_constant=_refuse_constant)
+        return json.loads(line, object_pairs_hook=unique_names, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return line
-
-
-def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name occurs twice")
-    return found
 
 
 def _refuse_constant(constant: str) -> object:
@@ -398,5 +391,6 @@ def _format_value(value: object) -> str:
     if isinstance(value, bytes):
         text = value.decode("utf-8", "replace").rstrip("\n")
     else:
-        text = value if isinstance(value, str) else canonical_json(value)
+        # What turns the direction of writing, or is not seen at all, is escaped.
+        text = value if isinstance(value, str) and value.isprintable() else canonical_json(value)
     return text if len(text) <= MAX_TEXT_LENGTH else text[:MAX_TEXT_LENGTH] + "..."

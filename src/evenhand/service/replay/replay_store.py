@@ -1,13 +1,13 @@
-"""The logs in a store done again, and beside them what else it keeps: the states, and the answers by id."""
+"""The logs in a store done again, and beside them what else it keeps: states, answers by id, checkpoints, pictures."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, func, select
 
 from evenhand.core import Document, Result, Text
 from evenhand.errors import OptionError
@@ -21,7 +21,7 @@ from evenhand.service.replay.replay import (
 )
 from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.database import Database, read_log
-from evenhand.service.store.tables import answers, entries, streams
+from evenhand.service.store.tables import STREAM_TABLES, answers, checkpoints, entries, pictures, streams
 from evenhand.service.store.transaction import answer_key
 from evenhand.shields import ShieldPolicy
 
@@ -50,34 +50,87 @@ class StoreReplay(Result):
         return Document("Replay of a store", blocks=blocks, brand="Evenhand service", made=self.provenance)
 
 
-def replay_stored_logs(database: Database, *, policies: Sequence[ShieldPolicy] = (), head: str | None = None,
-                 stream: str | None = None) -> StoreReplay:  # fmt: skip
+def replay_stored_logs(
+    database: Database,
+    *,
+    policies: Sequence[ShieldPolicy] = (),
+    heads: Mapping[str, str] | None = None,
+    stream: str | None = None,
+) -> StoreReplay:
     """Replay the logs of a store, each up to its end at the start of the replay; the service may go on meanwhile.
 
     Args:
         database: the store.
         policies: as for ``replay_log``.
-        head: as for ``replay_log``, of ``stream``.
+        heads: by stream, the hash of an entry that was noted down before; a stream that is named must be there.
         stream: this one alone.
 
     Raises:
         OptionError: there is no such stream, or a policy is missing.
         StoreError: the store failed.
     """
+    known_heads = heads or {}
     with database.reading() as connection:
         found = connection.execute(select(streams).order_by(streams.c.name)).mappings()
-        rows = {row["name"]: dict(row) for row in found}
+        rows: dict[str, dict[str, Any] | None] = {row["name"]: dict(row) for row in found}
+        # What a deleted row leaves behind has its log still, or at least its name.
+        rows |= dict.fromkeys(name for name in sorted(_stream_names(connection)) if name not in rows)
+        strays = {name: _find_stray(connection, name, row) for name, row in rows.items()}
+    for name in known_heads:
+        rows.setdefault(name, None)
     if stream is not None and stream not in rows:
         raise OptionError(f"there is no stream {stream!r}", location="--stream", hint=f"one of: {', '.join(rows)}")
-    chosen = list(rows.values()) if stream is None else [rows[stream]]
-    replays = tuple(_replay_stream(database, row, LogReplayer(policies, head)) for row in chosen)
+    replays = tuple(
+        _replay_stream(database, name, rows[name], LogReplayer(policies, known_heads.get(name)), strays.get(name))
+        for name in ([*rows] if stream is None else [stream])
+    )
     return StoreReplay(seconds=sum(one.seconds for one in replays), replays=replays)
 
 
-def _replay_stream(database: Database, row: Mapping[str, Any], replayer: LogReplayer) -> ServiceReplay:
-    name, last = row["name"], row["number"]
-    known = takewhile(lambda entry: entry["number"] <= last, read_log(database, name))
-    return walk_log(known, replayer, _KeptInStore(database, row))
+def _stream_names(connection: Connection) -> set[str]:
+    """Return every stream that any table has rows of; each name is one step along an index."""
+    names: set[str] = set()
+    for column in STREAM_TABLES:
+        name = connection.execute(select(func.min(column))).scalar()
+        while name is not None:
+            names.add(name)
+            name = connection.execute(select(func.min(column)).where(column > name)).scalar()
+    return names
+
+
+def _find_stray(connection: Connection, stream: str, row: Mapping[str, Any] | None) -> LogDifference | None:
+    """Return rows of a stream that lie outside its log: behind its last entry, or without any row of the stream."""
+    if row is None:
+        count = connection.execute(select(func.count()).where(entries.c.stream == stream)).scalar_one()
+        said = f"the stream's row in the table streams is missing; {count:,} entries are left of its log"
+        return LogDifference(entry=None, what=said)
+    for column in (entries.c.number, answers.c.number, checkpoints.c.number, pictures.c.number):
+        table = column.table
+        last = connection.execute(select(func.max(column)).where(table.c.stream == stream)).scalar()
+        if last is not None and last > row["number"]:
+            said = f"the table {table.name} has a row behind the last entry of the stream"
+            return _build_difference(last, said, row["number"], last)
+    return None
+
+
+def _replay_stream(
+    database: Database,
+    name: str,
+    row: Mapping[str, Any] | None,
+    replayer: LogReplayer,
+    stray: LogDifference | None,
+) -> ServiceReplay:
+    known = takewhile(lambda entry: row is None or entry["number"] <= row["number"], read_log(database, name))
+    first = next(known, None)
+    if first is None:
+        what = "the stream is missing: nothing of it is left" if row is None else "all entries of its log are missing"
+        digest, machine = ("", "stream") if row is None else (row["digest"], row["kind"])
+        difference = stray or LogDifference(entry=None, what=what)
+        return ServiceReplay(seconds=0.0, stream=name, machine=machine, digest=digest, entries=0, first=0, last=0,
+                             head="", operations={}, difference=difference)  # fmt: skip
+    beside = _KeptInStore(database, name, row)
+    done = walk_log(chain((first,), known), replayer, beside)
+    return done if stray is None else done.model_copy(update={"difference": done.difference or stray})
 
 
 def _compare_stream_row(row: Mapping[str, Any], replayer: LogReplayer) -> LogDifference | None:
@@ -99,18 +152,61 @@ def _compare_stream_row(row: Mapping[str, Any], replayer: LogReplayer) -> LogDif
 
 
 class _KeptInStore:
-    """What a store keeps beside a log: the stream's row, and the answers by id of the entries that gave them."""
+    """What a store keeps beside a log: the stream's row, its checkpoints, answers by id, and delivered pictures."""
 
-    def __init__(self, database: Database, row: Mapping[str, Any]) -> None:
-        self._database, self._row = database, row
-        self._stream: str = row["name"]
+    def __init__(self, database: Database, stream: str, row: Mapping[str, Any] | None) -> None:
+        self._database, self._stream, self._row = database, stream, row
+        # The hashes of the items of admissions that are open, by number.
+        self._items: dict[int, set[str]] = {}
         # Ids whose answer is said to be that of a later entry, by the number of that.
         self._later: dict[str, tuple[int, int]] = {}
 
     def compare(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
-        """Return how the answers differ from entries that follow each other."""
+        """Return how answers, checkpoints and pictures differ from entries that follow each other."""
         if not page:
             return None
+        return self._compare_answers(page) or self._compare_checkpoints(page) or self._compare_pictures(page)
+
+    def _compare_checkpoints(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
+        logged = {one["number"]: one["at"] for one in page if "configuration" in one["body"]}
+        here = (checkpoints.c.stream == self._stream,
+                checkpoints.c.number.between(page[0]["number"], page[-1]["number"]))  # fmt: skip
+        with self._database.reading() as connection:
+            kept = {row.number: row.at for row in connection.execute(select(checkpoints).where(*here))}
+        for number in sorted(logged.keys() | kept.keys()):
+            if logged.get(number) != kept.get(number):
+                return _build_difference(
+                    number, "the table checkpoints has another time for it, or no row", logged.get(number),
+                    kept.get(number),
+                )  # fmt: skip
+        return None
+
+    def _compare_pictures(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
+        """Compare the pictures that were delivered with the hashes in the entries that completed their admissions."""
+        complete: dict[int, tuple[int, set[str]]] = {}
+        for entry in page:
+            asked, said = entry["body"].get("input", {}), entry["body"].get("output", {})
+            admission = asked.get("admission")
+            if asked.get("op") not in ("complete", "fail") or admission is None:
+                continue
+            item = (asked.get("note") or {}).get("item") or {}
+            found = self._items.setdefault(admission, set())
+            found |= {item["sha256"]} if "sha256" in item else set()
+            if said["outcome"]["admission"] is None:
+                del self._items[admission]
+                complete[admission] = (entry["number"], found)
+        here = pictures.c.stream == self._stream
+        with self._database.reading() as connection:
+            numbers = connection.execute(select(pictures.c.number).where(here, pictures.c.number.in_(complete)))
+            for admission in numbers.scalars().all():
+                data = connection.execute(select(pictures.c.data).where(here, pictures.c.number == admission))
+                kept, (number, known) = hashlib.sha256(data.scalar() or b"").hexdigest(), complete[admission]
+                if known and kept not in known:
+                    return _build_difference(number, "the picture that is kept for it is another one",
+                                             ", ".join(sorted(known)), kept)  # fmt: skip
+        return None
+
+    def _compare_answers(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
         keys = [None if "id" not in one["body"] or one["body"]["id"] is None else answer_key(one["body"]["id"])
                 for one in page]  # fmt: skip
         kept, numbers = self._kept_answers(
@@ -138,7 +234,8 @@ class _KeptInStore:
 
     def compare_end(self, replayer: LogReplayer) -> LogDifference | None:
         """Return how the row differs from what the log ends in, or the last answers from their entries."""
-        return _compare_stream_row(self._row, replayer) or self._find_moved_answer()
+        differs = None if self._row is None else _compare_stream_row(self._row, replayer)
+        return differs or self._find_moved_answer()
 
     def _find_moved_answer(self) -> LogDifference | None:
         """Return an answer that is said to be that of an entry which has not its id."""

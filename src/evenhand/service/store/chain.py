@@ -19,6 +19,18 @@ def canonical_json(body: Any) -> str:
     return _ENCODER.encode(body)
 
 
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of a JSON text, for ``object_pairs_hook``: two readers could see two different things in it.
+
+    Raises:
+        JSONDecodeError: a name occurs twice.
+    """
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise json.JSONDecodeError("a name occurs twice in an object", "", 0)
+    return found
+
+
 def join_canonical(parts: Mapping[str, str]) -> str:
     """Return the canonical text of an object, from those of its values; its names are in ASCII and have no quotes."""
     return "{" + ",".join([f'"{name}":{parts[name]}' for name in sorted(parts)]) + "}"
@@ -39,12 +51,16 @@ def hash_entry(previous: str, stream: str, number: int, at: float, body: str) ->
 
 
 def export_entry(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry as it is exported, a line of JSON each."""
+    """Return an entry as it is exported, a line of JSON each; a body that is not JSON any more as its text."""
+    try:
+        body = json.loads(row["body"])
+    except ValueError:
+        body = row["body"]
     return {
         "stream": row["stream"],
         "number": row["number"],
         "at": row["at"],
-        "body": json.loads(row["body"]),
+        "body": body,
         "previous": row["previous"],
         "hash": row["hash"],
     }

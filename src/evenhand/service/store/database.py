@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, inspect, make_url, select
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 
 from evenhand.errors import MissingExtraError, StoreError
 from evenhand.service.store import chain
@@ -244,6 +244,9 @@ def _explain_error(error: Exception) -> tuple[str, str]:
     """Return what went wrong in one line, and what can be done."""
     cause = getattr(error, "orig", None) or error
     said = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+    if isinstance(error, IntegrityError):
+        return (f"the store's tables contradict one another: {said}",
+                "something else changed them; `evenhand replay --store URL` says what differs")  # fmt: skip
     if "full" in said or "No space left" in said or "quota" in said:
         return f"the store's disk is full: {said}", "make room; the service goes on by itself"
     if "locked" in said or "lock timeout" in said:

@@ -102,6 +102,9 @@ versions = Table("versions", metadata, Column("version", BigInteger, primary_key
 
 Index("entries_by_time", entries.c.at)
 
+STREAM_TABLES = (streams.c.name, entries.c.stream, checkpoints.c.stream, answers.c.stream, pictures.c.stream)
+"""The columns that name a stream."""
+
 
 # Brings a store to the version of this Evenhand: each step by the tables as they were then, not as they are now.
 

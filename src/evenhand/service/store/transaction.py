@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.state_machines import Operation, Planner, StateMachine
@@ -121,10 +121,11 @@ class Transaction:
         """Write a stream's first entry, which says what it is; or check that the existing one says the same.
 
         Raises:
-            StoreError: the stream belongs to another configuration.
+            StoreError: the stream belongs to another configuration, or its log was tampered with.
         """
         machine = self._kept[stream].machine
-        found = connection.execute(select(streams.c.digest, streams.c.kind).where(streams.c.name == stream)).first()
+        # Locked, so that no other replica appends an entry between this look at the row and that at the log.
+        found = connection.execute(select(streams).where(streams.c.name == stream).with_for_update()).first()
         if found is not None:
             if (found.digest, found.kind) != (machine.digest, machine.kind):
                 query = select(entries.c.body).where(entries.c.stream == stream).order_by(entries.c.number).limit(1)
@@ -136,7 +137,9 @@ class Transaction:
                     f"{stream!r} in the store belongs to another configuration{what and f': {what}'}",
                     hint="give the new configuration a new name, under which it starts afresh, or use the old one",
                 )
+            _check_end(connection, stream, found)
             return
+        _check_end(connection, stream, None)
         row = self._row(stream, 0, chain.GENESIS_HASH, chain.canonical_json(_checkpoint_body(machine)))
         connection.execute(insert(entries).values(row))
         connection.execute(insert(checkpoints).values(stream=stream, number=0, at=row["at"]))
@@ -263,6 +266,28 @@ def is_written(connection: Connection, stream: str, last: Mapping[str, Any]) -> 
         select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == last["number"])
     ).scalar()
     return bool(found == last["hash"])
+
+
+def _check_end(connection: Connection, stream: str, row: Row[Any] | None) -> None:
+    """Refuse a stream whose row and log do not end in the same entry: whatever came next would contradict one of them.
+
+    Raises:
+        StoreError: they do not.
+    """
+    log = select(entries.c.number, entries.c.hash).where(entries.c.stream == stream)
+    last = connection.execute(log.order_by(entries.c.number.desc()).limit(1)).first()
+    answer = select(answers.c.number).where(answers.c.stream == stream).limit(1)
+    whole = connection.execute(answer).first() is None if row is None and last is None else False
+    if whole or (row is not None and last is not None and (row.number, row.hash) == tuple(last)):
+        return
+    row_end = "no row in the table streams" if row is None else f"a row that ends in entry {row.number:,}"
+    log_end = "no log" if last is None else f"a log that ends in entry {last.number:,}"
+    if row is not None and last is not None and row.number == last.number:
+        log_end += " with another hash"
+    raise StoreError(
+        f"the store was changed by something else: {stream!r} has {row_end}, and {log_end}",
+        hint="bring back a backup; `evenhand replay --store URL` says what differs",
+    )
 
 
 def answer_key(id: str) -> str:

@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.genai import AnswerStatus, GuardedAnswer
-from evenhand.service.api.context import Here, ServiceContext, example_response
+from evenhand.service.api.context import Here, JsonRoute, ServiceContext, example_response
 from evenhand.service.api.error_handlers import ServiceHTTPException
 from evenhand.service.auth.keys import require_scope
 from evenhand.service.generation.generators import (
@@ -28,7 +28,7 @@ from evenhand.service.generation.generators import (
 )
 from evenhand.service.generation.guards import GuardedRequest, ServedAnswer, ServedGuard
 
-router = APIRouter(prefix="/v1", tags=["generators"])
+router = APIRouter(prefix="/v1", tags=["generators"], route_class=JsonRoute)
 
 ROUTES_BY_OUTPUT: dict[OutputKind, str] = {"image": "/v1/images/generations", "text": "/v1/chat/completions"}
 

@@ -14,13 +14,13 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.genai import Item, detect_media_type
-from evenhand.service.api.context import Here, ServiceContext, example_response
+from evenhand.service.api.context import Here, JsonRoute, ServiceContext, example_response
 from evenhand.service.api.error_handlers import ServiceHTTPException
 from evenhand.service.auth.keys import require_scope
 from evenhand.service.generation.guardrail import GuardrailVerdict
 from evenhand.service.generation.guards import ServedGuard
 
-router = APIRouter(tags=["guardrail"])
+router = APIRouter(tags=["guardrail"], route_class=JsonRoute)
 
 CALL_ID_REASON = """It matches the two calls: without it the service cannot tell which item belongs to which request."""
 

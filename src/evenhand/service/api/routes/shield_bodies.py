@@ -16,8 +16,12 @@ MAX_BATCH = 1_000
 MAX_ID_LENGTH = 190
 """Characters of an id."""
 
-ID_PATTERN = r"^[^\x00-\x1f\x7f]+$"
-"""No control characters, which also keeps ids of labels apart from those of decisions."""
+ID_PATTERN = (
+    "^[^\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]+$"
+)
+"""No control characters, which also keeps ids of labels apart from those of decisions; none that turn the direction of
+writing or are not seen, by which two ids could look the same."""
 
 
 def _id_to_text(given: object) -> object:
@@ -26,7 +30,7 @@ def _id_to_text(given: object) -> object:
     text = str(given) if whole else given
     if not isinstance(text, str) or not 1 <= len(text) <= MAX_ID_LENGTH or not re.fullmatch(ID_PATTERN, text):
         raise ValueError(
-            f"an id is a whole number, or a text of 1 to {MAX_ID_LENGTH} characters, none of them for control"
+            f"an id is a whole number, or a text of 1 to {MAX_ID_LENGTH} characters, none for control, none invisible"
         )
     return text
 

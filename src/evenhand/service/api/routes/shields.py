@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, get_type_hints
 
@@ -15,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from evenhand.errors import DecisionError, EvenhandError
 from evenhand.service.api import error_handlers
-from evenhand.service.api.context import Here, ServiceContext
+from evenhand.service.api.context import Here, JsonRoute, ServiceContext, UniqueNamesRequest
 from evenhand.service.api.routes.shield_bodies import (
     MAX_BATCH,
     BatchAnswer,
@@ -33,7 +32,7 @@ from evenhand.service.shields import DecisionReply, ServedShield
 from evenhand.service.store.database import read_entries_after, read_head_and_state
 from evenhand.shields import DecisionReason
 
-router = APIRouter(prefix="/v1/shields", tags=["shields"])
+router = APIRouter(prefix="/v1/shields", tags=["shields"], route_class=JsonRoute)
 
 UNGUARDED_EXPLANATION = "The recommendation passed: the store could not be used, so the shield has not seen it."
 """An explanation."""
@@ -55,12 +54,13 @@ class DirectRoute(APIRoute):
         assert len(wanted) == len(self.dependencies), "a route of this kind depends on scopes alone"
 
         async def answer(request: Request) -> Response:
+            request = UniqueNamesRequest(request.scope, request.receive)
             for one in wanted:
                 await one(request)
             if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
                 return await otherwise(request)
             try:
-                asked = body.validate_python(json.loads(await request.body()))
+                asked = body.validate_python(await request.json())
             except (ValidationError, ValueError, RecursionError):
                 return await otherwise(request)
             response: Response = await endpoint(request.path_params["name"], asked, request.app.state.context)
