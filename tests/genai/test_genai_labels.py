@@ -215,8 +215,8 @@ def test_a_check_of_what_cannot_be_kept_says_nothing_of_settings():
     )
     found = check_configuration(configuration)
     assert not found.feasibility.feasible
-    assert (found.settings, found.smallest) == (None, None)
-    assert found.to_dict()["settings"] is None
+    assert (found.settings, found.smallest) == ((), ())
+    assert found.to_dict()["settings"] == []
 
 
 def test_the_result_of_a_sample_travels_as_json(tmp_path):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evenhand.errors import OptionError
-from evenhand.genai import Enforcer, GenerationConfig, simulate_requests
+from evenhand.genai import Enforcer, GenerationConfig, check_configuration, simulate_requests
 from evenhand.genai.games.feasibility import find_components
 from evenhand.genai.games.retries import (
     AttemptSuccess,
@@ -24,6 +24,7 @@ from evenhand.genai.games.retries import (
     format_at_most,
     recovery_window,
     specification_recovery,
+    split_specifications,
 )
 from evenhand.stats import Observed, Unknown
 from support import scaled
@@ -282,7 +283,6 @@ def test_there_may_be_nothing_to_choose():
 def test_success_by_hand():
     configuration = one((4, 4), obeys=0.9, unrecognised=0.1)
     assert AttemptSuccess.from_simulation(configuration).least == pytest.approx(0.81)
-    assert "want of anything measured" in AttemptSuccess.from_simulation(one((4, 4))).statement()
     counted = AttemptSuccess.from_counts(configuration, {"asked: g": {"asked": 100, "obeyed": 90}})
     found = counted.rate["asked: g"]
     assert isinstance(found, Observed)
@@ -313,8 +313,70 @@ def test_failures_of_groups_that_are_asked_for_together_add_up():
     both = bound_misses(configuration, works(0.9), slack=1, retries=0, requests=10)
     alone = bound_misses(one((6, 6)), works(0.9), slack=1, retries=0, requests=10)
     assert both.misses == pytest.approx(2 * alone.misses)
+    # What is said is not added up: each group by its own counts, as if nothing else were asked for.
+    assert "taken together" not in found.statement()
+    assert split_specifications(configuration, found) == (("asked: g",), ("asked: h",))
+    only = bound_misses(configuration, found, about=("asked: g",), requests=10)
+    assert only.failing == pytest.approx((1 - low[0]) ** 3)
+    assert only.statement().startswith("asked: g, asked for alone: 2 retries")
     del counts["asked: h"]
     assert AttemptSuccess.from_counts(configuration, counts).least == 0
+
+
+def test_bounds_of_several_groups_are_not_added_up_into_one_line():
+    groups = {"g": ["a", "b"], "h": ["c", "d", "e"]}
+    configuration = GenerationConfig.read(
+        {
+            "conditions": [{"name": "asked"}],
+            "groups": groups,
+            "specifications": [{"condition": "asked", "group": group, "repeated": 9} for group in groups],
+        }
+    )
+    counts = {"asked: g": {"asked": 24, "obeyed": 20}, "asked: h": {"asked": 23, "obeyed": 19}}
+    success = AttemptSuccess.from_counts(configuration, counts)
+    together = choose_retries(configuration, success)
+    alone = [choose_retries(configuration, success, about=(name,)) for name in counts]
+    # 39 of 47 worked in all; added up, the worst of both asks for more than twice as much as either.
+    assert all(2 * (one.retries + one.slack) < together.retries + together.slack for one in alone)
+    found = check_configuration(configuration, counts)
+    assert [one.about for one in found.settings] == [("asked: g",), ("asked: h",)]
+    assert list(found.smallest) == alone
+    enforcer = Enforcer(configuration)
+    rows = enforcer.state()
+    for name, row in rows.items():
+        row["counts"] |= counts[name]
+    enforcer.restore(rows)
+    assert f"enough are {choose_retries(configuration, success, in_flight=None, about=('asked: g',)).statement()}" in (
+        enforcer.guarantee()
+    )
+    assert together.statement() not in enforcer.guarantee()
+
+
+def test_what_was_not_measured_is_said_to_be_so():
+    success = AttemptSuccess.from_simulation(one((4, 4)))
+    assert success.statement().startswith("nothing was measured: how often instructions work is not known")
+    words = str(check_configuration(one((4, 4))).document())
+    assert "nothing was measured" in words
+    assert "retries and slack" not in words
+
+
+def test_the_studio_need_not_be_described_twice():
+    described = {
+        "conditions": [{"name": "leader", "keywords": ["leader"]}],
+        "specifications": [
+            {"condition": "leader", "group": "gender", "values": ["woman", "man"], "repeated": 6},
+            {"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": 9},
+        ],
+        "generator": {"kind": "studio", "bias": {"gender": {"woman": 1, "man": 3}}, "obeys": 0.9},
+    }
+    told = GenerationConfig.read(described).simulated
+    assert told.generator == {"gender": (0.25, 0.75), "age": (1 / 3, 1 / 3, 1 / 3)}
+    assert told.obeys == 0.9
+    # What the simulation says itself counts.
+    own = {"simulation": {"obeys": 0.5, "generator": {"gender": [0.5, 0.5]}}}
+    told = GenerationConfig.read(described | own).simulated
+    assert (told.obeys, told.generator["gender"]) == (0.5, (0.5, 0.5))
+    assert simulate_requests(described, requests=50, policy="free").requests == 50
 
 
 @pytest.mark.parametrize(

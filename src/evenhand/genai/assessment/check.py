@@ -14,7 +14,13 @@ from evenhand.genai.games.feasibility import (
     SpecificationFeasibility,
     check_feasibility,
 )
-from evenhand.genai.games.retries import AttemptSuccess, RetrySettings, bound_misses, choose_retries
+from evenhand.genai.games.retries import (
+    AttemptSuccess,
+    RetrySettings,
+    bound_misses,
+    choose_retries,
+    split_specifications,
+)
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.stats import Unknown
 
@@ -27,15 +33,16 @@ class ConfigurationCheck:
         feasibility: whether an obedient generator can keep it for ever.
         labels: what deadlines are worth under the samples of labels, by specification.
         success: how often instructions work.
-        settings: what the configured retries and slack are worth; None if the configuration cannot be kept.
-        smallest: retries and slack that are enough, or why there are none; None if the configuration cannot be kept.
+        settings: what the configured retries and slack are worth: for everything, or, where successes were counted, for
+            groups that are kept apart one by one; empty if it is not known that the configuration can be kept.
+        smallest: likewise retries and slack that are enough, or why there are none.
     """
 
     feasibility: Feasibility
     labels: tuple[SpecificationSuccess, ...]
     success: AttemptSuccess
-    settings: RetrySettings | None
-    smallest: RetrySettings | Unknown | None
+    settings: tuple[RetrySettings, ...] = ()
+    smallest: tuple[RetrySettings | Unknown, ...] = ()
 
     def document(self, name: str = "the configuration") -> Document:
         """Return whether the configuration can be kept, what labels make of it, and what retries and slack are worth.
@@ -56,8 +63,10 @@ class ConfigurationCheck:
             Text(f"{one.specification}: {one.statement()}", tuple(value.statement() for value in one.values))
             for one in self.labels
         ]
-        if self.settings is not None:
-            blocks += [Heading("Instructions"), Text(self.success.statement()), Facts(tuple(self._settings()))]
+        if self.settings:
+            blocks += [Heading("Instructions"), Text(self.success.statement())]
+            # Where nothing is known of the generator, retries that would be enough for an obedient one mislead.
+            blocks += [] if self.success.source == "nothing" else [Facts(tuple(self._settings()))]
         return Document(
             TITLES[found.verdict].format(name),
             blocks=tuple(blocks),
@@ -65,12 +74,10 @@ class ConfigurationCheck:
         )
 
     def _settings(self) -> Iterator[tuple[str, str]]:
-        if self.settings is not None:
-            yield "configured", self.settings.statement()
-        if isinstance(self.smallest, Unknown):
-            yield "enough", f"none; {self.smallest.reason}"
-        elif self.smallest is not None:
-            yield "enough", self.smallest.statement()
+        for now, enough in zip(self.settings, self.smallest, strict=True):
+            yield "configured", now.statement()
+            about = f"{' and '.join(now.about)}: " if now.about else ""
+            yield "enough", f"{about}none; {enough.reason}" if isinstance(enough, Unknown) else enough.statement()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values: what ``Feasibility.to_dict`` says, and more."""
@@ -78,8 +85,10 @@ class ConfigurationCheck:
             **self.feasibility.to_dict(),
             "labels": [one.model_dump(mode="json") for one in self.labels],
             "success": self.success.model_dump(mode="json"),
-            "settings": _to_json(self.settings),
-            "smallest": _to_json(self.smallest),
+            "settings": [one.plain() for one in self.settings],
+            "smallest": [
+                one.plain() if isinstance(one, RetrySettings) else one.model_dump(mode="json") for one in self.smallest
+            ],
         }
 
 
@@ -127,16 +136,13 @@ def check_configuration(
     )
     labels = specification_success(configuration)
     if not found.feasible:
-        return ConfigurationCheck(found, labels, success, None, None)
+        return ConfigurationCheck(found, labels, success)
     in_flight = configuration.simulation.in_flight
+    apart = split_specifications(configuration, success)
     return ConfigurationCheck(
         found,
         labels,
         success,
-        bound_misses(configuration, success, in_flight=in_flight),
-        choose_retries(configuration, success, in_flight=in_flight),
+        tuple(bound_misses(configuration, success, in_flight=in_flight, about=about) for about in apart),
+        tuple(choose_retries(configuration, success, in_flight=in_flight, about=about) for about in apart),
     )
-
-
-def _to_json(one: RetrySettings | Unknown | None) -> dict[str, Any] | None:
-    return one.plain() if isinstance(one, RetrySettings) else None if one is None else one.model_dump(mode="json")

@@ -21,7 +21,7 @@ from evenhand.errors import DecisionError, OptionError
 from evenhand.genai.classifiers.confusion import specification_success
 from evenhand.genai.enforcement.component import OPEN_SLOT, VOID_ITEM, ComponentSolver, DeadlineTracker
 from evenhand.genai.games.feasibility import check_feasibility, find_components
-from evenhand.genai.games.retries import AttemptSuccess, bound_misses, choose_retries
+from evenhand.genai.games.retries import AttemptSuccess, bound_misses, choose_retries, split_specifications
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.stats import Unknown
 from evenhand.text import format_count
@@ -567,14 +567,21 @@ def _describe_success(enforcer: Enforcer) -> list[str]:
     """Return how often instructions worked, and what follows for retries and slack."""
     configuration = enforcer.configuration
     success = AttemptSuccess.from_counts(configuration, enforcer.counts)
-    if success.least <= 0:
-        return [success.statement()] if success.rate else []
-    now = bound_misses(
-        configuration, success, retries=enforcer.retries, slack=enforcer.slack, in_flight=enforcer.in_flight
-    )
-    lines = [success.statement(), now.statement()]
-    if not now.enough:
-        better = choose_retries(configuration, success, in_flight=enforcer.in_flight)
-        lines.append(f"none are enough: {better.reason}" if isinstance(better, Unknown) else
-                     f"enough are {better.statement()}")  # fmt: skip
+    lines = [success.statement()] if success.rate else []
+    for about in split_specifications(configuration, success):
+        if success.of(about).least <= 0:
+            continue
+        now = bound_misses(
+            configuration,
+            success,
+            retries=enforcer.retries,
+            slack=enforcer.slack,
+            in_flight=enforcer.in_flight,
+            about=about,
+        )
+        lines.append(now.statement())
+        if not now.enough:
+            better = choose_retries(configuration, success, in_flight=enforcer.in_flight, about=about)
+            lines.append(f"none are enough: {better.reason}" if isinstance(better, Unknown) else
+                         f"enough are {better.statement()}")  # fmt: skip
     return lines

@@ -6,9 +6,9 @@ has a bound that follows from how likely one attempt works.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil, expm1, floor, inf, log1p, log10, prod
 from typing import Any
 
@@ -42,7 +42,7 @@ class AttemptSuccess(ResultPart):
     Attributes:
         rate: counted, by specification; empty if it was given.
         least: the share that is relied on: of all groups together, so that it holds for items asked for several.
-        source: where it comes from, in words.
+        source: where it comes from: ``counted``, ``simulation``, ``nothing``, or in words.
     """
 
     rate: dict[str, Observed | Unknown]
@@ -52,12 +52,12 @@ class AttemptSuccess(ResultPart):
     @classmethod
     def from_simulation(cls, configuration: GenerationConfig) -> AttemptSuccess:
         """As the configuration's simulation says: it obeys, and what it shows is recognised."""
-        told = configuration.simulation
+        told = configuration.simulated
         said = bool({"obeys", "unrecognised"} & told.model_fields_set)
         return cls(
             rate={},
             least=told.obeys * (1 - told.unrecognised),
-            source="as the simulation says" if said else "for want of anything measured",
+            source="simulation" if said else "nothing",
         )
 
     @classmethod
@@ -92,10 +92,27 @@ class AttemptSuccess(ResultPart):
             failing += 1 - min((found.low for found in seen), default=0.0)
         return cls(rate=rate, least=max(0.0, 1 - failing), source="counted")
 
+    def of(self, names: Collection[str]) -> AttemptSuccess:
+        """Return the success of attempts that ask for some specifications and nothing else."""
+        rate = {name: found for name, found in self.rate.items() if name in names}
+        if not rate:
+            return self
+        return self.model_copy(
+            update={
+                "rate": rate,
+                "least": min((one.low for one in rate.values() if isinstance(one, Observed)), default=0.0),
+            }
+        )
+
     def statement(self) -> str:
         """In one sentence."""
+        if self.source == "nothing":
+            return (
+                "nothing was measured: how often instructions work is not known. `evenhand genai generate` counts it, "
+                "for --state; or write it as obeys: under simulation:"
+            )
         if not self.rate:
-            return f"an attempt works {format_at_least(self.least)} of the time, {self.source}"
+            return f"an attempt works {format_at_least(self.least)} of the time, as the simulation says"
         if all(isinstance(found, Unknown) for found in self.rate.values()):
             return "how often instructions work is not known, as no item had to show anything yet"
         said = []
@@ -105,17 +122,17 @@ class AttemptSuccess(ResultPart):
             else:
                 hits = round(found.value * found.n)
                 said.append(f"{name}: {hits:,} of {found.n:,} attempts worked, at least {format_at_least(found.low)}")
-        together = f"; taken together at least {format_at_least(self.least)}" if len(said) > 1 else ""
         confidence = next(
             (f" ({one.confidence:.0%} sure)" for one in self.rate.values() if isinstance(one, Observed)), ""
         )
-        return "; ".join(said) + together + confidence
+        return "; ".join(said) + confidence
 
 
 class RetrySettings(ResultPart):
     """Retries and slack, and how likely a deadline is missed with them.
 
     Attributes:
+        about: the specifications whose deadlines are meant, if not all of them.
         retries, slack: as in a configuration.
         in_flight: requests at once that are counted on; None: any number.
         requests: in which no deadline is to be missed.
@@ -127,6 +144,7 @@ class RetrySettings(ResultPart):
         why: it does not.
     """
 
+    about: tuple[str, ...] = ()
     retries: int
     slack: int
     in_flight: int | None
@@ -151,10 +169,11 @@ class RetrySettings(ResultPart):
         """In one sentence."""
         how = "with one request at a time " if self.slack_counts else ""
         misses = "may be 1" if self.misses >= 1 else f"is {format_at_most(self.misses)} at most"
+        about = f"{' and '.join(self.about)}, asked for alone: " if self.about else ""
         text = (
-            f"{_format_count(self.retries, 'retry', 'retries')} and slack {self.slack}: an instruction fails for good"
-            f" {format_at_most(self.failing)} of the time at most; {how}the probability of any missed deadline in"
-            f" {self.requests:,} requests {misses}"
+            f"{about}{_format_count(self.retries, 'retry', 'retries')} and slack {self.slack}: an instruction"
+            f" fails for good {format_at_most(self.failing)} of the time at most; {how}the probability of any missed"
+            f" deadline in {self.requests:,} requests {misses}"
         )
         if not self.enough:
             so_many = _format_count(self.good_for or 0, "request", "requests")
@@ -179,6 +198,7 @@ def bound_misses(
     in_flight: int | None = 1,
     requests: int | None = None,
     tolerated: float | None = None,
+    about: tuple[str, ...] = (),
 ) -> RetrySettings:
     """Return what retries and slack are worth: a bound on the probability that any deadline is missed.
 
@@ -204,10 +224,12 @@ def bound_misses(
         in_flight: 1 if a request is complete before the next; None: any number.
         requests: how many; as the configuration tolerates unless given.
         tolerated: probability of a miss in that many; as configured unless given.
+        about: names of specifications: only their deadlines, by their own success.
 
     Raises:
         OptionError: a number out of range.
     """
+    success = success.of(about) if about else success
     told = configuration.simulation
     retries = told.retries if retries is None else retries
     slack = told.slack if slack is None else slack
@@ -219,7 +241,7 @@ def bound_misses(
             hint="Retries and slack are 0 or more, requests 1 or more, and what is tolerated is between 0 and 1.",
         )
     failing = _round_up((1 - success.least) ** (retries + 1)) if success.least < 1 else 0.0
-    several = [_slack_credit(component, slack, in_flight) for component in find_components(configuration)]
+    several = [_slack_credit(component, slack, in_flight) for component in _components_about(configuration, about)]
     each = _any_fails(requests, failing) if several else 0.0
     windows = [one.window for one in several if one.window is not None]
     chain = inf
@@ -227,6 +249,7 @@ def bound_misses(
         chain = sum(_round_up(failing * _any_fails(window, failing) ** slack) if failing else 0.0 for window in windows)
     misses = min(each, requests * chain) * (1 + ROUNDING_MARGIN)
     return RetrySettings(
+        about=about,
         retries=retries,
         slack=slack,
         in_flight=in_flight,
@@ -247,6 +270,7 @@ def choose_retries(
     in_flight: int | None = 1,
     requests: int | None = None,
     tolerated: float | None = None,
+    about: tuple[str, ...] = (),
 ) -> RetrySettings | Unknown:
     """Return the smallest retries and slack with which a miss is no likelier than is tolerated.
 
@@ -256,11 +280,12 @@ def choose_retries(
     Args:
         configuration: what is kept; its own retries and slack do not matter.
         success: of an attempt.
-        in_flight, requests, tolerated: as for ``bound_misses``.
+        in_flight, requests, tolerated, about: as for ``bound_misses``.
 
     Returns:
         Settings, or why there are none.
     """
+    success = success.of(about) if about else success
     if success.least <= 0:
         return Unknown(reason="nothing is known of how often an instruction works, or it never does")
     best: RetrySettings | None = None
@@ -269,46 +294,43 @@ def choose_retries(
         most = MAX_RETRIES if best is None else best.retries + best.slack - slack - 1
         if most < 0 or not check_feasibility(configuration, slack=slack).feasible:
             break
-        found = _fewest_retries(configuration, success, slack, most, in_flight, requests, tolerated)
+        wanted = partial(
+            bound_misses,
+            configuration,
+            success,
+            slack=slack,
+            in_flight=in_flight,
+            requests=requests,
+            tolerated=tolerated,
+            about=about,
+        )
+        found = next((one for retries in range(most + 1) if (one := wanted(retries=retries)).enough), None)
         if found is not None:
             best = found
         slack += 1
-        if not _slack_counts(configuration, slack, in_flight):
+        parts = _components_about(configuration, about)
+        if not all(_slack_credit(component, slack, in_flight).window is not None for component in parts):
             break
     if best is None:
         return Unknown(reason=f"not even {MAX_RETRIES} retries are enough, if an instruction works so rarely")
     return best
 
 
-def _fewest_retries(
-    configuration: GenerationConfig,
-    success: AttemptSuccess,
-    slack: int,
-    most: int,
-    in_flight: int | None,
-    requests: int | None,
-    tolerated: float | None,
-) -> RetrySettings | None:
-    """Return the fewest retries that are enough with a slack."""
-    for retries in range(most + 1):
-        found = bound_misses(
-            configuration,
-            success,
-            retries=retries,
-            slack=slack,
-            in_flight=in_flight,
-            requests=requests,
-            tolerated=tolerated,
-        )
-        if found.enough:
-            return found
-    return None
+def split_specifications(configuration: GenerationConfig, success: AttemptSuccess) -> tuple[tuple[str, ...], ...]:
+    """Return the specifications to be bounded apart: those of groups that are kept apart, each by its own counts.
+
+    Their bounds are not added up: how often attempts at several groups at once work was not counted, and the worst that
+    it could be asks for far more retries than any of them needs. One empty entry stands for all of them together.
+    """
+    several = find_components(configuration)
+    if not success.rate or len(several) < 2:
+        return ((),)
+    return tuple(tuple(one.name for one in component.requirements) for component in several)
 
 
-def _slack_counts(configuration: GenerationConfig, slack: int, in_flight: int | None) -> bool:
-    return all(
-        _slack_credit(component, slack, in_flight).window is not None for component in find_components(configuration)
-    )
+def _components_about(configuration: GenerationConfig, about: tuple[str, ...]) -> list[RequirementComponent]:
+    found = find_components(configuration)
+    return [one for one in found if not about or any(part.name in about for part in one.requirements)]
 
 
 def _slack_credit(component: RequirementComponent, slack: int, in_flight: int | None) -> _SlackCredit:

@@ -117,14 +117,14 @@ def _check_options(
         )
     parse_policies(policies)
     for group, values in configuration.values.items():
-        if group not in configuration.simulation.generator:
+        if group not in configuration.simulated.generator:
             equal = ", ".join([f"{1 / len(values):.2g}"] * len(values))
             raise OptionError(
                 f"nothing says how likely the values of {group!r} are",
                 location="simulation.generator",
                 hint=f"write {group}: [{equal}] there, for {', '.join(values)}",
             )
-    at_once = configuration.simulation.in_flight if in_flight is None else in_flight
+    at_once = configuration.simulated.in_flight if in_flight is None else in_flight
     if at_once < 1:
         raise OptionError(f"{at_once} requests in flight are none", location="--in-flight")
     return at_once
@@ -139,7 +139,7 @@ def _simulate_policy(
     progress: Progress | None,
 ) -> GenerationSimulationResult:
     started = time.perf_counter()
-    described = configuration.simulation
+    described = configuration.simulated
     stream = RequestStream({one.name: one.share for one in configuration.conditions}, seed=seed)
     generator = SimulatedGenerator(
         {

@@ -24,6 +24,7 @@ from evenhand.genai.spec.pipeline_config import (
     Name,
     Names,
     Share,
+    StudioGeneratorConfig,
     Whole,
     check_pipeline,
     list_to_tuple,
@@ -95,7 +96,8 @@ class SimulationConfig(ConfigPart):
     """How a simulated generator behaves, and how its disobedience is met.
 
     Attributes:
-        generator: for every group the probability of every value, left alone.
+        generator: for every group the probability of every value, left alone; those of the studio, with ``obeys`` and
+            ``unrecognised``, need not be written again.
         obeys: how often it does what it is told to.
         unrecognised: share of items in which no value can be recognised.
         retries: how often an item is made again when it does not show what it must.
@@ -279,6 +281,21 @@ class GenerationConfig(ConfigPart):
                 raise OptionError(
                     f"the probabilities add up to {sum(shares):g}", location=location, hint="they must add up to 1"
                 )
+
+    @cached_property
+    def simulated(self) -> SimulationConfig:
+        """The simulation, with what it leaves out taken from the studio, if that is the generator."""
+        studio, told = self.generator, self.simulation
+        if not isinstance(studio, StudioGeneratorConfig):
+            return told
+        shares = {}
+        for group, values in self.values.items():
+            weights = [studio.bias.get(group, dict.fromkeys(values, 1.0)).get(value, 0.0) for value in values]
+            if sum(weights) > 0:
+                shares[group] = tuple(weight / sum(weights) for weight in weights)
+        left_out = {"obeys", "unrecognised"} & (studio.model_fields_set - told.model_fields_set)
+        also: dict[str, Any] = {name: getattr(studio, name) for name in left_out}
+        return told.model_copy(update={**also, "generator": {**shares, **told.generator}})
 
     @cached_property
     def values(self) -> dict[str, tuple[str, ...]]:
