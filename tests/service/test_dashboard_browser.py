@@ -113,13 +113,16 @@ def test_the_line_moves_while_decisions_come(page, site):
     expect(page.locator(".bias path.with").last).not_to_have_attribute("d", before)
     expect(page.locator(".lead")).to_contain_text("the bias is")
     expect(page.get_by_role("row", name="women").first).to_contain_text("43")
-    expect(page.locator("#promise + div")).to_contain_text("proved")
+    expect(page.locator("#promise + div")).to_contain_text("This period: bias at most ")
+    expect(page.locator("#promise + div")).to_contain_text("Later periods: ")
 
 
 def test_advice_is_not_called_an_override(page, site):
     look(page, site, "advice")
     expect(page.locator(".legend")).to_contain_text("as decided")
-    expect(page.locator("#promise + div")).to_contain_text("Nothing is guaranteed")
+    expect(page.locator("#promise + div")).to_contain_text(
+        "This period: no guarantee, because the recommendations stand (advisory mode)."
+    )
     expect(page.locator(".lead")).to_contain_text("In force, the shield would make it")
 
 

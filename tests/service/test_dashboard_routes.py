@@ -55,6 +55,7 @@ def test_rows_of_a_shield_say_what_was_answered(decided):
         assert row["shielded"] == said["bias"]
     stands = ask(client, "/streams/loans")
     assert stands["certificate"] == answers[-1]["certificate"]
+    assert [words.partition(":")[0] for _, words in stands["guarantee"]] == ["This period", "Later periods"]
     assert stands["interventions"] == sum(one["intervened"] for one in answers)
 
 

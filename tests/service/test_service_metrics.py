@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from prometheus_client.parser import text_string_to_metric_families
 
 SECRET = "somebody-nobody-may-know"
@@ -35,6 +37,10 @@ def test_decisions_are_counted_and_the_bias_is_that_of_the_shield(client):
     assert of(samples, "evenhand_bias", stream="finite") == made["bias"]
     assert of(samples, "evenhand_bias_allowed", stream="finite") == 0.2
     assert of(samples, "evenhand_bias_bound", stream="finite") == made["certificate"]["bound"]
+    assert math.isnan(of(samples, "evenhand_bias_bound_later", stream="finite"))
+    assert math.isnan(of(samples, "evenhand_assumption_held", stream="finite"))
+    assert of(samples, "evenhand_bias_bound_later", stream="loans") == 0.2
+    assert of(samples, "evenhand_assumption_held", stream="loans") == 1
     assert of(samples, "evenhand_log_entries", stream="loans") == 8
     # Every operation is in one commit.
     assert of(samples, "evenhand_commit_operations_sum") >= 13

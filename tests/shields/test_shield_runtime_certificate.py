@@ -7,7 +7,7 @@ import pytest
 from naive_shield import plan, policy
 
 from evenhand.errors import LimitError
-from evenhand.shields import EmptyGroupRule, FairnessProperty, PeriodicShield, Shield
+from evenhand.shields import EmptyGroupRule, FairnessProperty, PeriodicShield, Shield, read_plan
 from evenhand.shields.runtime.certificate import worst_bias
 from evenhand.shields.runtime.state import PROMPT_LABELS
 from support import shortened
@@ -195,8 +195,48 @@ def test_what_a_certificate_says():
     assert said.to_dict()["bound_exact"] == "1/5"
     assert said.to_dict()["assumption_held"] is None
     assert "after 1 of 6 decisions" in said.summary()
-    assert "will be at most 0.2" in said.summary()
+    assert said.summary().splitlines()[1:] == [
+        "After 6 decisions: bias at most 0.2, proved (every run of this shield ends fair (Theorem 1))."
+    ]
     assert said.quantity.kind == "proved"
     advice = Shield(policy(horizon=6, kappa="0.2"), advisory=True).certificate()
     assert advice.quantity.kind == "unknown"
     assert "advisory" in advice.summary()
+
+
+PERIODS = {
+    "property": "demographic_parity",
+    "kappa": "0.2",
+    "horizon": 10,
+    "groups": {"a": {"rate": 0.5, "accept": 0.3}, "b": {"rate": 0.5, "accept": 0.6}},
+}
+BROKEN = "an assumption has not held, or no longer can: "
+
+
+@pytest.mark.parametrize(
+    ("kind", "later"),
+    [
+        ("dynamic", "bias at most 0.2, proved (as long as so many of each group"),
+        ("static-fair", f"no guarantee, because {BROKEN}both groups are counted equally often"),
+        ("static-bw", f"no guarantee, because {BROKEN}at least 5 of each group"),
+        ("greedy", "no guarantee, because this kind of shield guarantees nothing."),
+    ],
+)
+def test_later_periods_have_a_bound_or_a_reason_for_none(kind, later):
+    shield = Shield(PeriodicShield(read_plan({**PERIODS, "kind": kind})))
+    for _ in range(8):
+        shield.decide("a", 1)
+    said = shield.certificate()
+    now, after = said.summary().splitlines()[1:]
+    assert now.startswith("This period: bias at most ")
+    assert after.startswith(f"Later periods: {later}")
+    assert (said.later is None) == ("no guarantee" in after)
+    kinds = [kind for kind, _ in said.describe(said.to_dict())]
+    assert kinds == ["proved", "unknown" if said.later is None else "proved"]
+    advice = said.as_advice()
+    assert [kind for kind, _ in advice.describe(advice.to_dict())] == ["unknown"] * 2
+
+
+def test_a_bound_that_rests_on_prompt_labels_says_so():
+    said = Shield(policy("equal_opportunity", horizon=4)).certificate()
+    assert said.how.endswith("(Theorem 1), as long as every label comes before the next decision")

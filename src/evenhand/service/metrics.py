@@ -67,7 +67,12 @@ class Metrics:
         self._entries = gauge("evenhand_log_entries", "Number of the last entry of a log", stream)
         self._bias = gauge("evenhand_bias", "Of the decisions in force so far", stream)
         self._allowed = gauge("evenhand_bias_allowed", "The largest bias that is fair", stream)
-        self._bound = gauge("evenhand_bias_bound", "What the bias is guaranteed to be at most; NaN: nothing is", stream)
+        self._bound = gauge("evenhand_bias_bound", "Guaranteed at the end of this period at most; "
+                            "NaN: no guarantee", stream)  # fmt: skip
+        self._bound_later = gauge("evenhand_bias_bound_later", "The same of later periods; NaN: no guarantee, or no "
+                                  "later period", stream)  # fmt: skip
+        self._assumption_held = gauge("evenhand_assumption_held", "Whether what guarantees rest on has held and "
+                                      "still can, 1 or 0; NaN: they rest on nothing", stream)  # fmt: skip
         self._slack = gauge("evenhand_deadline_slack", "Items until the first value must have appeared", specification)
         self._missed = gauge(
             "evenhand_deadlines_missed",
@@ -128,7 +133,9 @@ class Metrics:
         if "certificate" in state:
             certificate = state["certificate"]
             self._bias.labels(name).set(certificate["bias"])
-            self._bound.labels(name).set(float("nan") if certificate["bound"] is None else certificate["bound"])
+            for gauge, entry in ((self._bound, "bound"), (self._bound_later, "bound_later"),
+                                 (self._assumption_held, "assumption_held")):  # fmt: skip
+                gauge.labels(name).set(float("nan") if certificate[entry] is None else float(certificate[entry]))
             return
         self._open.labels(name).set(len(state["open"]))
         enforcer = self._enforcers[name]

@@ -16,6 +16,7 @@ from evenhand.service.state_machines import GuardMachine, rebuild_machine
 from evenhand.service.store import chain
 from evenhand.service.store.database import Database, first_kept_number
 from evenhand.service.store.tables import entries, streams
+from evenhand.shields import ShieldCertificate
 
 STREAM_KINDS = ("shield", "guard")
 """Of streams that people look at."""
@@ -225,6 +226,7 @@ class StreamStatus:
         spark = sample_rows(connection, stream, SPARKLINE_POINTS)
         return {
             "certificate": state["certificate"],
+            "guarantee": ShieldCertificate.describe(state["certificate"]),
             "groups": configuration["groups"],
             "interventions": state["shield"]["interventions"],
             "spark": [[one["n"], one["shielded"], one["unshielded"]] for one in spark if "shielded" in one],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -29,7 +30,8 @@ class ShieldCertificate:
         later: the bias at the end of each later period is at most that, if the assumption holds in every period until
             then; None where there is none, where nothing is guaranteed, or where the assumption did not hold.
         how: why the bound holds, or why there is none.
-        assumption: what it rests on.
+        how_later: why ``later`` holds, or why it is None; empty where no later period follows.
+        assumption: what the bounds rest on.
         assumption_held: whether the assumption has held so far, and still can in this period; None where nothing is
             assumed.
         advisory: whether the recommendations stand, and the shield only counts.
@@ -49,6 +51,7 @@ class ShieldCertificate:
     how: str
     assumption: str
     assumption_held: bool | None
+    how_later: str = ""
     advisory: bool = False
 
     @property
@@ -59,7 +62,8 @@ class ShieldCertificate:
     def as_advice(self) -> ShieldCertificate:
         """Return the same where the recommendations stand: nothing is guaranteed."""
         how = "the recommendations stand (advisory mode)"
-        return replace(self, advisory=True, bound=None, exact=False, later=None, how=how)
+        how_later = how if self.how_later else ""
+        return replace(self, advisory=True, bound=None, exact=False, later=None, how=how, how_later=how_later)
 
     @property
     def quantity(self) -> Proved | Unknown:
@@ -68,10 +72,6 @@ class ShieldCertificate:
 
     def summary(self) -> str:
         """Return two or three lines."""
-        now = "is" if self.step == self.horizon else "will be"
-        bound = "is not guaranteed" if self.bound is None else f"{now} at most {float(self.bound):.4g}"
-        if self.bound is not None and self.exact and self.step < self.horizon:
-            bound += " (some future attains it)"
         waiting = f", {self.open_labels} labels open" if self.open_labels else ""
         other = (
             f"after the shield {float(self.shielded):.4g}"
@@ -80,15 +80,24 @@ class ShieldCertificate:
         )
         lines = [
             f"after {self.step} of {self.horizon} decisions the bias is {float(self.bias):.4g}{waiting}; " + other,
-            f"at the end of the period it {bound}: {self.how}",
+            *(words for _, words in self.describe(self.to_dict())),
         ]
-        if self.later is not None:
-            condition = f", as long as {self.assumption}" if self.assumption else ""
-            lines.append(f"at the end of every later period it is at most {float(self.later):.4g}{condition}")
-        if self.assumption_held is not None:
-            now = "held" if self.assumption_held else "did not hold, or no longer can"
-            lines.append(f"assumed: {self.assumption}; so far that {now}")
         return "\n".join(lines)
+
+    @staticmethod
+    def describe(certificate: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return what is guaranteed in one or two sentences, each behind its kind: ``proved`` or ``unknown``.
+
+        Args:
+            certificate: as `to_dict` gives it.
+        """
+        over = certificate["step"] == certificate["horizon"]
+        how, further = certificate["how"], certificate.get("how_later")
+        if certificate["attained"] and not over:
+            how += "; some future attains it"
+        end = "This period" if further else f"After {certificate['horizon']:,} decisions"
+        found = [_guarantee(end, certificate["bound"], how)]
+        return [*found, _guarantee("Later periods", certificate["bound_later"], further)] if further else found
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values: numbers as floats, beside them kappa and the bound as exact texts."""
@@ -108,10 +117,33 @@ class ShieldCertificate:
             "attained": self.exact,
             "bound_later": None if self.later is None else float(self.later),
             "how": self.how,
+            "how_later": self.how_later or None,
             "advisory": self.advisory,
             "assumption": self.assumption or None,
             "assumption_held": self.assumption_held,
         }
+
+
+def _guarantee(when: str, bound: float | None, how: str) -> tuple[str, str]:
+    """Return the kind and the words of one bound on the bias."""
+    if bound is None:
+        return "unknown", f"{when}: no guarantee, because {how}."
+    return "proved", f"{when}: bias at most {bound:.4g}, proved ({how})."
+
+
+def explain_later(assumption: str, *, held: bool, bound: Fraction | None) -> str:
+    """Return why a bound holds for later periods, or why there is none.
+
+    Args:
+        assumption: what it rests on; empty: nothing.
+        held: whether that has held so far, and still can.
+        bound: for later periods.
+    """
+    if not held:
+        return f"an assumption has not held, or no longer can: {assumption}"
+    if bound is None:
+        return "labels of earlier periods are open"
+    return f"as long as {assumption}" if assumption else "no later period can end otherwise"
 
 
 OpenLabels = tuple[int, int, int, int]

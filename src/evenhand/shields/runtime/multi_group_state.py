@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from evenhand.shields.policy.policy import ShieldPolicy, apply_level
-from evenhand.shields.runtime.certificate import ShieldCertificate, worst_bias
+from evenhand.shields.runtime.certificate import ShieldCertificate, explain_later, worst_bias
 from evenhand.shields.runtime.state import (
     PROMPT_LABELS,
     check_counts,
@@ -182,6 +182,10 @@ class MultiGroupShieldState:
             assumed.append(describe_assumption(self.policy.plan, self.bounds) or "")
         if self.labelled:
             assumed.append(PROMPT_LABELS)
+        assumption = ", and ".join(assumed)
+        later = kept.kappa if self.bounds is not None and held else None
+        if self.labelled and bound is not None and not done:
+            how += f", as long as {PROMPT_LABELS}"
         return ShieldCertificate(
             keeps=kept.words(),
             kappa=kept.kappa,
@@ -193,9 +197,10 @@ class MultiGroupShieldState:
             open_labels=sum(self.open),
             bound=bound,
             exact=done,
-            later=kept.kappa if self.bounds is not None and held else None,
+            later=later,
             how=how,
-            assumption=", and ".join(assumed),
+            how_later="" if self.bounds is None else explain_later(assumption, held=held, bound=later),
+            assumption=assumption,
             assumption_held=held if assumed else None,
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.shields.policy.periodic import PeriodicShield, ShieldPeriod, always_ends_fair
-from evenhand.shields.runtime.certificate import ShieldCertificate, worst_bias
+from evenhand.shields.runtime.certificate import ShieldCertificate, explain_later, worst_bias
 from evenhand.shields.runtime.reachable_states import reachable_end_states, worst_bias_among
 from evenhand.shields.runtime.state import (
     PROMPT_FROM_HERE,
@@ -313,7 +313,10 @@ class PeriodicShieldState:
             labels = PROMPT_FROM_HERE if settled and not prompt else PROMPT_LABELS
             assumption = f"{assumption}, and {labels}" if assumption else labels
             held = held and (settled or prompt)
-        later = kept.kappa if held and plan.kind != "greedy" and not any(self.past_open) else None
+        greedy = plan.kind == "greedy"
+        later = kept.kappa if held and not greedy and not any(self.past_open) else None
+        if self.labelled and bound is not None and not done:
+            how += f", as long as {PROMPT_LABELS}"
         return ShieldCertificate(
             keeps=kept.words(),
             kappa=kept.kappa,
@@ -327,6 +330,9 @@ class PeriodicShieldState:
             exact=attained,
             later=later,
             how=how,
+            how_later="this kind of shield guarantees nothing"
+            if greedy
+            else explain_later(assumption, held=held, bound=later),
             assumption=assumption,
             assumption_held=held if assumption else None,
         )

@@ -303,6 +303,8 @@ class FiniteShieldState:
             bound, attained, how = kept.kappa, False, "every run of this shield ends fair (Theorem 1)"
             if nothing is not None:
                 bound, how = None, nothing
+        if self.labelled and bound is not None and self.step < self.horizon:
+            how += f", as long as {PROMPT_LABELS}"
         return ShieldCertificate(
             keeps=kept.words(),
             kappa=kept.kappa,

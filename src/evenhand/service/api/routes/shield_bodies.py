@@ -49,6 +49,7 @@ Id: TypeAlias = Annotated[
 
 Bit: TypeAlias = Annotated[Literal[0, 1], BeforeValidator(_check_bit, json_schema_input_type=Literal[0, 1])]
 
+ASSUMPTION = "so many of each group were counted at the end of every period that a fair end was possible"
 CERTIFICATE_EXAMPLE: dict[str, Any] = {
     "kind": "shield-certificate",
     "property": "the acceptance rates of the groups differ by at most 0.1",
@@ -65,8 +66,9 @@ CERTIFICATE_EXAMPLE: dict[str, Any] = {
     "attained": False,
     "bound_later": 0.1,
     "how": "every end of this period is fair with all before it",
+    "how_later": f"as long as {ASSUMPTION}",
     "advisory": False,
-    "assumption": "so many of each group were counted at the end of every period that a fair end was possible",
+    "assumption": ASSUMPTION,
     "assumption_held": True,
 }
 DECISION_EXAMPLE: dict[str, Any] = {
@@ -209,11 +211,14 @@ class CertificateBody(BaseModel):
     bias_shielded: float
     bias_unshielded: float
     open_labels: int
-    bound: float | None
+    bound: Annotated[float | None, Field(description="Of the bias at the end of this period; null: no guarantee.")]
     bound_exact: str | None
-    attained: bool
-    bound_later: float | None
-    how: str
+    attained: Annotated[bool, Field(description="Whether some future attains the bound.")]
+    bound_later: Annotated[float | None, Field(description="At the end of every later period; null: no guarantee.")]
+    how: Annotated[str, Field(description="Why the bound holds, or why there is none.")]
+    how_later: Annotated[
+        str | None, Field(description="The same of the later bound; null: no later period follows.")
+    ] = None
     advisory: bool
     assumption: str | None
     assumption_held: bool | None

@@ -143,7 +143,8 @@ function shieldCard(stands) {
   return [
     h("p", {}, `Shield: bias ${share(about.bias)}, allowed ${share(kappa)}`, about.bias > kappa ? ` (above the bound after ${count(about.step)} of ${count(about.horizon)} decisions)` : ""),
     biasSpark(stands.spark, kappa),
-    h("p", {}, about.advisory ? `${many(stands.interventions, "intervention")} advised, none made; nothing is guaranteed` : `${many(stands.interventions, "intervention")}; `, about.advisory ? "" : about.bound === null ? "nothing is guaranteed" : `at most ${share(about.bound)} at the end of the period, proved`),
+    h("p", {}, `${many(stands.interventions, "intervention")}${about.advisory ? " advised, none made" : ""}.`),
+    stands.guarantee.map(([, words]) => h("p", {}, words)),
   ];
 }
 

@@ -71,32 +71,19 @@ export class ShieldPage extends StreamPage {
     fill(this.start, stands.number ? null : empty(this.stream.name, stands.groups));
     if (stands.number) {
       const fair = about.bias <= this.kappa + 1e-12;
-      say(this.lead, `After ${count(about.step)} of ${many(about.horizon, "decision")}${about.period || about.bound_later !== null ? ` of period ${about.period + 1}` : ""} the bias is ${share(about.bias)}${fair ? ", within the band up to" : "; fair is up to"} ${share(this.kappa)}. ` +
+      say(this.lead, `After ${count(about.step)} of ${many(about.horizon, "decision")}${about.how_later ? ` of period ${about.period + 1}` : ""} the bias is ${share(about.bias)}${fair ? ", within the band up to" : "; fair is up to"} ${share(this.kappa)}. ` +
         (about.advisory ? `In force, the shield would make it ${share(about.bias_shielded)}.` : `Before the shield it would be ${share(about.bias_unshielded)}.`));
-      fill(this.facts, promise(about, stands));
-    } else {
-      say(this.lead, "No decision yet.");
-      fill(this.facts, promise(about, stands));
-    }
+    } else say(this.lead, "No decision yet.");
+    fill(this.facts, promise(about, stands));
     this.chart.draw(this.total, this.kappa);
   }
 }
 
 const share2 = (x) => (x === undefined ? "" : share(x));
 
-/** The certificate in words. */
+/** What is guaranteed for this period and for later ones, in the service's own words, and what else there is to know. */
 function promise(about, stands) {
-  const kind = (name) => h("span", { class: `kind ${name}` }, name);
-  const parts = [];
-  if (about.bound === null) parts.push(h("p", {}, kind("unknown"), ` Nothing is guaranteed: ${about.how}.`));
-  else {
-    const when = about.step === about.horizon ? "At the end of this period the bias is" : `At the end of this period, after ${many(about.horizon, "decision")}, the bias will be`;
-    parts.push(h("p", {}, kind("proved"), ` ${when} at most ${share(about.bound)}${about.attained && about.step < about.horizon ? " (some future attains it)" : ""}: ${about.how}.`));
-  }
-  if (about.bound_later !== null) parts.push(h("p", {}, kind("proved"), ` At the end of every later period it is at most ${share(about.bound_later)}${about.assumption ? ", as long as the assumption below holds" : ""}.`));
-  if (about.assumption) {
-    parts.push(h("p", {}, `This rests on an assumption: ${about.assumption}. So far it `, about.assumption_held ? "has held." : h("strong", {}, "has not held, or no longer can."),));
-  }
+  const parts = stands.guarantee.map(([kind, words]) => h("p", {}, h("span", { class: `kind ${kind}` }, kind), " ", words));
   const facts = [
     ["What is kept", about.property],
     ["Interventions", about.advisory ? `${count(stands.interventions)} advised, none made` : many(stands.interventions, "decision")],
