@@ -7,8 +7,9 @@ Three lines give a first result::
     result = evenhand.audit(model, people, target="income", protected=["sex"])
     print(result)
 
-The verbs ``audit``, ``certify``, ``search``, ``find_subgroups``, ``mitigate``, ``synthesize_shield`` and
-``assess_generator`` take what users of scikit-learn and fairlearn hold; the packages hold what they are made of.
+The verbs ``audit``, ``audit_predictions``, ``certify``, ``search``, ``find_subgroups``, ``mitigate``,
+``synthesize_shield`` and ``assess_generator`` take what users of scikit-learn and fairlearn hold; the packages hold
+what they are made of.
 """
 
 from __future__ import annotations
@@ -41,7 +42,16 @@ if TYPE_CHECKING:
     )
     from evenhand.errors import EvenhandError
     from evenhand.schema import Attribute, Schema, Target
-    from evenhand.verbs import assess_generator, audit, certify, find_subgroups, mitigate, search, synthesize_shield
+    from evenhand.verbs import (
+        assess_generator,
+        audit,
+        audit_predictions,
+        certify,
+        find_subgroups,
+        mitigate,
+        search,
+        synthesize_shield,
+    )
 
 __version__ = "0.1.0"
 
@@ -53,6 +63,7 @@ __all__ = [
     "__version__",
     "assess_generator",
     "audit",
+    "audit_predictions",
     "auditing",
     "certification",
     "certify",

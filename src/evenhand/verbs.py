@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from evenhand.shields import ShieldPolicy
     from evenhand.subgroups import SubgroupResult
 
-__all__ = ["assess_generator", "audit", "certify", "find_subgroups", "mitigate", "search", "synthesize_shield"]
+__all__ = [
+    "assess_generator",
+    "audit",
+    "audit_predictions",
+    "certify",
+    "find_subgroups",
+    "mitigate",
+    "search",
+    "synthesize_shield",
+]
 
 Names: TypeAlias = Sequence[str] | None
 
@@ -70,6 +79,53 @@ def audit(
     clock = _clock(settings)
     subject = _subject(model, data, y, target, protected, settings)
     return auditing.audit(subject, auditing.AuditConfig(**settings), clock=clock)
+
+
+def audit_predictions(
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    y_true: Any = None,
+    y_score: Any = None,
+    **settings: Any,
+) -> AuditResult:
+    """Audit decisions already made: groups, intersections and subgroups, with no model at hand.
+
+    The arguments are named as those of ``fairlearn.metrics.MetricFrame``.
+
+    Args:
+        y_pred: the decisions, shape (n,); any two labels, or more of which one is favourable.
+        sensitive_features: what groups are made by: a data frame, a dictionary, a column, or an array of shape (n,) or
+            (n, attributes).
+        y_true: the true labels, shape (n,); without them there are no error rates, and none are made up.
+        y_score: scores of the favourable decision, shape (n,), for calibration.
+        settings: ``favourable``, the label that people want, and ``schema`` (see ``evenhand.schema.DecisionRoles``);
+            ``data_name``; fields of ``evenhand.auditing.DecisionAuditConfig``; ``work``, that of an earlier result, to
+            repeat its run.
+
+    Returns:
+        The result; see ``result.groups`` and ``result.subgroups``.
+
+    Raises:
+        EvenhandError: the decisions or the configuration cannot be used.
+
+    Examples:
+        >>> import evenhand
+        >>> sex = ["F"] * 50 + ["M"] * 50
+        >>> decided = [1] * 10 + [0] * 40 + [1] * 25 + [0] * 25
+        >>> result = evenhand.audit_predictions(decided, sensitive_features={"sex": sex})
+        >>> result.groups.breakdowns[0].gap("demographic_parity_ratio").value.value
+        0.4
+    """
+    from evenhand import auditing
+    from evenhand.schema import table_of_decisions
+
+    clock = _clock(settings)
+    if "favorable" in settings:
+        settings["favourable"] = settings.pop("favorable")
+    about = {name: settings.pop(name) for name in ("favourable", "schema") if name in settings}
+    frame, roles = table_of_decisions(y_pred, sensitive_features, y_true, y_score, **about)
+    return auditing.audit_decisions(roles.read(frame), clock=clock, **settings)
 
 
 def certify(

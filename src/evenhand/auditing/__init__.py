@@ -8,7 +8,8 @@ from evenhand import doors
 
 if TYPE_CHECKING:
     from evenhand.auditing.analysis import audit, forecast_queries
-    from evenhand.auditing.config import AuditConfig
+    from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
+    from evenhand.auditing.decisions import audit_decisions
     from evenhand.auditing.example import train_example
     from evenhand.auditing.gates import Gate, measure_values, parse_gate
     from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
@@ -17,10 +18,12 @@ __all__ = [
     "AuditConfig",
     "AuditResult",
     "DataCard",
+    "DecisionAuditConfig",
     "Gate",
     "ModelCard",
     "SkippedAnalysis",
     "audit",
+    "audit_decisions",
     "forecast_queries",
     "measure_values",
     "parse_gate",

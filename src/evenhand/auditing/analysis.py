@@ -210,7 +210,7 @@ def _run_analyses(
             "stop_at_little_progress": config.time_limit is None and config.max_boxes is None,
         }
         | ({"proofs_by": _name_prover(network, wider, device)} if network is not None and certificates else {}),
-        versions=_library_versions(),
+        versions=library_versions(),
         counterfactual_flip_rate=None if joint is None else quantity_value(joint.headline.rate),
         flip_rate=None if joint is None else joint.flips / joint.n,
         seed=config.seed,
@@ -472,7 +472,8 @@ def _make_data_card(people: People, name: str) -> DataCard:
     )
 
 
-def _library_versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that take part in an audit."""
     import platform
 
     libraries = {name: importlib.metadata.version(name) for name in ("evenhand", "numpy", "scipy", "scikit-learn")}

@@ -10,6 +10,17 @@ DEFAULT_SECONDS = 20.0
 """The time limit that is used if none is given."""
 
 
+class DecisionAuditConfig(Config):
+    """Settings of an audit of decisions already made."""
+
+    time_limit: float | None = setting(None, "for the search for subgroups", unit="seconds", gt=0)
+    confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
+    min_group_size: int = setting(
+        30, "smallest denominator of a rate that is compared between groups; smaller ones are not assessable", ge=1
+    )
+    seed: int = setting(0, "same seed, same result, unless a time limit is reached", ge=0)
+
+
 class AuditConfig(Config):
     """Settings of an audit.
 

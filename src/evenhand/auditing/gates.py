@@ -126,7 +126,7 @@ def measure_values(audit: AuditResult) -> dict[str, dict[str, Quantity | float]]
     for breakdown in audit.groups.breakdowns:
         for gap in breakdown.gaps:
             found.setdefault(gap.name, {})["_x_".join(breakdown.by)] = gap.value
-    for rate in audit.individual.rates:
+    for rate in () if audit.individual is None else audit.individual.rates:
         prefix, names = "" if rate.over == "data" else "population_", "_x_".join(rate.protected)
         found.setdefault(f"{prefix}flip_rate", {})[names] = rate.rate
         found.setdefault(f"{prefix}counterfactual_flip_rate", {})[names] = rate.headline.rate

@@ -51,7 +51,7 @@ def confidence_level(audit: AuditResult) -> str:
 def list_quantities(audit: AuditResult) -> list[tuple[str, Quantity]]:
     """Return every number of the audit that comes with its kind, and what it is called."""
     found = _group_quantities(audit.groups)
-    for rate in audit.individual.rates:
+    for rate in () if audit.individual is None else audit.individual.rates:
         found.append(("counterfactual flip rate", rate.headline.rate))
         if rate.counterfactual is not None:
             found.append(("counterfactual flip rate as published", rate.rate))
@@ -70,16 +70,23 @@ def _group_quantities(groups: GroupMetrics) -> list[tuple[str, Quantity]]:
 
 def describe_limits(audit: AuditResult) -> list[str]:
     """Return what the numbers do not say."""
-    alone = "and what the schema links to it" if audit.individual.compares_counterparts else "alone"
+    rates = () if audit.individual is None else audit.individual.rates
     said = [
         "Observed numbers are exact for the people in the data. Their intervals hold for the people these stand for, "
-        "if these were drawn from them independently; a biased selection is in no interval.",
-        "True labels are taken as they are. If they carry past discrimination, error rates measured against them do "
-        "too.",
-        f"Flips change the protected attribute {alone}. What depends on it in life (a name, a career) stays as it was, "
-        "so that no flips does not mean that the attribute has no influence.",
+        "if these were drawn from them independently; a biased selection is in no interval."
     ]
-    if audit.certificates or any(rate.over == "population" for rate in audit.individual.rates):
+    if audit.data.base_rate is not None:
+        said.append(
+            "True labels are taken as they are. If they carry past discrimination, error rates measured against them "
+            "do too."
+        )
+    if audit.individual is not None:
+        alone = "and what the schema links to it" if audit.individual.compares_counterparts else "alone"
+        said.append(
+            f"Flips change the protected attribute {alone}. What depends on it in life (a name, a career) stays as it "
+            "was, so that no flips does not mean that the attribute has no influence."
+        )
+    if audit.certificates or any(rate.over == "population" for rate in rates):
         said.append(
             f"{SIMULATED.capitalize()} is individuals drawn from: {_describe_population(audit)}. Some of "
             "them are "
@@ -101,20 +108,21 @@ def describe_limits(audit: AuditResult) -> list[str]:
             "Proofs are about the model as it was read and about the domain in the schema; missing values and values "
             "outside the domain are in no proof."
         )
-    if audit.data.training_rows is None:
+    if audit.data.training_rows is None and not audit.model.recorded:
         said.append(
             "It is not known whether the model was trained on these people. If it was, its accuracy here flatters it."
         )
     elif audit.data.training_rows:
         said.append("The model was trained on these people: its accuracy here flatters it.")
-    if audit.model.label_only:
+    if audit.model.label_only and not audit.model.recorded:
         said.append("The model gives labels without scores: nothing is said about calibration.")
     return said
 
 
 def _describe_population(audit: AuditResult) -> str:
     names = [certificate.population for certificate in audit.certificates]
-    names += [rate.population for rate in audit.individual.rates if rate.over == "population"]
+    rates = () if audit.individual is None else audit.individual.rates
+    names += [rate.population for rate in rates if rate.over == "population"]
     return "; ".join(dict.fromkeys(names))
 
 

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class ModelCard(BaseModel):
-    """What was audited: name, type, labels, and whether it is a white box (if not, why not)."""
+    """What was audited: name, type, labels, and whether it is a white box (if not, why not).
+
+    ``recorded`` where there is no model, and decisions already made were audited.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,6 +32,7 @@ class ModelCard(BaseModel):
     label_only: bool
     white_box: bool
     why_not: str | None = None
+    recorded: bool = False
 
 
 class DataCard(BaseModel):
@@ -39,7 +43,7 @@ class DataCard(BaseModel):
         people: rows used; dropped: rows left out for missing values.
         fingerprint: SHA-256 of the individuals and labels as read.
         counts: protected attribute -> value -> people.
-        base_rate: share with the favourable label as the truth.
+        base_rate: share with the favourable label as the truth; None where true labels are not known.
         training_rows: whether the model is known to have been trained on these rows (None: unknown).
     """
 
@@ -50,7 +54,7 @@ class DataCard(BaseModel):
     dropped: int
     fingerprint: str
     counts: dict[str, dict[str, int]]
-    base_rate: float
+    base_rate: float | None
     training_rows: bool | None = None
 
 
@@ -64,7 +68,7 @@ class SkippedAnalysis(BaseModel):
 
 
 class AuditResult(Result):
-    """The audit of one model on one data set.
+    """The audit of one model on one data set, or of decisions already made.
 
     Attributes:
         model, data: what was looked at.
@@ -72,7 +76,7 @@ class AuditResult(Result):
         protected: attributes looked at.
         groups: performance and group metrics.
         subgroups: whom the protected attributes describe together and the model treats differently; None if not run.
-        individual: counterfactual flip rates and examples.
+        individual: counterfactual flip rates and examples; None for decisions already made.
         searches: who was found by searching, one per protected attribute; how common flips are is in ``individual``.
         certificates: one per protected attribute (white boxes only), one for all of them jointly.
         not_run: what could not be run, with reasons.
@@ -93,14 +97,14 @@ class AuditResult(Result):
     protected: tuple[str, ...]
     groups: GroupMetrics
     subgroups: SubgroupResult | None = None
-    individual: IndividualResult
+    individual: IndividualResult | None = None
     searches: tuple[SearchResult, ...] = ()
-    certificates: tuple[Certificate, ...]
+    certificates: tuple[Certificate, ...] = ()
     not_run: tuple[SkippedAnalysis, ...]
     settings: dict[str, str | int | float | bool | None]
     versions: dict[str, str]
     counterfactual_flip_rate: float | None = None
-    flip_rate: float | None
+    flip_rate: float | None = None
     queries: int = 0
     interrupted: bool = False
 

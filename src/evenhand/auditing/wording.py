@@ -34,6 +34,7 @@ from evenhand.groups import (
 )
 from evenhand.individual import (
     CLOSE,
+    IndividualResult,
     SearchResult,
     explain_comparison,
     flip_answers,
@@ -69,7 +70,7 @@ LONG = 15
 
 def build_document(audit: AuditResult) -> Document:
     """Return what an audit says."""
-    blocks: list[Block] = [*noise_notes(audit.individual)]
+    blocks: list[Block] = [] if audit.individual is None else [*noise_notes(audit.individual)]
     if audit.interrupted:
         blocks.append(Note("Interrupted: this audit holds what was found before.", "caution"))
     found = headlines(audit)
@@ -78,10 +79,12 @@ def build_document(audit: AuditResult) -> Document:
     blocks += [Note(f"Not run: {item.what}: {item.reason}", "caution") for item in audit.not_run]
     blocks += small_notes(audit.groups)
     blocks.append(Text(_terms(audit), role="small"))
-    for part in (_people, _groups, _individuals, _proof, _subgroups, _method, _regulation):
+    asked = () if audit.individual is None else (_individuals, _proof)
+    for part in (_people, _groups, *asked, _subgroups, _method, _regulation):
         blocks += part(audit)
+    about = f"{audit.model.name} in" if audit.model.recorded else f"{audit.model.name} on"
     return Document(
-        f"Audit of {audit.model.name} on {audit.data.name}",
+        f"Audit of {about} {audit.data.name}",
         f"{format_count(audit.data.people, 'person', 'people')}; favourable: {audit.described.target.name} = "
         f"{audit.model.favourable}; protected: {', '.join(audit.protected)}",
         tuple(blocks),
@@ -92,6 +95,16 @@ def build_document(audit: AuditResult) -> Document:
 
 def _terms(audit: AuditResult) -> str:
     """Return what the words of the first screen mean."""
+    gap = (
+        "Demographic parity difference: how far the selection rates of the best and the worst treated group are apart, "
+        "from 0 to 1. "
+    )
+    worst = (
+        "Worst subgroup: of all that were tested, the one whose rate is most clearly below that of everyone else; the "
+        "number is the gap."
+    )
+    if audit.individual is None:
+        return gap + worst
     flips = "whose decision changes when only the protected attribute is changed"
     if audit.individual.compares_counterparts:
         flips = (
@@ -99,21 +112,19 @@ def _terms(audit: AuditResult) -> str:
         )
         flips += "differently from it"
     return (
-        "Demographic parity difference: how far the selection rates of the best and the worst treated group are apart, "
-        f"from 0 to 1. Counterfactual flip rate: the share of people {flips}. Certified fair: a proof that no value of "
+        f"{gap}Counterfactual flip rate: the share of people {flips}. Certified fair: a proof that no value of "
         f"the protected attribute changes the decision. {SIMULATED.capitalize()}: individuals drawn at random, as "
-        "described under How it was done. Worst subgroup: of all that were tested, the one whose rate is most "
-        "clearly below that of everyone else; the number is the gap."
+        f"described under How it was done. {worst}"
     )
 
 
 def headlines(audit: AuditResult) -> list[str]:
     """Return up to five sentences, worst first: whom it concerns, how much, and who could not be assessed."""
-    noise = list(noise_sentences(audit.individual))[:2]
+    noise = [] if audit.individual is None else list(noise_sentences(audit.individual))[:2]
     found = [*noise, *headline_sentences(audit.groups)[:2]]
     single = [
         (value, rate)
-        for rate in audit.individual.rates
+        for rate in (() if audit.individual is None else audit.individual.rates)
         if len(rate.protected) == 1
         # Most of a population of independent attributes breaks the rules: the people in the data say more.
         and (rate.over == "data" or rate.counterfactual is None)
@@ -151,7 +162,7 @@ def answers(audit: AuditResult) -> list[Metric]:
     searched = {search.protected for search in audit.searches if search.profiles}
     parts = [
         *gap_answers(audit.groups),
-        *(answer for answer in flip_answers(audit.individual, found={join_names(names) for names in searched})),
+        *_flip_answers(audit.individual, {join_names(names) for names in searched}),
         *(search_answer(search, audit.model.favourable) for search in audit.searches),
         *(answer for certificate in audit.certificates for answer in proof_answers(certificate)),
     ]
@@ -161,11 +172,18 @@ def answers(audit: AuditResult) -> list[Metric]:
     return ordered + worst
 
 
+def _flip_answers(individual: IndividualResult | None, found: set[str]) -> list[Metric]:
+    return [] if individual is None else list(flip_answers(individual, found=found))
+
+
 def _people(audit: AuditResult) -> Iterator[Block]:
     data = audit.data
     yield Heading("Who is in the data", anchor="people", detail=True)
+    lacking = (
+        "a decision or a true label was missing" if audit.model.recorded else "a value was missing that may not be"
+    )
     left = (
-        f"{format_count(data.dropped, 'row was', 'rows were')} left out because a value was missing that may not be."
+        f"{format_count(data.dropped, 'row was', 'rows were')} left out because {lacking}."
         if data.dropped
         else "No row was left out."
     )
@@ -174,6 +192,11 @@ def _people(audit: AuditResult) -> Iterator[Block]:
         True: "The model was trained on these people.",
         False: "The model was not trained on these people.",
     }[data.training_rows]
+    if audit.model.recorded:
+        trained = "The decisions are those in the data; no model was asked."
+    base = "not known: the data has no true labels"
+    if data.base_rate is not None:
+        base = f"{format_percent(data.base_rate)} truly have the favourable label, observed"
     yield Text(f"{format_count(data.people, 'person', 'people')} in {data.name}. {left} {trained}")
     yield Facts(
         (
@@ -182,8 +205,8 @@ def _people(audit: AuditResult) -> Iterator[Block]:
                 "What people want",
                 f"{audit.model.favourable} (the favourable label; \u201cselected\u201d below means given it)",
             ),
-            ("Labels the model gives", ", ".join(audit.model.classes)),
-            ("Base rate", f"{format_percent(data.base_rate)} truly have the favourable label, observed"),
+            ("Decisions" if audit.model.recorded else "Labels the model gives", ", ".join(audit.model.classes)),
+            ("Base rate", base),
         )
     )
     groups = {
@@ -204,8 +227,9 @@ def _people(audit: AuditResult) -> Iterator[Block]:
             listed = ", ".join(f"{value} ({size:,})" for value, size in counts.items())
             yield Fold(f"Every value of {name}", (Text(listed, role="small"),))
     described = schema_rows(audit.described)
+    seen = "groups are made by" if audit.model.recorded else "the model sees"
     table = Table(
-        "The attributes that the model sees, and the values each can take (the domain)",
+        f"The attributes that {seen}, and the values each can take (the domain)",
         (Column("attribute"), Column("type"), Column("domain"), Column("a missing value is")),
         tuple(
             TableRow((f"{row.name} (protected)" if row.protected else row.name, row.kind, row.domain, row.missing))
@@ -218,7 +242,7 @@ def _people(audit: AuditResult) -> Iterator[Block]:
 def _groups(audit: AuditResult) -> Iterator[Block]:
     yield Heading("Groups", anchor="groups", detail=True)
     yield Text(
-        "How the model treats groups as a whole. Everything here is observed on the people in the data, with "
+        "How decisions treat groups as a whole. Everything here is observed on the people in the data, with "
         f"{confidence_level(audit)} intervals."
     )
     yield overall_table(audit.groups)
@@ -228,6 +252,7 @@ def _groups(audit: AuditResult) -> Iterator[Block]:
 
 
 def _individuals(audit: AuditResult) -> Iterator[Block]:
+    assert audit.individual is not None
     favourable, scores = audit.model.favourable, not audit.model.label_only
     yield Heading("Individuals", anchor="individuals", detail=True)
     yield Text(explain_comparison(audit.individual))
@@ -327,14 +352,17 @@ def _method(audit: AuditResult) -> Iterator[Block]:
     yield Heading("How it was done", anchor="method", detail=True)
     yield Facts(tuple(_method_facts(audit)))
     yield Heading("What is observed, estimated, proved", level=3)
-    yield Text(
-        items=(
-            "Observed: group metrics, gaps, and flips of the people in the data.",
-            f"Estimated: flips of {SIMULATED}, and the share of different decisions in all. Flips of the people in the "
-            "data too, if the time limit came before everybody was asked.",
-            "Proved: the shares under Proof.",
+    if audit.individual is None:
+        yield Text("Everything here is observed on the people in the data.")
+    else:
+        yield Text(
+            items=(
+                "Observed: group metrics, gaps, and flips of the people in the data.",
+                f"Estimated: flips of {SIMULATED}, and the share of different decisions in all. Flips of the people in "
+                "the data too, if the time limit came before everybody was asked.",
+                "Proved: the shares under Proof.",
+            )
         )
-    )
     methods = interval_methods(audit)
     if methods:
         yield Heading("Where the intervals come from", level=3)
@@ -345,29 +373,37 @@ def _method(audit: AuditResult) -> Iterator[Block]:
 
 def _method_facts(audit: AuditResult) -> Iterator[tuple[str, str]]:
     model, individual = audit.model, audit.individual
-    yield "Model", f"{model.name} ({model.type}{', gives labels only' if model.label_only else ''})"
-    inside = "yes: its inside could be read"
-    yield (
-        "Can be proved about",
-        inside if model.white_box else f"no: {model.why_not or 'its inside could not be read'}",
-    )
-    if individual.counted_with == "model":
-        yield "Flips are counted with", "the model itself"
+    spent = [f"groups {format_duration(audit.groups.seconds)}"]
+    if individual is None:
+        scored = "without scores" if model.label_only else "with scores"
+        yield "Decisions", f"{model.name} ({scored}); the model that made them was not asked"
     else:
-        compared = format_count(individual.compared, "individual", "individuals")
+        yield "Model", f"{model.name} ({model.type}{', gives labels only' if model.label_only else ''})"
+        inside = "yes: its inside could be read"
         yield (
-            "Flips are counted with",
-            "the inside of the model as it was read. It gave the model's own decision for all of "
-            f"{compared} that both were asked about; close decisions (scores less than {CLOSE} apart), missing values "
-            "and the scores of examples were left to the model itself",
+            "Can be proved about",
+            inside if model.white_box else f"no: {model.why_not or 'its inside could not be read'}",
         )
+        yield _flip_fact(individual)
+        spent.append(f"individuals {format_duration(individual.seconds)}")
     yield "Data", f"{audit.data.name}, SHA-256 of individuals and labels as read: {audit.data.fingerprint}"
-    spent = [f"groups {format_duration(audit.groups.seconds)}", f"individuals {format_duration(individual.seconds)}"]
     spent += [f"proof for {join_names(one.protected)} {format_duration(one.seconds)}" for one in audit.certificates]
     yield "Time", f"{format_duration(audit.seconds)} in all; {', '.join(spent)}"
     yield "Seed", f"{audit.seed}: the same seed gives the same numbers, as long as no time limit cuts in"
     yield "Settings", ", ".join(f"{name} = {value}" for name, value in audit.settings.items())
     yield "Versions", ", ".join(f"{name} {version}" for name, version in audit.versions.items())
+
+
+def _flip_fact(individual: IndividualResult) -> tuple[str, str]:
+    if individual.counted_with == "model":
+        return "Flips are counted with", "the model itself"
+    compared = format_count(individual.compared, "individual", "individuals")
+    return (
+        "Flips are counted with",
+        "the inside of the model as it was read. It gave the model's own decision for all of "
+        f"{compared} that both were asked about; close decisions (scores less than {CLOSE} apart), missing values "
+        "and the scores of examples were left to the model itself",
+    )
 
 
 def _regulation(audit: AuditResult) -> Iterator[Block]:
@@ -425,6 +461,8 @@ def _regulation(audit: AuditResult) -> Iterator[Block]:
         )
         table = Table(caption, columns, rows, usual="observed")
         yield Fold(f"Impact ratios by {one.by}: {len(rows)} categories", (table,)) if len(rows) > LONG else table
+    if audit.model.recorded:
+        return  # the documentation of a model asks for more than its decisions
     yield Heading("EU AI Act, Annex IV", level=3)
     caption = "Technical documentation of a high-risk system: the parts on data and testing"
     yield _item_table(annex_iv(audit), caption)

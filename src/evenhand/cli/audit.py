@@ -12,12 +12,18 @@ from evenhand.cli.options import INTERRUPTED, DataOptions, DataSource, OutputOpt
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
-    from evenhand.auditing import AuditConfig
+    from evenhand.auditing import AuditConfig, AuditResult, DecisionAuditConfig, Gate
     from evenhand.models import Subject
 
 DEFAULT_OUT = Path("evenhand-report")
 
 
+DECISIONS: ConfigOptions[DecisionAuditConfig] = ConfigOptions(
+    "evenhand.auditing:DecisionAuditConfig",
+    about="decisions already made",
+    hint="leave it out, or give a MODEL in place of --decision",
+    without=("confidence", "seed"),
+)
 SETTINGS: ConfigOptions[AuditConfig] = ConfigOptions(
     "evenhand.auditing:AuditConfig", without=("confidence", "samples", "searched", "seed")
 )
@@ -29,10 +35,18 @@ def audit(
     people: DataOptions,
     output: OutputOptions,
     run: RunOptions,
-    model: Annotated[str | None, typer.Argument(help="Model file, http(s) URL or module:function.")] = None,
+    model: Annotated[
+        str | None, typer.Argument(help="Model file, http(s) URL or module:function; leave it out with --decision.")
+    ] = None,
     data: Annotated[str | None, typer.Argument(help="CSV or Parquet file, or a data set's name.")] = None,
     example: Annotated[
         str | None, typer.Option("--example", help="Audit a model trained on the spot on this data set, e.g. adult.")
+    ] = None,
+    decision: Annotated[
+        str | None, typer.Option("--decision", help="Audit the decisions in this column of DATA; no model is needed.")
+    ] = None,
+    score: Annotated[
+        str | None, typer.Option("--score", help="With --decision: column of the favourable decision's score.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -51,14 +65,70 @@ def audit(
         ),
     ] = False,
 ) -> None:
-    """Audit a model on people with known labels: groups, individuals, proofs; write a report."""
+    """Audit a model on people with known labels, or decisions already made; write a report."""
     from evenhand import auditing, view
 
     gates = [auditing.parse_gate(expression) for expression in fail_on or []]
-    config, clock = SETTINGS.read(context, seed=people.seed), run.clock
     folder = out if out is not None else None if output.json is not None else DEFAULT_OUT
     if folder is not None and folder.exists() and not folder.is_dir():
         raise OptionError(f"{folder} is a file, not a folder", location="--out")
+    if decision is not None:
+        if example is not None or data is not None:
+            given = "--example" if example is not None else f"MODEL {model}"
+            raise OptionError(f"--decision audits decisions without a model, got {given} too", hint="leave one out")
+        result = _audit_decisions(context, model, decision, score, people, output, run, gates)
+    elif score is not None:
+        raise OptionError("--score belongs to --decision", hint="a model gives its scores itself")
+    else:
+        result = _audit_model(context, model, data, example, people, output, run, gates)
+    written = view.write_report(result, folder) if folder is not None else ()
+    output.emit(result)
+    if not output.silent:
+        view.show_document(result.document(), written=written)
+    _leave(result, gates, allow_unassessable=allow_unassessable)
+
+
+def _audit_decisions(
+    context: typer.Context,
+    data: str | None,
+    decision: str,
+    score: str | None,
+    people: DataOptions,
+    output: OutputOptions,
+    run: RunOptions,
+    gates: list[Gate],
+) -> AuditResult:
+    """Audit the decisions in a column of DATA."""
+    from evenhand import auditing, view
+    from evenhand.schema import DecisionRoles
+
+    if data is None:
+        raise OptionError("an audit of decisions needs DATA", hint="evenhand audit decisions.csv --decision COLUMN ...")
+    config = DECISIONS.read(context, seed=people.seed)
+    with view.show_progress(quiet=output.silent) as progress:
+        progress("reading the decisions", 0.0)
+        source = people.read(data)
+        roles = DecisionRoles(decision, people.protected, people.target, score, people.favourable, source.schema)
+        read = roles.read(source.frame, location=source.name)
+        for gate in gates:
+            gate.check_attributes(read.people.schema.names)
+        return auditing.audit_decisions(read, config, data_name=source.name, progress=progress, clock=run.clock)
+
+
+def _audit_model(
+    context: typer.Context,
+    model: str | None,
+    data: str | None,
+    example: str | None,
+    people: DataOptions,
+    output: OutputOptions,
+    run: RunOptions,
+    gates: list[Gate],
+) -> AuditResult:
+    """Audit MODEL on the people of DATA, or a model trained on the spot on an example."""
+    from evenhand import auditing, view
+
+    config, clock = SETTINGS.read(context, seed=people.seed), run.clock
     with view.show_progress(quiet=output.silent) as progress:
         if example is not None:
             if model is not None or data is not None:
@@ -67,19 +137,20 @@ def audit(
             subject = _train_example(example, people)
         else:
             if model is None or data is None:
-                raise OptionError("an audit needs a MODEL and DATA", hint="or try: evenhand audit --example adult")
+                hint = "or decisions alone: --decision COLUMN; or try: evenhand audit --example adult"
+                raise OptionError("an audit needs a MODEL and DATA", hint=hint)
             subject = people.read_subject(model, data, progress)
     for gate in gates:
         gate.check_attributes(subject.people.schema.protected)
     subject.ledger.budget = run.approve(model, config.budget, auditing.forecast_queries(subject.people, config))
     with view.show_progress(quiet=output.silent) as progress:
-        result = auditing.audit(subject, config, progress=progress, clock=clock)
-    written = view.write_report(result, folder) if folder is not None else ()
-    output.emit(result)
+        return auditing.audit(subject, config, progress=progress, clock=clock)
+
+
+def _leave(result: AuditResult, gates: list[Gate], *, allow_unassessable: bool) -> None:
+    """Say which gates hold, or cannot be assessed, and leave with the exit code that says so."""
     unclear = False
     failed = [gate for gate in gates if gate.holds(result)]
-    if not output.silent:
-        view.show_document(result.document(), written=written)
     for gate in failed:
         typer.echo(f"--fail-on: this holds: {gate.expression}", err=True)
     if not allow_unassessable:

@@ -46,7 +46,7 @@ def _root_options(
 ) -> None: ...
 
 
-app.command("audit", cls=with_settings(audit.SETTINGS))(audit.audit)
+app.command("audit", cls=with_settings(audit.SETTINGS, audit.DECISIONS))(audit.audit)
 app.command("certify", cls=with_settings(certify.SETTINGS))(certify.certify)
 app.command("check-certificate")(certify.check_certificate)
 app.command("search", cls=with_settings(search.ROWS, search.TEXTS))(search.search)

@@ -1,6 +1,6 @@
 """Performance and group metrics: selection rates, error rates and calibration of every group, and the gaps."""
 
-from evenhand.groups.analysis import GroupConfig, measure_decisions, measure_groups
+from evenhand.groups.analysis import GroupConfig, measure_decisions, measure_groups, measure_recorded_decisions
 from evenhand.groups.membership import Membership, group_by_attribute
 from evenhand.groups.metrics import number_combinations
 from evenhand.groups.result import (
@@ -50,6 +50,7 @@ __all__ = [
     "headline_sentences",
     "measure_decisions",
     "measure_groups",
+    "measure_recorded_decisions",
     "number_combinations",
     "overall_table",
     "small_notes",

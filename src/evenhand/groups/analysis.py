@@ -24,7 +24,7 @@ from evenhand.groups.metrics import (
 )
 from evenhand.groups.result import SMALL, Breakdown, CalibrationBin, Group, GroupMetrics
 from evenhand.models import Scorer, ask_people
-from evenhand.schema import People
+from evenhand.schema import People, RecordedDecisions
 from evenhand.stats import Quantity, auc, observed_rates
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
@@ -99,9 +99,39 @@ def measure_groups(
     )
 
 
+def measure_recorded_decisions(
+    decisions: RecordedDecisions, config: GroupConfig | None = None, **settings: Any
+) -> GroupMetrics:
+    """Measure group metrics of decisions already made; those that compare with the truth where it is known.
+
+    Args:
+        decisions: the decisions, and the people they are about.
+        config: the settings; by default groups are those of all attributes.
+        settings: fields of ``GroupConfig`` by name, in place of those in ``config``.
+
+    Raises:
+        OptionError: an attribute is a real number.
+        SchemaError: there is no attribute of that name.
+    """
+    started = time.perf_counter()
+    config = GroupConfig.of(config, settings)
+    people, schema = decisions.people, decisions.people.schema
+    names = schema.names if config.protected is None else tuple(dict.fromkeys(config.protected))
+    return _build_result(
+        [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names],
+        decisions.selected,
+        None if people.labels is None else people.favourable,
+        decisions.scores,
+        why_no_scores=NO_SCORES,
+        favourable=str(schema.target.favourable),
+        config=config,
+        started=started,
+    )
+
+
 def measure_decisions(
     predicted_favourable: ArrayLike,
-    true_favourable: ArrayLike,
+    true_favourable: ArrayLike | None,
     protected: Mapping[str, ArrayLike],
     *,
     scores: ArrayLike | None = None,
@@ -110,11 +140,11 @@ def measure_decisions(
     min_group_size: int = SMALL,
     seed: int = 0,
 ) -> GroupMetrics:
-    """``run`` on plain arrays: decisions that were made, true labels, protected values.
+    """Measure group metrics of decisions already made, from plain arrays.
 
     Args:
         predicted_favourable: who was given the favourable label, booleans or 0 and 1, shape (n,).
-        true_favourable: whose true label is favourable, likewise.
+        true_favourable: whose true label is favourable, likewise; None where that is not known.
         protected: attribute -> value of each person, shape (n,). Whole numbers with many values are cut into ranges.
         scores: the probability of the favourable label, shape (n,).
         favourable: how to call the favourable label.
@@ -131,10 +161,11 @@ def measure_decisions(
     if not protected:
         raise OptionError("no attribute is protected", hint="name at least one: protected={name: values}")
     favoured = _read_flags("predicted_favourable", predicted_favourable)
-    deserving = _read_flags("true_favourable", true_favourable)
+    deserving = None if true_favourable is None else _read_flags("true_favourable", true_favourable)
     memberships = [group_by_values(name, values) for name, values in protected.items()]
     given = None if scores is None else _read_numbers("scores", scores)
-    lengths = {"predicted_favourable": len(favoured), "true_favourable": len(deserving)}
+    lengths = {"predicted_favourable": len(favoured)}
+    lengths |= {} if deserving is None else {"true_favourable": len(deserving)}
     lengths |= {membership.name: len(membership.codes) for membership in memberships}
     lengths |= {} if given is None else {"scores": len(given)}
     if len(set(lengths.values())) > 1:
@@ -156,7 +187,7 @@ def measure_decisions(
 def _build_result(
     memberships: Sequence[Membership],
     favoured: Booleans,
-    deserving: Booleans,
+    deserving: Booleans | None,
     scores: Floats | None,
     *,
     why_no_scores: str,
@@ -164,7 +195,7 @@ def _build_result(
     config: GroupConfig,
     started: float,
 ) -> GroupMetrics:
-    area = None if scores is None else auc(scores, deserving, config.confidence)
+    area = None if scores is None or deserving is None else auc(scores, deserving, config.confidence)
     probabilities = scores
     # Calibration compares scores with rates, which makes sense for probabilities only.
     if scores is not None and (scores.min() < -ROUNDING or scores.max() > 1 + ROUNDING):
@@ -189,7 +220,7 @@ def _build_result(
             _build_breakdown(memberships, chosen, tally, config, why_no_scores=why_no_scores) for chosen in sets
         ),
         calibration=()
-        if probabilities is None
+        if probabilities is None or deserving is None
         else tuple(
             cell
             for i, membership in enumerate(memberships)

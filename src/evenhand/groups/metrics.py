@@ -50,8 +50,9 @@ class GroupCounts:
 
     Attributes:
         size: people. The rates below are ``(k, n)``, by metric: k of n people.
-        rates: selection_rate, base_rate, true_positive_rate, false_positive_rate, accuracy, precision.
-        moments: mean_score and calibration_gap (score - truth per person), empty without scores.
+        rates: selection_rate; with true labels base_rate, true_positive_rate, false_positive_rate, accuracy and
+            precision.
+        moments: mean_score, and with true labels calibration_gap (score - truth per person); empty without scores.
     """
 
     size: Integers
@@ -70,38 +71,32 @@ def count_groups(tally: ContingencyTable, group: Integers, groups: int) -> Group
     def people(chosen: Booleans) -> Integers:
         return np.bincount(group[chosen], weights=tally.n[chosen], minlength=groups).astype(np.int64)
 
-    hits = people(tally.favoured & tally.deserving)
-    false_alarms = people(tally.favoured & ~tally.deserving)
-    misses = people(~tally.favoured & tally.deserving)
-    rejections = people(~tally.favoured & ~tally.deserving)
-    favoured, deserving, undeserving = hits + false_alarms, hits + misses, false_alarms + rejections
-    size = deserving + undeserving
-    moments = {}
+    size = people(np.ones(len(tally.n), dtype=bool))
+    favoured = people(tally.favoured)
+    rates, moments = {"selection_rate": (favoured, size)}, {}
     if tally.mean is not None and tally.spread is not None:
-        # Score minus true label: its mean in a group is the group's calibration error, from -1 to 1.
-        truth = tally.deserving.astype(np.float64)
-        moments = {
-            "mean_score": _pool_moments(tally.mean, tally.spread, tally.n, group, size, 0.0),
-            "calibration_gap": _pool_moments(tally.mean - truth, tally.spread, tally.n, group, size, -1.0),
-        }
-    return GroupCounts(
-        size=size,
-        rates={
-            "selection_rate": (favoured, size),
+        moments["mean_score"] = _pool_moments(tally.mean, tally.spread, tally.n, group, size, 0.0)
+    if tally.deserving is not None:
+        deserving, hits = people(tally.deserving), people(tally.favoured & tally.deserving)
+        rates |= {
             "base_rate": (deserving, size),
             "true_positive_rate": (hits, deserving),
-            "false_positive_rate": (false_alarms, undeserving),
-            "accuracy": (hits + rejections, size),
+            "false_positive_rate": (favoured - hits, size - deserving),
+            "accuracy": (size - favoured - deserving + 2 * hits, size),
             "precision": (hits, favoured),
-        },
-        moments=moments,
-    )
+        }
+        if tally.mean is not None and tally.spread is not None:
+            # Score minus true label: its mean in a group is the group's calibration error, from -1 to 1.
+            errors = tally.mean - tally.deserving
+            moments["calibration_gap"] = _pool_moments(errors, tally.spread, tally.n, group, size, -1.0)
+    return GroupCounts(size=size, rates=rates, moments=moments)
 
 
 def compute_metrics(counted: GroupCounts, confidence: float, *, why_no_scores: str) -> list[dict[str, Quantity]]:
     """Return the metrics of every group by name, each with its interval or the reason why it is unknown.
 
-    Rates have exact (Clopper-Pearson) intervals, means Student's.
+    Rates have exact (Clopper-Pearson) intervals, means Student's. Without true labels there are no metrics that need
+    them.
 
     Args:
         why_no_scores: the reason to give for mean score and calibration gap where there are no probabilities.
@@ -112,7 +107,9 @@ def compute_metrics(counted: GroupCounts, confidence: float, *, why_no_scores: s
         "precision": NOBODY_FAVOURED,
     }
     found: dict[str, list[Quantity]] = {}
-    for name in METRIC_NAMES:
+    known = counted.rates.keys() | counted.moments.keys()
+    names = METRIC_NAMES if "base_rate" in known else tuple(name for name in METRIC_NAMES if name in known)
+    for name in names:
         if name in counted.rates:
             k, n = counted.rates[name]
             found[name] = list(observed_rates(k, n, confidence, if_empty=reasons.get(name, "there are no people here")))
@@ -122,7 +119,7 @@ def compute_metrics(counted: GroupCounts, confidence: float, *, why_no_scores: s
             found[name] = list(observed_means(moments.mean, moments.variance, counted.size, confidence, **ends))
         else:
             found[name] = [Unknown(reason=why_no_scores)] * len(counted.size)
-    return [{name: found[name][i] for name in METRIC_NAMES} for i in range(len(counted.size))]
+    return [{name: found[name][i] for name in names} for i in range(len(counted.size))]
 
 
 def _pool_moments(
@@ -159,7 +156,7 @@ class ContingencyTable:
         cells: the group by each protected attribute, shape (kinds, attributes).
         tenth: tenth of the favourable score, 0 to 9 (all 0 without scores), shape (kinds,).
         favoured: whether the model gives them the favourable label, shape (kinds,).
-        deserving: whether their true label is favourable, shape (kinds,).
+        deserving: whether their true label is favourable, shape (kinds,); None where true labels are not known.
         n: how many people, shape (kinds,).
         mean, spread: of their scores, the mean and the sum of squared distances from it, shape (kinds,);
             None without scores.
@@ -168,7 +165,7 @@ class ContingencyTable:
     cells: Integers
     tenth: Integers
     favoured: Booleans
-    deserving: Booleans
+    deserving: Booleans | None
     n: Integers
     mean: Floats | None
     spread: Floats | None
@@ -177,20 +174,21 @@ class ContingencyTable:
 def cross_tabulate(
     memberships: Sequence[Membership],
     favoured: Booleans,
-    deserving: Booleans,
+    deserving: Booleans | None,
     scores: Floats | None,
 ) -> ContingencyTable:
     """Count people by kind.
 
     Args:
         memberships: the group of each person by each protected attribute.
-        favoured, deserving: decision and truth, shape (n,).
+        favoured, deserving: decision and truth, shape (n,); no truth where it is not known.
         scores: probability of the favourable label, in [0, 1], shape (n,).
     """
     columns = [(membership.codes, len(membership.labels)) for membership in memberships]
     if scores is not None:
         columns.append((np.minimum((scores * TENTHS).astype(np.int64), TENTHS - 1), TENTHS))
-    columns += [(favoured.astype(np.int64), 2), (deserving.astype(np.int64), 2)]
+    truth = np.zeros_like(favoured) if deserving is None else deserving
+    columns += [(favoured.astype(np.int64), 2), (truth.astype(np.int64), 2)]
     kind, keys = number_combinations(columns)
     n = np.bincount(kind, minlength=len(keys))
     mean: Floats | None = None
@@ -205,7 +203,7 @@ def cross_tabulate(
         cells=keys[:, :protected],
         tenth=np.zeros(len(keys), dtype=np.int64) if scores is None else keys[:, protected],
         favoured=keys[:, -2] == 1,
-        deserving=keys[:, -1] == 1,
+        deserving=None if deserving is None else keys[:, -1] == 1,
         n=n,
         mean=mean,
         spread=spread,
@@ -282,7 +280,7 @@ class GroupComparison(NamedTuple):
 def compute_gaps(comparison: GroupComparison) -> tuple[Gap, ...]:
     """Return the gaps between two or more groups, each over those whose rate rests on enough people.
 
-    A gap that fewer than two groups have is unknown, with the reason. There is none without scores where it is about
+    A gap that fewer than two groups have is unknown, with the reason. There is none of what is not known: true labels,
     scores.
     """
     if len(comparison.labels) < 2:
@@ -290,10 +288,13 @@ def compute_gaps(comparison: GroupComparison) -> tuple[Gap, ...]:
     found = [
         _difference_gap("demographic_parity_difference", "selection_rate", comparison),
         _ratio_gap("demographic_parity_ratio", "selection_rate", comparison),
-        _difference_gap("equal_opportunity_difference", "true_positive_rate", comparison),
-        _equalized_odds_gap(comparison),
-        _difference_gap("accuracy_difference", "accuracy", comparison),
     ]
+    if "base_rate" in comparison.counted.rates:
+        found += [
+            _difference_gap("equal_opportunity_difference", "true_positive_rate", comparison),
+            _equalized_odds_gap(comparison),
+            _difference_gap("accuracy_difference", "accuracy", comparison),
+        ]
     if "calibration_gap" in comparison.counted.moments:
         found.append(_calibration_gap(comparison))
     return tuple(found)

@@ -72,10 +72,9 @@ GAP_TITLES = {
 DRAWN = 40
 """Groups drawn of one breakdown."""
 
-RATES_CAPTION = (
-    "Dots: the rate, with its interval. Short upright lines: the base rate, the share whose true label is favourable. "
-    "Dashed line: four fifths of the highest selection rate."
-)
+DOTS = "Dots: the rate, with its interval."
+BASE_RATES = " Short upright lines: the base rate, the share whose true label is favourable."
+DASHED = " Dashed line: four fifths of the highest selection rate."
 
 METRIC_NAMES = (
     "selection_rate",
@@ -113,7 +112,8 @@ class Group(BaseModel):
         metrics: name -> number. Names: ``selection_rate`` (share given the favourable label), ``base_rate``
             (share whose true label is favourable), ``true_positive_rate``, ``false_positive_rate``, ``accuracy``
             (share for whom the model is right about favourable or not), ``precision``, ``mean_score`` (of the
-            favourable label), ``calibration_gap`` (mean score - base rate).
+            favourable label), ``calibration_gap`` (mean score - base rate). Without true labels there are the
+            selection rate and the mean score alone.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -180,14 +180,14 @@ class CalibrationBin(BaseModel):
 
 
 class GroupMetrics(Result):
-    """Measure performance and group metrics of a model on people with known labels.
+    """Performance and group metrics of a model, or of decisions already made.
 
     Attributes:
         people: how many.
         min_group_size: the smallest denominator of a rate that is compared between groups.
-        overall: the metrics of ``Group`` for everybody, and ``auc`` where there are scores.
+        overall: the metrics of ``Group`` for everybody, and ``auc`` where there are scores and true labels.
         breakdowns: one per protected attribute, then one for their intersection if there are several.
-        calibration: reliability per group of each single protected attribute; empty for a label-only model.
+        calibration: reliability per group of each single protected attribute; empty without scores or true labels.
     """
 
     kind: Literal["groups"] = "groups"
@@ -350,7 +350,8 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
             "selection rates; the table has all."
         )
     )
-    yield Figure("group rates", RATES_CAPTION + drawn, breakdown)
+    marked = BASE_RATES if any("base_rate" in group.metrics for group in breakdown.groups) else ""
+    yield Figure("group rates", DOTS + marked + DASHED + drawn, breakdown)
     if breakdown.gaps:
         yield Table(
             f"Gaps by {by}, observed; below each its {levels} interval",
@@ -433,7 +434,7 @@ def _gap_answer(breakdown: Breakdown, least: int) -> Metric:
         show_quantity(difference.value, difference.name),
         tuple(notes),
         about=about,
-        next_step=_next_step(difference, ratio),
+        next_step=_next_step(difference, ratio, truth=breakdown.gap("equal_opportunity_difference") is not None),
     )
 
 
@@ -443,15 +444,16 @@ def _unknown_reason(gap: Gap | None, least: int) -> str:
     return f"people must number {least} in at least two groups"
 
 
-def _next_step(difference: Gap, ratio: Gap | None) -> str:
+def _next_step(difference: Gap, ratio: Gap | None, *, truth: bool) -> str:
     fraction = None if ratio is None else quantity_value(ratio.value)
     if fraction is not None and fraction < FOUR_FIFTHS:
-        return "compare the error rates of the groups; justify the gap or mitigate it"
+        errors = "compare the error rates of the groups" if truth else "bring true labels to compare error rates"
+        return f"{errors}; justify the gap or mitigate it"
     if difference.not_assessable:
         return "bring more people of the groups that are not assessable"
     if not isinstance(difference.value, Unknown) and getattr(difference.value, "low", difference.value.value) <= 0:
         return "too few people to tell the gap from chance; more would narrow the interval"
-    return "see whether errors fall more on one group than on the other"
+    return "see whether errors fall more on one group than on the other" if truth else "bring true labels"
 
 
 def _group_row(group: Group, names: list[str], least: int) -> TableRow:

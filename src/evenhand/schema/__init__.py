@@ -4,6 +4,7 @@ from evenhand.schema.attribute import AffineEncoding, Attribute, Missing, Value
 from evenhand.schema.columns import ColumnRoles, change_favourable, list_names
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.counterparts import Counterparts, counterparts_of
+from evenhand.schema.decisions import DecisionRoles, RecordedDecisions, table_of_decisions
 from evenhand.schema.infer import infer_schema
 from evenhand.schema.people import People, decode, encode, plain_value
 from evenhand.schema.rules import Dependency, Link, Proposal
@@ -16,11 +17,13 @@ __all__ = [
     "ColumnRoles",
     "Constraint",
     "Counterparts",
+    "DecisionRoles",
     "Dependency",
     "Link",
     "Missing",
     "People",
     "Proposal",
+    "RecordedDecisions",
     "Runs",
     "Schema",
     "Subdomain",
@@ -39,5 +42,6 @@ __all__ = [
     "plain_value",
     "read_schema",
     "schema_to_yaml",
+    "table_of_decisions",
     "write_schema",
 ]

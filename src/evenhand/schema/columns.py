@@ -46,7 +46,7 @@ class ColumnRoles:
         Raises:
             EvenhandError: nothing says what is decided or who is protected, or the data do not fit what is said.
         """
-        columns = _list_columns(frame)
+        columns = list_columns(frame)
         target = self._name_target(columns)
         if self.y is not None:
             frame, columns = _add_labels(frame, self.y, target), [*columns, target]
@@ -139,7 +139,7 @@ def list_names(given: Sequence[str], argument: str) -> tuple[str, ...]:
     return names
 
 
-def _list_columns(frame: Any) -> list[str]:
+def list_columns(frame: Any) -> list[str]:
     """Return the names of a data frame's columns.
 
     Raises:

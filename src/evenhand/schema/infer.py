@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import DataError, SchemaError
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.people import _is_missing, _list_values, _sort_key, plain_value
+from evenhand.schema.people import CodedColumn, is_missing, list_values, plain_value, sort_key
 from evenhand.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ def infer_schema(
     for name in (target, *protected, *ignore):
         if name not in table.columns:
             raise DataError(f"there is no column {name!r}", hint=f"the columns are: {', '.join(table.columns)}")
-    labels = {value.strip() if isinstance(value, str) else plain_value(value) for value in table[target].to_list()}
+    labels = {value.strip() if isinstance(value, str) else value for value in CodedColumn.read(table[target]).values}
     attributes = [
-        _infer_attribute(table[name], name, protected=name in protected)
+        describe_attribute(table[name], name, protected=name in protected)
         for name in table.columns
         if name != target and name not in ignore
     ]
     return Schema.parse(
-        {"target": _infer_target(target, {value for value in labels if not _is_missing(value)}, favourable),
+        {"target": _infer_target(target, {value for value in labels if not is_missing(value)}, favourable),
          "attributes": attributes}
     )  # fmt: skip
 
@@ -66,7 +66,7 @@ def infer_schema(
 def _infer_target(name: str, labels: set[Any], favourable: Value | None) -> dict[str, Any]:
     if len(labels) < 2:
         raise DataError(
-            f"the target column {name!r} has one class only: {_list_values(labels)}",
+            f"the target column {name!r} has one class only: {list_values(labels)}",
             hint="an audit needs people with and without the favourable label",
         )
     if len(labels) > 50:
@@ -74,23 +74,32 @@ def _infer_target(name: str, labels: set[Any], favourable: Value | None) -> dict
             f"the target column {name!r} has {len(labels)} distinct values: it does not look like a decision",
             hint="cut it into classes first, for example above and below a threshold",
         )
-    ordered = sorted(labels, key=_sort_key)
+    ordered = sorted(labels, key=sort_key)
     if favourable is None:
-        good = [value for value in ordered if _looks_favourable(value)]
-        if len(good) != 1 or len(ordered) != 2:
-            raise SchemaError(
-                f"which label of {name!r} is favourable? It cannot be told from {_list_values(ordered)}",
-                hint="say it: --favourable VALUE, in Python favourable=...",
-            )
-        favourable = good[0]
+        favourable = guess_favourable(name, ordered)
     label = find_value(favourable, ordered)
     if label is None:
         raise SchemaError(
             f"the favourable label {favourable!r} does not occur in {name!r}",
-            hint=f"the labels are: {_list_values(ordered)}",
+            hint=f"the labels are: {list_values(ordered)}",
         )
     rest = [value for value in ordered if value != label]
     return {"name": name, "favourable": label, "values": [*rest, label]}
+
+
+def guess_favourable(name: str, labels: Sequence[Any]) -> Any:
+    """Return the label of a column that is plainly good, of two.
+
+    Raises:
+        SchemaError: neither is, or both are, or there are not two.
+    """
+    good = [value for value in labels if _looks_favourable(value)]
+    if len(good) != 1 or len(labels) != 2:
+        raise SchemaError(
+            f"which label of {name!r} is favourable? It cannot be told from {list_values(labels)}",
+            hint="say it: --favourable VALUE, in Python favourable=...",
+        )
+    return good[0]
 
 
 def _looks_favourable(value: Any) -> bool:
@@ -98,34 +107,42 @@ def _looks_favourable(value: Any) -> bool:
     return word in GOOD_WORDS or word == "1.0" or word.startswith(">")
 
 
-def _infer_attribute(series: Any, name: str, *, protected: bool) -> dict[str, Any]:
-    column = [plain_value(value) for value in series.to_list()]
-    present = [value for value in column if not _is_missing(value)]
-    if not present:
+def describe_attribute(series: Any, name: str, *, protected: bool) -> dict[str, Any]:
+    """Return what a schema says of a column, guessed from its values.
+
+    Raises:
+        DataError: it is empty, looks like an identifier, or holds what no attribute can.
+    """
+    column = CodedColumn.read(series)
+    distinct = _distinct_values(name, column.values)
+    if not distinct:
         raise DataError(f"column {name!r} is empty", hint="leave it out")
+    missing = column.each(is_missing)
+    present = int((~missing).sum())
     entry: dict[str, Any] = {"name": name, "protected": protected}
-    if len(present) < len(column):
+    if missing.any():
         entry["missing"] = "drop" if protected else "keep"
     order = _ordered_categories(series)
     if order is not None:
         return entry | {"kind": "ordinal", "values": [plain_value(value) for value in order]}
-    distinct = _distinct_values(name, present)
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in distinct):
         low, high = float(min(distinct)), float(max(distinct))
         whole = all(float(value).is_integer() for value in distinct)
         return entry | {"kind": "integer" if whole else "real", "lower": low, "upper": high}
-    if len(distinct) > MAX_CATEGORIES or (len(distinct) > 50 and len(distinct) > len(present) / 2):
+    if len(distinct) > MAX_CATEGORIES or (len(distinct) > 50 and len(distinct) > present / 2):
         raise DataError(
-            f"column {name!r} has {len(distinct):,} different values in {len(present):,} rows: "
+            f"column {name!r} has {len(distinct):,} different values in {present:,} rows: "
             "it looks like an identifier or free text",
             hint="leave the column out (--ignore), or describe it in a schema",
         )
     if {type(value) for value in distinct} == {str}:
         distinct = {value.strip() for value in distinct}
-    return entry | {"kind": "categorical", "values": sorted(distinct, key=_sort_key)}
+    return entry | {"kind": "categorical", "values": sorted(distinct, key=sort_key)}
 
 
-def _distinct_values(name: str, present: list[Any]) -> set[Any]:
+def _distinct_values(name: str, values: Sequence[Any]) -> set[Any]:
+    """Return the different values of a column, without what stands for a missing one."""
+    present = [value for value in values if not is_missing(value)]
     odd = next((value for value in present if not isinstance(value, str | bool | int | float)), None)
     if odd is not None:
         raise DataError(

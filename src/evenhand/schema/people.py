@@ -85,7 +85,7 @@ def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data") -> P
         )
     if len(table) == 0:
         raise DataError("there are no rows", location=location)
-    columns = [_plain_values(table[name].to_list()) for name in schema.names]
+    columns = [CodedColumn.read(table[name]) for name in schema.names]
     gone = [_missing_mask(column, schema.missing_markers) for column in columns]
     keep = np.ones(len(table), dtype=bool)
     for attribute, missing in zip(schema.attributes, gone, strict=True):
@@ -107,7 +107,7 @@ def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data") -> P
     ]
     labels = None
     if schema.target.name in table.columns:
-        schema, labels = _encode_labels(schema, table[schema.target.name].to_list(), keep, location)
+        schema, labels = _encode_labels(schema, CodedColumn.read(table[schema.target.name]), keep, location)
     rows = np.flatnonzero(keep)
     if len(rows) == 0:
         raise DataError("no row is left after dropping those with missing values", location=location)
@@ -144,7 +144,7 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None) -> Any:
         wanted = {name: like[name].dtype for name in frame.columns if name in like.columns}
         lossy = {name for name in wanted if _cast_loses_values(frame[name], wanted[name])}
         return frame.astype({name: dtype for name, dtype in wanted.items() if name not in lossy})
-    lists = {name: [None if _is_missing(value) else value for value in column] for name, column in columns.items()}
+    lists = {name: [None if is_missing(value) else value for value in column] for name, column in columns.items()}
     built = nw.from_dict(lists, backend=template.implementation)
     casts = [nw.col(name).cast(template.schema[name]) for name in built.columns if name in template.columns]
     return built.with_columns(*casts).to_native()
@@ -156,7 +156,8 @@ def _cast_loses_values(column: Any, dtype: Any) -> bool:
     return kind in "iub" and column.dtype.kind == "f" and not bool((column == column.round()).all())
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Return whether a value stands for none: None, NaN, or what pandas and pyarrow have for it."""
     return (
         value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
     )
@@ -167,45 +168,71 @@ def plain_value(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _plain_values(column: list[Any]) -> list[Any]:
-    """Return a column's values as Python values; rarely one of them is none yet."""
-    foreign = any(issubclass(kind, np.generic) for kind in set(map(type, column)))
-    return [plain_value(value) for value in column] if foreign else column
+@dataclass(frozen=True)
+class CodedColumn:
+    """A column by its different values: what is asked of each value is asked once.
+
+    Attributes:
+        values: the different values, as Python has them.
+        codes: the position of each row's value among them, shape (n,).
+    """
+
+    values: tuple[Any, ...]
+    codes: Integers
+
+    @classmethod
+    def read(cls, series: Any) -> CodedColumn:
+        """Return a column of a table that narwhals wraps."""
+        if series.dtype.is_integer() or series.dtype.is_float():
+            array = series.to_numpy()
+            if array.dtype.kind == ("f" if series.dtype.is_float() else "i"):
+                distinct, codes = np.unique(array, return_inverse=True)
+                return cls(tuple(distinct.tolist()), codes)
+        column = series.to_list()
+        kinds = set(map(type, column))
+        if any(issubclass(kind, np.generic) for kind in kinds):
+            column = [plain_value(value) for value in column]
+        # True == 1 in Python, but one must not be answered for by the other.
+        keys = column if len(kinds) == 1 or bool not in kinds else [value_key(value) for value in column]
+        try:
+            numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        except TypeError:  # some value has no hash
+            return cls(tuple(column), np.arange(len(column)))
+        codes = np.fromiter(map(numbers.__getitem__, keys), dtype=np.int64, count=len(keys))
+        return cls(tuple(numbers if keys is column else (key[1] for key in numbers)), codes)
+
+    def each(self, answer: Callable[[Any], bool]) -> Booleans:
+        """Return what is said of every row's value, shape (n,)."""
+        return np.array([answer(value) for value in self.values], dtype=bool)[self.codes]
+
+    def numbers(self, number: Callable[[Any], float]) -> Floats:
+        """Return the number of every row's value, shape (n,)."""
+        found: Floats = np.array([number(value) for value in self.values], dtype=np.float64)[self.codes]
+        return found
+
+    def at(self, row: int) -> Any:
+        """Return the value of one row."""
+        return self.values[self.codes[row]]
 
 
-def _by_value(column: list[Any], answer: Callable[[Any], T]) -> list[T]:
-    """What ``answer`` says of every value. It is called once per distinct value where values can be looked up."""
-    kinds = set(map(type, column))
-    if bool in kinds and len(kinds) > 1:
-        return [answer(value) for value in column]  # True == 1, and one must not be answered for by the other
-    try:
-        answers = {value: answer(value) for value in set(column)}
-    except TypeError:  # some value has no hash
-        return [answer(value) for value in column]
-    return list(map(answers.__getitem__, column))
-
-
-def _missing_mask(column: list[Any], markers: tuple[str, ...]) -> Booleans:
+def _missing_mask(column: CodedColumn, markers: tuple[str, ...]) -> Booleans:
     marked = set(markers)
-    return np.array(
-        _by_value(column, lambda value: _is_missing(value) or (isinstance(value, str) and value.strip() in marked)),
-        dtype=bool,
-    )
+    return column.each(lambda value: is_missing(value) or (isinstance(value, str) and value.strip() in marked))
 
 
-def _encode_attribute(attribute: Attribute, column: list[Any], missing: Booleans, location: str) -> Floats:
+def _encode_attribute(attribute: Attribute, column: CodedColumn, missing: Booleans, location: str) -> Floats:
     if attribute.is_discrete and attribute.edges is None:
         entries = _encode_values(attribute, column, missing, location)
     else:
-        try:  # one conversion for the whole column; row by row only to name the value at fault
-            known = column
-            if missing.any():
-                known = [np.nan if gone else value for value, gone in zip(column, missing, strict=True)]
-            entries = np.array(known, float)
-        except (TypeError, ValueError):
-            entries = np.full(len(column), np.nan)
-        if not np.isfinite(entries[~missing]).all():
-            entries = _encode_numbers(attribute, column, missing, location)
+        entries = column.numbers(_number)
+        entries[missing] = np.nan
+        wrong = ~missing & ~np.isfinite(entries)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise DataError(
+                f"column {attribute.name!r}, row {row + 1}: {column.at(row)!r} is not a finite number",
+                location=location,
+            )
         if attribute.edges is not None:
             entries = _encode_bins(attribute, attribute.edges, entries, column, missing, location)
     outside = ~missing & ~attribute.contains(entries)
@@ -213,7 +240,7 @@ def _encode_attribute(attribute: Attribute, column: list[Any], missing: Booleans
         row = int(np.argmax(outside))
         whole = "a whole number " if attribute.kind == "integer" else ""
         raise DataError(
-            f"column {attribute.name!r}, row {row + 1}: {column[row]!r} is not {whole}"
+            f"column {attribute.name!r}, row {row + 1}: {column.at(row)!r} is not {whole}"
             f"between {attribute.first:g} and {attribute.last:g}",
             location=location,
             hint="correct the value, or widen lower and upper in the schema",
@@ -221,55 +248,47 @@ def _encode_attribute(attribute: Attribute, column: list[Any], missing: Booleans
     return entries
 
 
-def _encode_values(attribute: Attribute, column: list[Any], missing: Booleans, location: str) -> Floats:
+def _encode_values(attribute: Attribute, column: CodedColumn, missing: Booleans, location: str) -> Floats:
     values = attribute.values or ()
-    code: dict[tuple[bool, Hashable], float] = {_value_key(value): float(i) for i, value in enumerate(values)}
+    code: dict[tuple[bool, Hashable], float] = {value_key(value): float(i) for i, value in enumerate(values)}
 
     def position(value: Any) -> float:
-        found = code.get(_value_key(value)) if isinstance(value, Hashable) else None
+        found = code.get(value_key(value)) if isinstance(value, Hashable) else None
         if found is None and isinstance(value, str):
-            found = code.get(_value_key(value.strip()))
+            found = code.get(value_key(value.strip()))
         return np.nan if found is None else found
 
-    entries = np.array(_by_value(column, position))
+    entries = column.numbers(position)
     entries[missing] = np.nan
     unknown = np.isnan(entries) & ~missing
     if unknown.any():
         row = int(np.argmax(unknown))
         raise DataError(
-            f"column {attribute.name!r}, row {row + 1}: {column[row]!r} is not one of its values",
+            f"column {attribute.name!r}, row {row + 1}: {column.at(row)!r} is not one of its values",
             location=location,
-            hint=f"the values are: {_list_values(values)}; add it to the schema or correct the data",
+            hint=f"the values are: {list_values(values)}; add it to the schema or correct the data",
         )
     return entries
 
 
-def _value_key(value: Any) -> tuple[bool, Hashable]:
-    # True == 1 in Python, but a flag and a count are different values to a person.
+def value_key(value: Any) -> tuple[bool, Hashable]:
+    """Return what tells values apart: True == 1 in Python, but a flag and a count are different to a person."""
     return isinstance(value, bool), value
 
 
-def _encode_numbers(attribute: Attribute, column: list[Any], missing: Booleans, location: str) -> Floats:
-    entries = np.full(len(column), np.nan)
-    for row, value in enumerate(column):
-        if missing[row]:
-            continue
-        try:
-            entries[row] = float(value)
-        except (TypeError, ValueError):
-            entries[row] = np.nan
-        if not np.isfinite(entries[row]):
-            raise DataError(
-                f"column {attribute.name!r}, row {row + 1}: {value!r} is not a finite number", location=location
-            )
-    return entries
+def _number(value: Any) -> float:
+    """Return a cell as a number; NaN where it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
 
 
 def _encode_bins(
     attribute: Attribute,
     edges: tuple[float, ...],
     numbers: Floats,
-    column: list[Any],
+    column: CodedColumn,
     missing: Booleans,
     location: str,
 ) -> Floats:
@@ -277,7 +296,7 @@ def _encode_bins(
     if outside.any():
         row = int(np.argmax(outside))
         raise DataError(
-            f"column {attribute.name!r}, row {row + 1}: {column[row]!r} lies outside its bins, "
+            f"column {attribute.name!r}, row {row + 1}: {column.at(row)!r} lies outside its bins, "
             f"{edges[0]:g} to {edges[-1]:g}",
             location=location,
             hint="correct the value, or widen the edges in the schema",
@@ -287,26 +306,25 @@ def _encode_bins(
     return codes
 
 
-def _encode_labels(schema: Schema, column: list[Any], keep: Booleans, location: str) -> tuple[Schema, Integers]:
+def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans, location: str) -> tuple[Schema, Integers]:
     name = schema.target.name
-    column = _by_value(column, lambda value: value.strip() if isinstance(value, str) else plain_value(value))
-    markers = schema.missing_markers
-    lacking = np.array(_by_value(column, lambda value: bool(_is_missing(value) or value in markers))) & keep
+    labels = [value.strip() if isinstance(value, str) else value for value in column.values]
+    lacking = np.array([is_missing(label) or label in schema.missing_markers for label in labels])[column.codes] & keep
     if lacking.any():
         raise DataError(
             f"target column {name!r}, row {int(np.argmax(lacking)) + 1}: the label is missing",
             location=location,
             hint="fill it in or remove the row",
         )
-    present = {value for value, kept in zip(column, keep, strict=True) if kept}
+    present = {labels[i] for i in np.unique(column.codes[keep])}
     favourable = schema.target.favourable
     if schema.target.values is None:
-        ordered = (*sorted(present - {favourable}, key=_sort_key), favourable)
+        ordered = (*sorted(present - {favourable}, key=sort_key), favourable)
         if favourable not in present:
             raise DataError(
                 f"the favourable label {favourable!r} does not occur in the target column {name!r}",
                 location=location,
-                hint=f"the labels there are: {_list_values(sorted(present, key=_sort_key))}",
+                hint=f"the labels there are: {list_values(sorted(present, key=sort_key))}",
             )
         if len(ordered) < 2:
             raise DataError(
@@ -319,15 +337,14 @@ def _encode_labels(schema: Schema, column: list[Any], keep: Booleans, location: 
         # model_copy keeps cached properties; these depend on attributes only, which did not change.
     values = schema.target.values or ()
     code = {value: i for i, value in enumerate(values)}
-    unknown = sorted(present - set(values), key=_sort_key)
+    unknown = sorted(present - set(values), key=sort_key)
     if unknown:
-        row = column.index(unknown[0])
+        row = int(np.argmax(column.codes == labels.index(unknown[0])))
         raise DataError(
-            f"target column {name!r}, row {row + 1}: {unknown[0]!r} is not one of its labels {_list_values(values)}",
+            f"target column {name!r}, row {row + 1}: {unknown[0]!r} is not one of its labels {list_values(values)}",
             location=location,
         )
-    labels = np.array([code[value] if kept else -1 for value, kept in zip(column, keep, strict=True)], dtype=np.int64)
-    return schema, labels
+    return schema, np.where(keep, np.array([code.get(label, -1) for label in labels], dtype=np.int64)[column.codes], -1)
 
 
 def _decode_attribute(attribute: Attribute, entries: Floats) -> NDArray[Any]:
@@ -357,11 +374,13 @@ def _value_array(values: tuple[Value, ...]) -> NDArray[Any]:
     return out
 
 
-def _sort_key(value: Any) -> tuple[str, Any]:
+def sort_key(value: Any) -> tuple[str, Any]:
+    """Return what sorts values of several types: numbers first, then by type and text."""
     number = isinstance(value, int | float)
     return ("", value) if number else (type(value).__name__, str(value))
 
 
-def _list_values(values: Any, most: int = 12) -> str:
+def list_values(values: Any, most: int = 12) -> str:
+    """Return values as Python writes them, the first of many."""
     shown = [repr(value) for value in list(values)[:most]]
     return ", ".join(shown) + (f", ... ({len(values)} in all)" if len(values) > most else "")

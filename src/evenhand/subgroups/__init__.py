@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from evenhand import doors
 
 if TYPE_CHECKING:
-    from evenhand.subgroups.analysis import find_subgroups, forecast_queries
+    from evenhand.subgroups.analysis import find_subgroups, find_subgroups_of_decisions, forecast_queries
     from evenhand.subgroups.config import Measure, SubgroupConfig
     from evenhand.subgroups.measures import MEASURES
     from evenhand.subgroups.neighbourhood import (
@@ -73,6 +73,7 @@ __all__ = [
     "describe_significant",
     "find_members",
     "find_subgroups",
+    "find_subgroups_of_decisions",
     "finding_sentence",
     "forecast_queries",
     "format_gap",

@@ -24,9 +24,9 @@ from evenhand.models import (
     check_noise,
     find_ledger,
 )
-from evenhand.schema import People
+from evenhand.schema import People, RecordedDecisions
 from evenhand.subgroups.config import SubgroupConfig
-from evenhand.subgroups.measures import MeasuredOutcomes, find_concerned, measure_outcomes
+from evenhand.subgroups.measures import MeasuredOutcomes, find_concerned, measure_outcomes, recorded_outcomes
 from evenhand.subgroups.neighbourhood import NeighbourhoodConfig, sample_neighbourhood
 from evenhand.subgroups.result import SubgroupResult
 from evenhand.subgroups.rules import Rules
@@ -123,6 +123,47 @@ def find_subgroups(
             "seconds": time.perf_counter() - started,
         }
     )
+
+
+def find_subgroups_of_decisions(
+    decisions: RecordedDecisions,
+    config: SubgroupConfig | None = None,
+    *,
+    progress: Progress | None = None,
+    clock: WorkClock | None = None,
+    **settings: Any,
+) -> SubgroupResult:
+    """Search for subgroups that decisions already made treat differently.
+
+    Args:
+        decisions: the decisions, and the people they are about.
+        config: the settings; by default subgroups are described by all attributes.
+        progress: called with what is being done and the share done, 0 to 1.
+        clock: by which the time limit is told; one made of ``SubgroupResult.work`` repeats that run.
+        settings: fields of ``SubgroupConfig`` by name, in place of those in ``config``.
+
+    Raises:
+        OptionError: the settings make no sense, or need a model that can be asked.
+        DataError: error rates without true labels.
+    """
+    from evenhand.subgroups.exact import search_exactly
+
+    started = time.perf_counter()
+    config = SubgroupConfig.of(config, settings)
+    if config.method != "exact" or config.augment is not None:
+        what = f"augment={config.augment!r}" if config.method == "exact" else f"method={config.method!r}"
+        raise OptionError(f"decisions already made cannot be asked for, as {what} does", hint="leave it out")
+    if config.attributes is None:
+        config = config.model_copy(update={"attributes": decisions.people.schema.names})
+    timer = WorkClock.start(clock, config)
+    result = search_exactly(
+        decisions.people,
+        lambda: recorded_outcomes(decisions, config.measure),
+        config,
+        progress=progress,
+        limit=timer.limit(config.time_limit),
+    )
+    return result.model_copy(update={"work": timer.work(), "seconds": time.perf_counter() - started})
 
 
 def forecast_queries(people: People, config: SubgroupConfig) -> int | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand.errors import DataError, OptionError
 from evenhand.models import Scorer, TextAnswers, favourable_score, predict_labels
-from evenhand.schema import People
+from evenhand.schema import People, RecordedDecisions
 from evenhand.subgroups.config import Measure
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -59,6 +59,24 @@ def measure_outcomes(scorer: Scorer, people: People, measure: Measure) -> Measur
     given = predict_labels(scorer, people.individuals[about]) == scorer.favourable
     wrong = ~given if measure == "false-negative" else given
     return MeasuredOutcomes(about, wrong.astype(np.float64), counted=True)
+
+
+def recorded_outcomes(decisions: RecordedDecisions, measure: Measure) -> MeasuredOutcomes:
+    """Say what a measure makes of decisions already made, as ``measure_outcomes`` of those of a model.
+
+    Raises:
+        OptionError: no one is concerned, or there are no scores.
+        DataError: error rates without true labels.
+    """
+    about = find_concerned(decisions.people, measure)
+    if measure == "score":
+        if decisions.scores is None:
+            raise OptionError(
+                "there are no scores, so there is no mean score", hint="measure the favourable rate instead"
+            )
+        return MeasuredOutcomes(about, decisions.scores, counted=False)
+    given = decisions.selected[about] != (measure == "false-negative")
+    return MeasuredOutcomes(about, given.astype(np.float64), counted=True)
 
 
 def find_concerned(people: People, measure: Measure) -> Integers:

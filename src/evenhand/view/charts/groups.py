@@ -41,17 +41,18 @@ def draw_groups(result: GroupMetrics) -> RowChart:
 def draw_breakdown(breakdown: Breakdown) -> RowChart:
     """One breakdown. Groups too small for the gaps are hollow and grey; four fifths of the highest rate is dashed."""
     groups = select_groups(breakdown)
+    measured = [metric for metric in PANELS if any(metric in group.metrics for group in groups)]
     rows = tuple(
         Row(
             name=group.label,
-            marks=tuple(_marks(group, metric) for metric in PANELS),
+            marks=tuple(_marks(group, metric) for metric in measured),
             figures=(f"{group.size:,}",),
             aside=f"{group.size:,} people",
             role="faint" if group.small else "ink",
         )
         for group in groups
     )
-    panels = tuple(_metric_panel(groups, metric) for metric in PANELS)
+    panels = tuple(_metric_panel(groups, metric) for metric in measured)
     rates = "; ".join(_group_tooltip(group) for group in groups)
     return RowChart(
         f"Selection rates by {' and '.join(breakdown.by)}: {rates}.",

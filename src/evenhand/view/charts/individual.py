@@ -93,4 +93,5 @@ def draw_text_flips(result: TextSearchResult, *, width: int = 880) -> Spec:
 
 def plot_audit(audit: AuditResult) -> alt.TopLevelMixin:
     """Draw group metrics above counterfactual flip rates."""
-    return drawing.to_altair(drawing.together([draw_groups(audit.groups), draw_flips(audit.individual)]))
+    flips = [] if audit.individual is None else [draw_flips(audit.individual)]
+    return drawing.to_altair(drawing.together([draw_groups(audit.groups), *flips]))

@@ -1,0 +1,129 @@
+"""The audit of decisions already made: groups and subgroups, with no model to ask."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from evenhand import groups, subgroups
+from evenhand.auditing.analysis import library_versions
+from evenhand.auditing.config import DecisionAuditConfig
+from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
+from evenhand.core import WorkClock
+from evenhand.errors import LimitError, OptionError
+from evenhand.schema import RecordedDecisions
+from evenhand.subgroups import SubgroupResult
+from evenhand.typing import Progress
+
+
+def audit_decisions(
+    decisions: RecordedDecisions,
+    config: DecisionAuditConfig | None = None,
+    *,
+    data_name: str = "data",
+    progress: Progress | None = None,
+    clock: WorkClock | None = None,
+    **settings: Any,
+) -> AuditResult:
+    """Audit decisions already made: everything that needs no model.
+
+    Selection rates and their gaps by group and intersection, and subgroups; with true labels error rates too, and with
+    scores of known outcome calibration and the area under the ROC curve.
+
+    Args:
+        decisions: the decisions, and the people they are about.
+        config: confidence, sizes, seed.
+        data_name: how to call the data in reports.
+        progress: called with what is being done and the share done, 0 to 1.
+        clock: by which the time limit is told; one made of ``AuditResult.work`` repeats that run.
+        settings: fields of ``DecisionAuditConfig`` by name, in place of those in ``config``.
+
+    Raises:
+        EvenhandError: the decisions or the settings cannot be used.
+    """
+    started = time.perf_counter()
+    config = DecisionAuditConfig.of(config, settings)
+    timer = WorkClock.start(clock, config)
+    say = progress or (lambda what, share: None)
+    schema = decisions.people.schema
+    say("counting groups", 0.0)
+    by_group = groups.measure_recorded_decisions(
+        decisions, confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
+    )
+    not_run: list[SkippedAnalysis] = []
+    interrupted, found = _search_subgroups(decisions, config, timer, say, not_run)
+    say("done", 1.0)
+    return AuditResult(
+        model=ModelCard(
+            name=f"decisions in column {schema.target.name!r}",
+            type="decisions already made",
+            classes=tuple(map(str, schema.target.values or ())),
+            favourable=str(schema.target.favourable),
+            label_only=decisions.scores is None,
+            white_box=False,
+            recorded=True,
+        ),
+        data=_make_data_card(decisions, data_name),
+        described=schema,
+        protected=schema.names,
+        groups=by_group,
+        subgroups=found,
+        not_run=tuple(not_run),
+        interrupted=interrupted,
+        settings=config.model_dump(),
+        versions=library_versions(),
+        seed=config.seed,
+        work=timer.work(),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _search_subgroups(
+    decisions: RecordedDecisions,
+    config: DecisionAuditConfig,
+    timer: WorkClock,
+    say: Callable[[str, float], None],
+    not_run: list[SkippedAnalysis],
+) -> tuple[bool, SubgroupResult | None]:
+    """Return whether it was interrupted, and the subgroups; what could not be run is added with the reason."""
+    what = "search for subgroups"
+    try:
+        found = subgroups.find_subgroups_of_decisions(
+            decisions,
+            confidence=config.confidence,
+            time_limit=config.time_limit,
+            seed=config.seed,
+            progress=lambda step, share: say(step, 0.2 + 0.8 * share),
+            clock=timer,
+        )
+    except (OptionError, LimitError) as error:
+        not_run.append(SkippedAnalysis(what=what, reason=error.message))
+        return False, None
+    except KeyboardInterrupt:
+        not_run.append(SkippedAnalysis(what=what, reason="it was interrupted; what is here was found before"))
+        return True, None
+    return found.interrupted, found
+
+
+def _make_data_card(decisions: RecordedDecisions, name: str) -> DataCard:
+    people = decisions.people
+    seen = [people.individuals, decisions.selected, people.labels, decisions.scores]
+    fingerprint = hashlib.sha256()
+    for part in seen:
+        fingerprint.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
+    counts = {}
+    for i, attribute in enumerate(people.schema.attributes):
+        entries, sizes = np.unique(people.individuals[:, i], return_counts=True)
+        counts[attribute.name] = {attribute.text(entry): int(size) for entry, size in zip(entries, sizes, strict=True)}
+    return DataCard(
+        name=name,
+        people=len(people),
+        dropped=decisions.undecided,
+        fingerprint=fingerprint.hexdigest(),
+        counts=counts,
+        base_rate=None if people.labels is None else float(people.favourable.mean()),
+    )

@@ -1,0 +1,284 @@
+"""Decisions that were already made: read from a table of people, with true labels and scores where these are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import DataError, OptionError, SchemaError
+from evenhand.schema.attribute import Value, find_value
+from evenhand.schema.columns import list_columns, list_names
+from evenhand.schema.infer import describe_attribute, guess_favourable
+from evenhand.schema.people import CodedColumn, People, encode, is_missing, list_values, sort_key
+from evenhand.schema.schema import Schema
+from evenhand.text import suggest_name
+from evenhand.typing import Booleans, Floats
+
+MOST_LABELS = 50
+"""A column with more different values than this does not hold decisions."""
+
+
+@dataclass(frozen=True)
+class RecordedDecisions:
+    """Decisions that were made about people; the model that made them is not needed.
+
+    Attributes:
+        people: whom they are about. Their attributes are those that groups are made by; their target is the decision,
+            and their labels say whether the true label is the favourable one (None where true labels are not known).
+        selected: who was given the favourable decision, shape (n,).
+        scores: what the decisions were made from, shape (n,); None where scores are not known.
+        truth: the column of the true labels; None where these are not known.
+        undecided: rows left out because they have no decision, or no true label where these are known.
+    """
+
+    people: People
+    selected: Booleans
+    scores: Floats | None = None
+    truth: str | None = None
+    undecided: int = 0
+
+
+@dataclass(frozen=True)
+class DecisionRoles:
+    """What the columns of a table of decisions are for; other columns are not looked at.
+
+    Attributes:
+        decision: column of the decision.
+        protected: columns that groups are made by; with a schema, in place of those it marks.
+        target: column of the true label, if it is known.
+        score: column of the score of the favourable decision, if it is known.
+        favourable: the decision that people want, and the true label that deserves it; guessed where one of two is
+            plainly good (``1``, ``"yes"``, ...).
+        schema: what the protected columns mean; inferred from the data if left out.
+    """
+
+    decision: str
+    protected: Sequence[str] | None = None
+    target: str | None = None
+    score: str | None = None
+    favourable: Value | None = None
+    schema: Schema | None = None
+
+    def read(self, frame: Any, *, location: str = "data") -> RecordedDecisions:
+        """Return the decisions in a data frame.
+
+        Args:
+            frame: any data frame that narwhals knows (pandas, polars, pyarrow, ...), one row per person.
+            location: how to call the data in messages.
+
+        Raises:
+            EvenhandError: a column is missing or holds what it must not, or nothing says which label is favourable.
+        """
+        import narwhals as nw
+
+        names = self._protected(list_columns(frame))
+        table = nw.from_native(frame, eager_only=True)
+        made = _Labels.read(table[self.decision], self.favourable, strict=True)
+        known = made.known
+        truth = None
+        if self.target is not None:
+            truth = _Labels.read(table[self.target], self.favourable, strict=False)
+            known = known & truth.known
+        if not known.any():
+            raise DataError("no row has both a decision and a true label" if truth else "no row has a decision")
+        schema = self._describe(table, names, made)
+        people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
+        kept = np.flatnonzero(known)[people.rows]
+        labels = None if truth is None else np.where(truth.favourable[kept], len(made.names) - 1, 0)
+        return RecordedDecisions(
+            people=replace(people, labels=labels, rows=kept),
+            selected=made.favourable[kept],
+            scores=None if self.score is None else _read_scores(table[self.score], kept),
+            truth=self.target,
+            undecided=int((~known).sum()),
+        )
+
+    def _protected(self, columns: list[str]) -> tuple[str, ...]:
+        """Return the columns that groups are made by, after a look at whether all columns that are named are there."""
+        names = list_names(() if self.protected is None else self.protected, "protected")
+        if not names and self.schema is not None:
+            names = self.schema.protected
+        if not names:
+            hint = "name at least one: --protected NAME, in Python protected=['sex']"
+            raise OptionError("expected at least one protected attribute, got none", hint=hint)
+        given = {"decision": [self.decision], "protected": names, "target": [self.target], "score": [self.score]}
+        roles: dict[str, str] = {}
+        for role, named in given.items():
+            for name in named:
+                if name is None:
+                    continue
+                if name not in columns:
+                    known = f"the columns are: {', '.join(columns)}"
+                    hint = suggest_name(name, columns) + known
+                    raise DataError(f"expected a column of the data as {role}=, got {name!r}", hint=hint)
+                if roles.setdefault(name, role) != role:
+                    raise OptionError(f"expected different columns as {roles[name]}= and {role}=, got {name!r} twice")
+        return tuple(dict.fromkeys(names))
+
+    def _describe(self, table: Any, names: Sequence[str], made: _Labels) -> Schema:
+        """Return a schema of the attributes that groups are made by, with the decision as its target."""
+        given = None if self.schema is None else {one.name: one for one in self.schema.attributes}
+        missing = [name for name in names if given is not None and name not in given]
+        if given is not None and missing:
+            known = f"the attributes are: {', '.join(given)}"
+            raise SchemaError(
+                f"the schema has no attribute {missing[0]!r}", hint=suggest_name(missing[0], given) + known
+            )
+        attributes = [
+            describe_attribute(table[name], name, protected=False)
+            if given is None
+            else given[name].model_dump(exclude_unset=True) | {"protected": False}
+            for name in names
+        ]
+        target = {"name": self.decision, "favourable": made.names[-1], "values": list(made.names)}
+        return Schema.parse({"target": target, "attributes": attributes})
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """A column of labels.
+
+    Attributes:
+        names: the labels that occur, the favourable one last.
+        known, favourable: where there is one, and where it is the favourable one, shape (n,).
+    """
+
+    names: tuple[Value, ...]
+    known: Booleans
+    favourable: Booleans
+
+    @classmethod
+    def read(cls, column: Any, favourable: Value | None, *, strict: bool) -> _Labels:
+        """Return a column's labels; where not ``strict``, a favourable label that does not occur is guessed instead."""
+        coded = CodedColumn.read(column)
+        labels = [_label_of(value) for value in coded.values]
+        present: list[Value] = sorted({label for label in labels if label is not None}, key=sort_key)
+        if not present:
+            raise DataError(f"column {column.name!r} is empty")
+        if len(present) > MOST_LABELS:
+            raise DataError(
+                f"expected decisions in column {column.name!r}, got {len(present):,} different values",
+                hint="a score belongs to --score, in Python y_score=; decisions are made of it by a threshold",
+            )
+        good = None if favourable is None else find_value(favourable, present)
+        if favourable is not None and good is None and strict and len(present) > 1:
+            raise SchemaError(
+                f"the favourable label {favourable!r} does not occur in {column.name!r}",
+                hint=f"the labels are: {list_values(present)}",
+            )
+        if good is None and (favourable is None or not strict):
+            # Where everybody was decided alike, the label that does not occur is thought of too.
+            binary = len(present) == 1 and present[0] in (0, 1)
+            good = guess_favourable(column.name, [present[0], _opposite(present[0])] if binary else present)
+        if good is None:
+            assert favourable is not None
+            good = favourable  # everybody was given another label
+        rest = [value for value in present if value != good]
+        known = np.array([label is not None for label in labels])[coded.codes]
+        given = np.array([label == good for label in labels])[coded.codes]
+        return cls((*(rest or [_opposite(good)]), good), known, given)
+
+
+def _label_of(value: Any) -> Value | None:
+    """Return the label in a cell; None where there is none."""
+    plain = value.strip() if isinstance(value, str) else value
+    return None if is_missing(plain) or plain == "" else plain
+
+
+def _opposite(label: Value) -> Value:
+    """Return a name for the label that does not occur, where everybody was given the same one."""
+    if isinstance(label, bool):
+        return not label
+    return 1 - label if label in (0, 1) else f"not {label}"
+
+
+def _read_scores(column: Any, rows: Any) -> Floats:
+    """Return the scores of some rows.
+
+    Raises:
+        DataError: one is missing, or not a finite number.
+    """
+    try:
+        scores = np.asarray(column.to_numpy(), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"expected numbers in the column of scores, {column.name!r}") from None
+    wrong = rows[~np.isfinite(scores[rows])]
+    if len(wrong):
+        raise DataError(
+            f"column {column.name!r}, row {int(wrong[0]) + 1}: expected a finite number as score, got "
+            f"{scores[wrong[0]]} ({len(wrong):,} such rows)",
+            hint="leave those rows or the column of scores out",
+        )
+    found: Floats = scores[rows]
+    return found
+
+
+def table_of_decisions(
+    y_pred: Any, sensitive_features: Any, y_true: Any = None, y_score: Any = None, **about: Any
+) -> tuple[Any, DecisionRoles]:
+    """Return a table of decisions given as plain columns, and what its columns are for.
+
+    Args:
+        y_pred, y_true, y_score: decisions, true labels and scores, shape (n,); the latter two may be None.
+        sensitive_features: what groups are made by: a data frame, a mapping from names to columns, a column, or an
+            array of shape (n,) or (n, attributes).
+        about: ``favourable`` and ``schema`` of ``DecisionRoles``.
+
+    Raises:
+        DataError: the columns differ in length, or one is none.
+    """
+    import pandas as pd
+
+    features = _named_columns(sensitive_features)
+    columns = {name: given for name, given in (("y_true", y_true), ("y_score", y_score)) if given is not None}
+    names = {role: f"{role} " * (role in features) + role for role in ("y_pred", *columns)}
+    every = {names[role]: _column(role, given) for role, given in {"y_pred": y_pred, **columns}.items()}
+    every |= {name: _column(f"sensitive_features[{name!r}]", given) for name, given in features.items()}
+    lengths = {name: len(column) for name, column in every.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"expected columns of one length, one entry per person, got {lengths}")
+    roles = DecisionRoles(names["y_pred"], tuple(features), names.get("y_true"), names.get("y_score"), **about)
+    return pd.DataFrame(every), roles
+
+
+def _named_columns(given: Any) -> dict[str, Any]:
+    """Return sensitive features by name; those without one are numbered."""
+    import narwhals as nw
+
+    if isinstance(given, Mapping):
+        return {str(name): column for name, column in given.items()}
+    try:
+        table = nw.from_native(given, eager_only=True)
+    except TypeError:
+        pass
+    else:
+        return {str(name): table[name].to_native() for name in table.columns}
+    if getattr(given, "name", None) is not None:
+        return {str(given.name): given}
+    array = np.asarray(given, dtype=object)
+    if array.ndim == 2:
+        return {f"sensitive_feature_{i}": array[:, i] for i in range(array.shape[1])}
+    return {"sensitive_feature_0": given}
+
+
+def _column(name: str, given: Any) -> Any:
+    """Return a column as a list or an array, or a pandas column without its index: people are matched by position.
+
+    Raises:
+        DataError: it is no column.
+    """
+    if isinstance(given, str) or given is None:
+        raise DataError(f"expected one entry per person as {name}, got {given!r}")
+    if hasattr(given, "reset_index"):
+        return given.reset_index(drop=True)
+    if hasattr(given, "to_list"):
+        return given.to_list()
+    column = given if isinstance(given, np.ndarray) else np.array([*given, None], dtype=object)[:-1]
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
+    if column.ndim != 1:
+        raise DataError(f"expected one entry per person as {name}, got shape {column.shape}")
+    return column
