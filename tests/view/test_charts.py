@@ -378,11 +378,14 @@ def test_the_enlarged_end_holds_all_that_is_not_the_same():
 
 
 @pytest.mark.parametrize("undecided", [0.0, 1e-12, 0.03, 0.6, 1.0])
-def test_history_begins_with_everything_undecided_and_never_leaves_the_axis(undecided):
+def test_history_begins_with_the_first_proof_and_never_leaves_the_axis(undecided):
     certificate = examples.certificate(("sex",), 1 - undecided, 0.0, 0.0)
     chart = draw_history([certificate])
     (series,) = chart.series
-    assert series.points[0] == (0.0, 1.0)
+    proved = [at for at in certificate.history if at.certified > 0] or certificate.history
+    assert [at for at, _ in series.points] == [at.seconds for at in proved]
+    assert chart.x.log
+    assert (chart.x.low, chart.x.high) == (proved[0].seconds, proved[-1].seconds)
     assert all(chart.y.low <= y <= chart.y.high for _, y in series.points)
     assert chart.y.low > 0 or not chart.y.log
     assert series.points[-1][1] == pytest.approx(max(chart.y.low, undecided))

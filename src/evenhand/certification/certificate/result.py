@@ -303,6 +303,12 @@ def proof_answers(certificate: Certificate) -> list[Metric]:
     ]
 
 
+HISTORY_CAPTION = (
+    "Share still undecided after so many seconds, from the first proof on; each step down is proved. Equal distances "
+    "in time are equal ratios."
+)
+
+
 def proof_blocks(certificates: Sequence[Certificate]) -> Iterator[Block]:
     """Yield what is proved about the same model, one certificate for each set of protected attributes."""
     yield Figure(
@@ -316,7 +322,7 @@ def proof_blocks(certificates: Sequence[Certificate]) -> Iterator[Block]:
     timed = tuple(certificate for certificate in certificates if len(certificate.history) > 1)
     if timed:
         yield Heading("How much was still undecided", level=3)
-        yield Figure("proof over time", "Share still undecided after so many seconds; each step down is proved.", timed)
+        yield Figure("proof over time", HISTORY_CAPTION, timed)
     for certificate in certificates:
         yield from _place_blocks(certificate)
     for certificate in certificates:

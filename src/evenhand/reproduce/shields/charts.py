@@ -216,6 +216,7 @@ def _histogram(shares: list[float], unfair: float, which: str, *, last: bool, wi
     y = {
         "field": "share",
         "type": "quantitative",
+        "scale": {"domain": [0, 1.3 * max(shares)], "nice": False},
         "axis": {"format": "~%", "title": "runs", "tickCount": 3, "offset": 5},
     }
     return {

@@ -26,6 +26,9 @@ SHARE_PARTS = (
 HEIGHT = 28
 """Pixels of a row."""
 
+SHORTEST = 1e-3
+"""Seconds: where the axis of time begins at the earliest."""
+
 
 def plot_certificate(result: Certificate) -> alt.TopLevelMixin:
     """Plot what is proved and estimated; how the undecided share fell, if that took steps; and where the rest lies."""
@@ -88,42 +91,37 @@ def draw_check(result: CertificateCheck) -> RowChart:
 
 
 def draw_history(certificates: Sequence[Certificate]) -> StepChart:
-    """Draw what was still undecided after so many seconds, one line per certificate.
+    """Draw what was still undecided after so many seconds, from the first proof on, one line per certificate.
 
-    The scale is logarithmic once less than a tenth is undecided: a line that falls to its lower edge has nothing left
-    to decide.
+    Time is logarithmic, since most is proved early and the rest slowly. So are the shares once less than a tenth is
+    undecided: a line that falls to the lower edge has nothing left to decide.
     """
-    lines = [
-        (
-            _certificate_name(certificate),
-            [
-                (0.0, 1 - certificate.no_counterpart),
-                *(
-                    (at.seconds, 1 - at.certified - at.falsified - certificate.no_counterpart)
-                    for at in certificate.history
-                ),
-            ],
-        )
-        for certificate in certificates
-    ]
+    lines = [(_certificate_name(certificate), _undecided_over_time(certificate)) for certificate in certificates]
     shares = [share for _, points in lines for _, share in points]
-    floor, ticks = 0.0, [0.0, 0.25, 0.5, 0.75, 1.0]
+    y = Axis(0.0, 1.0, tuple((tick, f"{100 * tick:.6g}%") for tick in (0.0, 0.25, 0.5, 0.75, 1.0)))
     if min(shares) < 0.1:
-        floor = min(0.1, 10.0 ** math.floor(math.log10(min(share for share in shares if share > 1e-9))))
-        ticks = _log_ticks(floor)
+        least = min((share for share in shares if share > 1e-9), default=0.1)
+        floor = min(0.1, 10.0 ** math.floor(math.log10(least)))
+        y = drawing.ratios(floor, 1.0, lambda ticks: [f"{100 * tick:.6g}%" for tick in ticks])
     ends = "; ".join(
         f"{_certificate_name(one)}: {format_percent(one.undecided)} after {one.seconds:.1f} seconds"
         for one in certificates
     )
-    longest = max(seconds for _, points in lines for seconds, _ in points) or 1.0
+    seconds = [at for _, points in lines for at, _ in points]
     return StepChart(
-        f"Share still undecided over time. At the end: {ends}.",
-        tuple(Series(name, tuple((at, max(floor, share)) for at, share in points)) for name, points in lines),
-        x=drawing.spread(0.0, longest, drawing.plain, about=6),
-        y=Axis(floor, 1.0, tuple((tick, f"{100 * tick:.6g}%") for tick in ticks), log=floor > 0),
+        f"Share still undecided over time, from the first proof. At the end: {ends}.",
+        tuple(Series(name, tuple((at, max(y.low, share)) for at, share in points)) for name, points in lines),
+        x=drawing.ratios(min(seconds), max(max(seconds), 1.01 * min(seconds)), drawing.plain),
+        y=y,
         x_title="seconds",
         y_title="undecided",
     )
+
+
+def _undecided_over_time(certificate: Certificate) -> list[tuple[float, float]]:
+    """Return when how much was undecided: once something was proved, or as it was all the time."""
+    proved = [at for at in certificate.history if at.certified + at.falsified > 0] or certificate.history
+    return [(max(at.seconds, SHORTEST), 1 - at.certified - at.falsified - certificate.no_counterpart) for at in proved]
 
 
 def _certificate_name(certificate: Certificate) -> str:
@@ -134,13 +132,6 @@ def _round_up(share: float) -> float:
     """Return the next of 1, 1.5, 2, 3, 4, 5, 6, 8, 10 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(share))
     return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= share * (1 - 1e-9))
-
-
-def _log_ticks(floor: float) -> list[float]:
-    """Return 1, 2 and 5 times each power of ten from ``floor`` to 1; the powers alone if that is many."""
-    powers = [10.0**power for power in range(round(math.log10(floor)), 1)]
-    steps = (1, 2, 5) if len(powers) <= 3 else (1,)
-    return [step * power for power in powers for step in steps if step * power <= 1]
 
 
 def _share_bars(certificates: Sequence[Certificate], start: float, title: str) -> Block:
@@ -197,13 +188,12 @@ def draw_slices(certificate: Certificate) -> RowChart:
     most = [one.estimate.high for one in shown if one.estimate.n >= MIN_SAMPLED] + [one.undecided for one in shown]
     top = min(1.0, 1.05 * max(most, default=1.0)) or 1.0
     axis = drawing.spread(0.0, top, drawing.percentages, about=4)
-    longest = max((len(one.values) for one in shown), default=0)
     blocks = tuple(
         Block(
             rows=tuple(Row(one.values, (_slice_marks(one, top),)) for one in shown if one.attribute == name),
             panels=(Panel(axis),),
             title=name,
-            names=min(250, 7 * longest + 18),
+            names=250,
             place="left",
             height=SLICE_HEIGHT,
         )

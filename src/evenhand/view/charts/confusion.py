@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from evenhand.view import drawing
@@ -13,10 +14,10 @@ if TYPE_CHECKING:
     from evenhand.genai import ConfusionResult
 
 CELL_SIZE = 84
-"""Width of a square at most; it is half as high."""
+"""Width of a square, unless names above it are wider or there is no room; it is half as high."""
 
-NAMES_WIDTH = 130
-"""Pixels for the names of the rows."""
+LONGEST_NAME = 150
+"""Pixels of a name at most; what is longer is cut."""
 
 MAX_VALUES = 20
 """Values drawn at most; more names and numbers do not fit."""
@@ -29,7 +30,8 @@ def plot_confusion(result: ConfusionResult) -> alt.TopLevelMixin:
 
 def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:
     """Draw a square for every true value and what is said of it: blue where that is right, orange where it is wrong."""
-    names = [*result.sample.values[:MAX_VALUES], None]
+    values = result.sample.values[:MAX_VALUES]
+    names = [*values, None]
     words = {name: "no value" if name is None else name for name in names}
     rows = [
         {
@@ -42,11 +44,15 @@ def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:
         for one in result.cells()
         if one["true"] in names and one["said"] in names
     ]
-    across = [*names[:-1], "cannot tell"]
+    across = [*values, "cannot tell"]
     down = [words[name] for name in names]
-    x: Spec = {"field": "said", "type": "nominal", "sort": across, "axis": {"title": "said", "orient": "top",
-                                                                           "labelAngle": 0}}  # fmt: skip
-    y: Spec = {"field": "shown", "type": "nominal", "sort": down, "axis": {"title": "shown"}}
+    beside = min(LONGEST_NAME, max(map(drawing.text_width, down)))
+    widest = math.ceil(max(map(drawing.text_width, across))) + 8
+    side = min(max(CELL_SIZE, widest), (width - math.ceil(beside) - 34) // len(names))
+    looks = {"labelLimit": LONGEST_NAME, "labelOverlap": False}
+    top = looks | {"title": "said", "orient": "top", "labelAngle": -90 if side < widest else 0}
+    x: Spec = {"field": "said", "type": "nominal", "sort": across, "axis": top}
+    y: Spec = {"field": "shown", "type": "nominal", "sort": down, "axis": looks | {"title": "shown"}}
     layers = [
         drawing.mark_layer(
             rows,
@@ -64,5 +70,5 @@ def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:
         drawing.mark_layer(rows, {"type": "text"}, x=x, y=y, text={"field": "items", "type": "nominal"}),
     ]
     said = "; ".join(f"{row['shown']} said to be {row['said']}: {row['items']}" for row in rows)
-    side = min(CELL_SIZE, (width - NAMES_WIDTH) // len(names))
-    return drawing.finish_chart({"layer": layers, "width": side * len(names), "height": side * len(names) // 2}, said)
+    height = max(18, min(side, CELL_SIZE) // 2) * len(names)
+    return drawing.finish_chart({"layer": layers, "width": side * len(names), "height": height}, said)

@@ -52,7 +52,7 @@ def draw_gaps(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
         "axis": {"title": "items from one appearance to the next, at most", "tickCount": 6, "format": "~s"},
     }
     y = {"field": "value", "type": "nominal", "sort": order, "axis": {"title": None, "labelLimit": LABEL_WIDTH - 10}}
-    legend = {"title": None, "symbolSize": 90}
+    legend = {"title": None, "symbolSize": 90, "columns": 2 if width < 500 else 4}
     color = {
         "field": "policy",
         "type": "nominal",
@@ -91,7 +91,7 @@ def draw_gaps(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
     said = "; ".join(f"{row['value']}, {row['policy']}: {row['gap']:,}" for row in rows[: 8 * len(policies)])
     height = max(60, len(order) * max(26, 14 * len(policies)))
     return drawing.finish_chart(
-        {"layer": layers, "width": width - LABEL_WIDTH - 10, "height": height, "title": title},
+        {"layer": layers, "width": width - LABEL_WIDTH - 14, "height": height, "title": title | {"frame": "bounds"}},
         f"The longest gap of each value: {said}.",
     )
 

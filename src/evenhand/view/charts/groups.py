@@ -21,6 +21,9 @@ PANELS = {
 }
 """Metrics drawn, with their titles."""
 
+NAMES = 300
+"""Pixels for the names of groups at most."""
+
 MOST_PANELS = 8
 """Groups whose reliability is drawn: the largest."""
 
@@ -56,7 +59,7 @@ def draw_breakdown(breakdown: Breakdown) -> RowChart:
     rates = "; ".join(_group_tooltip(group) for group in groups)
     return RowChart(
         f"Selection rates by {' and '.join(breakdown.by)}: {rates}.",
-        (Block(rows=rows, panels=panels, headings=("people",)),),
+        (Block(rows=rows, panels=panels, headings=("people",), names=NAMES),),
     )
 
 

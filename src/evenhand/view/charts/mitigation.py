@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from evenhand.mitigation import (
 )
 from evenhand.stats import Observed, Quantity, Unknown, quantity_value
 from evenhand.view import drawing
-from evenhand.view.drawing import LIGHT, WIDE, Spec
+from evenhand.view.drawing import LIGHT, WIDE, Axis, Spec
 
 if TYPE_CHECKING:
     import altair as alt
@@ -69,8 +70,9 @@ def draw_candidates(result: MitigationResult, *, width: int = WIDE) -> Spec:
     lines = [line for line in lines if _is_drawn(line)]
     names = ["given model", *(candidate.method for candidate in result.candidates)]
     beside = width >= WIDE
-    taken = 8 * max(len(name) for name in names)
-    each = (width - taken - 20) // len(lines) - 24 if beside and len(lines) <= 4 else width - taken - 34
+    taken = math.ceil(max(map(drawing.text_width, names))) + 20
+    beside = beside and len(lines) <= 4
+    each = (width - taken - 20) // len(lines) - 24 if beside else width - taken - 48
     panels = []
     for i, line in enumerate(lines):
         rows = [_model_row(0, names[0], line.before, line, ("muted", "square"))]
@@ -78,8 +80,10 @@ def draw_candidates(result: MitigationResult, *, width: int = WIDE) -> Spec:
             own = candidate.line(line.name, line.of)
             if own is not None and _is_drawn(own):
                 rows.append(_model_row(at, names[at], own.after, own, _verdict_role(own.verdict)))
-        panels.append(_model_panel(rows, names, line, each, named=i == 0 or not beside or len(lines) > 4))
-    together: Spec = {"hconcat": panels} if beside and len(lines) <= 4 else {"vconcat": panels}
+        heading = {"limit": each} if beside else {"limit": width - 12, "frame": "bounds"}
+        heading |= {"text": line.words, "fontWeight": "normal", "fontSize": 12}
+        panels.append(_model_panel(rows, names, each, named=i == 0 or not beside) | {"title": heading})
+    together: Spec = {"hconcat": panels} if beside else {"vconcat": panels}
     said = "; ".join(
         f"{name}: "
         + ", ".join(f"{line.words} {_quantity_value(line.after):.3f}" for line in matching_lines(candidate, lines))
@@ -94,7 +98,7 @@ def draw_trials(candidate: CandidateResult, *harms: str, width: int = WIDE) -> S
     setting = trials[0].setting
     labels = [f"{trial.value:.6g}" for trial in trials]
     beside = width >= WIDE
-    each = (width - 150) // 2 if beside else width - 54
+    each = (width - 150) // 2 if beside else width - 60
     series = [("accuracy", [trial.accuracy for trial in trials])]
     measured = [(words, [trial.harms[i] for trial in trials]) for i, words in enumerate(harms)]
     panels = [_trial_panel("accuracy", series, flag_chosen_trials(candidate), labels, setting, each)]
@@ -156,7 +160,7 @@ def _line_row(i: int, line: ComparisonLine) -> Spec:
 def _part_panel(lines: Sequence[ComparisonLine], title: str, width: int) -> Spec:
     rows = [_line_row(i, line) for i, line in enumerate(lines)]
     beside = width >= WIDE
-    each = (width - NAMES - VERDICTS - 3 * APART) // 2 if beside else width - 24
+    each = (width - NAMES - VERDICTS - 3 * APART - 8) // 2 if beside else width - 24
     # Gaps between groups are written as decimals, as everywhere; all other numbers are shares of people.
     scale = 1 if lines[0].part == "groups" else 100
     dots = _before_after_dots(rows, each, scale, beside=beside)
@@ -279,7 +283,7 @@ def _model_row(at: int, name: str, quantity: Quantity, line: ComparisonLine, rol
     }
 
 
-def _model_panel(rows: Sequence[Spec], names: Sequence[str], line: ComparisonLine, width: int, *, named: bool) -> Spec:
+def _model_panel(rows: Sequence[Spec], names: Sequence[str], width: int, *, named: bool) -> Spec:
     places = [f"{i:03d}" for i in range(len(names))]
     labels = {
         "labelExpr": f"{list(names)}[+datum.value]",
@@ -312,8 +316,7 @@ def _model_panel(rows: Sequence[Spec], names: Sequence[str], line: ComparisonLin
         _draw_mark(rows, x("after")),
     ]
     layers[2]["encoding"]["y"] = y
-    title = {"text": line.words, "limit": max(width, 120), "fontWeight": "normal", "fontSize": 12}
-    return {"layer": layers, "width": width, "height": {"step": ROW}, "title": title}
+    return {"layer": layers, "width": width, "height": {"step": ROW}}
 
 
 def _trial_panel(
@@ -369,7 +372,9 @@ def _trial_panel(
 
 # The frontier: accuracy beside unfairness.
 
-FRONTIER_WIDTH, HEIGHT = 620, 360
+FRONTIER_WIDTH, HEIGHT = 690, 360
+SCALE = 66
+"""Pixels for the numbers and the title of the upright axis."""
 
 
 def draw_frontier(result: FrontierResult, *, width: int = FRONTIER_WIDTH) -> Spec:
@@ -379,20 +384,32 @@ def draw_frontier(result: FrontierResult, *, width: int = FRONTIER_WIDTH) -> Spe
     given = (
         [_point_row(result.given)] if result.given is not None and quantity_value(result.given.gap) is not None else []
     )
-    across = {
-        "field": "gap",
-        "type": "quantitative",
-        "scale": {"zero": True, "nice": True},
-        "axis": {"title": "largest gap between groups (fairer to the left)", "format": ".0%"},
-    }
-    up = {
-        "field": "accuracy",
-        "type": "quantitative",
-        "scale": {"zero": False, "nice": True},
-        "axis": {"title": "accuracy", "format": ".1%", "tickCount": 6},
-    }
-    on = sorted((row for row in rows if row["on"]), key=lambda row: (row["gap"], row["accuracy"]))
     both = [*rows, *given]
+    x = drawing.spread(
+        0.0,
+        max((row["gap_high"] for row in both), default=0.0) or 0.01,
+        drawing.percentages,
+        about=max(3, width // 90),
+        whole=True,
+    )
+    low, high = (
+        end([row[name] for row in both], default=0.5) for end, name in ((min, "accuracy_low"), (max, "accuracy_high"))
+    )
+    y = drawing.spread(low, high if high > low else low + 0.01, drawing.percentages, about=6)
+    across, up = (
+        {
+            "field": field,
+            "type": "quantitative",
+            "scale": {"domain": [axis.low, axis.high], "nice": False},
+            "axis": {"title": title, "values": [value for value, _ in axis.ticks], "format": "~%", "offset": 5},
+        }
+        for field, axis, title in (
+            ("gap", x, "largest gap between groups (fairer to the left)"),
+            ("accuracy", y, "accuracy"),
+        )
+    )
+    on = sorted((row for row in rows if row["on"]), key=lambda row: (row["gap"], row["accuracy"]))
+    names = place_names(both, x, y, width - SCALE)
     layers = [
         drawing.mark_layer(both, {"type": "rule", "color": LIGHT["open"]}, x={**across, "field": "gap_low"},
                      x2={"field": "gap_high"}, y=up),
@@ -407,16 +424,41 @@ def draw_frontier(result: FrontierResult, *, width: int = FRONTIER_WIDTH) -> Spe
                       "stroke": LIGHT["faint"], "strokeWidth": 1.5}, x=across, y=up),
         drawing.mark_layer(given, {"type": "point", "shape": "square", "filled": True, "size": 80, "opacity": 1,
                              "color": LIGHT["different"]}, x=across, y=up),
-        drawing.mark_layer(both, {"type": "text", "align": "left", "dx": 8, "dy": -8, "color": LIGHT["ink"]},
-                     x=across, y=up, text={"field": "name"}),
+        *(drawing.mark_layer(own, {"type": "text", "align": align, "dx": dx, "dy": dy, "color": LIGHT["ink"]},
+                       x=across, y=up, text={"field": "name", "type": "nominal"})
+          for (align, dx, dy), own in names.items()),
     ]  # fmt: skip
     said = "; ".join(
         f"{row['name']}: accuracy {row['accuracy']:.1%}, gap {row['gap']:.1%}".replace("%", " %") for row in both
     )
     return drawing.finish_chart(
-        {"layer": layers, "width": width, "height": HEIGHT},
+        {"layer": layers, "width": width - SCALE, "height": HEIGHT},
         f"Accuracy against the largest gap between groups, {result.method} by strength. {said}.",
     )
+
+
+SIDES = (("left", 8, -8), ("right", -8, -8), ("left", 8, 12), ("right", -8, 12))
+"""Where a name may stand beside its point, the best place first: its alignment, and how far right and down it moves."""
+
+
+def place_names(rows: Sequence[Spec], x: Axis, y: Axis, width: int) -> dict[tuple[str, int, int], list[Spec]]:
+    """Return the points by where their names stand, so that no two names meet; some stay without, the given model last.
+
+    The names of points that are left out stand in the table.
+    """
+    placed: dict[tuple[str, int, int], list[Spec]] = {side: [] for side in SIDES}
+    taken: list[tuple[float, float, float]] = []
+    for row in reversed(rows):
+        room = drawing.text_width(row["name"]) + 4
+        for align, dx, dy in SIDES:
+            left = width * x.at(row["gap"]) / 100 + dx - (room if align == "right" else 0)
+            line = HEIGHT * (1 - y.at(row["accuracy"]) / 100) + dy
+            free = all(abs(line - other) > 14 or left >= end or left + room <= start for start, end, other in taken)
+            if free and left >= 0 and left + room <= width:
+                placed[align, dx, dy].append(row)
+                taken.append((left, left + room, line))
+                break
+    return {side: own for side, own in placed.items() if own}
 
 
 def _point_row(point: FrontierPoint) -> Spec:

@@ -41,7 +41,7 @@ def draw_gaps(result: SearchResult, *, width: int = WIDE) -> Spec:
     said = "Score gaps of the profiles found"
     if most is not None:
         said += f": most ({most['profiles']:,} of {sum(counts):,}) lie between {most['low']:.2g} and {most['high']:.2g}"
-    axis = {"title": "gap between the two scores", "format": ".1f", "tickCount": 6, "grid": False}
+    axis = {"title": "gap between the two scores", "format": ".1f", "tickCount": 6, "grid": False, "offset": 5}
     bars = drawing.mark_layer(
         rows,
         {"type": "bar", "binSpacing": 1, "color": LIGHT["same"]},

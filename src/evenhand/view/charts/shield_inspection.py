@@ -19,6 +19,9 @@ STRENGTH_STEPS = ((0.5, 1.0, "more than half"), (0.2, 0.85, "to 50 %"), (0.05, 0
 """Shares of interventions from which the heat map has a colour, how strong that is, and the words for it."""
 PLAIN_STRENGTH = 0.55
 """Strength of the grey of cells where every recommendation is followed."""
+HEATMAP_HEIGHT = 260
+SCALE = 68
+"""Height of a heat map, and pixels left of the first panel, for its numbers and their title."""
 USUAL_QUANTILES = (0.05, 0.95)
 """Quantiles of the difference between the groups that are drawn over time."""
 ACTIONS = {
@@ -46,7 +49,7 @@ def draw_intervention_heatmap(result: ShieldInspection, *, width: int = WIDE) ->
     """
     names = [group.name for group in result.groups]
     beside = width >= WIDE
-    inner = (width - 130) // 2 if beside else width - 66
+    inner = (width - SCALE - 86) // 2 if beside else width - SCALE - 8
     panels = [
         _draw_heatmap(
             result, [cell for cell in result.cells if cell.group == name], name, inner, first=i == 0 or not beside
@@ -64,7 +67,7 @@ def draw_intervention_heatmap(result: ShieldInspection, *, width: int = WIDE) ->
         strong = [(text, role, strength) for _, strength, text in reversed(STRENGTH_STEPS)]
         legend.append([(f"{word}: {strong[0][0]}", role, strong[0][2]), *strong[1:]])
     return drawing.finish_chart(
-        {"vconcat": [_draw_legend(legend, width), maps], "spacing": 14},
+        {"vconcat": [_draw_legend(legend, width - SCALE), maps], "spacing": 14},
         f"Interventions in {result.horizon} decisions, expected numbers: {words}.",
     )
 
@@ -74,7 +77,7 @@ def draw_action_maps(result: ShieldInspection, *, width: int = WIDE) -> Spec:
     times = list(dict.fromkeys(one.time for one in result.stretches))
     names = [group.name for group in result.groups]
     columns = 4 if width >= WIDE else 2
-    inner = (width - 30 - 42 * columns) // columns
+    inner = (width - 12 * (columns - 1) - 60 * columns) // columns
     rows = []
     for name in names:
         panels = [
@@ -85,7 +88,7 @@ def draw_action_maps(result: ShieldInspection, *, width: int = WIDE) -> Spec:
         ]
         rows += [{"hconcat": panels[i : i + columns], "spacing": 12} for i in range(0, len(panels), columns)]
     used = [name for name in ACTIONS if any(one.action == name for one in result.stretches)]
-    legend = _draw_legend([[ACTIONS[name] for name in used]], width)
+    legend = _draw_legend([[ACTIONS[name] for name in used]], width - SCALE)
     words = ", ".join(ACTIONS[name][0] for name in used)
     return drawing.finish_chart(
         {"vconcat": [legend, *rows], "spacing": 16},
@@ -111,16 +114,21 @@ def _draw_heatmap(result: ShieldInspection, cells: list[HeatmapCell], name: str,
     top = max([kappa * 1.5, *(max(abs(cell.low), abs(cell.high)) for cell in cells)])
     x = {"type": "quantitative", "scale": {"domain": [0, result.horizon], "nice": False}}
     y = {"type": "quantitative", "scale": {"domain": [-top, top], "nice": False}}
-    title = f"rate of {others[0]} less rate of {others[1]}" if first else None
-    if result.property == "disparate_impact" and first:
-        title = "1 less ratio of the rates, signed"
+    titles = [f"rate of {others[0]}", f"less rate of {others[1]}"]
+    if result.property == "disparate_impact":
+        titles = ["1 less ratio of the rates, signed"]
+    title = [drawing.cut_text(one, HEATMAP_HEIGHT) for one in titles] if first else None
     marks = [
         drawing.mark_layer(
             rows,
             {"type": "rect", "strokeWidth": 0},
-            x={"field": "start", **x, "axis": {"title": "decisions made", "grid": False, "tickCount": 5}},
+            x={"field": "start", **x, "axis": {"title": "decisions made", "grid": False, "tickCount": 5, "offset": 5}},
             x2={"field": "end"},
-            y={"field": "low", **y, "axis": {"title": title, "grid": False, "tickCount": 5, "format": "+.2~f"}},
+            y={
+                "field": "low",
+                **y,
+                "axis": {"title": title, "grid": False, "tickCount": 5, "format": "+.2~f", "offset": 5},
+            },
             y2={"field": "high"},
             color=drawing.literal_color("color"),
             opacity={"field": "opacity", "type": "quantitative", "scale": None},
@@ -138,8 +146,8 @@ def _draw_heatmap(result: ShieldInspection, cells: list[HeatmapCell], name: str,
             detail={"field": "line", "type": "nominal"},
         ),
     ]
-    heading = {"text": f"next person: {name}", "offset": 6}
-    return {"layer": marks, "width": width, "height": 260, "title": heading}
+    heading = {"text": f"next person: {name}", "offset": 6, "limit": width}
+    return {"layer": marks, "width": width, "height": HEATMAP_HEIGHT, "title": heading}
 
 
 def _draw_action_map(stretches: list[ActionStretch], t: int, names: list[str], width: int, *, who: str) -> Spec:
@@ -156,9 +164,10 @@ def _draw_action_map(stretches: list[ActionStretch], t: int, names: list[str], w
         for one in stretches
     ]
 
-    def axis(title: str, most: int) -> Spec:
+    def axis(name: str, most: int) -> Spec:
         scale = {"domain": [-0.5, most + 0.5], "nice": False}
         whole = list(range(0, most + 1, max(1, -(-most // 4))))
+        title = [drawing.cut_text(name, width), f"accepted, of {most}"]
         ticks = {"title": title, "grid": False, "values": whole, "format": "d"}
         return {"type": "quantitative", "scale": scale, "axis": ticks}
 
@@ -166,16 +175,16 @@ def _draw_action_map(stretches: list[ActionStretch], t: int, names: list[str], w
         **drawing.mark_layer(
             rows,
             {"type": "rect", "strokeWidth": 0},
-            x={"field": "left", **axis(f"{names[1]} accepted, of {n_b}", n_b)},
+            x={"field": "left", **axis(names[1], n_b)},
             x2={"field": "right"},
-            y={"field": "low", **axis(f"{names[0]} accepted, of {n_a}", n_a)},
+            y={"field": "low", **axis(names[0], n_a)},
             y2={"field": "high"},
             color=drawing.literal_color("color"),
             opacity={"field": "opacity", "type": "quantitative", "scale": None},
         ),
         "width": width,
         "height": width,
-        "title": {"text": f"next: {who}, after {t}", "offset": 4},
+        "title": {"text": [drawing.cut_text(f"next: {who}", 0.93 * width), f"after {t}"], "offset": 4},
     }
 
 
@@ -199,7 +208,7 @@ def _draw_legend(lines: Sequence[Sequence[tuple[str, str, float]]], width: int) 
     """Squares with words, line by line or in more if need be; each has words, the role of a colour and its strength."""
     rows, x, y = [], 0, -20
     for i, (text, role, strength) in ((i, entry) for line in lines for i, entry in enumerate(line)):
-        needed = 26 + round(6.4 * len(text))
+        needed = 34 + round(drawing.text_width(text))
         if i == 0 or x + needed > width:
             x, y = 0, y + 20
         rows.append({"x": x, "x2": x + 13, "text_x": x + 18, "y": y, "y2": y + 13, "middle": y + 7, "text": text,
@@ -215,7 +224,7 @@ def _draw_legend(lines: Sequence[Sequence[tuple[str, str, float]]], width: int) 
                          x={"field": "text_x", **place}, y={"field": "middle", **place},
                          text={"field": "text", "type": "nominal"}),
         ],
-        "width": width - 4,
+        "width": width,
         "height": y + 13,
     }  # fmt: skip
 

@@ -115,8 +115,8 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
         f"thick: median of {result.watched:,} runs; thin: nine of ten lie between",
         f"black: at most {kappa:g} is fair; dots: when it is checked",
     ]
-    title = {"text": "Bias over time", "subtitle": said}
-    spec = {"layer": layers, "width": width - 76, "height": 230, "title": title}
+    title = {"text": "Bias over time", "subtitle": said, "frame": "bounds"}
+    spec = {"layer": layers, "width": width - 84, "height": 230, "title": title}
     ends = "; ".join(f"{name} {_format_triple(_quantile_triple(result.over_time[-1], name))}" for name in NAMES)
     return drawing.finish_chart(
         spec,
@@ -142,7 +142,7 @@ def draw_normalised(result: ShieldSimulationResult, *, width: int = WIDE) -> Spe
             "field": "low",
             "type": "quantitative",
             "scale": {"domain": [0, last], "nice": False},
-            "axis": {"title": unit if i else None, "labels": bool(i), "tickCount": 8, "grid": False},
+            "axis": {"title": unit if i else None, "labels": bool(i), "tickCount": 8, "grid": False, "offset": 5},
         }
         mark = {"type": "bar", "color": LIGHT[ROLES[name]], "stroke": LIGHT["paper"], "strokeWidth": 0.8}
         line = [{"low": bound, "said": "unfair beyond"}]
@@ -155,6 +155,7 @@ def draw_normalised(result: ShieldSimulationResult, *, width: int = WIDE) -> Spe
                 y={
                     "field": "share",
                     "type": "quantitative",
+                    "scale": {"domain": [0, 1.3 * max(counts) / result.runs], "nice": False},
                     "axis": {"format": "~%", "title": "runs", "tickCount": 3, "offset": 5},
                 },
             ),

@@ -8,7 +8,8 @@ counterpart for dark pages (``stylesheet``).
 """
 
 from evenhand.text import format_percent, percent_digits, strip_unprintable
-from evenhand.view.drawing.axis import Axis, differences, percentages, plain, spread, whole_numbers
+from evenhand.view.drawing.axis import Axis, differences, percentages, plain, ratios, spread, whole_numbers
+from evenhand.view.drawing.fonts import cut_text, text_width, wrap_text
 from evenhand.view.drawing.rows import Bar, Block, Dot, Label, Line, Mark, Panel, Row, RowChart, Span, Tick, together
 from evenhand.view.drawing.steps import Series, StepChart
 from evenhand.view.drawing.theme import (
@@ -55,6 +56,7 @@ __all__ = [
     "Spec",
     "StepChart",
     "Tick",
+    "cut_text",
     "dark_stylesheet",
     "differences",
     "draw_figure",
@@ -65,11 +67,14 @@ __all__ = [
     "percent_digits",
     "percentages",
     "plain",
+    "ratios",
     "spread",
     "stack_charts",
     "strip_unprintable",
+    "text_width",
     "to_altair",
     "to_svg",
     "together",
     "whole_numbers",
+    "wrap_text",
 ]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MINUS = "\N{MINUS SIGN}"
+
+MOST_TICKS = 8
+"""Numbers at a logarithmic axis, unless powers of ten alone are more."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,22 @@ def spread(
         high = last * step
     values = [i * step for i in range(first, last + 1)]
     return Axis(low, high, tuple(zip(values, texts(values), strict=True)))
+
+
+def ratios(low: float, high: float, texts: Callable[[Sequence[float]], list[str]]) -> Axis:
+    """Return a logarithmic axis with 1, 2 and 5 times each power of ten between its ends, the powers alone if many.
+
+    >>> [text for _, text in ratios(0.03, 4, plain).ticks]
+    ['0.05', '0.1', '0.2', '0.5', '1', '2']
+    """
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    values = [step * 10.0**power for power in powers for step in (1, 2, 5)]
+    values = [value for value in values if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
+    if len(values) > MOST_TICKS:
+        values = [value for value in values if abs(math.log10(value) % 1) < 1e-9]
+    if len(values) < 2:
+        return replace(spread(low, high, texts), log=True)
+    return Axis(low, high, tuple(zip(values, texts(values), strict=True)), log=True)
 
 
 def percentages(values: Sequence[float]) -> list[str]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import textwrap
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from evenhand.view.drawing.axis import Axis
+from evenhand.view.drawing.fonts import text_width, wrap_text
 from evenhand.view.drawing.theme import LIGHT, Spec, finish_chart, literal_color, mark_layer
 
 WIDTH = 880
 """Pixels of a chart in a notebook. In a page it is as wide as there is room."""
 
-CHARACTER = 6.3
-"""Pixels of a character, about."""
+
+LABEL_GAP, INDENT, LINE = 9, 14, 15
+"""Pixels between a mark and the text to its right, of a level of nesting, and of a line of a name."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class Block:
         panels: side by side, or below each other where there is no room.
         title: stands above them.
         headings: above the rows' figures.
-        names: pixels for the names beside the panels.
+        names: pixels for the names beside the panels, at most.
         place: where the names stand: ``beside`` the panels, or above each row where there is no room; ``left`` of them
             at any width (short names); ``above`` each row at any width.
         height: pixels of a row.
@@ -135,9 +137,21 @@ class Block:
     height: int = 24
 
     @property
-    def labelled(self) -> bool:
-        """Whether texts stand to the right of marks."""
-        return any(isinstance(mark, Label) for row in self.rows for marks in row.marks for mark in marks)
+    def name_width(self) -> int:
+        """Pixels that its own names need beside the panels."""
+        widths = (text_width(row.name) + INDENT * row.indent for row in self.rows)
+        return min(self.names, math.ceil(max(widths, default=0)) + 2)
+
+    @property
+    def name_lines(self) -> int:
+        """How many lines of a name a row has room for; what is longer ends in an ellipsis."""
+        return max(1, self.height // LINE)
+
+    @property
+    def label_width(self) -> int:
+        """Pixels for the texts to the right of marks."""
+        labels = (mark.text for row in self.rows for marks in row.marks for mark in marks if isinstance(mark, Label))
+        return math.ceil(max((text_width(text) + LABEL_GAP for text in labels), default=0))
 
 
 @dataclass(frozen=True)
@@ -155,10 +169,15 @@ class RowChart:
     legend: tuple[tuple[str, str], ...] = ()
 
     @property
+    def name_width(self) -> int:
+        """Pixels that names beside panels take, the same in all blocks, so that their axes stand below each other."""
+        return max((block.name_width for block in self.blocks), default=0)
+
+    @property
     def spec(self) -> Spec:
         """The chart for a notebook."""
         legend = [_legend(self.legend)] if self.legend else []
-        parts = [_block(block) for block in self.blocks]
+        parts = [_block(block, self.name_width) for block in self.blocks]
         return finish_chart({"vconcat": [*legend, *parts], "spacing": 20}, self.description)
 
 
@@ -173,29 +192,31 @@ def together(charts: Iterable[RowChart]) -> RowChart:
 
 
 FIGURE = 104
-LABEL = 60
-"""Pixels for a figure beside a name, and for a text to the right of a mark."""
+"""Pixels for a figure beside a name."""
 
 Y: Spec = {"field": "row", "type": "nominal", "axis": None, "sort": None}
 
 
-def _block(block: Block) -> Spec:
+def _block(block: Block, names: int) -> Spec:
     height = {"height": {"step": max(block.height, 24)}}
-    texts: list[Spec] = [{"layer": [_texts(block, _names(block), "left")], "width": block.names}]
+    texts: list[Spec] = [{"layer": [_texts(block, _names(block, names), "left")], "width": names}]
     for i, heading in enumerate(block.headings):
         figures = [{"text": row.figures[i], "x": FIGURE} for row in block.rows]
         title = {"text": heading, "anchor": "end", "fontWeight": "normal", "fontSize": 12, "color": LIGHT["muted"]}
         texts.append({"layer": [_texts(block, figures, "right")], "width": FIGURE, "title": title})
-    room = WIDTH - block.names - len(block.headings) * (FIGURE + 14) - (LABEL if block.labelled else 0)
+    room = WIDTH - names - len(block.headings) * (FIGURE + 14) - block.label_width
     width = room / len(block.panels) - 34
     panels = [_panel(block, i, width) for i in range(len(block.panels))]
     titled: Spec = {"title": block.title} if block.title else {}
     return titled | {"hconcat": [part | height for part in (*texts, *panels)], "spacing": 14}
 
 
-def _names(block: Block) -> list[Spec]:
+def _names(block: Block, names: int) -> list[Spec]:
     return [
-        {"text": _wrap_label(row.name, int((block.names - 14 * row.indent) / CHARACTER)), "x": 14 * row.indent}
+        {
+            "text": "\n".join(wrap_text(row.name, names - INDENT * row.indent, lines=block.name_lines)),
+            "x": INDENT * row.indent,
+        }
         for row in block.rows
     ]
 
@@ -266,7 +287,7 @@ def _ticks(rows: list[Spec], x: Any) -> list[Spec]:
 
 
 def _labels(rows: list[Spec], x: Any) -> list[Spec]:
-    text = {"type": "text", "align": "left", "dx": 9}
+    text = {"type": "text", "align": "left", "dx": LABEL_GAP}
     return [mark_layer(rows, text, y=Y, x=x("value"), text={"field": "text", "type": "nominal"})]
 
 
@@ -278,7 +299,7 @@ def _legend(entries: Sequence[tuple[str, str]]) -> Spec:
     rows, at = [], 8.0
     for role, text in entries:
         rows.append({"x": at, "text": text, "color": LIGHT[role]})
-        at += 40 + CHARACTER * len(text)
+        at += 40 + text_width(text)
     x = {"field": "x", "type": "quantitative", "scale": None, "axis": None}
     square = {"type": "point", "shape": "square", "size": 100, "opacity": 1}
     words = {"type": "text", "align": "left", "dx": 10}
@@ -294,11 +315,3 @@ def _legend(entries: Sequence[tuple[str, str]]) -> Spec:
 
 def _key(i: int) -> str:
     return f"{i:04d}"
-
-
-def _wrap_label(words: str, characters: int) -> str:
-    """At most two lines; what does not fit is left to the table."""
-    lines = textwrap.wrap(words, max(8, characters), break_long_words=True) or [""]
-    if len(lines) > 2:
-        lines = [lines[0], f"{lines[1][: characters - 1]}\N{HORIZONTAL ELLIPSIS}"]
-    return "\n".join(lines)

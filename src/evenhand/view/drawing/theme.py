@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from evenhand.text import strip_unprintable
+from evenhand.view.drawing.fonts import fix_widths
 
 if TYPE_CHECKING:
     import altair as alt
@@ -69,6 +70,7 @@ THEME: Spec = {
         "labelColor": LIGHT["muted"],
         "labelFlush": False,
         "labelFontSize": 12,
+        "labelSeparation": 8,
         "titleColor": LIGHT["muted"],
         "titleFontSize": 12,
         "titleFontWeight": "normal",
@@ -99,7 +101,7 @@ def literal_color(field: str) -> Spec:
 
 def finish_chart(spec: Spec, description: str) -> Spec:
     """Finish a chart: the house's look, and what it shows in words for those who cannot see it."""
-    frame = {"background": "transparent", "padding": {"left": 0, "top": 4, "right": 2, "bottom": 4}, "config": THEME}
+    frame = {"background": "transparent", "padding": {"left": 2, "top": 4, "right": 2, "bottom": 4}, "config": THEME}
     shown: Spec = _strip_texts(spec | {"description": description})
     return shown | frame
 
@@ -153,6 +155,7 @@ def to_svg(spec: Spec, *, name: str) -> str:
     body = re.sub(r'="url\(#([^"]*)\)"', rf'="url(#{name}-\1)"', body)
     # The drawing is one image with one description; its parts are in the tables beside it.
     body = re.sub(r'\s(?:role|aria-[a-z]+)="[^"]*"', "", body)
+    body = fix_widths(body)
     described = spec["description"].replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" role="img" aria-label="{described}" '

@@ -1,0 +1,303 @@
+"""A result of every kind that has charts, its names as long as those of real data, and the drawings of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from functools import cache
+
+import examples
+import numpy as np
+import pandas as pd
+
+from evenhand.checker import CertificateCheck
+from evenhand.core import Block, Document, Figure, Fold, Result, SubjectCard
+from evenhand.genai import (
+    ConfusionMatrix,
+    ConfusionResult,
+    RecordedSequence,
+    assess_sequences,
+    compare_policies,
+    estimate_prompt_bias,
+)
+from evenhand.individual import TextSearchResult
+from evenhand.individual.search import search
+from evenhand.individual.search.texts import CategoryFlipCount
+from evenhand.mitigation import (
+    CandidateResult,
+    Change,
+    ComparisonLine,
+    FrontierPoint,
+    FrontierResult,
+    MitigationResult,
+    SplitSizes,
+    Trial,
+)
+from evenhand.reproduce.mitigation.record import DecisionCounts, MitigatedModel, MitigationRun
+from evenhand.reproduce.mitigation.run import MitigationExperimentSettings, MitigationTables
+from evenhand.reproduce.mitigation.subgroups import GIVEN
+from evenhand.reproduce.shields.record import (
+    FINITE,
+    PERIODIC,
+    ClassifierRecord,
+    SettingRuns,
+    ShieldExperimentSettings,
+)
+from evenhand.reproduce.shields.run import Reproduction
+from evenhand.schema import encode
+from evenhand.shields import (
+    FairnessProperty,
+    Inputs,
+    ShieldPlan,
+    inspect_policy,
+    simulate_shield,
+    synthesize,
+)
+from evenhand.stats import Proved
+
+SUBJECT = SubjectCard("model", "people.csv", 9769, "income", ">50K", label_only=False)
+DATA = {"adult": "race", "compas": "sex", "german": "age"}
+CLASSIFIERS = ("ERM", "DiffDP", "HSIC", "LAFTR", "PR")
+
+
+def collect_figures(blocks: Sequence[Block]) -> Iterator[Figure]:
+    """Yield the figures of a document, those in folded parts too."""
+    for block in blocks:
+        if isinstance(block, Figure):
+            yield block
+        elif isinstance(block, Fold):
+            yield from collect_figures(block.blocks)
+
+
+@cache
+def pictured(name: str) -> Result:
+    """Return one of these results."""
+    return PICTURED[name][0]()
+
+
+def document(name: str) -> Document:
+    """Return what a page shows of one of these results."""
+    result = pictured(name)
+    if name in ("search", "subgroups"):
+        return result.document(SUBJECT)
+    return result.document(".") if name == "assessment" else result.document()
+
+
+def shield(kind: str = "finite") -> ShieldPlan:
+    inputs = Inputs(("Asian-Pac-Islander", "Amer-Indian-Eskimo"), (0.3, 0.7), (0.35, 0.6))
+    return ShieldPlan(FairnessProperty("demographic_parity", Fraction("0.15")), inputs, 24, kind=kind)
+
+
+def frontier() -> FrontierResult:
+    rate = lambda value: examples.observed(round(9769 * value), 9769)  # noqa: E731
+    given = {"auc": rate(0.9), "flips": rate(0.1), "favoured": rate(0.2)}
+    points = [(0.0, 0.8517, 0.187), (0.1, 0.8511, 0.179), (0.25, 0.8494, 0.142), (1.0, 0.8406, 0.083),
+              (4.0, 0.829, 0.021), (16.0, 0.789, 0.004)]  # fmt: skip
+    return FrontierResult(
+        seed=0, seconds=60.0, method="diffdp", data="adult", favourable=">50K", protected=("sex",),
+        sees_protected=False, train=20000, test=9769, confidence=0.95,
+        points=tuple(FrontierPoint(strength=strength, accuracy=rate(accuracy), gap=rate(gap),
+                                   on_frontier=strength != 0.1, **given) for strength, accuracy, gap in points),
+        given=FrontierPoint(strength=None, accuracy=rate(0.8512), gap=rate(0.188), **given),
+    )  # fmt: skip
+
+
+def change(value: float, half: float) -> Change:
+    return Change(value=value, low=value - half, high=value + half, confidence=0.998, p=0.004, n=900, method="Tango")
+
+
+def line(part, of, words, before, after, verdict, half=0.03, **more) -> ComparisonLine:
+    seen = (lambda value: Proved(value=value, how="linear")) if part == "proof" else (
+        lambda value: examples.observed(round(900 * value), 900))  # fmt: skip
+    given = {"name": of, "of": of, "better_if": "down", "change": change(after - before, half), "note": ""}
+    return ComparisonLine(part=part, words=words, before=seen(before), after=seen(after), verdict=verdict,
+                          **(given | more))  # fmt: skip
+
+
+def mitigation() -> MitigationResult:
+    subgroup = "the gap of marital-status Married-civ-spouse or Married-AF-spouse, race Amer-Indian-Eskimo, sex Female"
+    lines = (
+        line("performance", "", "accuracy", 0.85, 0.846, "within noise", name="accuracy", better_if="up"),
+        line("performance", "", "area under the ROC curve", 0.904, 0.901, "not comparable", change=None),
+        line("asked", "sex", "decisions that flip with race and sex", 0.12, 0.01, "better"),
+        line("asked", "worst", subgroup, 0.3, 0.08, "better"),
+        line("groups", "race", "selection rates by race and marital-status: highest minus lowest", 0.1, 0.2, "worse"),
+        line("individuals", "sex", "decisions that flip with sex, in the simulated population", 0.11, 0.01, "better"),
+        line("proof", "sex", "certified fair whatever sex says", 0.9, 0.95, "more is proved", change=None),
+    )
+    trials = tuple(
+        Trial(setting="instances added", value=value, accuracy=0.85 - value / 1e5, harms=(0.1 / (1 + value), 0.2),
+              chosen=value == 1000)
+        for value in (0, 50, 100, 250, 500, 1000, 2500)
+    )  # fmt: skip
+    methods = ("retrain", "exponentiated-gradient", "threshold-optimizer")
+    return MitigationResult(
+        model="income.pkl", data="people.csv", favourable=">50K",
+        people=SplitSizes(train=2700, validation=900, test=900), harms=(lines[2].words, subgroup),
+        sources=("search.json",), confidence=0.95, accuracy_loss=0.01, seed=7, seconds=83.0,
+        candidates=tuple(CandidateResult(method=method, words=f"{method}, with a penalty", lines=lines,
+                                         trials=trials if method == "retrain" else ()) for method in methods),
+    )  # fmt: skip
+
+
+def profiles() -> Result:
+    rng = np.random.default_rng(0)
+    values = {
+        one.name: rng.choice(one.values, 200) if one.values else rng.integers(one.lower, one.upper, 200)
+        for one in examples.SCHEMA.attributes
+    }
+    people = encode(examples.SCHEMA, pd.DataFrame(values))
+    return search(
+        lambda frame: 1 / (1 + np.exp(40 - frame["age"] - 9 * (frame["sex"] == "Male"))), people,
+        method="random", seeds=80, samples=200,
+    )  # fmt: skip
+
+
+def texts() -> TextSearchResult:
+    counts = tuple(
+        CategoryFlipCount(category=name, rate=examples.observed(flips, 400), flips=flips, n=400, texts=900)
+        for name, flips in (("sexual_orientation", 171), ("race_and_ethnicity", 60), ("gender", 8))
+    )
+    return TextSearchResult(
+        seed=0, seconds=1.0, classes=("clean", "toxic"), favourable="clean", label_only=False, counts=counts,
+        profiles=200, queries=4000, examples=(),
+    )  # fmt: skip
+
+
+GROUPS = {"gender presentation": ("woman", "man", "non-binary person"), "age": ("young adult", "elderly")}
+
+
+def assessment() -> Result:
+    """Three recorded sequences, long and short, and what two prompts show."""
+    rng = np.random.default_rng(1)
+    labels = {
+        name: tuple(rng.choice(values, 120, p=np.array([8, 3, 1][: len(values)]) / sum([8, 3, 1][: len(values)])))
+        for name, values in GROUPS.items()
+    }
+    names = ("a photograph of the leader of a large company", "stable-diffusion-xl, seed 2", "3")
+    found = [RecordedSequence(name, labels, GROUPS, (None,) * 120) for name in names]
+    prompts = ("a photograph of the leader of a large company in Frankfurt", "a nurse")
+    answered = {
+        prompt: [{name: labels[name][i] for name in GROUPS} for i in range(start, 120, 2)]
+        for start, prompt in enumerate(prompts)
+    }
+    assessed = assess_sequences(found, repeated={"gender presentation": 6, "age": 4}, source="pictures")
+    return assessed.model_copy(update={"prompts": estimate_prompt_bias(answered, GROUPS)})
+
+
+def confusion() -> ConfusionResult:
+    values = ("woman", "man", "non-binary person", "child", "elderly person")
+    counts = tuple(tuple(912 if i == k else 3 * i + k for k in range(6)) for i in range(6))
+    sample = ConfusionMatrix(values=values, counts=counts, confidence=0.95)
+    return ConfusionResult(
+        seed=0, seconds=1.0, source="sample.csv", conditions={}, items=sample.items, unlabelled=0, sample=sample,
+        right={value: sample.precision(value) for value in values}, tolerated=0.05, worth=(),
+        found={value: sample.recall(value) for value in values},
+    )  # fmt: skip
+
+
+def policies() -> Result:
+    values = ("child", "young adult", "elderly", "unpublished", "none of these at all")
+    described = {
+        "conditions": [{"name": "leader", "share": 0.8}],
+        "specifications": [{"condition": "leader", "group": "age", "values": list(values),
+                            "repeated": [6, 8, 10, 12, 16]}],
+        "simulation": {"generator": {"age": [0.2] * 5}, "retries": 0},
+    }  # fmt: skip
+    return compare_policies(described, requests=400)
+
+
+def classifier_record(dataset: str, classifier: str, gap: float) -> ClassifierRecord:
+    return ClassifierRecord(
+        dataset=dataset, attribute=DATA[dataset], classifier=classifier, groups=("a", "b"), people=900, arriving=300,
+        label=0.4, group_a=0.3, gap=0.1, accepted=(0.3, 0.4), accuracy=0.8, demographic_parity=gap,
+        equal_opportunity=gap / 2, seconds=1.0,
+    )  # fmt: skip
+
+
+def shields_paper() -> Reproduction:
+    settings = ShieldExperimentSettings(runs=4, periodic_runs=4)
+    rng = np.random.default_rng(0)
+
+    def setting(experiment, dataset, name, kappa, which, periods) -> SettingRuns:
+        bias, alone = tuple(rng.random(4) * float(kappa)), tuple(rng.random(4))
+        return SettingRuns(
+            experiment=experiment, dataset=dataset, attribute=DATA[dataset], classifier="ERM", property=name,
+            kappa=kappa, empty_group="zero", shield=which, costs="constant", horizon=50, periods=periods, bias=bias,
+            bias_unshielded=alone, fair=(True,) * 4, fair_unshielded=tuple(one <= float(kappa) for one in alone),
+            assumed=(True,) * 4, interventions=(3,) * 4, cost=(3.0,) * 4, right=(40, 41, 39, 38),
+            right_unshielded=(43, 42, 40, 44), fair_at=(4,) * periods, fair_at_unshielded=(1,) * periods, seconds=1.0,
+        )  # fmt: skip
+
+    cells = [
+        setting(where, dataset, name, kappa, which, periods)
+        for dataset in DATA
+        for name in settings.horizons
+        for kappa in settings.kappas
+        for where, whiches, periods in (("bounded", (FINITE,), 1), ("periodic", PERIODIC, settings.periods))
+        for which in whiches
+    ]
+    environments = tuple(f"{data}, {attribute}" for data, attribute in DATA.items())
+    return Reproduction(
+        seed=0, seconds=1.0, settings=settings, environments=environments,
+        classifiers=tuple(classifier_record(one, "ERM", 0.2) for one in DATA), cells=tuple(cells), wanted=len(cells),
+    )  # fmt: skip
+
+
+def mitigation_tables() -> MitigationTables:
+    def decisions(inside: int, right: int | None) -> DecisionCounts:
+        return DecisionCounts(people=200, right=right, inside=50, favourable=inside, rest_favourable=90)
+
+    settings = MitigationExperimentSettings(runs=1)
+    models = [
+        MitigatedModel(method=method, words=method, held_out=decisions(10 + 3 * i, 160), training=decisions(12, 160),
+                       sampled=decisions(8 + 4 * i, None), seconds=1.0)
+        for i, method in enumerate((GIVEN, *settings.methods))
+    ]  # fmt: skip
+    runs = tuple(
+        MitigationRun(case=case, dataset=case, run=0, train=600, validation=200, test=200, subgroup="age 40 or more",
+                      significant=True, models=tuple(models))
+        for case in ("german", "law", "compas")
+    )  # fmt: skip
+    trained = tuple(
+        classifier_record(dataset, one, 0.03 * i + 0.01) for dataset in DATA for i, one in enumerate(CLASSIFIERS)
+    )
+    return MitigationTables(seed=0, seconds=1.0, settings=settings, mended=runs, classifiers=trained, wanted=20)
+
+
+def inspection() -> Result:
+    return inspect_policy(synthesize(shield()))
+
+
+def simulation() -> Result:
+    return simulate_shield(shield("static-fair"), runs=100, periods=3)
+
+
+def check() -> CertificateCheck:
+    return CertificateCheck(
+        seed=0, seconds=1.0, verdict="confirmed", model="AC-1.npz", protected=("race", "sex"), certified=0.97786,
+        falsified=0.0127, undecided=0.00417, boxes=4000, checked=4000, confidence=0.95,
+    )  # fmt: skip
+
+
+PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
+    "audit": (
+        examples.full,
+        {"group rates", "calibration", "flip rates", "proved shares", "proof over time", "shares by attribute"}
+        | {"subgroup gaps", "subgroup nesting"},
+    ),
+    "check": (check, {"checked shares"}),
+    "frontier": (frontier, {"frontier"}),
+    "mitigation": (mitigation, {"candidates", "before and after", "trials"}),
+    "subgroups": (examples.subgroups, {"subgroup gaps", "subgroup nesting"}),
+    "search": (profiles, {"gaps of profiles", "attributes of profiles"}),
+    "texts": (texts, {"flip rates of texts"}),
+    "assessment": (assessment, {"appearances", "coverage", "items", "prompts"}),
+    "confusion": (confusion, {"counts of labels"}),
+    "policies": (policies, {"longest gaps", "costs of policies"}),
+    "inspection": (inspection, {"interventions over time", "actions by counters"}),
+    "simulation": (simulation, {"bias over time", "bias at the end"}),
+    "shields paper": (shields_paper, {"reproduced bias", "reproduced losses", "reproduced periods"}),
+    "mitigation tables": (mitigation_tables, {"reproduced gaps", "reproduced classifiers"}),
+}
+"""Name -> how the result is made, and the drawings that its document names."""
