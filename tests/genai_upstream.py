@@ -38,6 +38,7 @@ class Upstream:
         key: the bearer key that is wanted; None: none is.
         failures: statuses of the next answers, first to last; what is asked then is not done.
         always: the status of all answers; None: they are good.
+        error: the whole body of failures; None: it names the status.
         headers: more headers of failures, such as Retry-After or Location.
         lies: whether questions about items are answered with another value.
         says: replaces what the model says to questions: a text, or a function of the question.
@@ -58,6 +59,7 @@ class Upstream:
         self.key = key
         self.failures: list[int] = []
         self.always: int | None = None
+        self.error: dict[str, Any] | None = None
         self.headers: dict[str, str] = {}
         self.lies = False
         self.says: str | Callable[[str], str] | None = None
@@ -109,7 +111,8 @@ class Upstream:
             failure = self.failures.pop(0) if self.failures else self.always
         self._going.wait()
         if failure is not None:
-            return failure, self.headers, _error(f"told to fail with {failure}")
+            said = _error(f"told to fail with {failure}")
+            return failure, self.headers, said if self.error is None else json.dumps({"error": self.error}).encode()
         if self.key is not None and headers.get("authorization") != f"Bearer {self.key}":
             return 401, {}, _error(f"wrong key: {headers.get('authorization')}")
         if self.body is not None:

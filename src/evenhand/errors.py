@@ -91,7 +91,15 @@ class TrustError(EvenhandError, PermissionError):
 
 
 class FetchError(EvenhandError, OSError):
-    """Something that must come over the network did not come."""
+    """Something that must come over the network did not come.
+
+    Attributes:
+        status: of the answer over HTTP; None: there was none.
+        body: the beginning of that answer.
+    """
+
+    status: int | None = None
+    body: bytes = b""
 
 
 class StoreError(EvenhandError, OSError):

@@ -167,7 +167,9 @@ class HttpClient:
             hint = "it points elsewhere: give the final URL"
         # A service that refuses a key may quote parts of it in its answer.
         words = "" if status == 401 else f": {quote_answer(said, secrets)}"
-        return FetchError(f"{self.name} refused with status {status}{words}", location=self.location, hint=hint)
+        error = FetchError(f"{self.name} refused with status {status}{words}", location=self.location, hint=hint)
+        error.status, error.body = status, said
+        return error
 
 
 def quote_answer(said: bytes | str, secrets: Sequence[str] = ()) -> str:

@@ -96,6 +96,21 @@ def test_services_that_refuse_are_told_and_nothing_slips_through(upstream: Upstr
         assert KEY not in rows[0]["reason"]
 
 
+def test_a_refusal_and_the_prompt_that_was_drawn_are_kept(upstream: Upstream, tmp_path: Path) -> None:
+    asked = described(upstream, tmp_path)
+    _made, rows = run(asked, ["a bowl of apples"], tmp_path / "good")
+    assert rows[0]["revised_prompt"] == "a bowl of apples"
+    # The judge is asked once of what counts for nothing; then comes the generator.
+    before = len(upstream.received)
+    run(asked, ["a pear"], tmp_path / "calls")
+    calls = [path for path, *_ in upstream.received[before:]]
+    upstream.failures = [None] * calls.index("/v1/images/generations") + [400]
+    upstream.error = {"code": "moderation_blocked", "message": f"not with {KEY}", "type": "user_error"}
+    made, rows = run(asked, ["a plum"], tmp_path / "refused")
+    assert made.statuses["refused"] == 1
+    assert rows[0]["reason"] == "the generator refused: not with *** (moderation_blocked)"
+
+
 def test_a_model_that_always_talks_nonsense_leaves_no_item_by_default(upstream: Upstream, tmp_path: Path) -> None:
     upstream.says = "I would rather not say."
     with pytest.raises(ModelError, match="5 requests in a row came to nothing, the last because the judge failed"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -60,7 +61,7 @@ def service(upstream, tmp_path_factory):
 def upstream_of_this_test(upstream):
     upstream.received.clear()
     upstream.failures.clear()
-    upstream.always = None
+    upstream.always = upstream.error = upstream.body = None
     return upstream
 
 
@@ -98,6 +99,53 @@ def test_pictures_keep_the_deadlines_and_say_what_was_changed(client, service: R
     machine = service.check_replay("studio")
     assert machine.enforcer.counts["leader: age"]["missed"] == 0
     assert not machine.open
+
+
+POLICY: dict[str, Any] = {
+    "code": "content_policy_violation",
+    "message": "Your request was rejected by our safety system.",
+    "type": "invalid_request_error",
+    "param": None,
+}
+
+
+def test_what_the_service_refuses_to_draw_is_refused_in_its_own_words(client, upstream_of_this_test):
+    upstream_of_this_test.always, upstream_of_this_test.error = 400, POLICY
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.images.generate(model="pictures", prompt="a tree")
+    assert caught.value.status_code == 400
+    assert caught.value.code == "content_policy_violation"
+    assert "rejected by our safety system" in caught.value.message
+    assert caught.value.response.headers["x-evenhand-status"] == "refused"
+    # Any other refusal is still a fault behind the service.
+    upstream_of_this_test.error = None
+    with pytest.raises(openai.InternalServerError) as caught:
+        client.images.generate(model="pictures", prompt="a tree")
+    assert caught.value.status_code == 502
+
+
+def test_a_model_that_declines_is_an_ordinary_answer(client, upstream_of_this_test):
+    message = {"role": "assistant", "content": None, "refusal": "I cannot help with that."}
+    upstream_of_this_test.body = json.dumps(
+        {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": {"total_tokens": 7}}
+    ).encode()
+    asked = [{"role": "user", "content": "a tale of a tree"}]
+    answer = client.chat.completions.create(model="stories", messages=asked)
+    assert answer.choices[0].message.refusal == "I cannot help with that."
+    assert answer.choices[0].message.content is None
+    assert answer.usage.total_tokens == 7
+    events = list(client.chat.completions.create(model="stories", messages=asked, stream=True))
+    assert events[0].choices[0].delta.refusal == "I cannot help with that."
+
+
+def test_the_prompt_that_was_really_drawn_and_what_it_cost_are_handed_on(client, upstream_of_this_test):
+    picture = base64.b64encode(Studio(BIAS).generate("a tree").data).decode()
+    usage = {"total_tokens": 30, "input_tokens": 10, "output_tokens": 20, "input_tokens_details": {"text_tokens": 10}}
+    data = [{"b64_json": picture, "revised_prompt": "a tall oak, oil on canvas"}]
+    upstream_of_this_test.body = json.dumps({"created": 0, "data": data, "usage": usage}).encode()
+    answer = client.images.generate(model="pictures", prompt="a tree", n=2)
+    assert [one.revised_prompt for one in answer.data] == ["a tall oak, oil on canvas"] * 2
+    assert (answer.usage.total_tokens, answer.usage.input_tokens_details.text_tokens) == (60, 20)
 
 
 def test_options_are_handed_on_and_the_prompt_that_was_sent_is_told(client, service, upstream_of_this_test):

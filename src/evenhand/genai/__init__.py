@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     )
     from evenhand.genai.assessment.sequences import RecordedSequence, read_sequences
     from evenhand.genai.backends.generator import (
+        ContentRefusedError,
         Generator,
         Item,
         Playback,
         Resumable,
         add_instruction,
+        add_usage,
         parse_instruction,
     )
     from evenhand.genai.backends.local_diffusion import LocalDiffusion
@@ -95,6 +97,7 @@ __all__ = [
     "ConfusionConfig",
     "ConfusionMatrix",
     "ConfusionResult",
+    "ContentRefusedError",
     "Enforcer",
     "EnforcerProtocol",
     "Feasibility",
@@ -141,6 +144,7 @@ __all__ = [
     "StudioPixels",
     "ValueFinding",
     "add_instruction",
+    "add_usage",
     "answers_by_prompt",
     "ask_fixed_groups",
     "assess_live",

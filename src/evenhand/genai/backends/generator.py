@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from evenhand.errors import DataError, OptionError
+from evenhand.errors import DataError, ModelError, OptionError
 
 ItemKind: TypeAlias = Literal["image", "text"]
 
@@ -21,16 +21,20 @@ class Item:
         kind: ``image`` or ``text``.
         data: its bytes; a text's are UTF-8.
         media_type: such as ``image/png``.
+        revised_prompt: the prompt that the service really used, if it says so.
+        usage: what the service charges for, if it says so, such as ``{"total_tokens": 120}``.
     """
 
     kind: ItemKind
     data: bytes
     media_type: str
+    revised_prompt: str = field(default="", compare=False)
+    usage: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def of_text(cls, text: str) -> Item:
+    def of_text(cls, text: str, usage: Mapping[str, Any] | None = None) -> Item:
         """Return a text as an item."""
-        return cls("text", text.encode(), "text/plain")
+        return cls("text", text.encode(), "text/plain", usage=usage or {})
 
     @property
     def text(self) -> str:
@@ -45,6 +49,41 @@ class Item:
             return self.data.decode()
         except UnicodeDecodeError as error:
             raise DataError(f"a text is not UTF-8: {error}") from error
+
+
+class ContentRefusedError(ModelError):
+    """A generator that works refuses what was asked of it, such as for its content policy.
+
+    Args:
+        message: why, in its own words.
+        code: its word for programs, such as ``content_policy_violation``.
+        status: of HTTP; 200: the model declined in an ordinary answer.
+        location, hint: as for every error.
+    """
+
+    def __init__(
+        self, message: str, *, code: str, status: int = 400, location: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, location=location, hint=hint)
+        self.code, self.status = code, status
+
+
+def add_usage(before: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what two answers charge for together: numbers added, also those in parts.
+
+    >>> add_usage({"total_tokens": 3}, {"total_tokens": 4, "details": {"text": 1}})
+    {'total_tokens': 7, 'details': {'text': 1}}
+    """
+    found = dict(before)
+    for name, value in more.items():
+        known = found.get(name)
+        if isinstance(value, Mapping):
+            found[name] = add_usage(known if isinstance(known, Mapping) else {}, value)
+        elif isinstance(value, int | float) and isinstance(known, int | float):
+            found[name] = known + value
+        else:
+            found[name] = value if known is None else known
+    return found
 
 
 class Generator(Protocol):

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from evenhand.errors import FetchError, ModelError, OptionError
-from evenhand.genai.backends.generator import Item
+from evenhand.genai.backends.generator import ContentRefusedError, Item
 from evenhand.http import HttpClient, quote_answer
 
 _PORTS = {"http": 80, "https": 443}
@@ -173,7 +173,44 @@ class ServiceConnection:
         secret = self._secret()
         if secret is not None:
             headers["Authorization"] = f"Bearer {secret}"
-        return self._client.ask(method, url, headers, [secret or ""], body)
+        try:
+            return self._client.ask(method, url, headers, [secret or ""], body)
+        except FetchError as error:
+            refused = _read_refusal(error, secret or "", self.url)
+            if refused is not None:
+                raise refused from None
+            raise
+
+
+REFUSAL_CODES = frozenset(
+    (
+        "content_policy_violation",
+        "content_filter",
+        "moderation_blocked",
+        "invalid_prompt",
+        "ResponsibleAIPolicyViolation",
+    )
+)
+"""What services call it when they refuse the content of a request, and nothing is wrong with the request itself."""
+
+
+def _read_refusal(error: FetchError, secret: str, location: str) -> ContentRefusedError | None:
+    """Return a refusal for what was asked, as the service says it; None if it fails for another reason."""
+    if error.status not in (400, 403, 422, 451):
+        return None
+    try:
+        found = json.loads(error.body)["error"]
+        names = [found.get("code"), found.get("type"), (found.get("innererror") or {}).get("code")]
+        message = found.get("message")
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return None
+    code = next((name for name in names if isinstance(name, str) and name in REFUSAL_CODES), None)
+    if code is None:
+        return None
+    said = quote_answer(message if isinstance(message, str) else code, [secret])[1:-1]
+    return ContentRefusedError(
+        said, code=code, status=error.status, location=location, hint="ask for something else: the service refuses this"
+    )
 
 
 def check_reserved_options(options: Mapping[str, Any], own: Collection[str]) -> None:
@@ -242,7 +279,8 @@ class OpenAIChat:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer holds no text, or the model declines.
         """
-        return Item.of_text(self.reply(prompt))
+        answer = self.ask([*self.messages, {"role": "user", "content": prompt}])
+        return Item.of_text(self.text_of(answer), _read_usage(answer))
 
     def reply(self, content: str | Sequence[Mapping[str, Any]]) -> str:
         """Return what the model says to a message: a text, or parts as the service takes them.
@@ -277,8 +315,14 @@ class OpenAIChat:
         if not isinstance(choice, dict) or not isinstance(message, dict):
             raise ModelError("the answer has no list of choices with a message", location=self.wire.url)
         refusal = message.get("refusal")
-        if choice.get("finish_reason") == "content_filter" or (isinstance(refusal, str) and refusal):
-            raise ModelError("the model declines to answer", location=self.wire.url)
+        if isinstance(refusal, str) and refusal:
+            raise ContentRefusedError(
+                f"the model declines to answer: {refusal}", code="refusal", status=200, location=self.wire.url
+            )
+        if choice.get("finish_reason") == "content_filter":
+            raise ContentRefusedError(
+                "the model declines to answer", code="content_filter", status=200, location=self.wire.url
+            )
         text = _content_text(message.get("content"))
         if text is None:
             raise ModelError("the message in the answer has no text", location=self.wire.url)
@@ -288,6 +332,11 @@ class OpenAIChat:
                 "the message in the answer is empty", location=self.wire.url, hint="raise max_tokens" if cut else None
             )
         return text
+
+
+def _read_usage(answer: Mapping[str, Any]) -> dict[str, Any]:
+    found = answer.get("usage")
+    return found if isinstance(found, dict) else {}
 
 
 def _content_text(content: object) -> str | None:
@@ -402,7 +451,11 @@ class OpenAIImages:
             given = first.get(name)
             if isinstance(given, str) and given:
                 inside = name == "b64_json" or given.startswith("data:")
-                return self._picture(self._decode_image(given) if inside else self.wire.fetch(given))
+                item = self._picture(self._decode_image(given) if inside else self.wire.fetch(given))
+                revised = first.get("revised_prompt")
+                return replace(
+                    item, revised_prompt=revised if isinstance(revised, str) else "", usage=_read_usage(answer)
+                )
         raise ModelError("the picture in the answer has neither b64_json nor url", location=self.wire.url)
 
     def _decode_image(self, given: str) -> bytes:

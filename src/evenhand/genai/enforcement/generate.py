@@ -36,7 +36,7 @@ MAX_VAIN_ANSWERS = 5
 """Requests in a row without an item; with the last of them the fault is taken for one that stays."""
 
 COLUMNS_BEFORE_VALUES = ("request", "prompt", "sent", "conditions", "fixed")
-COLUMNS_AFTER_VALUES = ("file", "status", "slots", "attempts", "reason")
+COLUMNS_AFTER_VALUES = ("file", "status", "slots", "attempts", "reason", "revised_prompt", "usage")
 """Columns of ``requests.csv``; the concept groups stand between them."""
 
 STATUSES: Mapping[AnswerStatus, str] = {
@@ -355,6 +355,8 @@ class _RunDirectory:
             "slots": f"{NAME_SEPARATOR} ".join(f"{name} {slot}" for name, slot in answer.slots.items()),
             "attempts": len(answer.attempts),
             "reason": answer.reason,
+            "revised_prompt": "" if answer.item is None else answer.item.revised_prompt,
+            "usage": json.dumps(answer.item.usage) if answer.item is not None and answer.item.usage else "",
         }
         self.table.append(row)
         self.rows, self.made, self.run["answered"] = number, self.made + made, done

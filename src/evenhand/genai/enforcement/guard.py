@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
 from evenhand.errors import DecisionError, EvenhandError, ModelError, OptionError
-from evenhand.genai.backends.generator import Generator, Item, add_instruction
+from evenhand.genai.backends.generator import ContentRefusedError, Generator, Item, add_instruction
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.enforcer import Admission, Instruction, ItemOutcome
 from evenhand.genai.judges import Judge
@@ -58,11 +58,13 @@ class ItemAttempt:
         prompt: as it was sent.
         values: what the item shows, by concept group; empty if it was not classified.
         error: why there is no item, or no answer about it; empty if nothing went wrong.
+        refusal: the same, if the generator works and refuses what was asked of it.
     """
 
     prompt: str
     values: ItemValues = field(default_factory=dict)
     error: str = ""
+    refusal: ContentRefusedError | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
@@ -102,6 +104,11 @@ class GuardedAnswer:
     def values(self) -> ItemValues:
         """What the item shows, by concept group; empty if it was not classified."""
         return self.attempts[-1].values if self.attempts else {}
+
+    @property
+    def refusal(self) -> ContentRefusedError | None:
+        """Why the generator refused what was asked last; None if it did not."""
+        return self.attempts[-1].refusal if self.attempts and self.item is None else None
 
     @property
     def disclosure(self) -> str:
@@ -239,6 +246,7 @@ class Guard:
         item: Item | None = None
         values: ItemValues = {}
         error = ""
+        refusal: ContentRefusedError | None = None
         who = "the generator"
         try:
             made = generator.generate(prompt)
@@ -248,7 +256,8 @@ class Guard:
             values = classify_item(item, self._classifier, self._groups) if look else {}
         except Exception as failure:
             error = _describe_error(who, failure)
-        return item, ItemAttempt(prompt, values, error)
+            refusal = failure if isinstance(failure, ContentRefusedError) and item is None else None
+        return item, ItemAttempt(prompt, values, error, refusal)
 
     def _abandon_admission(self, admission: Admission, error: BaseException) -> None:
         """Complete an admission whose item will never come."""
@@ -315,4 +324,6 @@ def _header_name(name: str) -> str:
 def _describe_error(who: str, error: Exception) -> str:
     """Return what went wrong, in one line."""
     what = error.message if isinstance(error, EvenhandError) else summarize_error(error)
+    if isinstance(error, ContentRefusedError):
+        return f"{who} refused: {what} ({error.code})"
     return f"{who} failed: {what}"

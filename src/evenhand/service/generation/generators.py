@@ -124,9 +124,9 @@ class ConversationGenerator:
         asked = [*self._messages]
         asked[self._at] = {**asked[self._at], "content": _replace_text(asked[self._at]["content"], self.prompt, prompt)}
         answer = self._chat.ask(asked)
-        item = Item.of_text(self._chat.text_of(answer))
+        # Kept first: where the model declines, this is what it says of that.
         self.answer = answer
-        return item
+        return Item.of_text(self._chat.text_of(answer), answer.get("usage"))
 
 
 def _content_texts(content: object) -> list[str]:

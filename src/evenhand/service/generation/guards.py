@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,6 +49,7 @@ class ServedAnswer:
         picture: the end of the picture's address, if it has to have one.
         seconds: that all of it took.
         upstream_seconds: of these, that the generator took.
+        usage: what the generator's service charges for, of all attempts together.
     """
 
     answer: GuardedAnswer
@@ -56,6 +57,7 @@ class ServedAnswer:
     picture: str | None = None
     seconds: float = 0.0
     upstream_seconds: float = 0.0
+    usage: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ServedGuard:
@@ -187,7 +189,8 @@ class GuardedRequest:
             answer = self._without_store()
         number = self._log_request(answer)
         picture = self._keep(answer, number)
-        served = ServedAnswer(answer, number, picture, time.perf_counter() - begun, self._made.seconds)
+        seconds = time.perf_counter() - begun
+        served = ServedAnswer(answer, number, picture, seconds, self._made.seconds, self._made.usage)
         for observer in guard.observers:
             observer(served)
         return served

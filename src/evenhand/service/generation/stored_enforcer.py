@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
-from evenhand.genai import Admission, Generator, Instruction, Item, ItemOutcome, add_instruction
+from evenhand.genai import Admission, Generator, Instruction, Item, ItemOutcome, add_instruction, add_usage
 from evenhand.http import SecretRedactor
 from evenhand.service.state_machines import Operation
 from evenhand.service.store.ledger import Ledger, OperationResult
@@ -140,6 +140,7 @@ class RecordingGenerator:
         item: None: there was none, or the last call failed.
         sent: the prompt of the last call.
         seconds: that all calls took.
+        usage: what the service charges for, of all calls together.
     """
 
     def __init__(self, generator: Generator) -> None:
@@ -147,6 +148,7 @@ class RecordingGenerator:
         self.item: Item | None = None
         self.sent = ""
         self.seconds = 0.0
+        self.usage: dict[str, Any] = {}
 
     def generate(self, prompt: str) -> Item:
         """As the generator."""
@@ -158,6 +160,7 @@ class RecordingGenerator:
             self.seconds += time.perf_counter() - begun
         # What is not an item is the guard's business; there is nothing to tell of it.
         self.item = made if isinstance(made, Item) else None
+        self.usage = add_usage(self.usage, self.item.usage if self.item is not None else {})
         return made
 
 

@@ -6,6 +6,7 @@ import base64
 import json
 import time
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.genai import AnswerStatus, GuardedAnswer
+from evenhand.genai import AnswerStatus, GuardedAnswer, add_usage
 from evenhand.service.api.context import Here, JsonRoute, ServiceContext, example_response
 from evenhand.service.api.error_handlers import ServiceHTTPException
 from evenhand.service.auth.keys import require_scope
@@ -68,14 +69,14 @@ def find_guard(here: ServiceContext, model: str | None, makes: OutputKind) -> Se
 async def answer_requests(
     guard: ServedGuard, requests: Sequence[GuardedRequest], seconds: float, *, what: str
 ) -> tuple[list[ServedAnswer], int]:
-    """Return those requests of which there is an item, and how many others there were.
+    """Return those requests of which there is an item, or a model's own refusal, and how many others there were.
 
     Raises:
         Fault: there is none at all.
         EvenhandError: nothing was answered, because of it.
     """
     found = await guard.serve(requests, seconds)
-    good = [one for one in found if isinstance(one, ServedAnswer) and one.answer.item is not None]
+    good = [one for one in found if isinstance(one, ServedAnswer) and (one.answer.item or _declined(one.answer))]
     if good:
         return good, len(found) - len(good)
     for one in found:
@@ -92,6 +93,11 @@ async def answer_requests(
             headers=disclosure_headers(answers, numbers),
         )
     raise refusal_error(answers, numbers, what=what)
+
+
+def _declined(answer: GuardedAnswer) -> bool:
+    """Return whether a model declined in an ordinary answer, which clients are to read as one."""
+    return answer.refusal is not None and answer.refusal.status == 200
 
 
 def _quote_models(guards: Sequence[ServedGuard]) -> list[str]:
@@ -113,7 +119,7 @@ def failed_party(answer: GuardedAnswer) -> str:
     last = answer.attempts[-1].error if answer.attempts else ""
     for text in (last, answer.reason):
         for name, who in PARTY_NAMES.items():
-            if text.startswith(f"{who} failed"):
+            if text.startswith((f"{who} failed", f"{who} refused")):
                 return name
     return ""
 
@@ -124,7 +130,8 @@ def public_reason(answer: GuardedAnswer) -> str:
     own = answer.reason.removesuffix(last).rstrip("; ")
     who = failed_party(answer)
     parts = ["" if any(own.startswith(f"{one} failed") for one in PARTY_NAMES.values()) else own]
-    parts.append(f"{PARTY_NAMES[who]} failed" if who else "")
+    verb = "failed" if answer.refusal is None else "refused"
+    parts.append(f"{PARTY_NAMES[who]} {verb}" if who else "")
     return "; ".join(filter(None, parts))
 
 
@@ -164,6 +171,15 @@ def refusal_error(
     worst = answers[-1]
     who = failed_party(worst)
     entries = ", ".join(str(number) for number in numbers if number is not None)
+    if worst.refusal is not None:
+        # What a service says to whoever asks for something it does not make is meant for them.
+        return ServiceHTTPException(
+            worst.refusal.status,
+            worst.refusal.message,
+            code=worst.refusal.code,
+            hint=worst.refusal.hint,
+            headers={**disclosure_headers(answers, numbers), "x-should-retry": "false"},
+        )
     return ServiceHTTPException(
         503 if who in ("judge", "store") else 502,
         f"there is no {what}: {public_reason(worst) or 'none was made'}",
@@ -246,7 +262,9 @@ async def generate_images(asked: ImagesRequest, request: Request, response: Resp
         response.headers["x-evenhand-missing"] = str(missing)
     if ignored:
         response.headers["x-evenhand-ignored"] = ", ".join(ignored)
-    return {"created": int(time.time()), "data": [_picture_answer(one, base) for one in found]}
+    usage = reduce(add_usage, (one.usage for one in found), dict[str, Any]())
+    data = [_picture_answer(one, base) for one in found]
+    return {"created": int(time.time()), "data": data, **({"usage": usage} if usage else {})}
 
 
 def _picture_base(request: Request, here: ServiceContext) -> str:
@@ -292,8 +310,9 @@ def _picture_answer(one: ServedAnswer, base: str | None) -> dict[str, Any]:
     if item.kind != "image":
         raise ServiceHTTPException(400, "this model makes texts", code="model", hint="ask /v1/chat/completions")
     found: dict[str, Any] = {"evenhand": disclosure_body(one.answer, one.number)}
-    if one.answer.changed:
-        found["revised_prompt"] = one.answer.prompt
+    # The service's own rewriting is what was drawn; ours is what it was asked for.
+    if one.answer.changed or item.revised_prompt not in ("", one.answer.prompt):
+        found["revised_prompt"] = item.revised_prompt or one.answer.prompt
     if base is None:
         return {"b64_json": base64.b64encode(item.data).decode(), **found}
     return {"url": f"{base}{one.picture}", **found}
@@ -397,12 +416,15 @@ def _check_request(asked: ChatRequest, given: dict[str, Any]) -> None:
 def _build_completion(found: ServedAnswer, talk: ConversationGenerator, model: str) -> dict[str, Any]:
     """Return the whole answer: what the service said of it, as far as OpenAI's interface has it."""
     item = found.answer.item
-    assert item is not None
-    if item.kind != "text":
+    if item is not None and item.kind != "text":
         raise ServiceHTTPException(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
     answer = talk.answer or {}
     choice = (answer.get("choices") or [{}])[0]
-    message = {"role": "assistant", "content": item.text, "refusal": None}
+    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+    if item is not None:
+        message["content"] = item.text
+    else:
+        message["refusal"] = (choice.get("message") or {}).get("refusal")
     return {
         "id": answer.get("id") or f"chatcmpl-{uuid4().hex}",
         "object": "chat.completion",
@@ -416,7 +438,8 @@ def _build_completion(found: ServedAnswer, talk: ConversationGenerator, model: s
                 "logprobs": choice.get("logprobs"),
             }
         ],
-        **{name: answer[name] for name in ("usage", "system_fingerprint", "service_tier") if answer.get(name)},
+        **({"usage": dict(usage)} if (usage := found.usage or answer.get("usage")) else {}),
+        **{name: answer[name] for name in ("system_fingerprint", "service_tier") if answer.get(name)},
         "evenhand": disclosure_body(found.answer, found.number),
     }
 
@@ -424,7 +447,7 @@ def _build_completion(found: ServedAnswer, talk: ConversationGenerator, model: s
 def _completion_events(whole: dict[str, Any], *, usage: bool) -> Iterator[dict[str, Any]]:
     """Yield an answer in pieces."""
     choice = whole["choices"][0]
-    text = choice["message"]["content"]
+    text = choice["message"]["content"] or ""
     names = ("id", "created", "model", "system_fingerprint", "service_tier")
     head: dict[str, Any] = {name: whole[name] for name in names if name in whole}
     head["object"] = "chat.completion.chunk"
@@ -434,7 +457,7 @@ def _completion_events(whole: dict[str, Any], *, usage: bool) -> Iterator[dict[s
     def event(delta: dict[str, Any], **more: Any) -> dict[str, Any]:
         return {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None, **more}]}
 
-    yield event({"role": "assistant", "content": "", "refusal": None})
+    yield event({"role": "assistant", "content": "", "refusal": choice["message"]["refusal"]})
     for begin in range(0, len(text), PIECE_LENGTH):
         more = {"logprobs": choice["logprobs"]} if begin == 0 else {}
         yield event({"content": text[begin : begin + PIECE_LENGTH]}, **more)
