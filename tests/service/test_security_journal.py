@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from evenhand.errors import StoreError
-from evenhand.service import Database, KeyStore, ServiceConfig, create_app, create_key
+from evenhand.service import Caller, Database, KeyStore, ServiceConfig, create_app, create_key
 from evenhand.service.auth.keys import hash_key
 from evenhand.service.auth.logging import RequestLogMiddleware, logger, structured_logging
 from genai_upstream import Upstream
@@ -110,6 +110,9 @@ def test_requests_are_told_where_that_is_wanted():
         assert len(stream.getvalue().splitlines()) == requests
 
 
+ANN = Caller("ann", frozenset({"read"}), "ann")
+
+
 def test_refused_requests_are_one_line_and_a_sum(monkeypatch):
     class Steady:
         now = 0.0
@@ -128,14 +131,16 @@ def test_refused_requests_are_one_line_and_a_sum(monkeypatch):
         monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda *timer: timers.append(timer))
         app = RequestLogMiddleware(refuse, steady)
 
-        async def ask(status, address):
+        async def ask(status, address, caller=None):
             line = Line()
-            await app({**line.scope, "status": status, "client": (address, 1)}, line.receive, line.send)
+            about = {"status": status, "client": (address, 1), "evenhand.caller": caller}
+            await app({**line.scope, **about}, line.receive, line.send)
 
         for number in range(100):
             await ask(401, f"192.0.2.{number % 3}")
-        await ask(429, "192.0.2.0")
-        await ask(404, "192.0.2.0")
+        await ask(408, "192.0.2.0")
+        await ask(429, "192.0.2.0", ANN)
+        await ask(404, "192.0.2.0", ANN)
         ((seconds, flush),) = timers
         assert seconds == 60
         flush()
@@ -151,7 +156,7 @@ def test_refused_requests_are_one_line_and_a_sum(monkeypatch):
     assert [(one["event"], one.get("status"), one.get("statuses"), one.get("addresses")) for one in told] == [
         ("request", 401, None, None),
         ("request", 404, None, None),
-        ("more requests refused", None, {"401": 99, "429": 1}, 3),
+        ("more requests refused", None, {"401": 99, "408": 1, "429": 1}, 3),
         ("request", 401, None, None),
         ("more requests refused", None, {"401": 1}, 1),
     ]

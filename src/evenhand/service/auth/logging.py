@@ -98,10 +98,7 @@ def _log_thread_error(about: threading.ExceptHookArgs) -> None:
 
 
 SUMMARY_SECONDS = 60.0
-"""Between two lines about requests that anyone can send without end."""
-
-SUMMARIZED_STATUSES = (401, 429)
-"""Of such requests: without a valid key, or over a limit."""
+"""Between two lines about refused requests that anyone can send without end: without a valid key, or over a limit."""
 
 MAX_ADDRESSES = 10_000
 """Addresses that are told apart in one summary."""
@@ -185,11 +182,12 @@ class RequestLogMiddleware:
         level = logging.ERROR if status >= 500 else logging.WARNING if status >= 400 else logging.INFO
         if not logger.isEnabledFor(level):
             return
-        # Where every request is told of, these are too.
-        summarized = status in SUMMARIZED_STATUSES and not logger.isEnabledFor(logging.INFO)
-        if summarized and not self._refusals.is_first(status, address_of(scope)):
-            return
         caller: Caller | None = scope.get("evenhand.caller")
+        # Anyone can send these without end; where every request is told of, they are too.
+        summarized = (caller is None or status == 429) and level == logging.WARNING
+        each = not summarized or logger.isEnabledFor(logging.INFO)
+        if not each and not self._refusals.is_first(status, address_of(scope)):
+            return
         about = {
             "method": scope["method"],
             # Without what follows the path: some write keys there.
