@@ -90,6 +90,8 @@ def _compile_walk() -> Callable[..., None]:
 def _walk_trees(nodes: TreeNodes, inputs: Any, total: Any) -> None:
     offsets, output, feature, threshold, left, right = nodes[:6]
     default_left, zero_missing, set_start, set_size, words, values = nodes[6:]
+    # A block of rows goes through one tree after the other, so that a tree's nodes stay in the cache. Invariant: total
+    # holds the leaves of the trees so far, added in the order of the trees as ``leaf_sums_numpy`` does.
     for start in range(0, inputs.shape[0], BLOCK_ROWS):
         stop = min(start + BLOCK_ROWS, inputs.shape[0])
         for tree in range(len(output)):
@@ -100,6 +102,7 @@ def _walk_trees(nodes: TreeNodes, inputs: Any, total: Any) -> None:
                     if np.isnan(entry) or (zero_missing[node] and abs(entry) <= ZERO_THRESHOLD):
                         goes_left = default_left[node]
                     elif set_start[node] >= 0:
+                        # A set of categories is a row of bits, 32 to a word; a set bit goes left.
                         goes_left = False
                         if 0 <= entry < 32.0 * set_size[node]:
                             category = int(entry)

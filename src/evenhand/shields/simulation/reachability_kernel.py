@@ -54,6 +54,8 @@ def plane_offset(t, labelled, n_a, n_b):
 @compile_kernel()
 def threshold_row(t, labelled, n, k, m):
     """Where the thresholds lie of a group with n seen and k accepted, m of the other seen, among those of time t."""
+    # A row for each k <= n, and with labels for each m <= t - n too: before those of n lie the sum over i < n of (i +
+    # 1)(t - i + 1) rows, or of i + 1.
     if labelled:
         return (3 * t + 5 - 2 * n) * n * (n + 1) // 6 + k * (t - n + 1) + m
     return n * (n + 1) // 2 + k
@@ -62,6 +64,8 @@ def threshold_row(t, labelled, n, k, m):
 @compile_kernel()
 def unpack_levels(rows_a, rows_b, t, labelled, costs, out):
     """Levels plus costs of every state of a layer, from the rows of thresholds of its time; out is (2, states)."""
+    # Levels grow with the count of the other group, so a row of thresholds says from which count on each is reached:
+    # the level of a state is how many thresholds its count has passed.
     at = 0
     for n_a in range(t + 1):
         for n_b in range(0 if labelled else t - n_a, t - n_a + 1):
@@ -173,6 +177,7 @@ def count_unfair(layer, first, n_a, n_b, low, high):
     Args:
         low, high: (n_a + 1,) counts b that are fair, by a.
     """
+    # For each a the fair b are the whole numbers of an interval, because the bias falls and then rises along b.
     reached, wrong, chance = 0, 0, 0.0
     for a in range(n_a + 1):
         for b in range(n_b + 1):

@@ -121,6 +121,7 @@ def parity_single(up, own, a, columns, mixes, row):
 @compile_kernel(nogil=True, error_model="numpy")
 def parity_several(up, own, a, columns, mixes, row):
     """`parity_single` with several costs."""
+    # The same recursion; each group's level is searched for from that of the state before it in the row.
     mix_a, mix_b = mixes
     new, level_a, level_b = row.value, row.a.level, row.b.level
     near_a = near_b = len(mix_a.rises) // 2
@@ -161,6 +162,8 @@ def opportunity_several(up, right, own, a, columns, labels, mixes, row):
     new, level_a, level_b = row.value, row.a.level, row.b.level
     not_a, yes_a, not_b, yes_b = labels[0, 0], labels[0, 1], labels[1, 0], labels[1, 1]
     near_a = near_b = len(mix_a.rises) // 2
+    # Somebody with label 0 is not counted, whatever is decided: V after a decision on group g is P(0 | g) * V(here) +
+    # P(1 | g) * V(one more of g, accepted or not).
     for b in range(columns):
         stay = not_a * own[a, b]
         value_a, near_a = several_costs_step(yes_a * up[a, b] + stay, yes_a * up[a + 1, b] + stay, mix_a, near_a)
@@ -207,6 +210,9 @@ def thresholds_across_rows(row, columns, a, highest, rises, start, step):
 
     ``highest`` is the level reached in each column so far, of `LevelRow`; it is raised.
     """
+    # Invariant: reached[b] is the highest level of column b in the rows before a, and rises[., j] the row where level j
+    # + 1 was first reached. A level that falls again cannot be told from thresholds. Eight columns are compared as one
+    # word: most rows bring nothing new.
     level, words = row.level, row.words
     reached, reached_words = highest.level, highest.words
     kept = True
@@ -329,6 +335,8 @@ def sweep_live_states(layer, start, t):
     States go by how many were seen, then by ``n_a``: ``start[n_a, n_b] + a * (n_b + 1) + b``. Only states with more
     seen are read after this one, and those are not overwritten yet.
     """
+    # live(s) = live(s, later) and, for either group, live(accepted) or live(rejected): label 0 leaves the counters as
+    # they are, and whichever group comes with label 1, some decision must keep a fair end in reach.
     for seen in range(t + 1):
         for n_a in range(seen + 1):
             n_b = seen - n_a

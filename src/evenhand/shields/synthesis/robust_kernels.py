@@ -23,6 +23,7 @@ def worst_step_value(rejected, accepted, low, high):
 @compile_kernel(error_model="numpy")
 def worst_label_value(stay, after, labels):
     """Return the larger of the values after a decision at either end of the rate of label 1; ``labels`` (2, 2)."""
+    # P(0) * V(stay) + P(1) * V(after) is linear in P(1): its maximum over a range is at an end.
     return max(labels[0, 0] * stay + labels[0, 1] * after, labels[1, 0] * stay + labels[1, 1] * after)
 
 
@@ -44,6 +45,8 @@ def sweep_parity_robust(values, horizon, t, steps, rates, cells):
     """
     low_a, high_a, low_b, high_b = steps
     cells_a, cells_b = cells
+    # V_t(n_a, a, b) = max over p_a of p_a * step(V(n_a + 1, a or a + 1, b)) + p_b * step(V(n_a, a, b or b + 1)), with
+    # n_b = t - n_a. In place: a value is read for the last time where it is overwritten.
     start, cell = 0, 0
     for n_a in range(t + 1):
         stride = horizon - n_a + 1
@@ -109,6 +112,7 @@ def welfare_level(rejected, accepted, rises):
         return len(rises)
     if accepted == np.inf:
         return 0
+    # Level j is best where rises[j - 1] < V- - V+ <= rises[j]; ``rises`` increase.
     gain = rejected - accepted
     j = 0
     while j < len(rises) and gain > rises[j]:
@@ -119,6 +123,8 @@ def welfare_level(rejected, accepted, rises):
 @compile_kernel(error_model="numpy")
 def welfare_step_value(rejected, accepted, j, mix):
     """Return the expected value of a step at a level, times the probability that the group comes."""
+    # accept_j * V+ + reject_j * V- + cost_j. An infinite value has probability 0 at such a level: leaving it out avoids
+    # 0 * infinity.
     if rejected == np.inf and accepted == np.inf:
         return np.inf
     if rejected == np.inf:

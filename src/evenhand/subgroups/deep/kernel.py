@@ -135,6 +135,7 @@ _compile = compile_kernel(nogil=True, error_model="numpy", fastmath={"nnan", "ns
 @_compile
 def fill_cube(weights, rows, place, cube):
     """Fill a cube: ``cube[place[r]] += weights[r]`` for these rows; ``weights`` (rows, lanes), ``cube`` flat."""
+    # One histogram per lane, side by side: the innermost loop runs over consecutive numbers.
     lanes = weights.shape[1]
     cube[:] = 0
     for row in rows:
@@ -211,6 +212,7 @@ def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, seen):
                 return passed, standing, listed
             level -= 1
             continue
+        # node numbers partial rule sets in mixed radix: the digit of an attribute is its position among its steps.
         step = walk.first[level] + position[level]
         node[level + 1] = node[level] * walk.steps[level] + position[level]
         position[level] += 1
@@ -240,6 +242,8 @@ def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, seen):
         inside, outside, mean, above, below, weight = expected_counts(size, target * number, strata)
         if inside < floors.least or outside < floors.least_rest:
             continue
+        # The permuted counts are float32, which holds whole numbers below 2^24 as they are. So a whole pivot is taken
+        # off first, without rounding where outcomes are counted, and then the fraction of the mean.
         leaf = node[axes]
         pivot = np.rint(mean)
         leaves.above[leaf] = above
@@ -302,6 +306,7 @@ def permute_rule_sets(walk, leaves, counts, best):
         wide = walk.span[level + 1] * LANES
         source = walk.start[level] * LANES + walk.cell[step] * wide
         target = walk.start[level + 1] * LANES
+        # As in ``observe_rule_sets``: the cube of the next level is the slab of this rule, or the last cube and a slab.
         operation = walk.operation[step]
         if operation == RESET:
             for c in range(wide):
@@ -321,6 +326,9 @@ def permute_rule_sets(walk, leaves, counts, best):
 @_compile
 def _permute_last_attribute(walk, leaves, counts, total, best, node):
     """Permute the rules of the last attribute, under one partial rule set over the others."""
+    # Invariant: total[lane] is the outcome's sum over the people of the last rule, in that permutation. The
+    # standardised gap is excess * above or, below 0, -excess * leaves.below; both factors are at least 0, so the larger
+    # of the two products is its absolute value, without a branch in the lanes.
     last = walk.first.shape[0] - 1
     start, steps = walk.first[last], walk.steps[last]
     base = walk.start[last] * LANES

@@ -327,6 +327,7 @@ OPEN, FAIR, UNFAIR = 0, 1, 2
 @jit
 def normal_cdf(x):
     """Return the standard normal distribution function."""
+    # Phi(x) = erfc(-x / sqrt(2)) / 2, accurate in both tails.
     return 0.5 * math.erfc(-x * 0.7071067811865476)
 
 

@@ -44,6 +44,7 @@ def _element_address(context: Any, builder: Any, kind: Any, array: Any, offset: 
 
 
 def _row_offset(builder: Any, row: Any) -> Any:
+    # Rows are LANES wide and contiguous: row r begins at r * LANES.
     return builder.mul(row, ir.Constant(ir.IntType(64), LANES))
 
 

@@ -163,6 +163,7 @@ def bound_first_layer(net, lo, hi, s):
     for i in range(n):
         if not net.line[i]:
             for t in range(LANES):
+                # A table adds the least and the greatest of its entries in the lane's cells.
                 a = net.start[i] + int(lo[i, t])
                 b = net.start[i] + int(hi[i, t])
                 for h in range(units):
@@ -541,6 +542,7 @@ def rounding_errors(k, net, s):
 @inlined
 def is_unstable(zl, zu, j):
     """Return whether unit j may be on or off in some lane."""
+    # Where the sign of its input is known, ReLU is the identity or 0, and needs no relaxation.
     found = False
     for t in range(LANES):
         found = found or (zl[j, t] < 0 and zu[j, t] > 0)

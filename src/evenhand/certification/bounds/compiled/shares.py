@@ -161,6 +161,7 @@ def scratch_buffers(functions: int, attributes: int, cells: int, events: int, mo
 @inlined
 def cell_term(g, f, i, v, low, axes):
     """Return what cell ``low + v`` of attribute i adds to G_f, at least."""
+    # Within a cell of width w the term is slope * (x + r) with 0 <= r <= w: at least slope * x + min(0, slope) * w.
     if axes.line[i]:
         slope = g[f, axes.start[i]]
         return slope * (low + v) + min(0.0, slope) * axes.reach[i]
@@ -185,6 +186,8 @@ def term_range(g, f, i, low, n, axes):
 @jit
 def difference_range(g, e, f, i, low, n, axes):
     """Return the smallest and largest difference G_f - G_e of the terms of attribute i."""
+    # The difference of two lines is a line, whose extremes are at the ends; other terms are looked through cell by
+    # cell.
     x = cell_term(g, f, i, 0, low, axes) - cell_term(g, e, i, 0, low, axes)
     y = cell_term(g, f, i, n - 1, low, axes) - cell_term(g, e, i, n - 1, low, axes)
     a, b = min(x, y), max(x, y)

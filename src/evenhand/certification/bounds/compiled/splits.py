@@ -91,6 +91,7 @@ def split_scores(net, lo, hi, s, score):
 @jit_contracted
 def substitute_absolute(k, net, s, here, there):
     """As ``substitute_layer``, with absolute weights and without constants."""
+    # there[h] = sum over r of |W[h, r]| * here[r], over units that are on somewhere; the others pass nothing on.
     for z in range(s.mixed[k - 1] + s.always[k - 1]):
         h = s.live[k - 1, z] if z < s.mixed[k - 1] else s.on[k - 1, z - s.mixed[k - 1]]
         x = fill_vector(0.0)

@@ -370,6 +370,8 @@ def _bound_next_layer(layout, layer, box, found, units, source, target):
             for s in range(LANES):
                 scratch[0, n, s] = weight * relaxed[one, order[n], s]
                 scratch[1, n, s] = weight * relaxed[other, order[n], s]
+        # Within a box the attributes vary independently, so the ranges of their terms add up: the lower function's in
+        # bound[0] and [1], the upper one's in bound[2] and [3].
         for e in range(4):
             for s in range(LANES):
                 bound[e, j, s] = 0.0
@@ -454,6 +456,7 @@ def _unit_constants(layout, layer, j, found, units, constants):
 
 @_compile_inner
 def _copy_constants(constants, relaxed):
+    # The functions of these units, before ReLU: ``_relax_units`` turns their constants into those after it.
     for j in range(constants.shape[1]):
         for s in range(LANES):
             relaxed[2, j, s] = constants[0, j, s]
@@ -503,6 +506,8 @@ def _smear_scores(layout, box, phase, open_margin, gradient, smear):
         if not wanted:
             continue
         for p in range(phase.shape[0]):
+            # gradient[now] holds the ends of d m / d relu(z_k) for the units of the layer reached; its halves take
+            # turns.
             now = np.int64(0)
             if layers == 1:
                 for k in range(layout.widths[0]):
@@ -520,6 +525,8 @@ def _smear_scores(layout, box, phase, open_margin, gradient, smear):
             for i in range(len(layout.line)):
                 column = layout.start[i]
                 if layout.line[i]:
+                    # d m / d x_i = sum over k of slope_k * d m / d z_k; its largest size times the range bounds the
+                    # change.
                     lower[:] = 0.0
                     upper[:] = 0.0
                     for k in range(layout.widths[0]):

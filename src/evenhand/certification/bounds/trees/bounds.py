@@ -115,6 +115,7 @@ def collect_reachable(f, w, tree):
             if lo >= cut:
                 node = f.right[node]
                 continue
+            # A node parts the box where lo < cut <= hi; its left part goes on, the right one waits on the stack.
             at = f.offsets[i]
             below = w.share[at + cut] - w.share[at + lo]
             above = w.share[at + hi + 1] - w.share[at + cut]
@@ -129,6 +130,7 @@ def collect_reachable(f, w, tree):
             w.stack[top, 3] = trail
             w.stacked[top] = chance * (1 - part)
             top += 1
+            # The trail keeps the range that is narrowed here.
             w.trail[trail, 0] = i
             w.trail[trail, 1] = lo
             w.trail[trail, 2] = hi
@@ -298,6 +300,7 @@ def add_residual_bounds(f, w, tree, found, active, m):
             ends[g, 1] = max(ends[g, 1], value - fewest)
             ends[g, 2] = min(ends[g, 2], value)
             ends[g, 3] = max(ends[g, 3], value)
+    # M(x) + sum of low <= margin(x, p) <= M(x) + sum of high, for each assignment p by its group in this tree.
     gap = 0.0
     for g in range(groups):
         gap = max(gap, ends[g, 1] - ends[g, 0])

@@ -179,6 +179,7 @@ def box_mass(f, lo, hi):
 @compile_kernel(internal=True, nogil=True)
 def inspect_box(f, w, t, lo, hi):
     """Return one box: what it is as a whole, proved shares (fair, unfair), and where to cut it."""
+    # If no tree differs between the assignments anywhere in the box, neither does the decision.
     w.lo[:] = lo
     w.hi[:] = hi
     if not bound_margins(f, w):

@@ -135,7 +135,8 @@ def fill_distribution(t, terms, constant):
     if rest == 0:
         return size, 0, 0.0, 1.0, 0
     # Each of the rest terms is rounded down by less than a step, so that with G the sum on the grid least + G * step <=
-    # S < least + (G + rest) * step. Invariant: grid[j] is P(G = j) for the terms so far.
+    # S < least + (G + rest) * step. Invariant: grid[j] is P(G = j) for the terms so far. Every term left has at least
+    # two values, so the step is greater than 0. The narrowest are convolved first, while the grid is short.
     step = total / GRID_STEPS
     last = 0
     for _ in range(rest):
@@ -164,6 +165,7 @@ def fill_distribution(t, terms, constant):
 def share_above(t, limit, size, rest, least, step, last):
     """Return the share of the box where the sum is greater than a limit, at least."""
     # P(S > limit) >= P(G >= floor(room / step) + 1), by the lower end of S.
+    # One summand for each joint value k of the enumerated terms, which are independent of the rest.
     share = 0.0
     for k in range(size):
         room = limit - t.joint[k] - least
