@@ -75,6 +75,42 @@ def test_prompts_from_a_file_or_standard_input_are_gone_through_again(evenhand, 
     ]  # fmt: skip
 
 
+def test_the_same_command_adds_nothing_unasked_and_violations_have_an_exit_code(evenhand, tmp_path):
+    path = tmp_path / "genai.yaml"
+    path.write_text(
+        "conditions: [{name: leader, keywords: [leader]}]\n"
+        "specifications: [{condition: leader, group: gender, values: [woman, man], repeated: 3}]\n"
+        "simulation: {retries: 0}\n"
+        "generator: {kind: studio, bias: {gender: {man: 1}}, obeys: 0}\nclassifier: {kind: studio}\n"
+    )
+    command = (
+        "genai",
+        "generate",
+        "--config",
+        path,
+        "--prompt",
+        "a leader",
+        "--requests",
+        9,
+        "--out",
+        tmp_path / "out",
+    )
+    ran = evenhand(*command)
+    assert ran.code == 0
+    # The reasons stand on lines of their own, apart from what announces them.
+    assert [line.strip() for line in ran.out.splitlines() if "because" in line] == ["Not ok because:"]
+    ran = evenhand(*command, "--fail-on", "violation", "--fail-on", "missed", "--fail-on", "refused")
+    assert ran.code == 1
+    assert "9 of 9" in ran.out or "All of them were answered before" in ran.out
+    assert ran.err.splitlines() == ["--fail-on: this holds: violation", "--fail-on: this holds: missed"]
+    assert evenhand(*command, "--fail-on", "refused").code == 0
+    ran = evenhand(*command, "--again", "--json", "-", "--in-flight", 2)
+    assert (ran.json["answered"], ran.json["rows"]) == (9, 18)
+    ran = evenhand(*command, "--fail-on", "sorrow")
+    assert ran.code == 2
+    assert "there is no condition 'sorrow'" in ran.err
+
+
 def test_an_interrupted_run_says_so_and_is_finished(evenhand, config, tmp_path, monkeypatch):
     from evenhand.genai import Studio
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError, Lock
 from typing import Any
 
 import pytest
@@ -121,7 +123,10 @@ def test_an_interrupted_run_is_finished_by_the_same_call(tmp_path: Path, at: int
     assert second.rows == whole.rows == 15
     assert [row["prompt"] for row in rows(out)] == PROMPTS * 3
     assert len({(out / row["file"]).read_bytes() for row in rows(out)}) == 15, "the studio did not begin again"
-    third = generate_items(make_pipeline(), PROMPTS * 3, out)
+    # The same once more asks for nothing, unless that is wanted; more of the same goes on behind it.
+    idle = generate_items(make_pipeline(), PROMPTS * 3, out)
+    assert (idle.earlier, idle.answered_count, idle.calls, idle.rows) == (15, 0, 0, 15)
+    third = generate_items(make_pipeline(), PROMPTS * 3, out, again=True)
     assert (third.earlier, third.answered_count, third.rows) == (0, 15, 30), "what is finished is asked anew"
     found = evaluate_config(
         read_condition_sequences(third.table, make_pipeline().configuration), make_pipeline().configuration
@@ -195,6 +200,67 @@ def test_prompts_of_any_shape_come_back_as_they_were(tmp_path: Path) -> None:
     assert [row["prompt"] for row in rows(tmp_path)] == prompts
 
 
+def test_more_of_the_same_prompts_are_only_those_that_are_new(tmp_path: Path) -> None:
+    generate_items(make_pipeline(), PROMPTS, tmp_path)
+    made = generate_items(make_pipeline(), PROMPTS * 2, tmp_path)
+    assert (made.earlier, made.answered_count, made.rows) == (5, 5, 10)
+    assert [row["prompt"] for row in rows(tmp_path)] == PROMPTS * 2
+
+
+class MeetingPoint:
+    """A generator whose items are made once several are asked for at the same time."""
+
+    def __init__(self, generator: Generator, several: int) -> None:
+        self._generator, self._barrier = generator, Barrier(several)
+        self._lock = Lock()
+
+    def generate(self, prompt: str) -> Item:
+        with contextlib.suppress(BrokenBarrierError):
+            self._barrier.wait(timeout=20)
+        with self._lock:
+            return self._generator.generate(prompt)
+
+
+@pytest.mark.parametrize("mode", ["before", "after"])
+def test_several_at_once_keep_every_deadline_in_the_order_of_the_rows(tmp_path: Path, mode: str) -> None:
+    one = {"condition": "leader", "group": "gender", "repeated": 4}
+    pipeline = make_pipeline(guard={"mode": mode}, specifications=[one], simulation={"retries": 0})
+    # All three are under way at once, or the barrier would not open.
+    pipeline = replace(
+        pipeline, generator=MeetingPoint(pipeline.generator, 3) if mode == "before" else pipeline.generator
+    )
+    prompts = [f"leader {k}" for k in range(30)]
+    made = generate_items(pipeline, prompts, tmp_path, in_flight=3)
+    assert (made.items, made.rows, made.missed, made.outcomes) == (30, 30, 0, {"ok": 30})
+    table = rows(tmp_path)
+    assert sorted(row["prompt"] for row in table) == sorted(prompts)
+    slots = [int(row["slots"].rpartition(" ")[2]) for row in table]
+    assert slots == sorted(slots)
+    found = evaluate_config(read_condition_sequences(made.table, pipeline.configuration), pipeline.configuration)
+    assert [one.verdict for one in found.sequences[0].verdicts] == ["holds"]
+    again = generate_items(make_pipeline(guard={"mode": mode}, specifications=[one]), prompts, tmp_path, in_flight=2)
+    assert again.answered_count == 0
+
+
+def test_one_at_a_time_is_asked_of_generators_that_threads_cannot_share(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    recorded = {"kind": "recorded", "files": [str(tmp_path / "a.txt")]}
+    with pytest.raises(OptionError, match="recorded makes one item at a time"):
+        generate_items(make_pipeline(generator=recorded), PROMPTS, tmp_path / "out", in_flight=2)
+    with pytest.raises(OptionError, match="expected 1 or more in flight, got 0"):
+        generate_items(make_pipeline(), PROMPTS, tmp_path / "out", in_flight=0)
+
+
+def test_a_key_that_is_not_set_is_told_before_anything_is_asked(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    judge = {"kind": "chat", "url": "http://127.0.0.1:9/v1", "model": "m", "key": "NO_SUCH_KEY"}
+    conditions = [{"name": name, "judge": "Is it?"} for name in ("leader", "poor")]
+    with pytest.raises(OptionError, match="NO_SUCH_KEY that is named as key is not set") as caught:
+        generate_items(make_pipeline(judge=judge, conditions=conditions), PROMPTS, tmp_path / "out")
+    assert caught.value.location == "judge, key"
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_comes_to_nothing_again_and_again_is_stopped(tmp_path: Path) -> None:
     class Down:
         def generate(self, prompt: str) -> Item:
@@ -218,7 +284,7 @@ def test_recorded_items_go_on_where_they_were(tmp_path: Path) -> None:
     }
     pipeline = build_pipeline(GenerationConfig.read(described))
     for _ in range(2):
-        generate_items(replace(pipeline, generator=Playback(items)), ["a leader"] * 3, tmp_path)
+        generate_items(replace(pipeline, generator=Playback(items)), ["a leader"] * 3, tmp_path, again=True)
     assert [(tmp_path / row["file"]).read_text("utf-8") for row in rows(tmp_path)] == [item.text for item in items]
     assert rows(tmp_path)[0]["file"] == "items/000001.txt"
 

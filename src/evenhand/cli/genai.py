@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as _json
 import sys
+from dataclasses import dataclass
 from functools import partial
 from json import dumps
 from pathlib import Path
@@ -99,6 +100,31 @@ def confusion(
 # ``evenhand genai generate``: a guard around the configured generator, from the command line.
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """How prompts are answered, and what the exit code says."""
+
+    in_flight: Annotated[
+        int, typer.Option("--in-flight", min=1, help="How many are answered at once; 1 unless set.")
+    ] = 1
+    again: Annotated[
+        bool, typer.Option("--again", help="Answer the same prompts once more, though all of them were answered.")
+    ] = False
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on",
+            help="Exit with 1 if any request is violation, unguarded or refused; or if a deadline is missed.",
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Raise an OptionError where a condition is unknown."""
+        from evenhand.genai import GenerationRun
+
+        GenerationRun.check_conditions(self.fail_on or ())
+
+
 @grouped
 def generate(
     config: Annotated[
@@ -106,6 +132,7 @@ def generate(
         typer.Option("--config", help="What is to be kept, and the generator, classifier and judge: YAML or TOML."),
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for items, requests.csv and the state to go on with.")],
+    *,
     prompts: Annotated[
         str | None, typer.Option("--prompts", metavar="FILE", help="A prompt per line; - is standard input.")
     ] = None,
@@ -113,26 +140,39 @@ def generate(
     requests: Annotated[
         int | None, typer.Option("--requests", min=1, help="How many; the prompts are gone through again and again.")
     ] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Run the functions that the configuration names.")] = False,
-    *,
+    run: RunOptions,
     output: OutputOptions,
+    trust: Annotated[bool, typer.Option("--trust", help="Run the functions that the configuration names.")] = False,
 ) -> None:
     """Answer prompts through a guard that keeps every deadline; what an interrupted run left is answered first."""
     from evenhand import view
     from evenhand.genai import GenerationConfig, build_pipeline, generate_items
 
     output.check_places()
+    run.check()
     if out.exists() and not out.is_dir():
         raise OptionError(f"{out} is a file, not a folder", location="--out")
     asked = _read_prompts(prompts, prompt)
     many = len(asked) if requests is None else requests
     pipeline = build_pipeline(GenerationConfig.read(config), trust=trust, folder=config.absolute().parent)
     with view.show_progress(quiet=output.silent) as progress:
-        made = generate_items(pipeline, [asked[k % len(asked)] for k in range(many)], out, progress=progress)
+        made = generate_items(
+            pipeline,
+            [asked[k % len(asked)] for k in range(many)],
+            out,
+            in_flight=run.in_flight,
+            again=run.again,
+            progress=progress,
+        )
     output.emit_text(dumps(made.to_dict()))
     output.show(partial(made.document, str(config)), [made.table])
+    failing = made.failing(run.fail_on or ())
+    for condition in failing:
+        typer.echo(f"--fail-on: this holds: {condition}", err=True)
     if made.interrupted:
         raise typer.Exit(INTERRUPTED)
+    if failing:
+        raise typer.Exit(1)
 
 
 def _read_prompts(source: str | None, one: str | None) -> list[str]:

@@ -161,6 +161,15 @@ def build_judge(configuration: GenerationConfig, *, trust: bool = False, folder:
                 return ChatJudge.of(configuration, _build_chat(wanted))
 
 
+def check_keys(configuration: GenerationConfig) -> None:
+    """Raise an OptionError if a service is described whose key is not set, before anything is asked of any."""
+    for place in ("generator", "classifier", "judge"):
+        part = getattr(configuration, place)
+        if isinstance(part, described.RemoteConfig):
+            with _naming_entry(place):
+                _build_connection(part).check_key()
+
+
 def check_studio_values(configuration: GenerationConfig) -> None:
     """Raise an OptionError if the studio, drawing or looking, does not know what is to be kept."""
     for place, part in (("generator", configuration.generator), ("classifier", configuration.classifier)):

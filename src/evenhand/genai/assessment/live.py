@@ -37,6 +37,7 @@ from evenhand.genai.assessment.prompts import (
 from evenhand.genai.assessment.result import GenaiAssessment
 from evenhand.genai.backends.generator import Resumable
 from evenhand.genai.config import AssessmentConfig
+from evenhand.genai.pipeline import check_keys
 from evenhand.genai.run_directory import CsvTable, open_folder, write_item
 from evenhand.typing import Progress
 
@@ -98,6 +99,7 @@ def assess_live(
     fixed = ask_fixed_groups(pipeline.judge, plan)
     maker = _ItemMaker(pipeline, kept, {prompt: (conditions[prompt], fixed[prompt]) for prompt in plan})
     interrupted = False
+    check_keys(pipeline.configuration)
     bias: PromptBias | None = None
     try:
         while (done := len(kept.sequence.rows)) < requests:

@@ -125,6 +125,10 @@ class ServiceConnection:
         # Put together from the service's own URL, so that it does not matter how others take the address apart.
         return self._ask("GET", found._replace(scheme=own.scheme, netloc=own.netloc, fragment="").geturl())
 
+    def check_key(self) -> None:
+        """Raise an OptionError if a key is wanted and the environment variable holds none."""
+        self._secret()
+
     def close(self) -> None:
         """Close the open connections."""
         self._client.close()

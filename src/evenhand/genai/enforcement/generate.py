@@ -1,4 +1,4 @@
-"""Answers many prompts one after the other through a guard, and keeps everything in a folder.
+"""Answers many prompts through a guard, one after the other or several at once, and keeps everything in a folder.
 
 ::
 
@@ -7,17 +7,21 @@
     FOLDER/items/         pictures and texts, by the number of their request
 
 A request is in the folder as a whole or not at all, whenever the work is interrupted: the state is written last, and
-rows that it does not know are taken back.
+rows that it does not know are taken back. Of several at once all are complete before the state is written, and their
+rows are in the order of their slots.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from evenhand.core import Block, Column, Document, Heading, NextStep, Note, Table, TableRow, Text
@@ -25,9 +29,9 @@ from evenhand.errors import DataError, DecisionError, ModelError, OptionError
 from evenhand.files import write_atomically
 from evenhand.genai.assessment.evaluation import NAME_SEPARATOR
 from evenhand.genai.backends.generator import Generator, Item, Resumable
-from evenhand.genai.enforcement.enforcer import Enforcer
-from evenhand.genai.enforcement.guard import AnswerStatus, GuardedAnswer
-from evenhand.genai.pipeline import Pipeline
+from evenhand.genai.enforcement.enforcer import Admission, Enforcer, ItemOutcome
+from evenhand.genai.enforcement.guard import AnswerStatus, GuardedAnswer, ItemValues
+from evenhand.genai.pipeline import Pipeline, check_keys
 from evenhand.genai.run_directory import CsvTable, open_folder, write_item
 from evenhand.text import format_count
 from evenhand.typing import Progress
@@ -38,6 +42,12 @@ MAX_VAIN_ANSWERS = 5
 COLUMNS_BEFORE_VALUES = ("request", "prompt", "sent", "conditions", "fixed")
 COLUMNS_AFTER_VALUES = ("file", "status", "slots", "attempts", "reason", "revised_prompt", "usage")
 """Columns of ``requests.csv``; the concept groups stand between them."""
+
+ONE_AT_A_TIME = ("diffusers", "recorded")
+"""Kinds of generators that threads cannot share."""
+
+FAIL_CONDITIONS = ("violation", "unguarded", "refused", "missed")
+"""What a caller may not want to have happened: what a request came to, or a deadline missed."""
 
 STATUSES: Mapping[AnswerStatus, str] = {
     "ok": "no deadline at risk",
@@ -62,6 +72,8 @@ class GenerationRun:
         interrupted: whether somebody stopped it.
         table: ``requests.csv``.
         rows: in the table, those of earlier runs included.
+        outcomes: what the requests of this run came to, those answered earlier included.
+        missed: deadlines missed over all rows.
         guarantee: what is guaranteed, and what did not hold, over all of these.
         reasons: why requests were not ok, with how often; the most frequent first.
     """
@@ -76,12 +88,28 @@ class GenerationRun:
     table: Path
     rows: int
     guarantee: str
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    missed: int = 0
     reasons: tuple[tuple[str, int], ...] = ()
 
     @property
     def answered_count(self) -> int:
         """Requests that were answered now."""
         return sum(self.statuses.values())
+
+    @staticmethod
+    def check_conditions(conditions: Sequence[str]) -> None:
+        """Raise an OptionError where one is none of ``FAIL_CONDITIONS``."""
+        for one in conditions:
+            if one not in FAIL_CONDITIONS:
+                raise OptionError(
+                    f"there is no condition {one!r}", location="--fail-on", hint=f"one of: {', '.join(FAIL_CONDITIONS)}"
+                )
+
+    def failing(self, conditions: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the conditions, ``FAIL_CONDITIONS``, that hold of this run."""
+        counts = {**self.outcomes, "missed": self.missed}
+        return tuple(one for one in conditions if counts.get(one))
 
     def document(self, configuration: str = "genai.yaml") -> Document:
         """Return what prompts came to, what that took, and what is guaranteed.
@@ -93,6 +121,10 @@ class GenerationRun:
         if self.interrupted:
             left = self.requests - self.earlier - self.answered_count
             blocks.append(Note(f"Interrupted with {left:,} left; the same command goes on with them.", "caution"))
+        if self.earlier == self.requests:
+            blocks.append(
+                Note("All of them were answered before, and nothing was asked. --again asks once more.", "info")
+            )
         rows: list[tuple[str, int, str]] = [
             (status, self.statuses[status], said) for status, said in STATUSES.items() if self.statuses[status]
         ]
@@ -127,6 +159,7 @@ class GenerationRun:
             "table": str(self.table),
             "rows": self.rows,
             "guarantee": self.guarantee,
+            "missed": self.missed,
             "reasons": [{"reason": reason, "times": times} for reason, times in self.reasons],
         }
 
@@ -147,43 +180,62 @@ def _guarantee_blocks(guarantee: str) -> Iterator[Text]:
 
 
 def generate_items(
-    pipeline: Pipeline, prompts: Sequence[str], folder: Path | str, *, progress: Progress | None = None
+    pipeline: Pipeline,
+    prompts: Sequence[str],
+    folder: Path | str,
+    *,
+    in_flight: int = 1,
+    again: bool = False,
+    progress: Progress | None = None,
 ) -> GenerationRun:
-    """Answer prompts one after the other through a guard, and keep the items in a folder.
+    """Answer prompts through a guard, and keep the items in a folder.
 
-    Where the folder holds earlier requests, their deadlines go on. Where an earlier call with the same prompts was
-    interrupted, only those that it left are answered; KeyboardInterrupt is such an interruption, and is not raised once
-    something was answered.
+    Where the folder holds earlier requests, their deadlines go on. Where an earlier call had the same prompts, or the
+    first of them, only those that it left are answered, if any; KeyboardInterrupt may be why it left them, and is not
+    raised once something was answered.
 
     Args:
         pipeline: generator, classifier and judge, with their configuration.
         prompts: in their order; the same prompt may be there again.
         folder: is made if it is not there.
+        in_flight: how many are answered at once, each in a thread; the next ones wait until all of these are complete.
+        again: whether prompts that were all answered before are answered once more.
         progress: called with what is being done and the share that is done.
 
     Raises:
-        OptionError: there are no prompts, or the folder cannot be used.
+        OptionError: there are no prompts, a key is not set, the generator makes one item at a time, or the folder
+            cannot be used.
         DataError: what is in the folder cannot be gone on with.
         ModelError: several requests in a row came to nothing. What was made before is kept.
     """
     if not prompts:
         raise OptionError("there are no prompts", hint="give one or more")
     configuration = pipeline.configuration
-    enforcer = Enforcer(configuration, mode=configuration.guard.mode, in_flight=1)
+    kind = None if configuration.generator is None else configuration.generator.kind
+    if in_flight < 1 or (in_flight > 1 and kind in ONE_AT_A_TIME):
+        raise OptionError(
+            f"expected 1 or more in flight, got {in_flight}" if in_flight < 1 else f"{kind} makes one item at a time",
+            location="--in-flight",
+            hint="leave it out, or write 1",
+        )
+    check_keys(configuration)
+    enforcer = Enforcer(configuration, mode=configuration.guard.mode, in_flight=in_flight)
     kept = _RunDirectory.open(Path(folder), list(configuration.values), enforcer)
     counted = _CountingGenerator(pipeline.generator)
     if isinstance(pipeline.generator, Resumable):
         pipeline.generator.resume(kept.made)
-    guard = pipeline.guard(enforcer, generator=counted)
-    earlier = kept.begin(prompts)
+    earlier = kept.begin(prompts, again=again)
+    crew = _Crew(pipeline, enforcer, counted, in_flight)
     tally = _StatusCounts()
     interrupted = False
     try:
-        for done, prompt in enumerate(prompts[earlier:], start=earlier + 1):
+        for start in range(earlier, len(prompts), in_flight):
             before = counted.made
-            answer = guard.answer(prompt)
-            kept.keep(prompt, answer, enforcer, made=counted.made - before, done=done)
-            tally.add(answer)
+            answered = crew.answer(prompts[start : start + in_flight])
+            done = start + len(answered)
+            kept.keep(answered, enforcer, made=counted.made - before, done=done)
+            for _prompt, answer in answered:
+                tally.add(answer)
             if progress is not None:
                 progress("answering prompts", done / len(prompts))
     except KeyboardInterrupt:
@@ -202,22 +254,87 @@ def generate_items(
         table=kept.table.path,
         rows=kept.rows,
         guarantee=enforcer.guarantee(),
+        outcomes=kept.outcomes(),
+        missed=sum(one["missed"] for one in enforcer.counts.values()),
         reasons=tuple(tally.reasons.most_common(5)),
     )
 
 
 class _CountingGenerator:
-    """A generator whose calls and items are counted."""
+    """A generator whose calls and items are counted; threads may share it."""
 
     def __init__(self, generator: Generator) -> None:
         self._generator = generator
+        self._lock = Lock()
         self.calls = self.made = 0
 
     def generate(self, prompt: str) -> Item:
-        self.calls += 1
+        with self._lock:
+            self.calls += 1
         item = self._generator.generate(prompt)
-        self.made += 1
+        with self._lock:
+            self.made += 1
         return item
+
+
+class _Crew:
+    """Answers a few prompts at once, and puts the answers in the order of their slots."""
+
+    def __init__(self, pipeline: Pipeline, enforcer: Enforcer, generator: Generator, in_flight: int) -> None:
+        self._pipeline, self._enforcer, self._generator = pipeline, enforcer, generator
+        self._in_flight = in_flight
+        self._lock = Lock()
+        self._places = count()
+
+    def answer(self, prompts: Sequence[str]) -> list[tuple[str, GuardedAnswer]]:
+        """Return prompts and their answers, once all of them are complete."""
+        keepers = [_PlacedKeeper(self._enforcer, self._lock, self._places) for _ in prompts]
+        guards = [self._pipeline.guard(keeper, generator=self._generator) for keeper in keepers]
+        if len(prompts) == 1:
+            return [(prompts[0], guards[0].answer(prompts[0]))]
+        pool = ThreadPoolExecutor(self._in_flight, thread_name_prefix="evenhand-generate")
+        try:
+            answers = list(pool.map(lambda guard, prompt: guard.answer(prompt), guards, prompts))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        # A request that was never admitted has no slot, and stands behind those that have.
+        order = sorted(range(len(prompts)), key=lambda k: (keepers[k].place is None, keepers[k].place or 0))
+        return [(prompts[k], answers[k]) for k in order]
+
+
+class _PlacedKeeper:
+    """The enforcer as one request sees it.
+
+    Attributes:
+        place: of its slot among the slots of other requests; None: it has none yet.
+    """
+
+    def __init__(self, enforcer: Enforcer, lock: Lock, places: Iterator[int]) -> None:
+        self._enforcer, self._lock, self._places = enforcer, lock, places
+        self.place: int | None = None
+
+    def admit(
+        self,
+        conditions: Collection[str],
+        *,
+        fixed: Collection[str] = (),
+        prefer: Mapping[str, Sequence[str]] | None = None,
+    ) -> Admission:
+        with self._lock:
+            # Where items are looked at first, their slots are fixed then.
+            if self._enforcer.mode == "before":
+                self.place = next(self._places)
+            return self._enforcer.admit(conditions, fixed=fixed, prefer=prefer)
+
+    def complete(self, admission: Admission, values: ItemValues) -> ItemOutcome:
+        with self._lock:
+            self.place = next(self._places) if self.place is None else self.place
+            return self._enforcer.complete(admission, values)
+
+    def fail(self, admission: Admission) -> ItemOutcome:
+        with self._lock:
+            self.place = next(self._places) if self.place is None else self.place
+            return self._enforcer.fail(admission)
 
 
 class _StatusCounts:
@@ -327,16 +444,31 @@ class _RunDirectory:
             self.table.take_back(self.rows)
         return rows
 
-    def begin(self, prompts: Sequence[str]) -> int:
-        """Return how many of these prompts were answered before they were interrupted."""
-        digest = sha256(json.dumps(list(prompts)).encode()).hexdigest()
-        same = self.run.get("prompts") == digest and self.run["answered"] < len(prompts)
-        if not same:
-            self.run = {"prompts": digest, "requests": len(prompts), "answered": 0}
-        return int(self.run["answered"])
+    def begin(self, prompts: Sequence[str], *, again: bool) -> int:
+        """Return how many of these prompts were answered before."""
+        known, answered = int(self.run.get("requests", 0)), int(self.run.get("answered", 0))
+        same = 0 < known <= len(prompts) and self.run.get("prompts") == _digest(prompts[:known])
+        if not same or (again and answered == len(prompts)):
+            answered = 0
+        self.run = {"prompts": _digest(prompts), "requests": len(prompts), "answered": answered}
+        return answered
 
-    def keep(self, prompt: str, answer: GuardedAnswer, enforcer: Enforcer, *, made: int, done: int) -> None:
-        """Store one more request: its item first, then its row, then the state that refers to both."""
+    def outcomes(self) -> dict[str, int]:
+        """Count what the requests of this run came to."""
+        return dict(
+            Counter(row["status"] for row in self.table.rows[self.rows - int(self.run["answered"]) : self.rows])
+        )
+
+    def keep(self, answered: Sequence[tuple[str, GuardedAnswer]], enforcer: Enforcer, *, made: int, done: int) -> None:
+        """Store requests that are complete: their items and rows, and then the state that refers to them."""
+        for prompt, answer in answered:
+            self._add(prompt, answer)
+            self.rows += 1
+        self.made, self.run["answered"] = self.made + made, done
+        self._commit_state(enforcer)
+
+    def _add(self, prompt: str, answer: GuardedAnswer) -> None:
+        """Store an item, and then its row."""
         number = self.rows + 1
         file = ""
         if answer.item is not None:
@@ -359,10 +491,12 @@ class _RunDirectory:
             "usage": json.dumps(answer.item.usage) if answer.item is not None and answer.item.usage else "",
         }
         self.table.append(row)
-        self.rows, self.made, self.run["answered"] = number, self.made + made, done
-        self._commit_state(enforcer)
 
     def _commit_state(self, enforcer: Enforcer) -> None:
         """Write the state, which makes what is in the folder part of it."""
         state = {"rows": self.rows, "made": self.made, "run": self.run, "enforcer": enforcer.state()}
         write_atomically(self.state, f"{json.dumps(state)}\n".encode())
+
+
+def _digest(prompts: Sequence[str]) -> str:
+    return sha256(json.dumps(list(prompts)).encode()).hexdigest()
