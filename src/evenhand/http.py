@@ -71,7 +71,7 @@ class HttpClient:
             method, url, body: what to ask.
             headers: besides those that every request has.
             secrets: what no message repeats.
-            count: called with 1 before each try, and with -1 after one that reached nobody; may refuse by an error.
+            count: called with 1 before each try, and with -1 after one that did not reach the server; may raise.
 
         Raises:
             FetchError: it does not answer, or refuses.

@@ -86,7 +86,7 @@ def test_what_was_complete_is_written_when_interrupted(evenhand, tiny, tmp_path,
     [
         (["--only", "adlut"], "no environment 'adlut'"),
         (["--classifier", "SVM", "--only", "german:sex"], "no classifier 'SVM'"),
-        (["--runs", "0"], "0 runs are none"),
+        (["--runs", "0"], "expected 1 run or more, got 0"),
         (["--html", "nowhere/page.html"], "there is no folder"),
     ],
 )
@@ -125,7 +125,7 @@ def test_mitigation_tables_on_the_screen_json_and_page(evenhand, tmp_path, monke
     ("options", "said"),
     [
         (["--only", "adlut"], "nothing called 'adlut'"),
-        (["--runs", "0"], "0 runs are none"),
+        (["--runs", "0"], "expected 1 run or more, got 0"),
         (["--html", "nowhere/page.html"], "there is no folder"),
     ],
 )

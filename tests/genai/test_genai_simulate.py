@@ -160,8 +160,8 @@ def test_what_a_result_can_do():
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"requests": 0}, "0 requests are none"),
-        ({"in_flight": 0}, "0 requests in flight are none"),
+        ({"requests": 0}, "expected 1 request or more, got 0"),
+        ({"in_flight": 0}, "expected 1 request in flight or more, got 0"),
         ({"policy": "sometimes"}, "there is no policy 'sometimes'"),
     ],
 )

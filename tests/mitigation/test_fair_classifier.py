@@ -254,7 +254,7 @@ def test_errors_say_what_is_wrong(german):
         FairClassifier(schema=schema).fit(frame, labels[:999])
     with pytest.raises(DataError, match="there are not two labels"):
         FairClassifier(schema=schema).fit(frame[labels == 1], labels[labels == 1])
-    with pytest.raises(DataError, match="3 is none of the target's"):
+    with pytest.raises(DataError, match="3 is not one of the target's"):
         FairClassifier(schema=schema).fit(frame, labels.replace({2: 3}))
     with pytest.raises(DataError, match=r"expected \(n, 20\)"):
         FairClassifier(schema=schema).fit(np.zeros((5, 3)), [1, 2, 1, 2, 1])

@@ -76,8 +76,8 @@ def test_all_conditions_must_hold() -> None:
 @pytest.mark.parametrize(
     ("condition", "place", "said"),
     [
-        ("age >= abc", "abc", "'abc' is none"),
-        ("age >= nan", "nan", "'nan' is none"),
+        ("age >= abc", "abc", "expected a number to compare 'age' with, got 'abc'"),
+        ("age >= nan", "nan", "expected a number to compare 'age' with, got 'nan'"),
         ("agee >= 18", "agee", "no attribute 'agee'"),
         ("1 < 2 < 3", "2", "no attribute '2'"),
         ("age = 18", "=", "write =="),

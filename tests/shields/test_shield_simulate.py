@@ -330,8 +330,8 @@ def test_runs_that_were_complete_before_an_interrupt_are_kept(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"runs": 0}, "0 runs are none"),
-        ({"periods": 0}, "0 periods are none"),
+        ({"runs": 0}, "expected 1 run or more, got 0"),
+        ({"periods": 0}, "expected 1 period or more, got 0"),
         ({"periods": 2}, "ends at its horizon"),
         ({"order": "backwards"}, "no order 'backwards'"),
         ({"source": synthetic_source(Inputs(("x", "b"), (0.5, 0.5), (0.5, 0.5)))}, "the arrivals are of x, b"),

@@ -144,7 +144,7 @@ class ConsentOptions:
         if not self.yes:
             if not (sys.stdin.isatty() and sys.stderr.isatty()):
                 hint = "agree with --yes, or set a ceiling: --budget ROWS"
-                raise OptionError(f"{message}, and nobody has agreed to it", hint=hint)
+                raise OptionError(f"{message}, and needs your agreement", hint=hint)
             typer.confirm(f"{message}. Go on?".capitalize(), err=True, abort=True)
         return forecast
 

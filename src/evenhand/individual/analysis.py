@@ -84,7 +84,7 @@ class FlipCount:
         flips: of ``compared``, whose decision flips between plausible counterparts.
         compared: who obeys the schema's rules and has a plausible counterpart.
         breaking: how many break a rule.
-        implausible: of ``published``, how many flip only between people of whom some break a rule.
+        implausible: of ``published``, how many flip only where some of the people compared break a rule.
         queries: individuals that were asked about.
         complete, interrupted: whether all were reached, and whether somebody stopped it.
         violators: one individual per distinct one who flips (between plausible counterparts), (n, attributes).

@@ -70,7 +70,7 @@ def read_reply(reply: Any, n: int, classes: Sequence[Value], favourable: int, *,
     labels, ``True`` means the favourable one unless the labels themselves are booleans.
 
     Raises:
-        ModelError: it is none of this, or not one reply per individual.
+        ModelError: it is not of such a form, or there is not one reply per individual.
     """
     try:
         array = np.asarray(reply.detach().cpu() if hasattr(reply, "detach") else reply)
@@ -170,7 +170,7 @@ def label_position(reply: Any, classes: Sequence[Value], favourable: int, *, loc
     """Return the label that a single reply names, as a position in ``classes``.
 
     Raises:
-        ModelError: it is none of them.
+        ModelError: it is not one of them.
     """
     found = _find_position(reply, classes, favourable)
     if found is None:
@@ -200,7 +200,7 @@ def _distinct_replies(array: NDArray[Any]) -> tuple[list[Any], Integers]:
 
 def _unknown_label_error(reply: Any, classes: Sequence[Value], location: str) -> ModelError:
     return ModelError(
-        f"the model replied {reply!r}, which is none of the labels {', '.join(map(repr, classes))}"
+        f"the model replied {reply!r}, which is not one of the labels {', '.join(map(repr, classes))}"
         + (" and no score between 0 and 1" if isinstance(reply, int | float) else ""),
         location=location,
         hint="name the model's own labels in the schema's target, or reply with scores of the favourable label",

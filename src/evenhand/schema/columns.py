@@ -106,7 +106,7 @@ def change_favourable(schema: Schema, *, target: str | None, favourable: Value |
     """Return a schema with another favourable label, if one is given.
 
     Raises:
-        OptionError: the target is another one, or the label is none of its labels.
+        OptionError: the target is another one, or the label is not one of its labels.
     """
     if target is not None and target != schema.target.name:
         raise OptionError(f"the target is {target!r}, but the schema says {schema.target.name!r}")

@@ -228,7 +228,7 @@ def table_of_decisions(
         about: ``favourable`` and ``schema`` of ``DecisionRoles``.
 
     Raises:
-        DataError: the columns differ in length, or one is none.
+        DataError: the columns differ in length, or something given is not a column.
     """
     import pandas as pd
 

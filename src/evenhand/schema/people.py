@@ -277,7 +277,7 @@ def value_key(value: Any) -> tuple[bool, Hashable]:
 
 
 def _number(value: Any) -> float:
-    """Return a cell as a number; NaN where it is none."""
+    """Return a cell as a number; NaN where it is not one."""
     try:
         return float(value)
     except (TypeError, ValueError):

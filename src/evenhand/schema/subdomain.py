@@ -195,7 +195,7 @@ class _Reader:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            message = f"{attribute.name!r} is compared with numbers, and {word!r} is none"
+            message = f"expected a number to compare {attribute.name!r} with, got {word!r}"
             raise self._source.fault(message, node, f"its domain is {attribute.describe_domain()}")
         return number
 

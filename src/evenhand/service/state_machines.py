@@ -47,7 +47,7 @@ class StateMachine(Protocol):
         """Take up a state that `state` gave.
 
         Raises:
-            DecisionError: it is none of this machine.
+            DecisionError: it is not a state of this machine.
         """
         ...
 

@@ -34,7 +34,7 @@ class FlipCounts(NamedTuple):
 
     @classmethod
     def of(cls, flips: Booleans, own: Booleans) -> FlipCounts:
-        """Count flips of all people (n,), of whom the first m were asked again, with what came of it (m,)."""
+        """Count flips of all people (n,); the first m of them were asked about again, with these answers (m,)."""
         m = len(own)
         first = flips[:m]
         return cls(m, int(first.sum()), int(own.sum()), int((first & own).sum()), len(flips) - m, int(flips[m:].sum()))

@@ -51,7 +51,7 @@ def paired_difference(gained: int, lost: int, n: int, confidence: float = 0.95) 
         n: everybody.
 
     Raises:
-        OptionError: the counts are none, or the confidence lies outside (0, 1).
+        OptionError: the counts are not counts, or the confidence lies outside (0, 1).
     """
     z = normal_quantile(confidence)
     if not 0 <= _check_count(gained) + _check_count(lost) <= n:

@@ -57,7 +57,7 @@ def betting_martingales(k: int, n: int, rate: float) -> tuple[float, float]:
         rate: strictly between 0 and 1.
 
     Raises:
-        OptionError: not 0 <= k <= n, or the rate is none.
+        OptionError: not 0 <= k <= n, or the rate is not between 0 and 1.
     """
     if not 0 <= k <= n:
         raise OptionError(f"{k} of {n} is not a count: 0 <= k <= n is needed")

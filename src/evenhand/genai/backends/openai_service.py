@@ -35,7 +35,7 @@ class ServiceConnection:
         backoff: seconds before the first of these; twice as long before each further one.
 
     Raises:
-        OptionError: the URL is none, or holds credentials; the key is not a name; a number makes no sense.
+        OptionError: this is not a URL, or it holds credentials; the key is not a name; a number makes no sense.
     """
 
     url: str
@@ -114,7 +114,7 @@ class ServiceConnection:
         """
         own, found = urlsplit(self.url), _split_url(address, self.url)
         if found is None:
-            raise ModelError("the answer has an address that is none", location=self.url)
+            raise ModelError("the address in the answer is not a URL", location=self.url)
         if _url_origin(found) != _url_origin(own) or "@" in found.netloc:
             raise FetchError(
                 f"the answer points to another place, {found.scheme}://{found.hostname or ''}, and nothing is fetched"
@@ -234,7 +234,7 @@ def build_request(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[s
 
 
 def _split_url(url: str, base: str = "") -> SplitResult | None:
-    """Return the parts of a URL, or None if it is none."""
+    """Return the parts of a URL, or None if it is not one."""
     try:
         parts = urlsplit(urljoin(base, url))
         _ = parts.port

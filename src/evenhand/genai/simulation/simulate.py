@@ -110,7 +110,7 @@ def _check_options(
 ) -> int:
     """Return how many requests are in flight; raises where an option or the configuration is of no use."""
     if requests < 1:
-        raise OptionError(f"{requests} requests are none", location="--requests")
+        raise OptionError(f"expected 1 request or more, got {requests}", location="--requests")
     if requests > MAX_REQUESTS:
         raise OptionError(
             f"{requests:,} requests are too many", location="--requests", hint=f"{MAX_REQUESTS:,} at most"
@@ -126,7 +126,7 @@ def _check_options(
             )
     at_once = configuration.simulated.in_flight if in_flight is None else in_flight
     if at_once < 1:
-        raise OptionError(f"{at_once} requests in flight are none", location="--in-flight")
+        raise OptionError(f"expected 1 request in flight or more, got {at_once}", location="--in-flight")
     return at_once
 
 

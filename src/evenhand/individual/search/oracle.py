@@ -349,7 +349,7 @@ class CachedScorer(WrappedScorer):
 
     @property
     def ledger(self) -> QuestionLedger:
-        """What counts whom the model is asked about: nobody whose answer is in the file."""
+        """Count the people that the model is asked about, without those whose answers are in the file."""
         return self._ledger
 
     def scores(self, individuals: Floats) -> Floats:

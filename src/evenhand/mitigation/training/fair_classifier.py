@@ -280,7 +280,7 @@ def _list_labels(schema: Schema, labels: NDArray[Any]) -> tuple[Schema, Booleans
     others = [value for value in schema.target.values or present if value != favourable]
     unknown = [value for value in present if value != favourable and value not in others]
     if unknown:
-        raise DataError(f"the label {unknown[0]!r} is none of the target's: {[*others, favourable]}")
+        raise DataError(f"the label {unknown[0]!r} is not one of the target's: {[*others, favourable]}")
     if len(others) != 1 or len(present) != 2:
         raise DataError(
             f"there are not two labels: {present if len(others) == 1 else [*others, favourable]}",

@@ -141,7 +141,7 @@ def plain_dense_layers(network: AdditiveNetwork) -> tuple[Schema, list[tuple[Flo
     bias = network.bias.copy()
     attributes, blocks = [], []
     for attribute, part in zip(network.schema.attributes, network.parts, strict=True):
-        if attribute.lacks_encoding:  # whoever reads the file must not have to guess
+        if attribute.lacks_encoding:  # readers of the file must not have to guess
             attribute = attribute.model_copy(update={"encoding": "code"})
         found = _input_weights(attribute, part)
         if found is None:

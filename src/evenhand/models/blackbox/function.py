@@ -64,7 +64,7 @@ class FunctionModel:
         """Return the scores, or labels one-hot, shape (n, classes).
 
         Raises:
-            ModelError: the function fails, or its reply is none.
+            ModelError: the function fails, or its reply cannot be read.
         """
         return self.reply(individuals).scores
 
@@ -72,7 +72,7 @@ class FunctionModel:
         """Return the labels as positions in ``classes``, shape (n,).
 
         Raises:
-            ModelError: the function fails, or its reply is none.
+            ModelError: the function fails, or its reply cannot be read.
         """
         return self.reply(individuals).labels
 
@@ -116,7 +116,7 @@ def wrap_function(
         ledger: counts whom it is asked about; by default a new one.
 
     Raises:
-        ModelError: it fails with both, or its reply is none.
+        ModelError: it fails with both, or its reply cannot be read.
     """
     name = name or str(getattr(function, "__name__", type(function).__name__))
     known = getattr(getattr(function, "__self__", None), "classes_", None)

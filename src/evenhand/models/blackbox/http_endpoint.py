@@ -100,7 +100,7 @@ class HttpEndpoint:
         return self._answers(individuals)[:, 0].astype(np.int64)
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return scores and labels; nobody is asked about twice."""
+        """Return scores and labels; the same person is not asked about twice."""
         answers = self._answers(individuals)
         return Reply(answers[:, 1:], answers[:, 0].astype(np.int64), self.label_only)
 
@@ -142,7 +142,7 @@ def connect_model(
 
     Raises:
         FetchError: the endpoint does not answer.
-        ModelError: the URL is none, or what it answers is not a prediction.
+        ModelError: this is not a URL, or what it answers is not a prediction.
     """
     name = name or redact_url(url)
     classes, favourable = replies.target_labels(schema)

@@ -95,7 +95,7 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
         trust: allow files that can run code when they are loaded.
 
     Raises:
-        ModelError: there is no such model, or it is none of texts.
+        ModelError: there is no such model, or it does not take texts.
         TrustError: loading it could run code, and it is not trusted.
     """
     if isinstance(source, TextModel):

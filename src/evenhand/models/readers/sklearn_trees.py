@@ -34,7 +34,7 @@ def read_sklearn_trees(estimator: Any, schema: Schema, *, name: str | None = Non
         name: how to call it in a report, by default its type.
 
     Raises:
-        NotAdditiveError: it is none of these, or it computes with more than trees.
+        NotAdditiveError: it is not one of these, or it computes with more than trees.
         ModelError: it is not fitted, or does not fit the schema.
     """
     name = name or type(estimator).__name__

@@ -182,7 +182,7 @@ class MitigationExperimentSettings(BaseModel):
         if runs is None:
             return chosen
         if runs < 1:
-            raise OptionError(f"{runs} runs are none", location="--runs", hint="1 or more")
+            raise OptionError(f"expected 1 run or more, got {runs}", location="--runs", hint="1 or more")
         return chosen.model_copy(update={"runs": runs})
 
 

@@ -262,7 +262,7 @@ class KeyStore:
             seconds: after which it ends; None: never.
 
         Raises:
-            OptionError: the name is taken, or is none; a scope is none.
+            OptionError: the name is taken, or is not a name; a scope is not known.
             StoreError: the store failed.
         """
         if not re.fullmatch(r"[A-Za-z0-9_.@-]{1,100}", name):

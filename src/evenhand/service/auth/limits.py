@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 PROBES = ("/healthz", "/readyz")
-"""What tells whether the service lives and can work: no limit holds for it, so that nobody can use it up."""
+"""What tells whether the service lives and can work: no limit holds for it, so that no client can use it up."""
 
 MAX_STREAMS = 16
 """Streams of events that one caller may have open."""

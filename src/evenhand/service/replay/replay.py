@@ -336,7 +336,7 @@ def read_lines(path: Path) -> Iterator[object]:
 
 
 def parse_line(line: bytes | str) -> object:
-    """Return the JSON value of a line; the line itself if it is none, or says one thing twice."""
+    """Return the JSON value of a line; the line itself if it is not JSON, or says one thing twice."""
     try:
         return json.loads(line, object_pairs_hook=unique_names, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):

@@ -58,7 +58,7 @@ class Database:
         wait_seconds: how long a transaction waits for another one that holds what it needs.
 
     Raises:
-        StoreError: it cannot be reached, is none, or was made by a newer version.
+        StoreError: it cannot be reached, is not a store, or was made by a newer version.
         MissingExtraError: PostgreSQL's driver is not installed.
     """
 

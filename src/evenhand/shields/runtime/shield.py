@@ -263,7 +263,7 @@ class Shield:
         """Take up a state of a shield with the same policy and mode.
 
         Raises:
-            DecisionError: it is none, it is damaged, or it belongs to another policy or mode; nothing changed.
+            DecisionError: it is not a state, it is damaged, or it belongs to another policy or mode; nothing changed.
         """
         if not isinstance(state, Mapping) or state.get("format") != "evenhand-shield-state":
             _refused_state_error("this is not a state of a shield")

@@ -65,7 +65,7 @@ class ShieldState(Protocol):
         """Take up a state.
 
         Raises:
-            DecisionError: it is none, and nothing changed.
+            DecisionError: it is not such a state; nothing changed.
         """
         ...
 

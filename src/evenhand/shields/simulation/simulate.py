@@ -200,7 +200,7 @@ def check_times(plan: ShieldPlan, periods: int) -> set[int]:
 
 def _check_arguments(plan: ShieldPlan, source: ArrivalSource, runs: int, periods: int | None) -> int:
     if runs < 1:
-        raise OptionError(f"{runs} runs are none", location="runs")
+        raise OptionError(f"expected 1 run or more, got {runs}", location="runs")
     if source.groups != plan.inputs.groups:
         raise OptionError(
             f"the arrivals are of {', '.join(source.groups)}, the shield is for {', '.join(plan.inputs.groups)}",
@@ -222,7 +222,7 @@ def _check_arguments(plan: ShieldPlan, source: ArrivalSource, runs: int, periods
     if periods is None:
         return DEFAULT_PERIODS if goes_on and plan.kind != "greedy" else 1
     if periods < 1:
-        raise OptionError(f"{periods} periods are none", location="periods")
+        raise OptionError(f"expected 1 period or more, got {periods}", location="periods")
     if periods > 1 and not goes_on:
         raise OptionError(
             f"a shield of kind {plan.kind} ends at its horizon",

@@ -23,7 +23,7 @@ EXAMPLE = "{rate: 0.3, accept: 0.35}"
 
 
 def _check_number(given: object) -> object:
-    """Return a number; truth values and texts are none."""
+    """Return a number; truth values and texts are refused."""
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise ValueError(f"expected a number, got {given!r}")
     return given

@@ -113,7 +113,7 @@ def _read_small(path: Path, most: int) -> bytes | None:
 
 
 def _shrink_picture(path: Path) -> bytes | None:
-    """Return a large picture made small; None if it is none, or nothing is installed that could do it."""
+    """Return a large picture made small; None if it is not a picture, or nothing is installed that could do it."""
     data = _read_small(path, LARGEST_OPENED)
     if data is None or _picture_type(data) in (None, "image/svg+xml"):
         return None
@@ -133,7 +133,7 @@ def _shrink_picture(path: Path) -> bytes | None:
 
 
 def read_excerpts(files: Sequence[str | None], folder: Path) -> list[str | None]:
-    """Return the beginning of each text (a file named ``.txt``); None for what is none, or cannot be read.
+    """Return the beginning of each text (a file named ``.txt``); None for other files, and where it cannot be read.
 
     Args:
         files: paths, those that are relative below the folder.
