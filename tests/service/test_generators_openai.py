@@ -15,6 +15,8 @@ from in_thread import Running, running, until
 
 from evenhand.genai import (
     Item,
+    OpenAIChat,
+    ServiceConnection,
     Studio,
     StudioPixels,
 )
@@ -146,6 +148,33 @@ def test_the_prompt_that_was_really_drawn_and_what_it_cost_are_handed_on(client,
     answer = client.images.generate(model="pictures", prompt="a tree", n=2)
     assert [one.revised_prompt for one in answer.data] == ["a tall oak, oil on canvas"] * 2
     assert (answer.usage.total_tokens, answer.usage.input_tokens_details.text_tokens) == (60, 20)
+
+
+@pytest.mark.parametrize(
+    ("sent", "texts"),
+    [
+        ("a tale of a leader (x)", ["a tale ", "of a leader (x)"]),
+        ("(x) a tale of a leader", ["(x) a tale ", "of a leader"]),
+        ("a tale of a woman", ["a tale of a woman"]),
+    ],
+)
+def test_words_go_around_the_texts_of_a_message_with_a_picture(sent, texts):
+    from evenhand.service.generation.generators import ConversationGenerator
+
+    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
+    content = [{"type": "text", "text": "a tale "}, picture, {"type": "text", "text": "of a leader"}]
+    asked: list[Any] = []
+
+    class Chat(OpenAIChat):
+        def ask(self, messages):
+            asked.extend(messages)
+            return {"choices": [{"message": {"content": "so"}, "finish_reason": "stop"}]}
+
+    chat = Chat(ServiceConnection("http://127.0.0.1:9/v1"), "m")
+    ConversationGenerator(chat, [{"role": "user", "content": content}], {}).generate(sent)
+    found = asked[0]["content"]
+    assert [part["text"] for part in found if part["type"] == "text"] == texts
+    assert picture in found
 
 
 def test_options_are_handed_on_and_the_prompt_that_was_sent_is_told(client, service, upstream_of_this_test):

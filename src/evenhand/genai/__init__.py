@@ -66,9 +66,17 @@ if TYPE_CHECKING:
         ItemAttempt,
         classify_item,
     )
+    from evenhand.genai.enforcement.instructions import InstructionWriter, clean_item
     from evenhand.genai.games.feasibility import Feasibility, SpecificationFeasibility, check_feasibility
     from evenhand.genai.judges import ChatJudge, FunctionJudge, Judge, KeywordJudge
-    from evenhand.genai.pipeline import Pipeline, build_classifier, build_judge, build_pipeline, check_studio_values
+    from evenhand.genai.pipeline import (
+        Pipeline,
+        build_classifier,
+        build_instruct,
+        build_judge,
+        build_pipeline,
+        check_studio_values,
+    )
     from evenhand.genai.simulation.result import GenerationSimulationResult, PolicyComparisonResult
     from evenhand.genai.simulation.simulate import (
         PublishedCountdown,
@@ -112,6 +120,7 @@ __all__ = [
     "Guard",
     "GuardedAnswer",
     "Instruction",
+    "InstructionWriter",
     "Item",
     "ItemAttempt",
     "ItemColumns",
@@ -150,12 +159,14 @@ __all__ = [
     "assess_live",
     "assess_sequences",
     "build_classifier",
+    "build_instruct",
     "build_judge",
     "build_pipeline",
     "check_configuration",
     "check_feasibility",
     "check_studio_values",
     "classify_item",
+    "clean_item",
     "compare_policies",
     "count_confusion",
     "detect_media_type",

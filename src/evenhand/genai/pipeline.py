@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from evenhand.genai.classifiers.classifier import Classifier, FunctionClassifier
 from evenhand.genai.classifiers.studio_pixels import StudioPixels
 from evenhand.genai.enforcement.enforcer import Enforcer
 from evenhand.genai.enforcement.guard import EnforcerProtocol, Guard
+from evenhand.genai.enforcement.instructions import InstructionWriter
 from evenhand.genai.judges import FunctionJudge, Judge, KeywordJudge
 from evenhand.genai.spec import pipeline_config as described
 from evenhand.genai.spec.specification import GenerationConfig
@@ -32,6 +33,7 @@ class Pipeline:
     generator: Generator
     classifier: Classifier
     judge: Judge
+    instruct: InstructionWriter = field(default_factory=InstructionWriter)
 
     def guard(self, keeper: EnforcerProtocol | None = None, *, generator: Generator | None = None) -> Guard:
         """Return a guard around the generator, in the way that is configured.
@@ -48,6 +50,7 @@ class Pipeline:
             self.judge,
             groups=about.values,
             when_unsure=about.guard.when_unsure,
+            instruct=self.instruct,
         )
 
 
@@ -69,7 +72,15 @@ def build_pipeline(configuration: GenerationConfig, *, trust: bool = False, fold
         build_generator(configuration, trust=trust, folder=folder),
         build_classifier(configuration, trust=trust, folder=folder),
         build_judge(configuration, trust=trust, folder=folder),
+        build_instruct(configuration),
     )
+
+
+def build_instruct(configuration: GenerationConfig) -> InstructionWriter:
+    """Return what puts the words that ask for values into prompts."""
+    told = configuration.guard.instruction
+    with _naming_entry("guard.instruction.rewrite"):
+        return InstructionWriter(told, None if told.rewrite is None else _build_chat(told.rewrite))
 
 
 def build_generator(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Generator:
@@ -163,8 +174,8 @@ def build_judge(configuration: GenerationConfig, *, trust: bool = False, folder:
 
 def check_keys(configuration: GenerationConfig) -> None:
     """Raise an OptionError if a service is described whose key is not set, before anything is asked of any."""
-    for place in ("generator", "classifier", "judge"):
-        part = getattr(configuration, place)
+    parts = {place: getattr(configuration, place) for place in ("generator", "classifier", "judge")}
+    for place, part in {**parts, "guard.instruction.rewrite": configuration.guard.instruction.rewrite}.items():
         if isinstance(part, described.RemoteConfig):
             with _naming_entry(place):
                 _build_connection(part).check_key()

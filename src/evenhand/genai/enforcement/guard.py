@@ -16,6 +16,7 @@ from evenhand.errors import DecisionError, EvenhandError, ModelError, OptionErro
 from evenhand.genai.backends.generator import ContentRefusedError, Generator, Item, add_instruction
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.enforcer import Admission, Instruction, ItemOutcome
+from evenhand.genai.enforcement.instructions import clean_item
 from evenhand.genai.judges import Judge
 from evenhand.genai.spec.pipeline_config import WhenUnsure
 from evenhand.models import summarize_error
@@ -206,7 +207,7 @@ class Guard:
         """Answer a prompt of which it is unknown what it counts for."""
         if self._when_unsure == "refuse":
             return GuardedAnswer(None, "refused", prompt, reason=reason)
-        item, attempt = self._attempt(prompt, generator, look=False)
+        item, attempt = self._attempt(prompt, prompt, generator, look=False)
         reasons = "; ".join(filter(None, (reason, attempt.error)))
         return GuardedAnswer(
             item, "refused" if item is None else "unguarded", prompt, attempts=(attempt,), reason=reasons
@@ -226,7 +227,7 @@ class Guard:
             while True:
                 sent = self._instruct(prompt, admission.must)
                 # Where an item counts for nothing, nothing depends on what it shows, nor on who looks at it.
-                item, attempt = self._attempt(sent, generator, look=bool(admission.counts))
+                item, attempt = self._attempt(prompt, sent, generator, look=bool(admission.counts))
                 attempts.append(attempt)
                 if attempt.error and self._when_unsure == "refuse":
                     item = None
@@ -241,8 +242,8 @@ class Guard:
             self._abandon_admission(admission, error)
             raise
 
-    def _attempt(self, prompt: str, generator: Generator, *, look: bool) -> tuple[Item | None, ItemAttempt]:
-        """Return one item, and what it shows."""
+    def _attempt(self, given: str, prompt: str, generator: Generator, *, look: bool) -> tuple[Item | None, ItemAttempt]:
+        """Return one item for a prompt that somebody gave in other words perhaps, and what it shows."""
         item: Item | None = None
         values: ItemValues = {}
         error = ""
@@ -252,7 +253,8 @@ class Guard:
             made = generator.generate(prompt)
             if not isinstance(made, Item):
                 raise ModelError(f"it answered with a {type(made).__name__}, and not with an item")
-            item, who = made, "the classifier"
+            # Words that were put in say nothing of what was made: they are gone before anything looks at it.
+            item, who = clean_item(made, given, prompt), "the classifier"
             values = classify_item(item, self._classifier, self._groups) if look else {}
         except Exception as failure:
             error = _describe_error(who, failure)

@@ -245,16 +245,70 @@ class FunctionJudgeConfig(ConfigPart):
     fixed: dict[Name, FunctionName] = Field(default_factory=dict)
 
 
+def _needs(*places: str) -> AfterValidator:
+    def check(given: str) -> str:
+        for place in places:
+            if place not in given:
+                raise ValueError(f"{given!r} has no place for {place}")
+        return given
+
+    return AfterValidator(check)
+
+
+class WordingConfig(ConfigPart):
+    """The words that ask for values.
+
+    Attributes:
+        template: what is put into a prompt, with ``{values}`` in it; with ``{prompt}`` too it is the whole prompt.
+        part: how a value without words of its own is named, with ``{value}`` and perhaps ``{group}`` in it.
+        values: by concept group and value, the words for it, such as ``a woman``.
+        either: stands between values of which any will do.
+        also: stands between groups.
+    """
+
+    template: Annotated[Name, _needs("{values}")] = "(showing: {values})"
+    part: Annotated[Name, _needs("{value}")] = "{group} {value}"
+    values: dict[Name, dict[Name, Name]] = Field(default_factory=dict)
+    either: Name = " or "
+    also: Name = ", "
+
+
+class LanguageConfig(WordingConfig):
+    """The same for prompts in another language.
+
+    Attributes:
+        words: of the language, by which a prompt in it is known, such as ``ein, eine, der, die, und``.
+    """
+
+    words: Annotated[Names, Field(min_length=1)]
+
+
+class InstructionConfig(WordingConfig):
+    """What is put into prompts, and where.
+
+    Attributes:
+        placement: behind the prompt, or before it.
+        languages: by name; the one whose words a prompt has most of is used, and else what stands here.
+        rewrite: a model that rewrites prompts in place of templates; where it fails these are used.
+    """
+
+    placement: Literal["suffix", "prefix"] = "suffix"
+    languages: dict[Name, LanguageConfig] = Field(default_factory=dict)
+    rewrite: RemoteConfig | None = None
+
+
 class GuardConfig(ConfigPart):
     """How a generator is guarded.
 
     Attributes:
         mode: ``before`` or ``after``; see ``Enforcer``.
+        instruction: the words that ask for values.
         when_unsure: what happens if the judge or the classifier fails: ``refuse``, or ``pass`` and record.
     """
 
     mode: Literal["before", "after"] = "before"
     when_unsure: WhenUnsure = "refuse"
+    instruction: InstructionConfig = Field(default_factory=InstructionConfig)
 
 
 AnyGeneratorConfig: TypeAlias = (
@@ -279,7 +333,11 @@ JudgeConfig: TypeAlias = Annotated[AnyJudgeConfig, Field(discriminator="kind")]
 
 def pipeline_entries() -> dict[str, list[str]]:
     """Return the entries known at every place, by place and kind."""
-    found = {"guard": list(GuardConfig.model_fields)}
+    found = {
+        "guard": list(GuardConfig.model_fields),
+        "guard.instruction": list(InstructionConfig.model_fields),
+        "guard.instruction.rewrite": list(RemoteConfig.model_fields),
+    }
     for place, kinds in (
         ("generator", AnyGeneratorConfig),
         ("classifier", AnyClassifierConfig),
@@ -428,6 +486,12 @@ HINTS = {
     "judge": "write what reads prompts, such as judge: {kind: keywords}",
     "guard": "write guard: {mode: before, when_unsure: refuse}",
     "mode": "before or after",
+    "instruction": "write instruction: {template: 'It shows {values}.', values: {gender: {woman: a woman}}}",
+    "template": "write where the values stand: template: '(showing: {values})'",
+    "part": "write where the value stands: part: '{group} {value}'",
+    "placement": "suffix or prefix",
+    "rewrite": "name a chat model: rewrite: {url: http://127.0.0.1:8080/v1, model: llama}",
+    "languages": "write languages: {de: {words: [ein, eine, der, die, und], template: '(zu sehen: {values})'}}",
     "when_unsure": "refuse or pass",
     "url": "write where it answers, such as url: http://127.0.0.1:8080/v1",
     "model": "name the model, such as model: llava",

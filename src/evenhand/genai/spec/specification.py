@@ -249,6 +249,7 @@ class GenerationConfig(ConfigPart):
             groups=self.values,
             conditions=[condition.name for condition in self.conditions],
         )
+        self._check_wording()
         _check_unique([requirement.name for requirement in self.requirements], "specifications", "specification")
         for about in self.samples:
             for group in about.split(" + "):
@@ -265,6 +266,23 @@ class GenerationConfig(ConfigPart):
                     location=f"samples.{about}",
                     hint=f"one of: {', '.join(together)}",
                 )
+
+    def _check_wording(self) -> None:
+        told = self.guard.instruction
+        wordings = {"": told, **{f".languages.{name}": one for name, one in told.languages.items()}}
+        for place, wording in wordings.items():
+            for group, words in wording.values.items():
+                location = f"guard.instruction{place}.values.{group}"
+                if group not in self.values:
+                    raise OptionError(
+                        f"there is no group {group!r}", location=location, hint=f"one of: {', '.join(self.values)}"
+                    )
+                unknown = [value for value in words if value not in self.values[group]]
+                if unknown:
+                    known = ", ".join(self.values[group])
+                    raise OptionError(
+                        f"{group} has no value {unknown[0]!r}", location=location, hint=f"one of: {known}"
+                    )
 
     def _check_simulation(self) -> None:
         for group, shares in self.simulation.generator.items():

@@ -139,10 +139,19 @@ def _content_texts(content: object) -> list[str]:
 
 
 def _replace_text(content: Any, before: str, after: str) -> Any:
-    """A message's content with its text changed: what was put behind it is put behind its last part that is a text."""
+    """Return a message's content with its text changed.
+
+    What was put around the text is put around its parts that are texts; a rewritten text stands in the first
+    of them, and the others are left out.
+    """
     if isinstance(content, str) or before == after:
         return content if before == after else after
-    last = max(k for k, part in enumerate(content) if isinstance(part, dict) and part.get("type") == "text")
+    texts = [k for k, part in enumerate(content) if isinstance(part, dict) and part.get("type") == "text"]
     parts = list(content)
-    parts[last] = {**parts[last], "text": parts[last]["text"] + after.removeprefix(before)}
+    ahead, found, behind = after.partition(before)
+    if not found:
+        parts[texts[0]] = {**parts[texts[0]], "text": after}
+        return [part for k, part in enumerate(parts) if k not in texts[1:]]
+    parts[texts[0]] = {**parts[texts[0]], "text": ahead + parts[texts[0]]["text"]}
+    parts[texts[-1]] = {**parts[texts[-1]], "text": parts[texts[-1]]["text"] + behind}
     return parts

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from evenhand.errors import DecisionError, EvenhandError, OptionError, StoreError
-from evenhand.genai import AnswerStatus, Instruction, Item, add_instruction, classify_item
+from evenhand.genai import AnswerStatus, Instruction, Item, classify_item
 from evenhand.service.generation.stored_enforcer import LogMetadata, StoredEnforcer, sha256_hex
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Guardrail:
         except Exception as error:
             # An OptionError of the keeper's is the judge's too: it names a condition that there is none of.
             return self._undecided_verdict("the judge", error, notes)
-        sent = add_instruction(prompt, admission.must)
+        sent = pipeline.instruct(prompt, admission.must)
         if sent == prompt:
             verdict = GuardrailVerdict("NONE", "ok", prompt)
         elif prompt:
@@ -192,7 +192,7 @@ class Guardrail:
         if item is not None:
             note["item"] = {"sha256": sha256_hex(item.data), "media_type": item.media_type, "bytes": len(item.data)}
             if known is not None:
-                note["clause"] = add_instruction("", known.must).strip()
+                note["clause"] = pipeline.instruct.clause(known.must)
             try:
                 # Where an item counts for nothing, nothing depends on what it shows.
                 looked = known is None or known.counts
@@ -242,7 +242,13 @@ class Guardrail:
         return GuardrailVerdict("NONE", "unguarded", reason="the store failed")
 
     def _notes(self, prompt: str) -> LogMetadata:
-        return LogMetadata(prompt, None, route="guardrail", log_prompts=self._guard.entry.log_prompts)
+        return LogMetadata(
+            prompt,
+            None,
+            route="guardrail",
+            log_prompts=self._guard.entry.log_prompts,
+            instruct=self._guard.pipeline.instruct,
+        )
 
     def _remember(self, call: str, what: _GatewayCall) -> None:
         with self._lock:

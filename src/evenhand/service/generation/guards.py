@@ -21,6 +21,7 @@ from evenhand.genai import (
     GuardedAnswer,
     Pipeline,
     build_classifier,
+    build_instruct,
     build_judge,
     build_pipeline,
     check_studio_values,
@@ -157,8 +158,10 @@ class GuardedRequest:
     def __init__(self, guard: ServedGuard, prompt: str, generator: Generator, route: str, address: bool) -> None:
         self.prompt = prompt
         self._guard, self._address = guard, address
-        self._made = RecordingGenerator(generator)
-        self._notes = LogMetadata(prompt, self._made, route=route, log_prompts=guard.entry.log_prompts)
+        self._made = RecordingGenerator(generator, prompt)
+        self._notes = LogMetadata(
+            prompt, self._made, route=route, log_prompts=guard.entry.log_prompts, instruct=guard.pipeline.instruct
+        )
         self._keeper = StoredEnforcer(guard.ledger, guard.name, guard.replica, self._notes)
 
     def withdraw_request(self) -> None:
@@ -298,6 +301,7 @@ def _build_pipeline(configuration: GenerationConfig, entry: ServedGuardConfig, p
         GatewayGenerator(),
         build_classifier(configuration, trust=entry.trust, folder=place),
         build_judge(configuration, trust=entry.trust, folder=place),
+        build_instruct(configuration),
     )
 
 

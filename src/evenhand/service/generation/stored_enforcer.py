@@ -13,7 +13,16 @@ from typing import Any
 from uuid import uuid4
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
-from evenhand.genai import Admission, Generator, Instruction, Item, ItemOutcome, add_instruction, add_usage
+from evenhand.genai import (
+    Admission,
+    Generator,
+    Instruction,
+    InstructionWriter,
+    Item,
+    ItemOutcome,
+    add_usage,
+    clean_item,
+)
 from evenhand.http import SecretRedactor
 from evenhand.service.state_machines import Operation
 from evenhand.service.store.ledger import Ledger, OperationResult
@@ -143,8 +152,8 @@ class RecordingGenerator:
         usage: what the service charges for, of all calls together.
     """
 
-    def __init__(self, generator: Generator) -> None:
-        self._generator = generator
+    def __init__(self, generator: Generator, prompt: str) -> None:
+        self._generator, self._prompt = generator, prompt
         self.item: Item | None = None
         self.sent = ""
         self.seconds = 0.0
@@ -159,9 +168,9 @@ class RecordingGenerator:
         finally:
             self.seconds += time.perf_counter() - begun
         # What is not an item is the guard's business; there is nothing to tell of it.
-        self.item = made if isinstance(made, Item) else None
+        self.item = clean_item(made, self._prompt, prompt) if isinstance(made, Item) else None
         self.usage = add_usage(self.usage, self.item.usage if self.item is not None else {})
-        return made
+        return made if self.item is None else self.item
 
 
 class LogMetadata:
@@ -173,10 +182,19 @@ class LogMetadata:
         route: by which it came.
         log_prompts: whether the log may have the prompt; else it has its hash, from which a prompt can be told that
             somebody guesses.
+        instruct: what puts words into prompts.
     """
 
-    def __init__(self, prompt: str, made: RecordingGenerator | None, *, route: str, log_prompts: bool) -> None:
-        self._prompt, self._made = prompt, made
+    def __init__(
+        self,
+        prompt: str,
+        made: RecordingGenerator | None,
+        *,
+        route: str,
+        log_prompts: bool,
+        instruct: InstructionWriter,
+    ) -> None:
+        self._prompt, self._made, self._instruct = prompt, made, instruct
         self._route, self._log_prompts = route, log_prompts
 
     def describe_request(self) -> Mapping[str, Any]:
@@ -185,9 +203,10 @@ class LogMetadata:
 
     def describe_item(self, must: Instruction) -> Mapping[str, Any]:
         """Of its item: the words that were put behind the prompt, and the hash of what was made."""
-        note: dict[str, Any] = {**self._logged_prompts(), "clause": add_instruction("", must).strip()}
+        note: dict[str, Any] = {**self._logged_prompts(), "clause": self._instruct.clause(must)}
         if self._log_prompts:
-            note["sent"] = add_instruction(self._prompt, must)
+            made = "" if self._made is None else self._made.sent
+            note["sent"] = made or self._instruct.insert(self._prompt, must) if must else self._prompt
         item = None if self._made is None else self._made.item
         if item is not None:
             note["item"] = {"sha256": sha256_hex(item.data), "media_type": item.media_type, "bytes": len(item.data)}

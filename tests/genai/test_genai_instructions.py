@@ -1,0 +1,144 @@
+"""The words that ask for values: templates, placement, languages, a model that rewrites, and texts without them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from evenhand.errors import OptionError
+from evenhand.genai import (
+    Enforcer,
+    GenerationConfig,
+    Guard,
+    InstructionWriter,
+    Item,
+    KeywordJudge,
+    LexiconClassifier,
+    add_instruction,
+    build_instruct,
+    clean_item,
+)
+from genai_upstream import Upstream
+
+MUST = {"gender": ("woman",)}
+
+
+def configured(**instruction: Any) -> GenerationConfig:
+    return GenerationConfig.read(
+        {
+            "conditions": [{"name": "leader", "keywords": ["leader", "Chef"]}],
+            "groups": {"gender": ["woman", "man"], "age": ["young", "old"]},
+            "specifications": [{"condition": "leader", "group": "gender", "repeated": 2}],
+            "guard": {"instruction": instruction},
+        }
+    )
+
+
+def writer(**instruction: Any) -> InstructionWriter:
+    return build_instruct(configured(**instruction))
+
+
+@pytest.mark.parametrize("must", [{}, MUST, {"age": ("old",), "gender": ("woman", "man")}])
+def test_without_any_entry_it_is_the_usual_clause(must: dict[str, tuple[str, ...]]) -> None:
+    assert writer()("a leader", must) == add_instruction("a leader", must)
+    assert writer().clause(must) == add_instruction("", must).strip()
+
+
+@pytest.mark.parametrize(
+    ("told", "prompt"),
+    [
+        ({"placement": "prefix"}, "(showing: gender woman) a leader"),
+        ({"template": "It shows {values}."}, "a leader It shows gender woman."),
+        ({"values": {"gender": {"woman": "a woman"}}}, "a leader (showing: a woman)"),
+        ({"part": "{value}"}, "a leader (showing: woman)"),
+        ({"template": "{values}: {prompt}, in oil", "part": "{value}"}, "woman: a leader, in oil"),
+    ],
+)
+def test_templates_words_and_placement(told: dict[str, Any], prompt: str) -> None:
+    assert writer(**told)("a leader", MUST) == prompt
+    assert writer(**told)("a leader", {}) == "a leader"
+
+
+def test_several_values_and_groups_are_joined_as_told() -> None:
+    told = {"either": " oder ", "also": " und ", "values": {"gender": {"woman": "eine Frau", "man": "ein Mann"}}}
+    said = writer(**told)("ein Chef", {"gender": ("woman", "man"), "age": ("old",)})
+    assert said == "ein Chef (showing: eine Frau oder ein Mann und age old)"
+
+
+def test_the_language_of_a_prompt_decides_about_the_words() -> None:
+    german = {
+        "words": ["ein", "eine", "im"],
+        "template": "(zu sehen: {values})",
+        "values": {"gender": {"woman": "Frau"}},
+    }
+    both = writer(languages={"de": german})
+    assert both("ein Chef im Amt", MUST) == "ein Chef im Amt (zu sehen: Frau)"
+    assert both("a leader", MUST) == "a leader (showing: gender woman)"
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"template": "showing a woman"}, "has no place for {values}"),
+        ({"values": {"hat": {"red": "a red hat"}}}, "there is no group 'hat'"),
+        ({"values": {"gender": {"lady": "a lady"}}}, "gender has no value 'lady'"),
+        ({"languages": {"de": {"words": ["ein"], "values": {"age": {"alt": "alt"}}}}}, "age has no value 'alt'"),
+        ({"placement": "middle"}, "placement"),
+        ({"templat": "{values}"}, "templat"),
+    ],
+)
+def test_wordings_that_make_no_sense_are_refused(told: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        configured(**told)
+    assert message in str(caught.value)
+
+
+def test_a_model_rewrites_prompts_and_templates_stand_in_for_it() -> None:
+    with Upstream() as upstream:
+        rewrite = {"url": upstream.url, "model": "studio-texts"}
+        upstream.body = json.dumps(
+            {"choices": [{"message": {"content": '<think>hm</think> "a woman who leads"'}, "finish_reason": "stop"}]}
+        ).encode()
+        rewriting = writer(rewrite=rewrite, values={"gender": {"woman": "a woman"}})
+        assert rewriting("a leader", MUST) == "a woman who leads"
+        (asked,) = upstream.asked("/chat/completions")
+        assert "shows: a woman." in asked["messages"][-1]["content"]
+        assert '"a leader"' in asked["messages"][-1]["content"]
+        # What needs no change is not asked about, and a model that fails keeps no deadline from being kept.
+        assert rewriting("a leader", {}) == "a leader"
+        upstream.always = 400
+        assert rewriting("a leader", MUST) == "a leader (showing: a woman)"
+        assert len(upstream.received) == 2
+
+
+class Echo:
+    """A model that repeats what it was told, and writes of a man."""
+
+    def generate(self, prompt: str) -> Item:
+        return Item.of_text(f"{prompt}: he led.")
+
+
+@pytest.mark.parametrize("told", [{}, {"placement": "prefix"}, {"template": "[{values}] {prompt} [end]"}])
+def test_texts_do_not_carry_the_words_that_were_put_in(told: dict[str, Any]) -> None:
+    configuration = configured(**told)
+    classifier = LexiconClassifier({"gender": {"woman": ["woman", "she"], "man": ["man", "he"]}, "age": {}})
+    guard = Guard(
+        Enforcer(configuration, in_flight=1), Echo(), classifier, KeywordJudge.of(configuration),
+        groups=configuration.values, instruct=build_instruct(configuration),
+    )  # fmt: skip
+    answers = [guard.answer("a leader") for _ in range(4)]
+    assert any(answer.changed for answer in answers)
+    for answer in answers:
+        assert answer.item is not None
+        assert answer.item.text == "a leader: he led."
+        # The words that were put in do not count as shown either.
+        assert answer.values["gender"] == "man"
+
+
+def test_only_what_was_put_in_is_taken_out() -> None:
+    made = Item.of_text("A woman led. She was showing it.")
+    assert clean_item(made, "a leader", "a leader (showing: gender woman)") is made
+    assert clean_item(made, "a leader", "a leader") is made
+    assert clean_item(made, "a leader", "a woman who leads") is made
