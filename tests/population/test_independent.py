@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -5,6 +7,7 @@ from hypothesis import strategies as st
 
 from evenhand import population
 from evenhand.errors import OptionError
+from evenhand.population.independent import estimate_marginal
 from evenhand.schema import People, Schema
 
 SCHEMA = Schema.parse(
@@ -59,3 +62,61 @@ def test_the_data_itself():
     rows = np.array([[18, 0, 0.0], [22, 1, 3.0]])
     drawn = population.DataPopulation(people(rows)).sample(100, np.random.default_rng(0))
     assert {tuple(row) for row in drawn} == {tuple(row) for row in rows}
+
+
+WIDE = SCHEMA.model_copy(
+    update={
+        "attributes": (
+            SCHEMA["age"].model_copy(update={"upper": 1e9}),
+            *SCHEMA.attributes[1:],
+        )
+    }
+)
+AGES = np.array([18.0, 18, 19, 22, 1e9])
+
+
+def wide_and_narrow():
+    """The distribution of the same ages, over a domain that is listed and over one with a cell for each value."""
+    listed = estimate_marginal(WIDE["age"], AGES)
+    cells = np.zeros(6)
+    cells[[0, 1, 4, 5]] = [0.4, 0.2, 0.2, 0.2]
+    names = np.array([18, 19, 20, 21, 22, 1e9])
+    return listed, population.Marginal(SCHEMA["age"].model_copy(update={"upper": 23}), cells), names
+
+
+def test_a_wide_domain_is_listed_where_anybody_is():
+    listed, _, _ = wide_and_narrow()
+    assert listed.held_values().tolist() == [18, 19, 22, 1e9]
+    assert listed.masses.tolist() == [0.4, 0.2, 0.2, 0.2]
+    assert listed.masses_of(np.array([17.0, 18, 20, 22, 1e9])).tolist() == [0, 0.4, 0, 0.2, 0.2]
+    found = listed.mass_between(np.array([18.0, 19, 20, 23]), np.array([18.0, 22, 21, 1e9]))
+    assert found == pytest.approx([0.4, 0.4, 0, 0.2])
+    older = listed.restrict(19, 1e6)
+    assert older.held_values().tolist() == [19, 22]
+    assert older.masses == pytest.approx([0.5, 0.5])
+
+
+def test_a_wide_domain_draws_the_same_people():
+    listed, dense, names = wide_and_narrow()
+    one, other = (marginal.sample(500, np.random.default_rng(0)) for marginal in (listed, dense))
+    assert one.tolist() == names[(other - 18).astype(int)].tolist()
+    starts, ends = np.full(50, 19.0), np.full(50, 22.0)
+    drawn = [marginal.draw_between(starts, ends, np.random.default_rng(1)).tolist() for marginal in (listed, dense)]
+    assert drawn[0] == drawn[1]
+    assert set(drawn[0]) == {19, 22}
+
+
+def test_a_domain_of_a_billion_costs_no_memory():
+    rows = np.column_stack([AGES, np.zeros(5), np.zeros(5)])
+    tracemalloc.start()
+    uniform = population.uniform_population(WIDE)
+    product = population.product_of_marginals(People(WIDE, rows, None, np.arange(5), 0, None))
+    drawn = [one.sample(1000, np.random.default_rng(0)) for one in (uniform, product)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2e6
+    assert all(WIDE.contains(rows).all() for rows in drawn)
+    assert drawn[0][:, 0].mean() == pytest.approx(5e8, rel=0.1)
+    assert set(drawn[1][:, 0]) == set(AGES)
+    with pytest.raises(OptionError, match="too many to add a pseudo-count to each"):
+        population.product_of_marginals(People(WIDE, rows, None, np.arange(5), 0, None), smoothing=1.0)

@@ -26,9 +26,10 @@ from evenhand.certification.proof_run import (
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
 from evenhand.certification.query.enumeration import boxes_of, can_enumerate, enumerate_domain, point_masses
 from evenhand.certification.query.orbits import OrbitQuestion, orbit_question_of
-from evenhand.certification.query.proved_mass import InterruptCounter, Stop
+from evenhand.certification.query.proved_mass import Stop
 from evenhand.core import WorkClock
 from evenhand.errors import OptionError
+from evenhand.interrupts import InterruptCounter
 from evenhand.models import AdditiveNetwork
 from evenhand.population import MixturePopulation
 from evenhand.stats import Draws

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.query.boxes import Boxes
-from evenhand.certification.query.proved_mass import InterruptCounter, ProvedMass, SearchLimits, Stop
+from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits, Stop
+from evenhand.interrupts import InterruptCounter
 from evenhand.typing import Booleans, Floats
 
 CALL_SECONDS = 0.1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from evenhand.checker.reading import CertificateClaim, CertificateError, RecordedCells
 from evenhand.models import AdditiveNetwork, AttributeTerm, LineTerm, StepTerm, TableTerm, network_fingerprint
-from evenhand.population import Marginal, ProductPopulation
+from evenhand.population import Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema import Attribute
 
 MAX_ASSIGNMENTS = 100_000
@@ -281,23 +282,29 @@ def _check_bins(attribute: Attribute, part: AttributeTerm, cells: RecordedCells)
             raise CertificateError(f"a cell of {attribute.name!r} holds several bins of the model")
 
 
-def _population_distance(axis: CellAxis, low: float, high: float, marginal: Marginal | None) -> Fraction:
+def _population_distance(
+    axis: CellAxis, low: float, high: float, marginal: Marginal | UniformMarginal | None
+) -> Fraction:
     """Return total variation distance between the masses of the cells and a population between two entries, exactly."""
     cells, attribute = axis.cells, axis.attribute
+    if isinstance(marginal, UniformMarginal):
+        marginal = None
     if cells.weights is None and marginal is None:
         return Fraction(0)
     total = sum(map(int, cells.weights)) if cells.weights is not None else axis.total
     weights = list(map(int, cells.weights)) if cells.weights is not None else None
     if marginal is not None and attribute.size is not None:
         masses = [Fraction(float(mass)) for mass in marginal.masses]
-        if len(masses) != attribute.size:
+        if marginal.listed is None and len(masses) != attribute.size:
             raise CertificateError(
                 f"the population lists {len(masses)} masses for the {attribute.size} values of {axis.attribute.name!r}"
             )
         running = [Fraction(0), *itertools.accumulate(masses)]
-        first = int(attribute.first)
+        first, listed = int(attribute.first), None if marginal.listed is None else marginal.listed.tolist()
 
         def mass(start: float | Fraction, end: float | Fraction) -> Fraction:
+            if listed is not None:
+                return running[bisect.bisect_right(listed, end)] - running[bisect.bisect_left(listed, start)]
             return running[int(end) - first + 1] - running[int(start) - first]
     elif attribute.size is not None:
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.factory import ConfigOptions, grouped
-from evenhand.cli.options import INTERRUPTED, DataOptions, DataSource, OutputOptions, RunOptions
+from evenhand.cli.options import DataOptions, DataSource, OutputOptions, RunOptions
 from evenhand.errors import OptionError
+from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from evenhand.auditing import AuditConfig, AuditResult, DecisionAuditConfig, Gate

@@ -166,9 +166,10 @@ def certify(
         result = certifying.certify(
             network, config, population=wider, certificate=certificate, progress=progress, clock=clock
         )
-    if result.boxes == 0:
+    interrupted = result.stopped_by == "interrupt"
+    if result.boxes == 0 and not interrupted:
         raise LimitError("the limit was reached before anything was proved", hint="give it more time or boxes")
-    output.finish(result, result.document, interrupted=result.stopped_by == "interrupt")
+    output.finish(result, result.document, interrupted=interrupted)
 
 
 def _parse_tolerances(given: Sequence[str]) -> dict[str, float]:

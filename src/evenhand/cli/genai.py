@@ -15,8 +15,9 @@ import typer
 from evenhand.cli import genai_assess
 from evenhand.cli.factory import ConfigOptions, grouped, with_settings
 from evenhand.cli.genai_assess import parse_deadlines, split_pair, split_words
-from evenhand.cli.options import INTERRUPTED, OutputOptions, PageOptions, SeedOption
+from evenhand.cli.options import OutputOptions, PageOptions, SeedOption
 from evenhand.errors import DataError, OptionError
+from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from evenhand.genai import ConfusionConfig

@@ -2,7 +2,7 @@
 
 Exit codes: 0 done, 1 a --fail-on condition holds or a certificate is not confirmed, 2 bad input, 3 stopped by a limit
 before any result,
-130 interrupted (what was found so far is still written), 70 a fault in Evenhand itself.
+130 interrupted and 143 ended by SIGTERM (what was found so far is still written), 70 a fault in Evenhand itself.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import typer
 from evenhand import __version__
 from evenhand.cli import audit, certify, data, genai, mitigate, reproduce, search, service, shield, subgroups
 from evenhand.cli.factory import with_settings
-from evenhand.cli.options import INTERRUPTED
 from evenhand.errors import EvenhandError
+from evenhand.interrupts import INTERRUPTED, StopSignals
 
 FAULT = 70
 
@@ -66,6 +66,17 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     # Warnings of the libraries underneath are not meant for users of a command.
     warnings.filterwarnings("ignore")
+    with StopSignals() as signals:
+        code = _run()
+    compiling = sys.modules.get("evenhand.kernels")
+    if compiling is not None and "--quiet" not in sys.argv and (problem := compiling.cache_problem()) is not None:
+        _print_error(f"note: {problem}")
+    sys.exit(signals.exit_code if code == INTERRUPTED else code if isinstance(code, int) else 0)
+
+
+def _run() -> object:
+    """Run the command; what it leaves with, which is an exit code if it is a number."""
+    code: object
     try:
         code = app(standalone_mode=False)
     except EvenhandError as error:
@@ -83,10 +94,7 @@ def main() -> None:
         code = INTERRUPTED
     except Exception as error:
         code = _exit_code(error)
-    compiling = sys.modules.get("evenhand.kernels")
-    if compiling is not None and "--quiet" not in sys.argv and (problem := compiling.cache_problem()) is not None:
-        _print_error(f"note: {problem}")
-    sys.exit(code if isinstance(code, int) else 0)
+    return code
 
 
 def _exit_code(error: Exception) -> int:

@@ -10,7 +10,6 @@ import typer
 
 from evenhand.cli.factory import ConfigOptions, grouped
 from evenhand.cli.options import (
-    INTERRUPTED,
     ConsentOptions,
     DataArgument,
     DataOptions,
@@ -18,6 +17,7 @@ from evenhand.cli.options import (
     emit_result,
 )
 from evenhand.errors import DataError, OptionError
+from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from evenhand.mitigation import MitigationConfig

@@ -13,6 +13,7 @@ import typer
 
 from evenhand.errors import DataError, OptionError
 from evenhand.files import write_atomically
+from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from evenhand.core import Document, Result, WorkClock
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from evenhand.models import Subject
     from evenhand.schema import People, Schema
     from evenhand.typing import Progress
-INTERRUPTED = 130
-"""Exit code after an interrupt; what was found by then is written."""
 
 TargetOption = Annotated[str | None, typer.Option("--target", help="Column of the true label.")]
 ProtectedOption = Annotated[

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.factory import grouped
-from evenhand.cli.options import INTERRUPTED, HomeOption, PageOptions, SeedOption
+from evenhand.cli.options import HomeOption, PageOptions, SeedOption
+from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from evenhand.core import Result

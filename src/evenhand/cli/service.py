@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.factory import grouped
-from evenhand.cli.options import INTERRUPTED, JsonOption, OutputOptions, emit_json
+from evenhand.cli.options import JsonOption, OutputOptions, emit_json
 from evenhand.errors import MissingExtraError, OptionError, StoreError
+from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from evenhand.service import KeyStore, ServiceContext

@@ -14,8 +14,9 @@ from evenhand.typing import Floats, Integers
 
 REAL_BINS = 32
 """Equal-width bins of the histogram that stands for a real attribute's marginal."""
-MAX_TABULATED = 10_000_000
-"""Values of an attribute whose frequencies are counted one by one, at most."""
+MAX_DENSE = 1_000_000
+"""Values of an attribute that have a cell each, at most. Of a wider domain, one age of a billion say, only values that
+somebody has are listed; the masses and all that is drawn are the same."""
 
 
 class Population(Protocol):
@@ -45,11 +46,14 @@ class Marginal:
         masses: shape (cells,), adding up to 1. One cell per value; for a real attribute, equal-width
             cells of [lower, upper] with uniform density inside each.
         breaks: where a real attribute's cells begin and end if they are not of equal width, shape (cells + 1,).
+        listed: the values that cells are of, increasing, shape (cells,); None: all of the domain. Others have no mass.
     """
 
     attribute: Attribute
     masses: Floats
     breaks: Floats | None = None
+    listed: Floats | None = None
+    total = 1.0
 
     @property
     def edges(self) -> Floats:
@@ -65,10 +69,11 @@ class Marginal:
             OptionError: no one has.
         """
         narrowed = self.attribute.model_copy(update={"lower": low, "upper": high})
-        breaks = None
+        breaks = listed = None
         if self.attribute.size is not None:
-            start = int(self.attribute.first)
-            masses = self.masses[int(low) - start : int(high) - start + 1]
+            begin, stop = self._cell_range(np.array([low]), np.array([high]))
+            masses = self.masses[begin[0] : stop[0]]
+            listed = None if self.listed is None else self.listed[begin[0] : stop[0]]
         elif low == high:
             masses = np.ones(int(self.attribute.first == self.attribute.last))
         else:
@@ -76,7 +81,36 @@ class Marginal:
             inside = edges[(edges > low) & (edges < high)]
             breaks = np.concatenate([[low], inside, [high]])
             masses = np.diff(np.interp(breaks, edges, np.concatenate([[0.0], np.cumsum(self.masses)])))
-        return Marginal(narrowed, normalize_masses(self.attribute, masses), breaks)
+        return Marginal(narrowed, normalize_masses(self.attribute, masses), breaks, listed)
+
+    def values_of(self, cells: Integers) -> Floats:
+        """Return the value that each cell of a finite attribute is of."""
+        return np.asarray(self.attribute.first + cells if self.listed is None else self.listed[cells], dtype=np.float64)
+
+    def held_values(self) -> Floats:
+        """Return the values of a finite attribute that anybody has, increasing."""
+        return self.values_of(np.flatnonzero(self.masses > 0))
+
+    def masses_of(self, entries: Floats) -> Floats:
+        """Return the mass of each of some values of a finite attribute."""
+        cells = self.cells_of(entries)
+        if self.listed is None:
+            return np.asarray(self.masses[cells])
+        cells = np.minimum(cells, len(self.listed) - 1)
+        return np.where(self.listed[cells] == entries, self.masses[cells], 0.0)
+
+    def cells_of(self, entries: Floats) -> Integers:
+        """Return the cell that each entry (n,) lies in: its value's, or a bin of a real attribute."""
+        if self.listed is not None:
+            return np.asarray(np.searchsorted(self.listed, entries))
+        return _cells_of_domain(self.attribute, entries)
+
+    def _cell_range(self, starts: Floats, ends: Floats) -> tuple[Integers, Integers]:
+        """Return the first cell from each start on, and the one behind the last up to each end, of a finite domain."""
+        if self.listed is not None:
+            return np.searchsorted(self.listed, starts, "left"), np.searchsorted(self.listed, ends, "right")
+        first = int(self.attribute.first)
+        return starts.astype(np.int64) - first, ends.astype(np.int64) - first + 1
 
     @cached_property
     def cumulative(self) -> Floats:
@@ -98,32 +132,28 @@ class Marginal:
 
     def mass_between(self, starts: Floats, ends: Floats) -> Floats:
         """Return the mass from each start to each end: of values, both included, or of real intervals."""
-        first = self.attribute.first
         if self.attribute.size is not None:
-            begin, stop = starts.astype(np.int64) - int(first), ends.astype(np.int64) - int(first) + 1
+            begin, stop = self._cell_range(starts, ends)
             return np.asarray(self._before[stop] - self._before[begin])
-        if first == self.attribute.last:
+        if self.attribute.first == self.attribute.last:
             return _point_mass(len(starts))
         return np.asarray(np.interp(ends, self.edges, self._before) - np.interp(starts, self.edges, self._before))
 
     def draw_between(self, starts: Floats, ends: Floats, rng: np.random.Generator) -> Floats:
         """Draw one entry between each start and end, both included."""
-        share, first = rng.random(len(starts)), self.attribute.first
+        share = rng.random(len(starts))
         if self.attribute.size is None:
             return _draw_real(self.attribute, self.edges, self._before, starts, ends, share)
-        low, high = (
-            self._before[starts.astype(np.int64) - int(first)],
-            self._before[ends.astype(np.int64) - int(first) + 1],
-        )
-        drawn = first + np.searchsorted(self._before, low + share * (high - low), side="right") - 1
-        return np.asarray(np.clip(drawn, starts, ends))
+        low, high = (self._before[border] for border in self._cell_range(starts, ends))
+        cells = np.searchsorted(self._before, low + share * (high - low), side="right") - 1
+        return np.asarray(np.clip(self.values_of(np.clip(cells, 0, len(self.masses) - 1)), starts, ends))
 
     def sample(self, n: int, rng: np.random.Generator) -> Floats:
         """Draw n entries."""
         cells = np.searchsorted(self.cumulative, rng.random(n) * self.cumulative[-1], side="right")
         cells = np.minimum(cells, len(self.masses) - 1)
         if self.attribute.size is not None:
-            return np.asarray(self.attribute.first + cells, dtype=np.float64)
+            return self.values_of(cells)
         low, high = self.edges[cells], self.edges[cells + 1]
         return np.asarray(np.minimum(low + (high - low) * rng.random(n), self.attribute.last))
 
@@ -152,6 +182,16 @@ class UniformMarginal:
 
     attribute: Attribute
     peak_density = 1.0
+
+    @property
+    def total(self) -> float:
+        """Return what ``mass_between`` says of the whole domain."""
+        return float(self.attribute.size or 1)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Floats:
+        """Draw n entries."""
+        ends = np.array([self.attribute.first, self.attribute.last])
+        return self.draw_between(np.full(n, ends[0]), np.full(n, ends[1]), rng)
 
     def restrict(self, low: float, high: float) -> UniformMarginal:
         """Return the distribution of a number among those who have it between these two, both included.
@@ -213,7 +253,7 @@ class ProductPopulation:
 
     name: str
     schema: Schema
-    marginals: tuple[Marginal, ...]
+    marginals: tuple[Marginal | UniformMarginal, ...]
 
     def sample(self, n: int, rng: np.random.Generator) -> Floats:
         """Draw n individuals, shape (n, attributes)."""
@@ -242,11 +282,13 @@ def uniform_population(schema: Schema) -> ProductPopulation:
     return ProductPopulation(
         name=UNIFORM_POPULATION,
         schema=schema,
-        marginals=tuple(
-            Marginal(attribute, np.full(attribute.size or 1, 1 / (attribute.size or 1)))
-            for attribute in schema.attributes
-        ),
+        marginals=tuple(map(_uniform_marginal, schema.attributes)),
     )
+
+
+def _uniform_marginal(attribute: Attribute) -> Marginal | UniformMarginal:
+    size = attribute.size or 1
+    return UniformMarginal(attribute) if size > MAX_DENSE else Marginal(attribute, np.full(size, 1 / size))
 
 
 def product_of_marginals(people: People, *, smoothing: float = 0.0) -> ProductPopulation:
@@ -257,7 +299,7 @@ def product_of_marginals(people: People, *, smoothing: float = 0.0) -> ProductPo
         smoothing: pseudo-count added to every cell, so that unseen values keep some mass.
 
     Raises:
-        OptionError: an attribute has no value in the data, or its domain is too wide to tabulate.
+        OptionError: an attribute has no value in the data, or its domain is too wide for pseudo-counts.
     """
     return ProductPopulation(
         name="independent attributes, each as in the data",
@@ -273,28 +315,29 @@ def estimate_marginal(attribute: Attribute, entries: Floats, smoothing: float = 
     """Return the distribution of one attribute among entries (n,), of which missing ones are left out.
 
     Raises:
-        OptionError: there is none, or the domain is too wide to tabulate.
+        OptionError: there is none, or the domain is too wide for pseudo-counts.
     """
-    cells = cells_of_entries(attribute, entries[~np.isnan(entries)])
-    counts = np.bincount(cells, minlength=attribute.size or REAL_BINS) + smoothing
+    known = entries[~np.isnan(entries)]
+    listed = None
+    if attribute.size is not None and attribute.size > MAX_DENSE:
+        if smoothing:
+            raise OptionError(
+                f"attribute {attribute.name!r} has {attribute.size:,} values, too many to add a pseudo-count to each",
+                hint="make it real in the schema, or bin it",
+            )
+        listed, seen = np.unique(known, return_counts=True)
+    else:
+        seen = np.bincount(_cells_of_domain(attribute, known), minlength=attribute.size or REAL_BINS)
+    counts = seen + smoothing
     if counts.sum() <= 0:
         raise OptionError(f"attribute {attribute.name!r} has no value in the data, so it has no distribution")
-    return Marginal(attribute, counts / counts.sum())
+    return Marginal(attribute, counts / counts.sum(), listed=listed)
 
 
-def cells_of_entries(attribute: Attribute, entries: Floats) -> Integers:
-    """Return the cell of a ``Marginal`` that each entry (n,) lies in: one per value, or a bin of a real attribute.
-
-    Raises:
-        OptionError: the domain is too wide to tabulate.
-    """
-    if attribute.size is None:
-        span = attribute.last - attribute.first
-        scaled = (entries - attribute.first) / span if span > 0 else np.zeros_like(entries)
-        return np.minimum((scaled * REAL_BINS).astype(np.int64), REAL_BINS - 1)
-    if attribute.size > MAX_TABULATED:
-        raise OptionError(
-            f"attribute {attribute.name!r} has {attribute.size:,} values, too many for a table of frequencies",
-            hint="make it real in the schema, or bin it",
-        )
-    return np.asarray((entries - attribute.first).astype(np.int64))
+def _cells_of_domain(attribute: Attribute, entries: Floats) -> Integers:
+    """Return the cell of the whole domain that each entry (n,) lies in: one per value, or a bin of a real attribute."""
+    if attribute.size is not None:
+        return np.asarray((entries - attribute.first).astype(np.int64))
+    span = attribute.last - attribute.first
+    scaled = (entries - attribute.first) / span if span > 0 else np.zeros_like(entries)
+    return np.minimum((scaled * REAL_BINS).astype(np.int64), REAL_BINS - 1)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.errors import OptionError
-from evenhand.population.independent import Marginal, cells_of_entries, estimate_marginal, uniform_population
+from evenhand.population.independent import Marginal, UniformMarginal, estimate_marginal, uniform_population
 from evenhand.population.latent_classes import CodedPeople, LatentClasses, fit_latent_classes
 from evenhand.schema import Attribute, People, Schema, counterparts_of
 from evenhand.typing import Booleans, Floats, Integers
@@ -71,7 +71,7 @@ class MixturePopulation:
     weights: Floats
     hub: JointDistribution
     blocks: tuple[JointDistribution, ...]
-    marginals: tuple[tuple[Marginal, ...], ...]
+    marginals: tuple[tuple[Marginal | UniformMarginal, ...], ...]
 
     @property
     def singles(self) -> tuple[int, ...]:
@@ -134,8 +134,7 @@ def fit_mixture(
         seed: same seed, same result.
 
     Raises:
-        OptionError: nothing is protected, no one obeys the rules, an attribute has no value, or its domain is too wide
-            to tabulate.
+        OptionError: nothing is protected, no one obeys the rules, or an attribute has no value.
     """
     schema, individuals = people.schema, people.individuals
     groups = strata_of(schema, protected)
@@ -164,8 +163,10 @@ def fit_mixture(
         hub=hub,
         blocks=tuple(blocks),
         marginals=tuple(
-            tuple(Marginal(schema.attributes[i], own) for own in found)
-            for i, found in zip(_list_singles(schema, groups), masses[len(groups) :], strict=True)
+            tuple(Marginal(schema.attributes[i], own, listed=table.listed) for own in found)
+            for i, found, table in zip(
+                _list_singles(schema, groups), masses[len(groups) :], tables[len(groups) :], strict=True
+            )
         ),
     )
 
@@ -255,12 +256,14 @@ class ValueTable:
         values: joint entries, shape (values, columns); empty for a single attribute, whose values are its cells.
         code: of each value, shape (values,).
         share: chance of each value given its code, the same in all classes, shape (values,).
+        listed: of a single attribute with a wide domain, the values that anybody has: its cells.
     """
 
     codes: Integers
     values: Floats
     code: Integers
     share: Floats
+    listed: Floats | None = None
 
     @property
     def size(self) -> int:
@@ -278,9 +281,9 @@ class ValueTable:
         held = np.bincount(code, weights=marginal.masses)[code]
         codes = np.full(len(entries), -1, dtype=np.int64)
         known = ~np.isnan(entries)
-        codes[known] = code[cells_of_entries(attribute, entries[known])]
+        codes[known] = code[marginal.cells_of(entries[known])]
         share = np.divide(marginal.masses, held, out=np.zeros(len(held)), where=held > 0)
-        return cls(codes, np.zeros((0, 1)), code, share)
+        return cls(codes, np.zeros((0, 1)), code, share, marginal.listed)
 
     @classmethod
     def of_joint(cls, schema: Schema, columns: Sequence[int], individuals: Floats) -> ValueTable:
@@ -293,9 +296,8 @@ class ValueTable:
         values, place, counts = np.unique(entries[known], axis=0, return_inverse=True, return_counts=True)
         seen = np.empty(values.shape, dtype=np.int64)
         for k, i in enumerate(columns):
-            attribute = schema.attributes[i]
-            _, code = _bins_of_cells(attribute, individuals[:, i])
-            seen[:, k] = code[cells_of_entries(attribute, values[:, k])]
+            marginal, code = _bins_of_cells(schema.attributes[i], individuals[:, i])
+            seen[:, k] = code[marginal.cells_of(values[:, k])]
         code = np.unique(seen, axis=0, return_inverse=True)[1].reshape(-1)
         codes = np.full(len(entries), -1, dtype=np.int64)
         codes[known] = code[place.reshape(-1)]

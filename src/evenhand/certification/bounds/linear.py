@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from evenhand.certification.query.boxes import ArrayRows, Boxes
 from evenhand.certification.query.cells import Cells
-from evenhand.certification.query.proved_mass import InterruptCounter, ProvedMass, SearchLimits, Stop
+from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query
 from evenhand.certification.refinement import CALL_SECONDS, MAX_BYTES, BestFirst, Bounder, CallSize
+from evenhand.interrupts import InterruptCounter
 from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:

@@ -23,6 +23,8 @@ REAL_CELLS = 65_536
 """Cells of a real attribute that enters affinely, at least: the finest part of it that a box can single out."""
 MAX_CELLS = 2**30
 """An integer attribute with more values shares them out to cells of several consecutive values."""
+MAX_TABULATED = 10_000_000
+"""Values of an attribute that have a cell each, whether anybody has them or not, at most."""
 MAX_HELD, HELD_SHARE = 512, 0.125
 """The values that people have get a cell each, and the others none, if they are no more than this many and no greater
 a part of all. Bounds are then a table of them, and no more the line that needs one term."""
@@ -206,7 +208,7 @@ def cells_of(
     attribute: Attribute,
     position: int,
     part: AttributeTerm,
-    marginal: Marginal | None,
+    marginal: Marginal | UniformMarginal | None,
     *,
     runs: Runs | None = None,
     held: Floats | None = None,
@@ -227,7 +229,9 @@ def cells_of(
         OptionError: the marginal does not fit the attribute, or has no mass where it is asked about; or there are too
             many values to list.
     """
-    if marginal is not None and attribute.size is not None and len(marginal.masses) != attribute.size:
+    if isinstance(marginal, Marginal) and marginal.listed is not None:
+        held, marginal = _list_wide(attribute, part, marginal, runs, held, stepwise)
+    elif isinstance(marginal, Marginal) and attribute.size is not None and len(marginal.masses) != attribute.size:
         raise OptionError(
             f"the population lists {len(marginal.masses)} masses for the {attribute.size} values of {attribute.name!r}"
         )
@@ -250,20 +254,54 @@ def cells_of(
     return _cells_by_bins(attribute, position, part, mass)
 
 
-def list_held(attribute: Attribute, masses: Floats, runs: Runs) -> Floats | None:
-    """Return the entries that anybody has, shape (n,), where they are few among all; else None.
+def list_held(marginal: Marginal, runs: Runs) -> Floats | None:
+    """Return the entries of an attribute that anybody has, shape (n,), where they are few among all; else None.
 
     Args:
-        attribute: which.
-        masses: of each of its cells in the population, shape (cells,).
+        marginal: how the population has it.
         runs: its entries that are asked about.
     """
-    if attribute.size is None:
+    if marginal.attribute.size is None:
         return None
-    entries = attribute.first + np.flatnonzero(masses > 0).astype(np.float64)
-    entries = entries[np.any([(entries >= low) & (entries <= high) for low, high in runs], axis=0)]
+    entries = _list_inside(marginal, runs)
     size = sum(high - low + 1 for low, high in runs)
     return entries if 0 < len(entries) <= min(MAX_HELD, HELD_SHARE * size) else None
+
+
+def _list_inside(marginal: Marginal, runs: Runs) -> Floats:
+    """Return the entries of a finite attribute that anybody has and that are asked about, shape (n,)."""
+    entries = marginal.held_values()
+    return entries[np.any([(entries >= low) & (entries <= high) for low, high in runs], axis=0)]
+
+
+def _list_wide(
+    attribute: Attribute,
+    part: AttributeTerm,
+    marginal: Marginal,
+    runs: Runs | None,
+    held: Floats | None,
+    stepwise: bool,
+) -> tuple[Floats | None, Marginal]:
+    """Return the entries to make cells of where the domain is too wide for one each: those that anybody has.
+
+    Bins need none. People who are compared with all whose value is within a tolerance need every value.
+
+    Raises:
+        OptionError: these are too many, or no one has a value that is asked about.
+    """
+    if stepwise:
+        if (attribute.size or 0) > MAX_TABULATED:
+            raise OptionError(
+                f"{attribute.name!r} has {attribute.size:,} values, too many to compare neighbours one by one",
+                hint="make it real in the schema, or bin it",
+            )
+        return held, Marginal(attribute, marginal.masses_of(attribute.domain()))
+    if held is not None or (isinstance(part, StepTerm) and len(runs or ()) < 2):
+        return held, marginal
+    found = _list_inside(marginal, runs or ((attribute.first, attribute.last),))
+    if not len(found):
+        normalize_masses(attribute, np.zeros(1))
+    return found, marginal
 
 
 def cells_of_joint(joint: JointValues, parts: Sequence[AttributeTerm], masses: Floats) -> Cells:
@@ -295,9 +333,7 @@ def _cells_by_table(
     rows, count = part.at(entries), len(entries)
     weights, distance = None, 0.0
     if isinstance(mass, Marginal):
-        weights, distance = integer_weights(
-            normalize_masses(attribute, mass.masses[(entries - attribute.first).astype(np.int64)])
-        )
+        weights, distance = integer_weights(normalize_masses(attribute, mass.masses_of(entries)))
     line = _rank_one(rows)
     if line is not None and stepwise and np.any(np.diff(line[0]) < 0):
         keys, slope, residual = line

@@ -23,7 +23,7 @@ from evenhand.certification.query.cells import Cells, JointValues, cells_of_join
 from evenhand.certification.query.question import NormalForm, Query
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork, StepTerm
-from evenhand.population import JointDistribution, Marginal, MixturePopulation
+from evenhand.population import JointDistribution, Marginal, MixturePopulation, UniformMarginal
 from evenhand.schema import Attribute, Subdomain, counterparts_of
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -266,7 +266,7 @@ def _class_shares(asked: Subdomain | None, population: MixturePopulation) -> Flo
     for column, marginals in zip(population.singles, population.marginals, strict=True):
         if asked is not None and attributes[column].name in asked.allowed:
             lows, highs = np.array(asked.runs(attributes[column])).T
-            shares *= [float(marginal.mass_between(lows, highs).sum()) for marginal in marginals]
+            shares *= [float(one.mass_between(lows, highs).sum()) / one.total for one in marginals]
     return shares
 
 
@@ -274,14 +274,14 @@ class SingleMasses(NamedTuple):
     """How the classes have the attributes outside hub and blocks.
 
     Attributes:
-        cells: of each attribute, how many cells the population counts.
+        like: of each attribute, its distribution in one class, whose cells those of all are.
         lived: of each, the cells that have any mass, shape (lived,).
         masses: of each, their mass by class, shape (classes, lived).
         held: of each, the values to make cells of; None: of all. No person lies in the other cells, and of a gain of up
             to 99,999 a hundred values may be all that people have.
     """
 
-    cells: tuple[int, ...]
+    like: tuple[Marginal | UniformMarginal, ...]
     lived: tuple[Integers, ...]
     masses: tuple[Floats, ...]
     held: tuple[Floats | None, ...]
@@ -289,16 +289,20 @@ class SingleMasses(NamedTuple):
     @classmethod
     def of(cls, form: NormalForm, population: MixturePopulation) -> SingleMasses:
         """Return those of a population, for one question."""
-        found = []
+        found: list[tuple[Marginal | UniformMarginal, Integers, Floats, Floats | None]] = []
         for column, marginals in zip(population.singles, population.marginals, strict=True):
             attribute = population.schema.attributes[column]
-            masses = np.stack([marginal.masses for marginal in marginals])
+            tabulated = [marginal for marginal in marginals if isinstance(marginal, Marginal)]
+            if not tabulated:
+                found.append((marginals[0], np.empty(0, dtype=np.int64), np.empty((0, 0)), None))
+                continue
+            masses = np.stack([marginal.masses for marginal in tabulated])
             most = masses.max(axis=0)
             lived = np.flatnonzero(most > 0)
             listed = attribute.name not in form.tolerances and not isinstance(form.parts[column], StepTerm)
             runs = form.asked.runs(attribute) if form.asked else ((attribute.first, attribute.last),)
-            held = list_held(attribute, most, runs) if listed else None
-            found.append((len(most), lived, masses[:, lived], held))
+            held = list_held(replace(tabulated[0], masses=most), runs) if listed else None
+            found.append((tabulated[0], lived, masses[:, lived], held))
         return cls(*zip(*found, strict=True)) if found else cls((), (), (), ())
 
 
@@ -308,10 +312,12 @@ def _class_cells(
     """Return the cells of everything outside the hub, as classes have it that are mixed in these shares (classes,)."""
     attributes = population.schema.attributes
     cells = []
-    for column, count, lived, masses, held in zip(population.singles, *singles, strict=True):
-        mixed = np.zeros(count)
-        mixed[lived] = shares @ masses
-        cells.append(form.cells(column, Marginal(attributes[column], mixed), held))
+    for column, like, lived, masses, held in zip(population.singles, *singles, strict=True):
+        if isinstance(like, Marginal):
+            mixed = np.zeros(len(like.masses))
+            mixed[lived] = shares @ masses
+            like = replace(like, masses=mixed)
+        cells.append(form.cells(column, like, held))
     for table in population.blocks:
         allowed = np.flatnonzero(_allowed_values(form.asked, table, attributes))
         joint = JointValues(tuple(attributes[i] for i in table.columns), table.columns, table.values[allowed])

@@ -1,16 +1,13 @@
-"""Ctrl-C noted instead of raised, so that no step that adds up proofs is left half done."""
+"""What has been proved so far: masses added up so that rounding never adds anything, and the course of the run."""
 
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import FrameType, TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -20,35 +17,6 @@ from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.question import Question
 from evenhand.core import WorkClock
 from evenhand.typing import Booleans
-
-
-class InterruptCounter:
-    """While it is open, Ctrl-C adds one to ``count`` and nothing else.
-
-    Only the main thread is ever interrupted, and a handler that a program has set up itself is left in place.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._before: Any = None
-
-    def __enter__(self) -> Self:
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._before = signal.signal(signal.SIGINT, self._note)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
-
-
-# What has been proved so far: masses added up so that rounding never adds anything, and the course of the run.
 
 ROUNDING = 1e-12
 """Relative error of an added-up mass: far above a thousand splits and any sum of float64."""

@@ -25,7 +25,7 @@ from evenhand.certification.query.rounding import (
 )
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm
-from evenhand.population import UNIFORM_POPULATION, Marginal, ProductPopulation
+from evenhand.population import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema import Attribute, Schema, Subdomain, Value, parse_subdomain
 from evenhand.typing import Floats, Integers
 
@@ -351,7 +351,7 @@ class NormalForm:
             resolution=resolution,
         )
 
-    def cells(self, position: int, marginal: Marginal | None, held: Floats | None = None) -> Cells:
+    def cells(self, position: int, marginal: Marginal | UniformMarginal | None, held: Floats | None = None) -> Cells:
         """Return the cells of one attribute, as some people have it (None: uniformly); ``held``: of these values."""
         attribute = self.network.schema.attributes[position]
         return cells_of(

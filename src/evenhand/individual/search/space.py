@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.errors import OptionError
 from evenhand.individual.search.plausibility import DISTINCT, ValuePairs
-from evenhand.population import Marginal, product_of_marginals
+from evenhand.population import Marginal, UniformMarginal, product_of_marginals
 from evenhand.schema import Attribute, Constraint, People, Schema, counterparts_of, parse_constraint
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -518,7 +518,9 @@ class ProfileSpace:
                 rows[good] = trial[good]
         return rows
 
-    def _draw_independent(self, each: tuple[Marginal, ...], n: int, rng: np.random.Generator) -> Floats:
+    def _draw_independent(
+        self, each: tuple[Marginal | UniformMarginal, ...], n: int, rng: np.random.Generator
+    ) -> Floats:
         return self._one_hot(np.stack([marginal.sample(n, rng) for marginal in each], axis=1), rng)
 
     def _one_hot(self, rows: Floats, rng: np.random.Generator) -> Floats:
@@ -537,7 +539,7 @@ class ProfileSpace:
         return self._one_hot(rows, rng)
 
     @cached_property
-    def _data_marginals(self) -> tuple[Marginal, ...]:
+    def _data_marginals(self) -> tuple[Marginal | UniformMarginal, ...]:
         self._require_people()
         assert isinstance(self._source, People)
         each = product_of_marginals(self._source).marginals

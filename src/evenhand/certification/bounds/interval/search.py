@@ -19,8 +19,9 @@ from evenhand.certification.bounds.interval.layout import KernelLayout, kernel_l
 from evenhand.certification.certificate.counterexamples import CounterexampleFinder
 from evenhand.certification.certificate.record import CertificateWriter
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, BoxSplitter, whole_domain
-from evenhand.certification.query.proved_mass import REGION_DEPTH, InterruptCounter, ProvedMass, SearchLimits, Stop
+from evenhand.certification.query.proved_mass import REGION_DEPTH, ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query
+from evenhand.interrupts import InterruptCounter
 from evenhand.typing import Booleans, Integers
 
 MAX_DEPTH = 20

@@ -17,13 +17,13 @@ from evenhand.certification.bounds.trees.search import TreeBoxArrays, refine_tre
 from evenhand.certification.bounds.trees.shares import SumDistribution, sum_distribution_for
 from evenhand.certification.query.boxes import ArrayRows, Boxes, whole_domain
 from evenhand.certification.query.proved_mass import (
-    InterruptCounter,
     ProgressWatch,
     ProvedMass,
     SearchLimits,
     Stop,
 )
 from evenhand.certification.refinement import CALL_SECONDS, ROUNDING_MASS, BestFirst, CallSize
+from evenhand.interrupts import InterruptCounter
 from evenhand.typing import Booleans, Floats
 
 OUTPUT_BOXES = 1 << 14

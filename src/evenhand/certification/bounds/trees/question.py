@@ -33,7 +33,7 @@ from evenhand.models import (
     is_listed,
     plain_inputs,
 )
-from evenhand.population import UNIFORM_POPULATION, Marginal, ProductPopulation
+from evenhand.population import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema import Attribute, Runs, Schema, Value, parse_subdomain
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -96,7 +96,12 @@ def node_tests_of(ensemble: TreeEnsemble) -> NodeTests:
 
 
 def cells_between_cuts(
-    tests: NodeTests, mine: Integers, attribute: Attribute, position: int, marginal: Marginal | None, runs: Runs | None
+    tests: NodeTests,
+    mine: Integers,
+    attribute: Attribute,
+    position: int,
+    marginal: Marginal | UniformMarginal | None,
+    runs: Runs | None,
 ) -> Cells:
     """The cells of an unprotected attribute.
 

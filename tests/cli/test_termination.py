@@ -1,0 +1,83 @@
+"""SIGTERM: what was found by then is written, as after Ctrl-C, and the exit code is 143."""
+
+import importlib
+import json
+import signal
+
+import pytest
+
+from evenhand.interrupts import InterruptCounter
+
+MODEL = """
+import signal
+
+calls = 0
+
+def score(frame):
+    return (frame["grade"] + 4 * (frame["sex"] == "m") > 12).map({True: "yes", False: "no"})
+
+def terminated(frame):
+    global calls
+    calls += 1
+    if calls == 11:  # it has been asked twice to see its noise; signals may be blocked where tests run
+        signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None)
+    return score(frame)
+
+def fit(frame, labels):
+    terminated(frame)
+    return score
+"""
+
+
+@pytest.fixture
+def folder(case, tmp_path, monkeypatch):
+    (tmp_path / "stopped_model.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", ["audit", "search"])
+def test_a_terminated_analysis_of_a_function_is_written(evenhand, case, folder, command):
+    about = ["stopped_model:terminated", case.data, "--schema", case.schema, "--json", "found.json"]
+    ran = evenhand(command, *about, "--quiet")
+    assert ran.code == 143, ran.err
+    assert json.loads((folder / "found.json").read_text())["interrupted"]
+
+
+def test_a_terminated_report_is_written(evenhand, case, folder):
+    ran = evenhand("audit", "stopped_model:terminated", case.data, "--schema", case.schema, "--out", "report")
+    assert ran.code == 143, ran.err
+    assert "interrupted" in ran.out
+    assert (folder / "report" / "report.html").exists()
+
+
+def test_a_terminated_certificate_is_written(evenhand, case, folder, monkeypatch):
+    entered = InterruptCounter.__enter__
+
+    def enter(counter):
+        """Terminate as soon as the proof has begun."""
+        entered(counter)
+        signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None)
+        return counter
+
+    monkeypatch.setattr(InterruptCounter, "__enter__", enter)
+    (folder / "real.yaml").write_text(case.schema.read_text().replace("kind: integer", "kind: real"))
+    ran = evenhand("certify", case.model, "--schema", "real.yaml", "--method", "interval", "--json", "found.json")
+    assert ran.code == 143, ran.err
+    assert json.loads((folder / "found.json").read_text())["stopped_by"] == "interrupt"
+
+
+def test_a_terminated_mitigation_is_written(evenhand, case, folder):
+    about = ["stopped_model:score", case.data, "--schema", case.schema]
+    assert evenhand("search", *about, "--json", "search.json", "--quiet", "--budget", 2000).code == 0
+    importlib.import_module("stopped_model").calls = 5
+    more = ["--from", "search.json", "--fit", "stopped_model:fit", "--certify-seconds", 0, "--json", "found.json"]
+    ran = evenhand("mitigate", *about, *more, "--out", "new.joblib", "--quiet")
+    assert ran.code == 143, ran.err
+    assert json.loads((folder / "found.json").read_text())["interrupted"]
+
+
+def test_a_termination_before_there_is_any_result_says_so(evenhand, case, folder):
+    importlib.import_module("stopped_model").calls = 9
+    ran = evenhand("search", "stopped_model:terminated", case.data, "--schema", case.schema)
+    assert ran.code == 143
