@@ -124,7 +124,7 @@ def with_labels(people):
         (lambda people: {"y": None, "target": "hire"}, r"expected a column of the data as target=, got 'hire'"),
         (lambda people: {"target": "hird", "y": None, "data": people.assign(hired=1)}, "did you mean 'hired'"),
         (lambda people: {"y": None}, "got neither target= nor y="),
-        (lambda people: {"protected": None}, "at least one protected attribute, got none"),
+        (lambda people: {"protected": None}, r"at least one protected attribute, got none(?s:.*)`protected=NAME`"),
         (lambda people: {"protected": "sex"}, r"protected=\['sex'\]"),
         (lambda people: {"protected": people["sex"]}, r"a column of the data as protected=, got '[FM]'"),
         (lambda people: {"protected": people["age"]}, r"got a Series of 200 values\n  -> protected=\['age'\]"),

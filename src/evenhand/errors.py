@@ -22,6 +22,9 @@ from __future__ import annotations
 class EvenhandError(Exception):
     """Say what went wrong, where, and how to go on.
 
+    What the reader may set is named by its parameter, `` `time_limit=SECONDS` ``, whoever calls; the command line
+    writes the option in its place when it prints the error.
+
     Args:
         message: one sentence with the names and values at fault.
         location: the file, column, row or option it was found in.

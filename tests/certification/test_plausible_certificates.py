@@ -425,7 +425,7 @@ def test_what_cannot_be_done_is_refused_with_the_way_on() -> None:
     network = couple_network({"m": 1.0}, 5.5)
     with pytest.raises(OptionError, match="cannot be written to a file") as refusal:
         certification.certify(network, certificate="nowhere.json")
-    assert "--as-published" in str(refusal.value.hint)
+    assert "`as_published=True`" in str(refusal.value.hint)
     with pytest.raises(OptionError, match="need linear bounds"):
         certification.certify(network, method="interval", enumeration=False)
     ordinal = Schema.parse(network.schema.model_dump() | {"rules": [*network.schema.rules, "x > 2 or spouse == none"]})
@@ -452,7 +452,7 @@ def test_trees_are_certified_as_published_alone() -> None:
     model = build_ensemble(schema, [stump], base=np.zeros(1), link="logistic", answers=["no", "yes"], location="t")
     with pytest.raises(OptionError, match="models of trees cannot be certified by plausible") as refusal:
         certification.certify(model)
-    assert "--as-published" in str(refusal.value.hint)
+    assert "`as_published=True`" in str(refusal.value.hint)
     assert certification.certify(model, as_published=True).falsified == pytest.approx(1)
 
 

@@ -197,3 +197,9 @@ def test_model_and_data_exchanged(evenhand, case, tmp_path):
     (tmp_path / "model.joblib").write_bytes(b"\x80\x04K\x01.")
     ran = evenhand("audit", case.data, tmp_path / "model.joblib", "--schema", case.schema)
     refused(ran, "a pickle of Python objects, not a text table", "the model comes first")
+
+
+def test_errors_name_the_options_of_the_command_line(evenhand, case):
+    ran = evenhand("audit", case.model, case.data, "--target", "hired", "--quiet")
+    refused(ran, "expected at least one protected attribute", "-> name at least one: --protected NAME")
+    assert "`" not in ran.err

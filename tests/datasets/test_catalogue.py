@@ -195,7 +195,7 @@ def test_absent_and_not_to_be_fetched(tmp_path):
     message = str(caught.value)
     assert "tried" not in message
     assert f"save it as {tmp_path / 'bank+marketing.zip'}" in message
-    assert "--data-home" in message
+    assert "`data_home=FOLDER`" in message
     assert "bank-full.csv" in message
 
 

@@ -206,7 +206,7 @@ def test_functions_are_run_only_where_they_are_trusted(tmp_path: Path, monkeypat
     )
     with pytest.raises(TrustError, match=f"classifier: the function {name}:age would be run") as caught:
         build_pipeline(about, folder=tmp_path)
-    assert "--trust" in (caught.value.hint or "")
+    assert "`trust=True`" in (caught.value.hint or "")
     pipeline = build_pipeline(about, trust=True, folder=tmp_path)
     assert (type(pipeline.classifier), type(pipeline.judge)) == (FunctionClassifier, FunctionJudge)
     assert pipeline.classifier.classify(Item.of_text("adult")) == {"age": "adult"}

@@ -17,6 +17,7 @@ from sources import PACKAGE, nodes_of
 
 import evenhand
 from evenhand.cli.main import app
+from evenhand.cli.options import PARAMETER, name_options
 from support import ROOT
 
 REFUSED = {
@@ -68,6 +69,37 @@ def texts_of(path):
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
             yield node.lineno, node.value
+
+
+OPTION = re.compile(r"(?<![\w-])--[a-z]")
+DOCUMENTS = re.compile(r"wording\.py|result\.py|generate\.py|save\.py|page_template\.py")
+"""Modules whose texts are documents: they offer a next step by its command."""
+
+
+def test_errors_of_the_library_name_parameters():
+    """A Python caller is not told of ``--options``: errors name the parameter, and the command line its option."""
+    doors = {"cli", "service"}  # which nothing but a command starts
+    paths = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in doors]
+    assert [
+        f"{path.relative_to(ROOT)}:{number}: {text!r}"
+        for path in paths
+        if not DOCUMENTS.fullmatch(path.name)
+        for number, text in texts_of(path)
+        if OPTION.search(text)
+    ] == []
+
+
+def test_every_parameter_that_errors_name_is_an_option():
+    listed = (ROOT / "docs" / "reference" / "command-line.md").read_text("utf-8")
+    named = {
+        (path.name, found.group(0))
+        for path in PACKAGE.rglob("*.py")
+        for _, text in texts_of(path)
+        for found in PARAMETER.finditer(text)
+    }
+    assert ("columns.py", "`protected=NAME`") in named
+    options = {name_options(parameter).split()[0] for _, parameter in named}
+    assert {option for option in options if option not in listed} == set()
 
 
 def refused_in(path):

@@ -185,7 +185,7 @@ def test_what_cannot_be_fitted_again_is_refused():
         learner = find_learner(model, WORDS)
         with pytest.raises(ModelError, match=f"cannot be fitted again.*{says}") as refusal:
             learner.fit(TrainingSet.plain(people()), seed=0)
-        assert "--fit" in refusal.value.hint
+        assert "`fit=module:function`" in refusal.value.hint
 
 
 def test_a_frame_of_whole_numbers_takes_added_halves():

@@ -27,7 +27,7 @@ def test_without_a_function_only_the_answers_are_known():
     with pytest.raises(ModelError, match="cannot be trained again") as refusal:
         find_learner(answers_only, WORDS)
     assert refusal.value.location == "answers_only"
-    assert "--fit module:function" in refusal.value.hint
+    assert "`fit=module:function`" in refusal.value.hint
     with pytest.raises(ModelError, match="no such file"):
         find_learner("absent.npz", WORDS)
 

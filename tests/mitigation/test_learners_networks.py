@@ -153,7 +153,7 @@ def test_a_table_of_its_own_is_refused():
         changed = AdditiveNetwork(WORDS, parts, network.bias, network.layers, network.classes, 1)
         with pytest.raises(ModelError, match="table of its own") as refusal:
             find_learner(changed, WORDS)
-        assert "--fit" in refusal.value.hint
+        assert "`fit=module:function`" in refusal.value.hint
     assert isinstance(network.parts[0], LineTerm)
 
 

@@ -189,10 +189,10 @@ def test_what_cannot_be_grown_is_refused(xgboost, lightgbm, tmp_path, monkeypatc
     (tmp_path / "m.txt").write_text(text.partition("\nparameters:")[0] + "\n")
     with pytest.raises(ModelError, match="section of parameters is missing") as refusal:
         find_learner(tmp_path / "m.txt", WORDS).fit(TrainingSet.plain(PEOPLE), seed=0)
-    assert "--fit" in refusal.value.hint
+    assert "`fit=module:function`" in refusal.value.hint
     with pytest.raises(ModelError, match="cannot be trained again") as refusal:
         find_learner(learner.given, WORDS)  # trees alone: what grew them is gone
-    assert "--fit" in refusal.value.hint
+    assert "`fit=module:function`" in refusal.value.hint
     assert accuracy(learner.given, PEOPLE) > 0.9
     monkeypatch.setitem(__import__("sys").modules, "xgboost", None)
     with pytest.raises(ModelError, match="xgboost is needed") as refusal:

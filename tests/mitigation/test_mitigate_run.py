@@ -126,7 +126,7 @@ def test_what_cannot_be_done_is_said(hiring, found):
         run(hiring, (fair,))
     with pytest.raises(ModelError) as caught:
         mitigation.mitigate(Subject(_fair(hiring), hiring[1]), findings=found)
-    assert "--fit" in str(caught.value)
+    assert "`fit=module:function`" in str(caught.value)
 
 
 def _fair(hiring):

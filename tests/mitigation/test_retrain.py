@@ -317,7 +317,7 @@ def test_what_was_trained_already_is_not_trained_again():
 
 
 def test_without_a_learner_or_findings():
-    with pytest.raises(ModelError, match="--fit module:function"):
+    with pytest.raises(ModelError, match="`fit=module:function`"):
         retrain(situation(None))
     with pytest.raises(DataError, match="nothing to learn from"):
         retrain(situation(Taught(lambda lesson: GIVEN), profiles=()))

@@ -7,6 +7,7 @@ import pytest
 from applicants import CODES, FRAME, GRANTED, PEOPLE, WORDS, pipeline, schema
 from sklearn.linear_model import LogisticRegression
 
+import evenhand
 from evenhand.errors import ModelError
 from evenhand.models import favourable_score, load_model
 from evenhand.models.blackbox.function import FunctionModel, wrap_function
@@ -244,3 +245,25 @@ def test_interrupts_are_no_model_errors():
 
     with pytest.raises(KeyboardInterrupt):
         wrap_function(function, WORDS)
+
+
+def takes_arrays(asked):
+    """The favourable label where the first number is large; a frame has no such key."""
+    return np.where(asked[:, 0] > 3, 1, 0)
+
+
+def test_a_model_that_is_asked_with_a_bare_array_says_so():
+    people = pd.DataFrame({"skill": np.arange(200) % 10, "female": np.arange(200) // 10 % 2})
+    hired = (people["skill"] > 4).astype(int).rename("hired")
+    about = {"y": hired, "protected": ["female"]}
+    said = "asked with a bare array of numbers, columns in the order of the schema, because with a data frame it failed"
+    audited = evenhand.audit(takes_arrays, people, **about, searched=0, samples=200)
+    assert said in audited.model.caution
+    assert audited.to_json().count(said) == 2  # in its subgroups too
+    found = evenhand.search(takes_arrays, people, **about, budget=200)
+    assert said in found.caution
+    assert any(said in note for note in evenhand.find_subgroups(takes_arrays, people, **about).notes)
+    for result in (audited, found):
+        assert said in " ".join(result.summary().split())
+    asked_with_frames = evenhand.search(lambda frame: (frame["skill"] > 3).astype(int), people, **about, budget=200)
+    assert asked_with_frames.caution == ""

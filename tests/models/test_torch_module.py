@@ -283,7 +283,7 @@ def own_object(described):
 )
 def test_a_program_that_could_run_code_needs_trust(program_file, tmp_path, monkeypatch, edit):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(TrustError, match=r"could run code(.|\n)*--trust"):
+    with pytest.raises(TrustError, match=r"could run code(.|\n)*`trust=True`"):
         load_model(rewritten(program_file, tmp_path / "bad.pt2", edited(edit)), CODES)
     assert not (tmp_path / "mark").exists()
 
@@ -384,7 +384,7 @@ def test_a_whole_module_needs_trust(tmp_path, suffix):
     path = tmp_path / f"net{suffix}"
     module = network()
     torch.save(module, path)
-    with pytest.raises(TrustError, match="--trust"):
+    with pytest.raises(TrustError, match="`trust=True`"):
         load_model(path, CODES)
     scorer = load_model(path, CODES, trust=True)
     np.testing.assert_allclose(scorer.outputs(PEOPLE), alone(module), atol=1e-6)

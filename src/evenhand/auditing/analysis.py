@@ -19,7 +19,7 @@ from evenhand.certification import Certificate, estimated_share
 from evenhand.core import WorkClock
 from evenhand.errors import BudgetError, DataError, LimitError, ModelError, NotAdditiveError, OptionError
 from evenhand.individual import IndividualResult
-from evenhand.models import AdditiveNetwork, NoiseCheck, QuestionLedger, Scorer, Subject, find_ledger
+from evenhand.models import AdditiveNetwork, NoiseCheck, QuestionLedger, Scorer, Subject, find_caution, find_ledger
 from evenhand.population import MixturePopulation, ProductPopulation
 from evenhand.schema import People
 from evenhand.stats import Draws, quantity_value
@@ -84,7 +84,7 @@ def audit(
     say = progress or (lambda what, share: None)
     people, schema = subject.people, subject.people.schema
     if not schema.protected:
-        raise OptionError("no attribute is protected", hint="name at least one: --protected NAME")
+        raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     # Too many assignments are an error; better now than after minutes of work.
     for name in schema.protected:
         schema.assignments([name])
@@ -130,7 +130,7 @@ def _run_analyses(
     if find_ledger(scorer) is not None and len(people) > ledger.left:
         raise BudgetError(
             f"the budget of {ledger.budget:,} rows does not pay for the {len(people):,} people in the data",
-            location="--budget",
+            location="`budget=`",
             hint="give a larger budget, or fewer people",
         )
     say("asking the model about everybody in the data", 0.05)
@@ -451,6 +451,7 @@ def _make_model_card(scorer: Scorer, network: AdditiveNetwork | TreeEnsemble | N
         label_only=scorer.label_only,
         white_box=network is not None,
         why_not=why_not or None,
+        caution=find_caution(scorer),
     )
 
 

@@ -115,7 +115,7 @@ def parse_gate(expression: str) -> Gate:
     Raises:
         OptionError: it does not parse, or contains anything else.
     """
-    parsed = parse_expression(expression, location="--fail-on")
+    parsed = parse_expression(expression, location="gate")
     _check_tree(parsed.tree, parsed)
     return Gate(parsed)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ModelCard(BaseModel):
-    """What was audited: name, type, labels, and whether it is a white box (if not, why not).
+    """What was audited: name, type, labels, whether it is a white box (if not, why not), how asked.
 
     ``recorded`` where there is no model, and decisions already made were audited.
     """
@@ -33,6 +33,7 @@ class ModelCard(BaseModel):
     white_box: bool
     why_not: str | None = None
     recorded: bool = False
+    caution: str = ""
 
 
 class DataCard(BaseModel):

@@ -71,6 +71,8 @@ LONG = 15
 def build_document(audit: AuditResult) -> Document:
     """Return what an audit says."""
     blocks: list[Block] = [] if audit.individual is None else [*noise_notes(audit.individual)]
+    if audit.model.caution:
+        blocks.append(Note(audit.model.caution, "caution"))
     if audit.interrupted:
         blocks.append(Note("Interrupted: this audit holds what was found before.", "caution"))
     found = headlines(audit)

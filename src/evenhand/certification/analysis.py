@@ -89,11 +89,11 @@ def certify(
                               hint="measure by product_of_marginals, or leave as_published out")  # fmt: skip
         if certificate is not None:
             raise OptionError("certificates about plausible counterparts cannot be written to a file",
-                              location="--certificate", hint=f"leave it out, or {AS_PUBLISHED}")  # fmt: skip
+                              location="`certificate=`", hint=f"leave it out, or {AS_PUBLISHED}")  # fmt: skip
         return certify_counterparts(network, population, config, drawn or Draws(), say, timer)
     if not isinstance(network, AdditiveNetwork):
         if certificate is not None:
-            raise OptionError("certificates of trees cannot be written to a file", location="--certificate",
+            raise OptionError("certificates of trees cannot be written to a file", location="`certificate=`",
                               hint="leave it out")  # fmt: skip
         return _certify_trees(network, population, config, drawn or Draws(), say, timer)
     started, processor = time.perf_counter(), time.process_time()

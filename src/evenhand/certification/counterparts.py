@@ -38,7 +38,7 @@ from evenhand.typing import Progress
 if TYPE_CHECKING:
     from evenhand.models import TreeEnsemble
 
-AS_PUBLISHED = "ask as published, so that only the protected attributes change: --as-published"
+AS_PUBLISHED = "ask as published, so that only the protected attributes change: `as_published=True`"
 
 
 def certify_counterparts(

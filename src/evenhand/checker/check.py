@@ -68,7 +68,7 @@ def check_certificate(
         EvenhandError: the model cannot be loaded.
     """
     if sample is not None and sample < 1:
-        raise OptionError(f"at least one box must be drawn, not {sample}", location="--sample")
+        raise OptionError(f"at least one box must be drawn, not {sample}", location="`sample=`")
     if not 0 < confidence < 1:
         raise OptionError(f"confidence must lie between 0 and 1, not {confidence:g}")
     started = time.perf_counter()

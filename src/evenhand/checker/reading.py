@@ -100,9 +100,7 @@ def read_certificate(path: Path) -> CertificateClaim:
     try:
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
-                raise DataError(
-                    "this is not a certificate", location=str(path), hint="evenhand certify --certificate FILE"
-                )
+                raise DataError("this is not a certificate", location=str(path), hint="`certificate=FILE` of a proof")
             version = file.read(len(FORMAT))
             if version != FORMAT:
                 raise DataError(

@@ -17,6 +17,7 @@ import typer
 from evenhand import __version__
 from evenhand.cli import audit, certify, data, genai, mitigate, reproduce, search, service, shield, subgroups
 from evenhand.cli.factory import with_settings
+from evenhand.cli.options import name_options
 from evenhand.errors import EvenhandError
 from evenhand.interrupts import INTERRUPTED, StopSignals
 
@@ -80,7 +81,7 @@ def _run() -> object:
     try:
         code = app(standalone_mode=False)
     except EvenhandError as error:
-        _print_error(f"error: {error}")
+        _print_error(name_options(f"error: {error}"))
         code = error.exit_code
     except KeyboardInterrupt:
         _print_error("interrupted before there was any result")

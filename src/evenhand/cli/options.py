@@ -22,6 +22,23 @@ if TYPE_CHECKING:
     from evenhand.schema import People, Schema
     from evenhand.typing import Progress
 
+PARAMETER = re.compile(r"`(\w+)=([^`]*)`")
+"""How errors name what a caller may set, such as `time_limit=SECONDS`."""
+
+OPTIONS = {"constraints": "constraint", "findings": "from", "methods": "method", "policies": "policy"}
+"""Options that are not called like the parameter of the library."""
+
+
+def name_options(text: str) -> str:
+    """Return a message with the command line's options in place of the library's parameters."""
+
+    def option(found: re.Match[str]) -> str:
+        name, value = OPTIONS.get(found[1], found[1]).replace("_", "-"), found[2].replace("True", "")
+        return f"--{name} {value}".rstrip()
+
+    return PARAMETER.sub(option, text)
+
+
 TargetOption = Annotated[str | None, typer.Option("--target", help="Column of the true label.")]
 ProtectedOption = Annotated[
     list[str] | None, typer.Option("--protected", help="Attribute that a decision must not depend on; may be repeated.")

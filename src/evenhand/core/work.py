@@ -91,7 +91,7 @@ class WorkClock:
                 if before.get(name) != record.settings.get(name):
                     raise OptionError(
                         f"the recorded work had {name} {before.get(name)!r}, not {record.settings.get(name)!r}",
-                        location="--work",
+                        location="`work=`",
                         hint="repeat the command with the options that it had",
                     )
         return timer
@@ -194,7 +194,7 @@ def read_work(path: Path) -> Work:
         raise DataError(
             "expected a result that records its work",
             location=str(path),
-            hint="give the JSON of an earlier run of the same command: --json FILE",
+            hint="give the JSON of an earlier run of the same command",
         ) from None
 
 
@@ -206,7 +206,7 @@ def _expand_checks(counts: tuple[int, ...]) -> Iterator[bool]:
 def _work_ends_error() -> DataError:
     return DataError(
         "the recorded work ends before this run does",
-        location="--work",
+        location="`work=`",
         hint="repeat it with the same model, data and version; what was interrupted cannot be repeated",
     )
 

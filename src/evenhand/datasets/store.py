@@ -117,7 +117,7 @@ def _download_error(entry: DatasetEntry, home: Path, tried: list[str]) -> FetchE
     return FetchError(
         what,
         hint=f"download {entry.urls[0]} and save it as {manual_path(entry, home)}; or name the folder that holds it: "
-        f"--data-home FOLDER (recognised: {', '.join(entry.files)}, each also with {', '.join(COMPRESSIONS)})",
+        f"`data_home=FOLDER` (recognised: {', '.join(entry.files)}, each also with {', '.join(COMPRESSIONS)})",
     )
 
 

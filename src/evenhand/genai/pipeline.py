@@ -236,7 +236,7 @@ def _import_function(name: str, trust: bool, folder: Path) -> Callable[..., Any]
     if not trust:
         raise TrustError(
             f"the function {name} would be run",
-            hint="if you know where the configuration comes from: --trust (in Python: trust=True)",
+            hint="if you know where the configuration comes from: `trust=True`",
         )
     from evenhand.models import import_object
 

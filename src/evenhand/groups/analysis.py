@@ -79,7 +79,7 @@ def measure_groups(
     schema = people.schema
     names = tuple(dict.fromkeys(schema.protected if config.protected is None else config.protected))
     if not names:
-        raise OptionError("no attribute is protected", hint="name at least one: --protected NAME")
+        raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     if progress is not None:
         progress("asking the model about everybody in the data", 0.0)
     deserving = people.favourable

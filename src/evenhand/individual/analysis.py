@@ -70,7 +70,7 @@ class FlipConfig(Config):
     @classmethod
     def _require_protected(cls, protected: tuple[str, ...]) -> tuple[str, ...]:
         if not protected:
-            raise OptionError("no protected attribute to vary", hint="name at least one: --protected NAME")
+            raise OptionError("no protected attribute to vary", hint="name at least one: `protected=NAME`")
         return protected
 
 

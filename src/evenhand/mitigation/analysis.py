@@ -20,7 +20,16 @@ from evenhand.mitigation.methods.retrain import relabelled_rows, sampled_rows
 from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
 from evenhand.mitigation.result import MitigationResult, SplitSizes
 from evenhand.mitigation.split import Split, TrainingSet, split_people
-from evenhand.models import CHECKED, PROBE_COUNT, QuestionLedger, Scorer, Subject, find_ledger, remember_answers
+from evenhand.models import (
+    CHECKED,
+    PROBE_COUNT,
+    QuestionLedger,
+    Scorer,
+    Subject,
+    find_caution,
+    find_ledger,
+    remember_answers,
+)
 from evenhand.schema import People, Schema
 from evenhand.typing import Progress
 
@@ -160,7 +169,7 @@ def _mitigate(
         task = replace(task, plain=control.scorer)
     else:
         control = None
-    notes = [] if test is not None else [KNOWN]
+    notes = [note for note in (find_caution(given), KNOWN if test is None else "") if note]
     if test is not None and 2 * (alike := count_overlap(parts)) > len(parts.test):
         notes.append(
             f"{alike:,} of the {len(parts.test):,} people of the test set are, label and all, like people of the "
@@ -247,7 +256,7 @@ def require_budget(ledger: QuestionLedger | None, parts: Split) -> None:
         raise BudgetError(
             f"the budget of {ledger.budget:,} rows does not pay for the {needed:,} people of the validation and test "
             "sets",
-            location="--budget",
+            location="`budget=`",
             hint="give a larger budget, or fewer people",
         )
 

@@ -195,7 +195,7 @@ class _FindingsReader:
             raise DataError(
                 "this table has no pair of columns like 'sex (worse)' and 'sex (better)'",
                 location=location,
-                hint="give the table that evenhand search --out wrote",
+                hint="give the table of a search",
             )
         self._same_attributes({name for name in columns if name in names} | set(protected), location)
         if len(frame) == 0:
@@ -228,7 +228,7 @@ class _FindingsReader:
             raise DataError(
                 f"these gaps are those of {result.measure!r}, not of the favourable label",
                 location=location,
-                hint="run evenhand subgroups with --measure favourable",
+                hint="search subgroups with `measure=favourable`",
             )
         judged = [one for one in result.judged if isinstance(one, Finding)]
         for one in (*result.findings, *judged):
@@ -251,7 +251,7 @@ class _FindingsReader:
                 raise DataError(
                     f"a subgroup is described by {name!r} from {rule.words()}, but {name!r} is not a number here",
                     location=location,
-                    hint="give the schema that these findings were made with: --schema FILE",
+                    hint="give the schema that these findings were made with: `schema=FILE`",
                 )
             return
         for value in rule:
@@ -300,7 +300,7 @@ def _no_findings_error(location: str) -> DataError:
     return DataError(
         "these are not findings",
         location=location,
-        hint="give JSON of evenhand search, subgroups, certify or audit, or the table of search --out",
+        hint="give JSON of a search, of subgroups, of a certificate or of an audit, or the table of a search",
     )
 
 
@@ -361,5 +361,5 @@ def _outside_error(attribute: Attribute, said: Any, why: str, location: str) -> 
     return DataError(
         f"{attribute.name!r}: {said!r} {why}",
         location=location,
-        hint="give the schema that these findings were made with: --schema FILE",
+        hint="give the schema that these findings were made with: `schema=FILE`",
     )

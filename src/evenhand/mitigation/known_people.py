@@ -20,8 +20,8 @@ from evenhand.typing import Floats
 KNOWN = (
     "The given model may have been trained on the test set. Where it did, it looks better here than it is, "
     "and so does what goes on from its weights or scores; retrained models have not seen them. Subgroups may have "
-    "been found among them too, so that gaps look wider before than they are: keep people aside that it never saw "
-    "(--test)."
+    "been found among them too, so that gaps look wider before than they are: keep people aside that it never "
+    "saw, and compare on them."
 )
 """What a reader must know if no people were kept aside for the comparison."""
 

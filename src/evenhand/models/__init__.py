@@ -32,6 +32,7 @@ from evenhand.models.scorer import (
     ask_in_batches,
     ask_once,
     favourable_score,
+    find_caution,
     predict_labels,
 )
 from evenhand.models.subject import Subject
@@ -86,6 +87,7 @@ __all__ = [
     "evaluation_mode",
     "extract_white_box",
     "favourable_score",
+    "find_caution",
     "find_ledger",
     "first_true",
     "goes_left",

@@ -79,9 +79,8 @@ def require_encodings(scorer: Scorer, data: Any) -> Scorer:
     raise ModelError(
         message,
         location=scorer.name,
-        hint="look up how the model was trained, and say it in the schema (evenhand schema DATA --target NAME writes "
-        "one; in Python schema.with_encodings); if this is how, its lines are:\n"
-        + "\n".join(map(attribute_to_yaml, lines)),
+        hint="look up how the model was trained, and say it in the schema (`evenhand schema` writes one; in "
+        "Python schema.with_encodings); if this is how, its lines are:\n" + "\n".join(map(attribute_to_yaml, lines)),
     )
 
 

@@ -277,7 +277,7 @@ def _load_skops(path: Path, trust: bool, name: str) -> Any:
         raise TrustError(
             f"the file needs types that can run code when they are loaded: {', '.join(untrusted)}",
             location=name,
-            hint="if you know where it comes from: --trust (in Python: trust=True)",
+            hint="if you know where it comes from: `trust=True`",
         )
     return skops.io.loads(content, trusted=untrusted)
 
@@ -312,7 +312,7 @@ def _need_trust(trust: bool, name: str, what: str, instead: str) -> None:
         raise TrustError(
             f"loading {what} runs whatever code is in it",
             location=name,
-            hint=f"if you know where it comes from: --trust (in Python: trust=True); safer: {instead}",
+            hint=f"if you know where it comes from: `trust=True`; safer: {instead}",
         )
 
 

@@ -47,6 +47,13 @@ class Scorer(Protocol):
         ...
 
 
+def find_caution(scorer: Scorer) -> str:
+    """Return what a reader must know about how a model was asked, behind whatever wraps it; empty if nothing."""
+    while isinstance(scorer, WrappedScorer):
+        scorer = scorer.model
+    return str(getattr(scorer, "caution", ""))
+
+
 class WrappedScorer:
     """What a scorer that asks another one takes over from it; ``scores`` and ``predict`` are its own.
 

@@ -143,7 +143,7 @@ def fit_mixture(
     if not len(rows):
         raise OptionError(
             "no one in the data obeys the rules of the schema, so there are no people to go by",
-            hint="correct the rules, or leave them out: --as-published",
+            hint="correct the rules, or leave them out: `as_published=True`",
         )
     rng = np.random.default_rng(seed)
     if len(rows) > MAX_FITTED:
@@ -220,7 +220,7 @@ def _list_possible(schema: Schema, columns: tuple[int, ...]) -> JointDistributio
         raise OptionError(
             f"{names} share rules and have {'endless' if None in sizes else format(listed, ',')} joint values, more "
             f"than {MAX_LISTED:,}",
-            hint="measure by the people in the data (--population data), bin a number, or leave a rule out",
+            hint="measure by the people in the data (`population=data`), bin a number, or leave a rule out",
         )
     grids = np.meshgrid(*(attribute.domain() for attribute in attributes), indexing="ij")
     people = np.full((listed, len(schema.attributes)), np.nan)

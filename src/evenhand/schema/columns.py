@@ -61,7 +61,7 @@ class ColumnRoles:
         target = self.target or (self.schema.target.name if self.schema is not None else None)
         if self.y is None:
             if target is None:
-                hint = "name the column: --target NAME, in Python target='income'; or give a schema"
+                hint = "name the column: `target=NAME`; or give a schema"
                 raise OptionError("expected to know what is decided, got neither target= nor y=", hint=hint)
             return target
         target = str(target or getattr(self.y, "name", None) or "label")
@@ -78,7 +78,7 @@ class ColumnRoles:
         if target in names:
             raise OptionError(f"expected an attribute in protected=, got the target {target!r}", hint="name another")
         if not names and not (self.schema is not None and self.schema.protected):
-            hint = "name at least one: --protected NAME, in Python protected=['sex']"
+            hint = "name at least one: `protected=NAME`"
             raise OptionError("expected at least one protected attribute, got none", hint=hint)
         if self.schema is not None:
             schema = change_favourable(self.schema, target=self.target, favourable=self.favourable)

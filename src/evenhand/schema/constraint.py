@@ -70,7 +70,7 @@ class Constraint:
 
 
 def parse_constraint(
-    text: str, attributes: Sequence[Attribute], protected: Sequence[str] = (), *, location: str = "--constraint"
+    text: str, attributes: Sequence[Attribute], protected: Sequence[str] = (), *, location: str = "`constraints=`"
 ) -> Constraint:
     """Read an expression over the attributes of an individual.
 

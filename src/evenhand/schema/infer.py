@@ -133,7 +133,7 @@ def describe_attribute(series: Any, name: str, *, protected: bool) -> dict[str, 
         raise DataError(
             f"column {name!r} has {len(distinct):,} different values in {present:,} rows: "
             "it looks like an identifier or free text",
-            hint="leave the column out (--ignore), or describe it in a schema",
+            hint="leave the column out (`ignore=NAME`), or describe it in a schema",
         )
     if {type(value) for value in distinct} == {str}:
         distinct = {value.strip() for value in distinct}

@@ -257,7 +257,7 @@ class Schema(BaseModel):
         """
         names = self.protected if names is None else names
         if not names:
-            raise OptionError("no attribute is protected", hint="name at least one: --protected NAME")
+            raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
         single = [name for name in names if self[name].size == 1]
         if single:
             raise OptionError(

@@ -22,6 +22,7 @@ from evenhand.models import (
     answers_per_row,
     can_vary,
     check_noise,
+    find_caution,
     find_ledger,
 )
 from evenhand.schema import People, RecordedDecisions
@@ -100,7 +101,7 @@ def find_subgroups(
             raise BudgetError(
                 f"the budget of {ledger.budget:,} rows does not pay for {each}the {concerned:,} people who are "
                 "compared",
-                location="--budget",
+                location="`budget=`",
                 hint="give a larger budget, or fewer people",
             )
         return measure_outcomes(ask(), people, config.measure)
@@ -117,6 +118,7 @@ def find_subgroups(
     return result.model_copy(
         update={
             "noise": noise,
+            "notes": (*result.notes, *filter(None, [find_caution(scorer)])),
             "repeats": 1 if asked is None else answers_per_row(asked),
             "queries": ledger.settle(),
             "work": timer.work(),

@@ -98,7 +98,7 @@ def cut_attributes(
         OptionError: an attribute does not exist or is named twice, or there is none.
     """
     if not names:
-        raise OptionError("no sensitive attribute is named", hint="name at least one: --protected NAME")
+        raise OptionError("no sensitive attribute is named", hint="name at least one: `protected=NAME`")
     if len(set(names)) < len(names):
         raise OptionError(f"an attribute is named twice: {', '.join(names)}")
     cuts, codes = [], []

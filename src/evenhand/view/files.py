@@ -38,7 +38,7 @@ def write_report(audit: AuditResult, folder: str | Path) -> tuple[Path, ...]:
         raise OptionError(
             f"the report cannot be written: {error.strerror or error}",
             location=str(folder),
-            hint="name a folder that you may write to: --out FOLDER",
+            hint="name a folder that you may write to",
         ) from None
     finally:
         for temporary in waiting.values():

@@ -58,7 +58,7 @@ class CertificateWriter:
         if query.relaxed:
             raise OptionError(
                 "a certificate file cannot hold comparisons within a tolerance",
-                location="--certificate",
+                location="`certificate=`",
                 hint="leave out the tolerances, or the certificate",
             )
         self._path = path
@@ -74,7 +74,7 @@ class CertificateWriter:
         try:
             self._file: BinaryIO = self._part.open("wb")
         except OSError as error:
-            raise OptionError(f"the certificate cannot be written: {error}", location="--certificate") from None
+            raise OptionError(f"the certificate cannot be written: {error}", location="`certificate=`") from None
         self._write(MAGIC)
         self._write_section(b"HEAD", zlib.compress(json.dumps(_file_header(query, method)).encode()))
         for cells in query.cells:
@@ -152,7 +152,7 @@ class CertificateWriter:
                 self._file.close()
                 os.replace(self._part, self._path)
             except OSError as error:
-                raise OptionError(f"the certificate cannot be written: {error}", location="--certificate") from None
+                raise OptionError(f"the certificate cannot be written: {error}", location="`certificate=`") from None
 
     def discard(self) -> None:
         """Leave no file behind."""
@@ -197,7 +197,7 @@ class CertificateWriter:
         try:
             self._file.write(data)
         except OSError as error:
-            raise OptionError(f"the certificate cannot be written: {error}", location="--certificate") from None
+            raise OptionError(f"the certificate cannot be written: {error}", location="`certificate=`") from None
 
 
 def _round_down(shares: Floats) -> NDArray[np.uint32]:

@@ -221,13 +221,13 @@ def orbit_question_of(
     if not orbits:
         raise OptionError(
             f"no one has a plausible counterpart: with another {', '.join(names)} all break a rule or a condition",
-            hint="say which values stand for each other: links in the schema; or ask as published: --as-published",
+            hint="say which values stand for each other: links in the schema; or ask as published: `as_published=True`",
         )
     if len(orbits) > MAX_ORBITS:
         raise OptionError(
             f"{', '.join(hub)} have so many joint values that {len(orbits):,} questions were to be asked, more than "
             f"{MAX_ORBITS:,}",
-            hint="protect fewer attributes at once, bin a number, or ask as published: --as-published",
+            hint="protect fewer attributes at once, bin a number, or ask as published: `as_published=True`",
         )
     orbits.sort(key=lambda orbit: -orbit.mass)
     name = population.name + (f", where {form.asked}" if form.asked else "")
@@ -241,8 +241,8 @@ def _require_free(form: NormalForm, population: MixturePopulation) -> None:
     if tied:
         raise OptionError(
             f"{tied[0]!r} shares a rule or a dependency with other attributes, so it cannot differ alone",
-            location="--relax",
-            hint="relax another attribute, or ask as published: --as-published",
+            location="`relax=`",
+            hint="relax another attribute, or ask as published: `as_published=True`",
         )
 
 

@@ -259,7 +259,7 @@ def _read_labels(
         raise DataError(
             f"there is no column {name!r} for the group {group!r}",
             location=location,
-            hint=f"name it: --group-column {group}=COLUMN; there are {', '.join(table.columns)}",
+            hint=f"name it: `group_column={group}=COLUMN`; there are {', '.join(table.columns)}",
         )
     column = read_text_column(table, name, location)
     values = configuration.values[group]
@@ -300,7 +300,7 @@ def _rows_by_condition(
     raise DataError(
         "nothing tells which conditions the items were asked for",
         location=location,
-        hint=f"name the column: --condition-column COLUMN; it holds {', '.join(names)}",
+        hint=f"name the column: `condition_column=COLUMN`; it holds {', '.join(names)}",
     )
 
 

@@ -171,16 +171,16 @@ class RunDirectory:
             open_folder(folder, names)
             if not place.exists():
                 if (folder / "sequence.csv").exists():
-                    raise OptionError(f"{folder} holds other items", location="--out", hint="choose another folder")
+                    raise OptionError(f"{folder} holds other items", location="`out=`", hint="choose another folder")
                 write_atomically(place, about)
             elif place.read_text("utf-8") != about:
                 raise OptionError(
                     f"{folder} holds items of other prompts, or made and looked at by other models",
-                    location="--out",
+                    location="`out=`",
                     hint=f"choose another folder; {place} says what was used",
                 )
         except OSError as error:
-            raise OptionError(f"{folder} cannot be used: {error.strerror}", location="--out") from None
+            raise OptionError(f"{folder} cannot be used: {error.strerror}", location="`out=`") from None
         tables = [CsvTable(folder / file, names) for file in ("sequence.csv", "repetitions.csv")]
         for table in tables:
             # Requests at the end that failed are made again.

@@ -510,7 +510,7 @@ def measure_confusion(
         if len(each) != len(sample.values):
             raise OptionError(
                 f"{len(sample.values)} values need as many deadlines, and there are {len(each)}",
-                location="--repeated",
+                location="`repeated=`",
                 hint=f"in this order: {', '.join(sample.values)}",
             )
         deadlines = dict(zip(sample.values, each, strict=True))

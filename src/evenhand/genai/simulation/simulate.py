@@ -97,7 +97,9 @@ def parse_policies(names: Sequence[str]) -> tuple[PolicyName, ...]:
     known = {str(policy): policy for policy in POLICIES}
     for name in names:
         if name not in known:
-            raise OptionError(f"there is no policy {name!r}", location="--policy", hint=f"one of: {', '.join(known)}")
+            raise OptionError(
+                f"there is no policy {name!r}", location="`policies=`", hint=f"one of: {', '.join(known)}"
+            )
     return tuple(dict.fromkeys(known[name] for name in names)) or POLICIES
 
 
@@ -110,10 +112,10 @@ def _check_options(
 ) -> int:
     """Return how many requests are in flight; raises where an option or the configuration is of no use."""
     if requests < 1:
-        raise OptionError(f"expected 1 request or more, got {requests}", location="--requests")
+        raise OptionError(f"expected 1 request or more, got {requests}", location="`requests=`")
     if requests > MAX_REQUESTS:
         raise OptionError(
-            f"{requests:,} requests are too many", location="--requests", hint=f"{MAX_REQUESTS:,} at most"
+            f"{requests:,} requests are too many", location="`requests=`", hint=f"{MAX_REQUESTS:,} at most"
         )
     parse_policies(policies)
     for group, values in configuration.values.items():
@@ -126,7 +128,7 @@ def _check_options(
             )
     at_once = configuration.simulated.in_flight if in_flight is None else in_flight
     if at_once < 1:
-        raise OptionError(f"expected 1 request in flight or more, got {at_once}", location="--in-flight")
+        raise OptionError(f"expected 1 request in flight or more, got {at_once}", location="`in_flight=`")
     return at_once
 
 

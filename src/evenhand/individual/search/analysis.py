@@ -32,6 +32,7 @@ from evenhand.models import (
     QuestionLedger,
     Scorer,
     ask_model,
+    find_caution,
     find_ledger,
 )
 from evenhand.population import DataPopulation, Population, product_of_marginals, uniform_population
@@ -210,6 +211,7 @@ def search(
         memory.close()
     found = table.found
     return SearchResult(
+        caution=find_caution(scorer),
         method=config.method,
         protected=space.protected,
         counterparts=space.schema.constrains_people,

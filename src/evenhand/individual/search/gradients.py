@@ -44,7 +44,7 @@ def find_gradients(scorer: Scorer, space: ProfileSpace, inside: ProfileNetwork |
         return TorchGradients(scorer, space)
     raise OptionError(
         f"{scorer.name} has no gradients ({type(scorer).__name__}), and this method climbs along them",
-        location="--method",
+        location="`method=`",
         hint="maft estimates them from answers alone; the default method needs none",
     )
 

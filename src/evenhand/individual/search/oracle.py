@@ -345,7 +345,7 @@ class CachedScorer(WrappedScorer):
         try:
             self._file = self._open(path)
         except OSError as error:
-            raise DataError(f"the file of answers cannot be used: {error}", location="--resume") from None
+            raise DataError(f"the file of answers cannot be used: {error}", location="`resume=`") from None
 
     @property
     def ledger(self) -> QuestionLedger:
@@ -393,7 +393,7 @@ class CachedScorer(WrappedScorer):
             self._file.write(json.dumps(line).encode() + b"\n")
             self._file.flush()
         except OSError as error:
-            raise DataError(f"the file of answers cannot be written: {error}", location="--resume") from None
+            raise DataError(f"the file of answers cannot be written: {error}", location="`resume=`") from None
 
     def _open(self, path: Path) -> IO[bytes]:
         about = json.dumps(self._describe_scorer()).encode() + b"\n"

@@ -140,6 +140,7 @@ class SearchResult(Result):
             was found was always verified by the model, and has its scores.
         noise: how often the model disagreed with itself; None if it was not asked twice.
         noise_test: how findings were told from noise; None for a model that gives the same answer each time.
+        caution: what else a reader must know about how the model was asked.
         settings: what it was called with.
         table: all profiles; not part of the JSON.
     """
@@ -163,6 +164,7 @@ class SearchResult(Result):
     asked: Literal["model", "white box"] = "model"
     noise: NoiseCheck | None = None
     noise_test: NoiseTest | None = None
+    caution: str = ""
     settings: dict[str, Any]
     table: Any = Field(default=None, exclude=True, repr=False)
 
@@ -346,6 +348,8 @@ def _build_document(result: SearchResult, subject: SubjectCard | None) -> Docume
         blocks.append(
             result.noise.caution("Single answers that differ may be this noise; profiles below differ beyond it.")
         )
+    if result.caution:
+        blocks.append(Note(result.caution, "caution"))
     if result.interrupted:
         blocks.append(Note("This search was interrupted. It holds what was found before.", "caution"))
     blocks += [_rate_answer(rate) for rate in result.rates]

@@ -58,9 +58,7 @@ def check_table(path: Path) -> None:
         OptionError: its ending names no known format.
     """
     if not path.name.lower().endswith(TABLES):
-        raise OptionError(
-            f"a table is written as {', '.join(TABLES)}, by the ending of its name", location=f"--out {path}"
-        )
+        raise OptionError(f"a table is written as {', '.join(TABLES)}, by the ending of its name", location=str(path))
 
 
 def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
@@ -85,7 +83,7 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
             "a result read from JSON has no longer all profiles", hint="save the tests where the search is run"
         )
     if len(table) == 0:
-        raise OptionError("nothing was found, so there is nothing to test again", location="--save-tests")
+        raise OptionError("nothing was found, so there is nothing to test again", location="save_tests")
     order = np.lexsort((-table.gap, ~table.found.valid))[:most]
     names = table.unprotected_names
     profiles = [dict(zip(names, row, strict=True)) for row in _profile_values(table, order)]
@@ -149,7 +147,7 @@ def save_text_tests(result: TextSearchResult, path: Path) -> int:
         OptionError: nothing was found, or the file cannot be written.
     """
     if not result.examples:
-        raise OptionError("nothing was found, so there is nothing to test again", location="--save-tests")
+        raise OptionError("nothing was found, so there is nothing to test again", location="save_tests")
     pairs = [(example.worse.text, example.better.text) for example in result.examples]
     program = _PROGRAM.format(
         title="Texts that a model decided differently when nothing but identity terms changed: does it still?",

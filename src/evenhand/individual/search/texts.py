@@ -261,9 +261,7 @@ def search_texts(
     cases = _find_cases(every, [TermSwapper(one) for one in categories])
     if not cases:
         names = ", ".join(one.name for one in categories)
-        raise DataError(
-            f"none of the {len(every):,} texts has a term of: {names}", hint="bring a list of your own: --terms FILE"
-        )
+        raise DataError(f"none of the {len(every):,} texts has a term of: {names}", hint="bring a list of your own")
     rng = np.random.default_rng(0)
     shuffled = [cases[i].slot for i in rng.permutation(len(cases))]
     noise = answers.check_noise((text for slot in shuffled for text in slot.variants), confidence=config.confidence)

@@ -96,7 +96,7 @@ class BoosterLearner:
             raise ModelError(
                 f"{NAMES[self.library]} cannot retrain the trees: {summarize_error(error)}",
                 location=given.name,
-                hint="train it with your own function: --fit module:function (in Python: fit=function)",
+                hint="train it with your own function: `fit=module:function`",
             ) from error
         scorer = replace(read_booster(booster, given.schema), name=given.name)
         self.made[scorer] = booster
@@ -188,7 +188,7 @@ def _train_lightgbm(learner: BoosterLearner, inputs: Any, labels: Any, seed: int
         raise ModelError(
             "the model does not say how it was trained: its section of parameters is missing",
             location=learner.given.name,
-            hint="train it with your own function: --fit module:function (in Python: fit=function)",
+            hint="train it with your own function: `fit=module:function`",
         )
     if parameters.get("seed", 0) == 0:  # the others are drawn from it
         parameters = {key: value for key, value in parameters.items() if not key.endswith("seed")} | {"seed": seed}

@@ -68,7 +68,7 @@ def find_learner(
         raise ModelError(
             "nothing but its answers is known of this model, so that it cannot be trained again",
             location=given.name,
-            hint="say how it is trained: --fit module:function (in Python: fit=function), called as fit(frame, labels)",
+            hint="say how it is trained: `fit=module:function`, called as fit(frame, labels)",
         )
     return learner
 

@@ -158,7 +158,7 @@ def _encoding_error(network: AdditiveNetwork, attribute: Attribute) -> ModelErro
     return ModelError(
         f"the network sees {attribute.name!r} through a table of its own, and only dense layers are trained on",
         location=network.name,
-        hint="train it with your own function: --fit module:function (in Python: fit=function)",
+        hint="train it with your own function: `fit=module:function`",
     )
 
 

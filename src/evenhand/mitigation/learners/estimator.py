@@ -74,7 +74,7 @@ class EstimatorLearner:
             raise ModelError(
                 f"the estimator cannot be fitted again: {summarize_error(error)}",
                 location=given.name,
-                hint="train it with your own function: --fit module:function (in Python: fit=function)",
+                hint="train it with your own function: `fit=module:function`",
             ) from error
         return load_model(model, given.schema, like=given.like, name=given.name)
 

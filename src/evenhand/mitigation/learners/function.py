@@ -55,7 +55,7 @@ class FunctionLearner:
         if not callable(function):
             raise OptionError(
                 f"{fit!r} is not a function that trains a model",
-                location="--fit",
+                location="`fit=`",
                 hint="write module:function; it is called as fit(frame, labels) and gives the model",
             )
         called = fit if isinstance(fit, str) else str(getattr(fit, "__name__", type(fit).__name__))

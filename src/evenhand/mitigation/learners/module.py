@@ -16,7 +16,7 @@ from evenhand.mitigation.learners.learner import file_ending, target_labels
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models import Scorer, TorchModule, input_type, load_model, summarize_error
 
-OWN_FIT = "train it with your own function: --fit module:function (in Python: fit=function)"
+OWN_FIT = "train it with your own function: `fit=module:function`"
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ def write_module(scorer: TorchModule, path: Path, ending: str) -> None:
         raise ModelError(
             f"the network cannot be written as {ending}: {summarize_error(error)}",
             location=scorer.name,
-            hint="try a file that ends in .pt (reading it needs --trust)" if ending == ".pt2" else None,
+            hint="try a file that ends in .pt (reading it needs `trust=True`)" if ending == ".pt2" else None,
         ) from error
 
 

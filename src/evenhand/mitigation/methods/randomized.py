@@ -230,7 +230,7 @@ RANDOMISED = (
 )
 
 
-TRUSTED = "a .joblib file runs code when it is read: it is taken with --trust alone"
+TRUSTED = "a .joblib file runs code when it is read: it is taken only where it is trusted"
 
 
 def require_fairlearn() -> None:

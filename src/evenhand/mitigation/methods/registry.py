@@ -68,7 +68,7 @@ def load_methods(names: Iterable[str]) -> dict[str, Method]:
     unknown = [name for name in wanted if name not in METHODS]
     if unknown:
         raise OptionError(
-            f"there is no method {unknown[0]!r}", location="--method", hint=f"one of: {', '.join(METHODS)}"
+            f"there is no method {unknown[0]!r}", location="`methods=`", hint=f"one of: {', '.join(METHODS)}"
         )
     return {name: _load_method(name) for name in wanted}
 

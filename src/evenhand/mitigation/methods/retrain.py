@@ -101,12 +101,12 @@ def retrain(task: MitigationTask) -> Candidate:
         raise ModelError(
             "it is not known how to train this model again",
             location=task.given.name,
-            hint="say how: --fit module:function",
+            hint="say how: `fit=module:function`",
         )
     if not task.findings:
         raise DataError(
             "there is nothing to learn from: no profile and no significant subgroup was found",
-            hint="search first: evenhand search, evenhand subgroups or evenhand audit, then --from FILE",
+            hint="search or audit the model first, and give what was found: `findings=FILE`",
         )
     return _Retraining(task).candidate()
 

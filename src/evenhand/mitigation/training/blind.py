@@ -76,8 +76,8 @@ def blind(task: MitigationTask) -> Candidate:
     elif task.learner is None:
         raise OptionError(
             "a model whose inside is not known is made blind by retraining it, and it is not known how",
-            location="--method blind",
-            hint="name a function that trains such a model: --fit module:function (in Python: fit=function)",
+            location="`methods=blind`",
+            hint="name a function that trains such a model: `fit=module:function`",
         )
     else:
         learner = task.learner
@@ -111,7 +111,7 @@ def find_protected(task: MitigationTask) -> tuple[str, ...]:
     flipping = [name for harm in task.harms if isinstance(harm, FlipMetric) for name in harm.protected]
     names = tuple(dict.fromkeys([*schema.protected, *flipping]))
     if not names:
-        raise OptionError("no attribute is protected", hint="name protected attributes: --protected")
+        raise OptionError("no attribute is protected", hint="name protected attributes: `protected=NAME`")
     return names
 
 

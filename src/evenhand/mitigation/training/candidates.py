@@ -192,7 +192,7 @@ class _StrengthSweep:
             if not self._task.is_late:
                 raise KeyboardInterrupt
             raise LimitError(
-                f"time was up before {self._method} had learnt anything", hint="give it more time: --time-limit"
+                f"time was up before {self._method} had learnt anything", hint="give it more time: `time_limit=SECONDS`"
             )
 
     def _start_parameters(self) -> dict[str, Any]:

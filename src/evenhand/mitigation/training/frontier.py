@@ -83,7 +83,7 @@ def trace_frontier(
         raise OptionError("a frontier needs at least one strength")
     parts = people if isinstance(people, Split) else split_people(people, seed=config.seed)
     if not parts.train.schema.protected:
-        raise OptionError("no attribute is protected", hint="name at least one: --protected NAME")
+        raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     recipe = RECIPES[method]
     sees = recipe.sees_protected if config.sees_protected is None else config.sees_protected
     parameters: dict[str, Any] = {"hidden": SMALL, "steps": SMALL_STEPS} if recipe.by_person else {}
@@ -102,7 +102,7 @@ def trace_frontier(
             break
         points.append(measure.point(model.network_, strength, blind=not sees))
     if not points:
-        raise LimitError("no network was trained before it was stopped", hint="give it more time: --time-limit")
+        raise LimitError("no network was trained before it was stopped", hint="give it more time: `time_limit=SECONDS`")
     return FrontierResult(
         method=method,
         data=data_name,

@@ -13,6 +13,7 @@ from evenhand.models import replies
 from evenhand.models.blackbox.questions import (
     InputForm,
     check_same_people,
+    describe_retry,
     model_input,
     probe_individuals,
     refusal_error,
@@ -42,6 +43,7 @@ class EstimatorModel:
         columns: the columns it was fitted on, None where it does not say.
         scored_by: where scores come from. Decision values are squashed to (0, 1), which keeps their order.
         ledger: counts the individuals that it was asked about.
+        caution: what a reader must know about how it is asked.
     """
 
     schema: Schema
@@ -54,6 +56,7 @@ class EstimatorModel:
     columns: tuple[str, ...] | None
     scored_by: Literal["predict_proba", "decision_function", "predict"]
     ledger: QuestionLedger = field(default_factory=QuestionLedger, repr=False)
+    caution: str = ""
 
     @property
     def label_only(self) -> bool:
@@ -176,7 +179,8 @@ def wrap_estimator(
     columns = _input_columns(model, schema, name)
     people = probe_individuals(schema)
     refused: ModelError | None = None
-    for form in _candidate_forms(model, schema, columns, name):
+    forms = _candidate_forms(model, schema, columns, name)
+    for form in forms:
         estimator = EstimatorModel(
             schema, model, classes, favourable, name, like, form, columns, _scoring_method(model),
             ledger or QuestionLedger(),
@@ -188,7 +192,7 @@ def wrap_estimator(
             continue
         if form == "frame" and like is not None:
             check_same_people(estimator.decide, schema, like, location=name)
-        return estimator
+        return replace(estimator, caution=describe_retry(form, forms[0], refused)) if refused else estimator
     raise refused or ModelError("the model cannot be asked", location=name)
 
 

@@ -16,6 +16,7 @@ from evenhand.errors import ModelError
 from evenhand.models.blackbox.questions import (
     InputForm,
     check_same_people,
+    describe_retry,
     model_input,
     probe_individuals,
     refusal_error,
@@ -46,6 +47,7 @@ class FunctionModel:
         form: ``frame``, or ``numbers`` for a function that takes an array.
         label_only: whether it replies with labels.
         ledger: counts the individuals that it was called with.
+        caution: what a reader must know about how it is asked.
     """
 
     schema: Schema
@@ -57,6 +59,7 @@ class FunctionModel:
     form: InputForm
     label_only: bool = False
     ledger: QuestionLedger = field(default_factory=QuestionLedger, repr=False)
+    caution: str = ""
 
     can_vary: ClassVar[bool] = True
 
@@ -138,7 +141,7 @@ def wrap_function(
             continue
         if form == "frame" and like is not None:
             check_same_people(scorer.decide, schema, like, location=name)
-        return scorer
+        return replace(scorer, caution=describe_retry(form, "frame", refused[0])) if refused else scorer
     raise ModelError(
         f"asked with a data frame: {refused[0].message}; "
         f"asked with an array of {schema.width} columns: {refused[1].message}",

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 InputForm: TypeAlias = Literal["frame", "words", "numbers"]
 """A data frame in the data's own words, an array of the same words, or an array by each attribute's encoding."""
 
+FORMS: dict[InputForm, str] = {
+    "frame": "a data frame",
+    "words": "a bare array of the data's own words",
+    "numbers": "a bare array of numbers",
+}
+CANNOT_ASK = "the model cannot be asked: "
+
 PROBE_COUNT = 32
 """Individuals drawn from the whole domain to see, before any work, whether and how a model answers."""
 
@@ -92,7 +99,19 @@ def refusal_error(error: BaseException, *, location: str) -> ModelError:
         hint = "fit the model first"
     else:
         hint = "a model must answer for everyone that the schema describes: its attributes, their order and encodings"
-    return ModelError(f"the model cannot be asked: {text}", location=location, hint=hint)
+    return ModelError(f"{CANNOT_ASK}{text}", location=location, hint=hint)
+
+
+def describe_retry(asked: InputForm, refused: InputForm, error: ModelError) -> str:
+    """Say that a model is asked in another form than the one tried first, and why.
+
+    In an array a model must take columns by their position, and nothing tells whether it means the same ones.
+    """
+    why = error.message.removeprefix(CANNOT_ASK)
+    return (
+        f"The model was asked with {FORMS[asked]}, columns in the order of the schema, because with {FORMS[refused]} "
+        f"it failed: {why}. If it means other columns, all that is said of it is wrong."
+    )
 
 
 def summarize_error(error: BaseException, most: int = 300) -> str:

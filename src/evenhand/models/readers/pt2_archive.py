@@ -187,5 +187,5 @@ def _trust_error(path: Path, reason: str) -> TrustError:
     return TrustError(
         f"loading this PyTorch program could run code: {reason}",
         location=str(path),
-        hint="if you know where it comes from: --trust (in Python: trust=True)",
+        hint="if you know where it comes from: `trust=True`",
     )

@@ -92,7 +92,7 @@ def choose_experiments(only: Sequence[str]) -> ChosenExperiments:
     for name in only:
         if name not in known:
             raise OptionError(
-                f"the papers have nothing called {name!r}", location="--only", hint=f"one of: {', '.join(known)}"
+                f"the papers have nothing called {name!r}", location="`only=`", hint=f"one of: {', '.join(known)}"
             )
     tables = {name for name in only if name in (SUBGROUPS, CLASSIFIERS)} or {SUBGROUPS, CLASSIFIERS}
     places = {name for name in only if name not in (SUBGROUPS, CLASSIFIERS)} or sets
@@ -107,7 +107,7 @@ def choose_experiments(only: Sequence[str]) -> ChosenExperiments:
     if not found.cases and not found.environments:
         raise OptionError(
             f"nothing is left of {' and '.join(only)}",
-            location="--only",
+            location="`only=`",
             hint=f"the classifiers were trained on {', '.join(sorted({one.dataset for one in ENVIRONMENTS}))}",
         )
     return found
@@ -182,7 +182,7 @@ class MitigationExperimentSettings(BaseModel):
         if runs is None:
             return chosen
         if runs < 1:
-            raise OptionError(f"expected 1 run or more, got {runs}", location="--runs", hint="1 or more")
+            raise OptionError(f"expected 1 run or more, got {runs}", location="`runs=`", hint="1 or more")
         return chosen.model_copy(update={"runs": runs})
 
 

@@ -126,7 +126,7 @@ def choose_environments(only: Sequence[str]) -> tuple[Environment, ...]:
         if name not in known:
             raise OptionError(
                 f"the paper has no environment {name!r}",
-                location="--only",
+                location="`only=`",
                 hint=f"one of: {', '.join(sorted(known))}",
             )
     return tuple(

@@ -75,7 +75,7 @@ class ShieldExperimentSettings(BaseModel):
         if runs is None:
             return chosen
         if runs < 1:
-            raise OptionError(f"expected 1 run or more, got {runs}", location="--runs", hint="1 or more")
+            raise OptionError(f"expected 1 run or more, got {runs}", location="`runs=`", hint="1 or more")
         return chosen.model_copy(update={"runs": runs, "periodic_runs": max(1, runs // 5)})
 
 

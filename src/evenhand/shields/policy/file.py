@@ -322,7 +322,7 @@ def read_policy_bytes(path: str | Path) -> bytes:
         raise DataError(
             f"the policy file cannot be read: {error.strerror or error}",
             location=str(path),
-            hint="evenhand shield synthesize --config shield.yaml --out FILE makes one",
+            hint="`evenhand shield synthesize` makes one",
         ) from None
 
 
@@ -334,7 +334,7 @@ def _description_start(data: bytes, location: str) -> int:
         raise DataError(
             "this is not a policy file of Evenhand",
             location=location,
-            hint="give the file that `evenhand shield synthesize --out` wrote",
+            hint="give a file that `evenhand shield synthesize` wrote",
         )
     if number != b"%d" % VERSION:
         raise DataError(

@@ -63,7 +63,7 @@ def find_mentions(texts: Sequence[str], found: Sequence[IdentityCategory]) -> Me
     if not any(one.any() for one in inside):
         raise DataError(
             f"none of the {len(texts):,} texts has a term of: {', '.join(one.name for one in found)}",
-            hint="bring a list of your own: --terms FILE",
+            hint="bring a list of your own",
         )
     return Mentions(swappers, tuple(inside))
 

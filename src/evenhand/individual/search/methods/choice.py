@@ -71,7 +71,7 @@ def load_method(name: str) -> SearchMethod:
         OptionError: there is none.
     """
     if name not in METHODS:
-        raise OptionError(f"there is no method {name!r}", location="--method", hint=f"one of: {', '.join(METHODS)}")
+        raise OptionError(f"there is no method {name!r}", location="`method=`", hint=f"one of: {', '.join(METHODS)}")
     module, function = METHODS[name].split(":")
     found: SearchMethod = getattr(importlib.import_module(f"{__package__}.{module}"), function)
     return found

@@ -67,7 +67,7 @@ def ask_neighbours(oracle: Oracle, seeds: Floats, rng: np.random.Generator, opti
     space = oracle.space
     if space.people is None:
         raise OptionError(
-            "neighbours are people in the data, and there is no data", location="--method", hint="give the people"
+            "neighbours are people in the data, and there is no data", location="`method=`", hint="give the people"
         )
     people = space.people[rng.permutation(len(space.people))]
     for i in range(0, len(people), PEOPLE_AT_ONCE):
