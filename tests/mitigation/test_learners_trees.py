@@ -83,6 +83,41 @@ def test_a_file_tells_how_its_trees_were_grown(xgboost, tmp_path, parameters):
     )
 
 
+SET = {"subsample": 0.6, "alpha": 0.5, "eta": 0.2, "lambda": 2.0, "min_child_weight": 3.0, "max_depth": 3, "seed": 5}
+
+
+def test_parameters_that_a_file_states_are_kept_and_the_others_are_named(xgboost, tmp_path):
+    booster = xgb(xgboost, **SET)
+    booster.save_model(tmp_path / "silent.json")
+    # As classifiers of older versions wrote themselves.
+    stated = {
+        "learning_rate": 0.2,
+        "reg_alpha": 0.5,
+        "reg_lambda": 2.0,
+        "random_state": 5,
+        "gamma": 0.0,
+        "missing": None,
+    }
+    booster.set_attr(scikit_learn=json.dumps(stated | {name: SET[name] for name in ("subsample", "min_child_weight")}))
+    booster.save_model(tmp_path / "stated.json")
+    silent, told = (find_learner(tmp_path / f"{name}.json", WORDS) for name in ("silent", "stated"))
+    again = told.fit(TrainingSet.plain(PEOPLE), seed=0)
+    np.testing.assert_array_equal(again.scores(PEOPLE.individuals), told.given.scores(PEOPLE.individuals))
+    assert "subsample" not in told.caution
+    assert "colsample_bytree" in told.caution
+    assert "alpha, gamma, subsample" in silent.caution
+    assert find_learner(booster, WORDS).caution == ""
+
+
+def test_a_lightgbm_file_keeps_all_parameters(lightgbm, tmp_path):
+    booster = lgb(lightgbm, bagging_fraction=0.6, bagging_freq=1, lambda_l1=0.3, bagging_seed=4, seed=3)
+    booster.save_model(tmp_path / "m.txt")
+    learner = find_learner(tmp_path / "m.txt", WORDS)
+    again = learner.fit(TrainingSet.plain(PEOPLE), seed=0)
+    np.testing.assert_array_equal(again.scores(PEOPLE.individuals), learner.given.scores(PEOPLE.individuals))
+    assert learner.caution == ""
+
+
 def test_a_model_loaded_into_memory_is_not_taken_for_the_defaults(xgboost, tmp_path):
     xgb(xgboost, eta=0.05, max_depth=3, **{"lambda": 4}).save_model(tmp_path / "m.json")
     loaded = xgboost.Booster()

@@ -167,9 +167,10 @@ def _mitigate(
     if any(one in FROM_FINDINGS for one in wanted):
         control = _train_control(task)
         task = replace(task, plain=control.scorer)
+        unknown = str(getattr(learner, "caution", ""))
     else:
-        control = None
-    notes = [note for note in (find_caution(given), KNOWN if test is None else "") if note]
+        control, unknown = None, ""
+    notes = [note for note in (find_caution(given), unknown, KNOWN if test is None else "") if note]
     if test is not None and 2 * (alike := count_overlap(parts)) > len(parts.test):
         notes.append(
             f"{alike:,} of the {len(parts.test):,} people of the test set are, label and all, like people of the "

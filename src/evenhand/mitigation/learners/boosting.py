@@ -28,8 +28,9 @@ class BoosterLearner:
     """As many rounds as the model has, with the parameters it holds, on one processor.
 
     LightGBM writes all parameters into its files. XGBoost keeps them in memory alone: of a file, the objective, the
-    rounds and the depth are known, and learning rate and regularisation are worked out from the trees (see ``grown``);
-    what else was set (a share of rows or columns, say) is not. Its scikit-learn classifiers keep everything.
+    rounds and the depth are known, and learning rate and L2 regularisation are worked out from the trees (see
+    ``infer_parameters``). Classifiers that versions before 1.7 wrote state all that was set. What a file does not state
+    is the default of the library, and ``caution`` says so.
 
     Attributes:
         given: what the model answers.
@@ -64,6 +65,25 @@ class BoosterLearner:
     def name(self) -> str:
         """What is trained and how, for a reader."""
         return f"{NAMES[self.library]} trees, retrained with the parameters that the model holds"
+
+    @property
+    def caution(self) -> str:
+        """What its trees may have been grown with that is not known; empty if all is."""
+        if self.library != "xgboost" or self.settings is not None:
+            return ""
+        import xgboost
+
+        model = xgboost.Booster()
+        model.load_model(bytearray(self.content))
+        known = {*stated_parameters(model), *infer_parameters(json.loads(model.save_raw("json")))}
+        unknown = [name for name in UNSTATED if name not in known]
+        if not unknown:
+            return ""
+        return (
+            f"The model's file does not say how these parameters were set, and the trees were retrained with XGBoost's "
+            f"defaults: {', '.join(unknown)}. To keep them, give the model from memory, its classifier in a .skops or "
+            "pickle file, or a function of your own that trains it."
+        )
 
     @property
     def endings(self) -> tuple[str, ...]:
@@ -121,7 +141,7 @@ def _train_xgboost(learner: BoosterLearner, inputs: Any, labels: Any, seed: int)
     parameters = dict(_stored_parameters(settings["learner"]))
     told = infer_parameters(described)
     if learner.settings is None or _contradicts_model(parameters, told):
-        parameters |= told
+        parameters |= told | stated_parameters(model)
     parameters |= {"nthread": 1, "device": "cpu", "verbosity": 0}
     if int(parameters.get("seed", 0)) == 0:
         parameters["seed"] = seed
@@ -138,6 +158,21 @@ def _train_xgboost(learner: BoosterLearner, inputs: Any, labels: Any, seed: int)
     booster = xgboost.train(parameters, data, rounds)
     booster.set_attr(scikit_learn=model.attr("scikit_learn"))
     return booster
+
+
+TWINS = {"learning_rate": "eta", "reg_alpha": "alpha", "reg_lambda": "lambda", "random_state": "seed"}
+"""What scikit-learn's classifiers of XGBoost call some of its parameters."""
+
+UNSTATED = ("eta", "lambda", "alpha", "gamma", "subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode",
+            "min_child_weight", "max_delta_step")  # fmt: skip
+"""Parameters that change what is grown, and that XGBoost does not write into its files."""
+
+
+def stated_parameters(model: Any) -> dict[str, Any]:
+    """Return parameters that a file of an XGBoost classifier states: older versions wrote all that was set."""
+    written = json.loads(model.attr("scikit_learn") or "{}")
+    known = {TWINS.get(name, name): value for name, value in written.items() if value is not None}
+    return {name: known[name] for name in (*UNSTATED, "seed", "grow_policy", "max_leaves", "max_bin") if name in known}
 
 
 def _contradicts_model(parameters: Mapping[str, Any], told: Mapping[str, float]) -> bool:
