@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 PARAMETER = re.compile(r"`(\w+)=([^`]*)`")
 """How errors name what a caller may set, such as `time_limit=SECONDS`."""
 
-OPTIONS = {"constraints": "constraint", "findings": "from", "methods": "method", "policies": "policy"}
+OPTIONS = {
+    "constraints": "constraint",
+    "findings": "from",
+    "methods": "method",
+    "policies": "policy",
+    "y_score": "score",
+}
 """Options that are not called like the parameter of the library."""
 
 

@@ -102,7 +102,7 @@ class DecisionRoles:
         if not names and self.schema is not None:
             names = self.schema.protected
         if not names:
-            hint = "name at least one: --protected NAME, in Python protected=['sex']"
+            hint = "name at least one: `protected=NAME`"
             raise OptionError("expected at least one protected attribute, got none", hint=hint)
         given = {"decision": [self.decision], "protected": names, "target": [self.target], "score": [self.score]}
         roles: dict[str, str] = {}
@@ -161,7 +161,7 @@ class _Labels:
         if len(present) > MOST_LABELS:
             raise DataError(
                 f"expected decisions in column {column.name!r}, got {len(present):,} different values",
-                hint="a score belongs to --score, in Python y_score=; decisions are made of it by a threshold",
+                hint="a score belongs to `y_score=`; decisions are made of it by a threshold",
             )
         good = None if favourable is None else find_value(favourable, present)
         if favourable is not None and good is None and strict and len(present) > 1:

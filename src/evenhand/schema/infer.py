@@ -97,7 +97,7 @@ def guess_favourable(name: str, labels: Sequence[Any]) -> Any:
     if len(good) != 1 or len(labels) != 2:
         raise SchemaError(
             f"which label of {name!r} is favourable? It cannot be told from {list_values(labels)}",
-            hint="say it: --favourable VALUE, in Python favourable=...",
+            hint="say it: `favourable=VALUE`",
         )
     return good[0]
 

@@ -201,7 +201,7 @@ def check_labels(
     if not given:
         spelt: dict[str, str] = {}
         pairs = ((value, spelt[key]) for value in values if spelt.setdefault(key := _spelling(value), value) != value)
-        hint = "correct the labels, or name the values that are meant: --values"
+        hint = "correct the labels, or name the values that are meant: `values=`"
     found = next(pairs, None)
     if found is not None:
         label, value = found

@@ -109,7 +109,7 @@ class AttemptSuccess(ResultPart):
         if self.source == "nothing":
             return (
                 "nothing was measured: how often instructions work is not known. `evenhand genai generate` counts it, "
-                "for --state; or write it as obeys: under simulation:"
+                "in its state; or write it as obeys: under simulation:"
             )
         if not self.rate:
             return f"an attempt works {format_at_least(self.least)} of the time, as the simulation says"
