@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,30 @@ def test_a_replica_that_is_stopped_in_a_transaction_does_not_stop_the_others(pos
         with pytest.raises(psycopg.Error, match=r"terminating|closed"):
             frozen.execute("SELECT 1")
     ledger.close()
+    database.close()
+
+
+def test_a_replica_that_starts_waits_in_no_circle_with_one_that_works(postgres: Cluster) -> None:
+    import psycopg
+
+    url = postgres.url()
+    database = Database(url)
+    machines = {"b": Counting(), "a": Counting()}
+    Ledger(database, machines).close()
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with (
+        psycopg.connect(url.replace("+psycopg", "")) as working,
+        psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as looking,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        # As an operation on both does, in their order.
+        working.execute("SELECT * FROM streams WHERE name = 'a' FOR UPDATE")
+        starting = thread.submit(Ledger, database, machines)
+        while not looking.execute(waiting).fetchone()[0]:
+            assert not starting.done()
+        working.execute("SELECT * FROM streams WHERE name = 'b' FOR UPDATE")
+        working.commit()
+        starting.result(60).close()
     database.close()
 
 

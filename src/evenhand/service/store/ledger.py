@@ -107,7 +107,8 @@ class Ledger:
         with database.transaction() as connection:
             # Replicas that start at the same time must not begin a stream twice.
             lock_migrations(connection)
-            for stream in self._transaction.streams:
+            # In the order of operations, so that a replica that starts and one that works wait in no circle.
+            for stream in sorted(self._transaction.streams):
                 self._transaction.begin(connection, stream)
         self._thread = threading.Thread(target=self._write, name="evenhand-ledger", daemon=True)
         self._thread.start()
