@@ -13,6 +13,7 @@ import numpy as np
 
 from evenhand import certification
 from evenhand.certification import Certificate
+from evenhand.certification.query.question import Query
 from evenhand.models import (
     AdditiveNetwork,
     AffineLayer,
@@ -30,6 +31,24 @@ from support import shared
 def prove(network: AdditiveNetwork, **options: Any) -> Certificate:
     """A certificate by symbolic intervals in one thread, unless the options say otherwise."""
     return certification.certify(network, **({"method": "interval", "jobs": 1} | options))
+
+
+def margins_at(query: Query, cells: np.ndarray, within: np.ndarray, kind: type) -> np.ndarray:
+    """The network's own answers, shape (margins, assignments, points); ``within`` places numbers in their cells."""
+    first = np.zeros((len(cells), query.biases.shape[1]), dtype=kind)
+    for i, each in enumerate(query.cells):
+        if each.scale is None:
+            first += each.rows[cells[:, i]].astype(kind)
+        else:
+            low, high = each.scale.low(cells[:, i]), each.scale.high(cells[:, i])
+            first += (low + within[:, i] * (high - low)).astype(kind)[:, None] * each.rows[0].astype(kind)
+    answers = []
+    for bias in query.biases:
+        units = first + bias.astype(kind)
+        for layer in query.layers:
+            units = np.maximum(units, kind(0)) @ layer.weights.astype(kind) + layer.bias.astype(kind)
+        answers.append(units)
+    return np.stack(answers, axis=1).transpose(2, 1, 0).astype(np.float64)
 
 
 def callable_kernel(kernel: Any) -> Any:

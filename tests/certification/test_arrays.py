@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cases import expected, prove, random_case, real_network, schema_of, true_shares
+from cases import expected, margins_at, prove, random_case, real_network, schema_of, true_shares
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import linear_bounds
@@ -164,7 +164,7 @@ def test_functions_bound_the_network_at_every_point(seed: int, together: bool, f
             else:
                 said += functions.coefficients[box][:, a + cells[:, i]]
         for kind in (np.float64, np.float32):
-            margins = _margins(query, cells, within, kind)
+            margins = margins_at(query, cells, within, kind)
             wanted = np.concatenate([margins, -margins]).reshape(len(said), len(cells))
             assert (said < wanted).all()
 
@@ -190,24 +190,6 @@ def test_bounds_go_forward_in_wide_networks_of_three_layers() -> None:
         assert array_network_of(query, backend_of("numpy")).forward == forward
 
 
-def _margins(query: Query, cells: np.ndarray, within: np.ndarray, kind: type) -> np.ndarray:
-    """The network's own answers, shape (margins, assignments, points); ``within`` places numbers in their cells."""
-    first = np.zeros((len(cells), query.biases.shape[1]), dtype=kind)
-    for i, each in enumerate(query.cells):
-        if each.scale is None:
-            first += each.rows[cells[:, i]].astype(kind)
-        else:
-            low, high = each.scale.low(cells[:, i]), each.scale.high(cells[:, i])
-            first += (low + within[:, i] * (high - low)).astype(kind)[:, None] * each.rows[0].astype(kind)
-    answers = []
-    for bias in query.biases:
-        units = first + bias.astype(kind)
-        for layer in query.layers:
-            units = np.maximum(units, kind(0)) @ layer.weights.astype(kind) + layer.bias.astype(kind)
-        answers.append(units)
-    return np.stack(answers, axis=1).transpose(2, 1, 0).astype(np.float64)
-
-
 # Verdicts.
 
 
@@ -221,7 +203,7 @@ def test_a_box_decided_as_a_whole_is_decided_at_every_point(seed: int, together:
         kinds = margin_functions_of(array_network_of(query, backend_of("numpy")), low, high, scoring=False)[0].kind
     for box in np.flatnonzero(kinds != OPEN):
         cells = np.array(list(itertools.product(*map(range, low[box], high[box] + 1))))
-        wins = _margins(query, cells, np.zeros(cells.shape), np.float64)
+        wins = margins_at(query, cells, np.zeros(cells.shape), np.float64)
         above = np.zeros((len(cells), len(query.assignments), len(query.network.classes)), dtype=np.int64)
         for (a, b), margin in zip(query.pairs, wins, strict=True):
             above[:, :, b] += (margin > 0).T
@@ -344,7 +326,7 @@ def test_ten_thousand_units() -> None:
     assert device_for(query, None) == "numpy"
     (certified, falsified, _), _ = shares(query, "numpy", 600)
     people = np.array(list(itertools.product(range(6), repeat=4)))
-    margins = _margins(query, people, np.zeros(people.shape), np.float64)[0]
+    margins = margins_at(query, people, np.zeros(people.shape), np.float64)[0]
     fair = float(((margins > 0)[0] == (margins > 0)[1]).mean())
     assert 0.3 < certified <= fair
     assert 0 < falsified <= 1 - fair

@@ -8,7 +8,18 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from cases import Case, _attribute, _marginal, callable_kernel, expected, prove, real_network, schema_of, true_shares
+from cases import (
+    Case,
+    _attribute,
+    _marginal,
+    callable_kernel,
+    expected,
+    margins_at,
+    prove,
+    real_network,
+    schema_of,
+    true_shares,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import linear_bounds
@@ -288,24 +299,6 @@ def people_in(query: Query, low: np.ndarray, high: np.ndarray, rng: np.random.Ge
     return np.concatenate([rng.integers(low, high + 1, size=(500, len(low))), corners])
 
 
-def logits(query: Query, cells: np.ndarray, within: np.ndarray, kind: type) -> np.ndarray:
-    """The network's own answers under each assignment; ``within`` (0 to 1) places numbers in their cells."""
-    first = np.zeros((len(cells), query.biases.shape[1]), dtype=kind)
-    for i, each in enumerate(query.cells):
-        if each.scale is None:
-            first += each.rows[cells[:, i]].astype(kind)
-        else:
-            low, high = each.scale.low(cells[:, i]), each.scale.high(cells[:, i])
-            first += (low + within[:, i] * (high - low)).astype(kind)[:, None] * each.rows[0].astype(kind)
-    answers = []
-    for bias in query.biases:
-        units = first + bias.astype(kind)
-        for layer in query.layers:
-            units = np.maximum(units, kind(0)) @ layer.weights.astype(kind) + layer.bias.astype(kind)
-        answers.append(units[:, 0])
-    return np.array(answers, dtype=np.float64)
-
-
 @settings(max_examples=scaled(150), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 900_000), joint_from=st.sampled_from([0, 9]))
 def test_functions_bound_the_network_at_every_point(seed: int, joint_from: int) -> None:
@@ -321,7 +314,7 @@ def test_functions_bound_the_network_at_every_point(seed: int, joint_from: int) 
         reach = bounded.problem.network.reach[: cells.shape[1]]
         said = bounded.at(lane, cells + within * reach)
         for kind in (np.float64, np.float32):
-            answers = logits(query, cells, within, kind)
+            answers = margins_at(query, cells, within, kind)[0]
             wanted = np.concatenate([answers, -answers])[:, None, :]
             assert (said < wanted).all()
         assert (bounded.least[:, :, lane, None] <= said + 1e-9).all()

@@ -54,6 +54,15 @@ class DatasetEntry:
         schema = self.schema()
         return (*schema.names, *self.extra, schema.target.name)
 
+    def take_columns(self, frame: pd.DataFrame, location: str) -> pd.DataFrame:
+        """Return the entry's columns of a table, with the types that its schema asks for.
+
+        Raises:
+            DataError: a column is absent, or holds something else.
+        """
+        require_columns(frame, self.columns(), location)
+        return cast_to_schema(frame[list(self.columns())], self.schema(), location)
+
 
 def categorical_attribute(name: str, *values: Value, protected: bool = False, drop: bool = False) -> Attribute:
     """Return a categorical attribute; ``drop`` leaves out people for whom it is missing.

@@ -40,9 +40,7 @@ def law_school_schema() -> Schema:
 
 def prepare_law_school(data: bytes, location: str) -> pd.DataFrame:
     """Keep what is known at admission, and the outcome."""
-    frame = parse_table(data, location=location)
-    require_columns(frame, LAW_SCHOOL.columns(), location)
-    return cast_to_schema(frame[list(LAW_SCHOOL.columns())], law_school_schema(), location)
+    return LAW_SCHOOL.take_columns(parse_table(data, location=location), location)
 
 
 LAW_SCHOOL = DatasetEntry(

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 from evenhand.datasets.entry import (
     DatasetEntry,
-    cast_to_schema,
     categorical_attribute,
     decision_schema,
     integer_attribute,
     ordinal_attribute,
-    require_columns,
 )
 from evenhand.datasets.tables import parse_table
 from evenhand.schema import Dependency, Link, Schema
@@ -170,9 +168,7 @@ def bank_schema() -> Schema:
 
 def prepare_bank(data: bytes, location: str) -> pd.DataFrame:
     """Return the publisher's table as it is."""
-    frame = parse_table(data, location=location)
-    require_columns(frame, BANK.columns(), location)
-    return cast_to_schema(frame[list(BANK.columns())], bank_schema(), location)
+    return BANK.take_columns(parse_table(data, location=location), location)
 
 
 BANK = DatasetEntry(

@@ -43,10 +43,8 @@ def diabetes_schema() -> Schema:
 
 def prepare_diabetes(data: bytes, location: str) -> pd.DataFrame:
     """Return the table as published, with or without a line of names."""
-    columns = DIABETES.columns()
-    frame = parse_table(data, location=location, names=columns if lacks_header(data) else None)
-    require_columns(frame, columns, location)
-    return cast_to_schema(frame[list(columns)], diabetes_schema(), location)
+    names = DIABETES.columns() if lacks_header(data) else None
+    return DIABETES.take_columns(parse_table(data, location=location, names=names), location)
 
 
 DIABETES = DatasetEntry(
