@@ -122,6 +122,12 @@ class Upstream:
             return 200, {"Content-Type": item.media_type}, item.data
         if path == "/v1/models":
             return _json({"object": "list", "data": [{"id": name, "object": "model"} for name in MODELS]})
+        if path == "/v1/embeddings":
+            data = [{"object": "embedding", "index": 0, "embedding": [0.5]}]
+            usage = {"prompt_tokens": 1, "total_tokens": 1}
+            return _json({"object": "list", "model": asked["model"], "data": data, "usage": usage})
+        if path == "/v1/moderations":
+            return _json({"id": "m", "model": "moderation", "results": [{"flagged": True}]})
         if path == "/v1/images/generations":
             return _json({"created": 0, "data": [self._picture(asked["prompt"]) for _ in range(asked.get("n") or 1)]})
         if path == "/v1/chat/completions":

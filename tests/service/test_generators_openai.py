@@ -103,6 +103,19 @@ def test_pictures_keep_the_deadlines_and_say_what_was_changed(client, service: R
     assert not machine.open
 
 
+def test_what_makes_nothing_is_handed_on(client, upstream_of_this_test):
+    found = client.embeddings.with_raw_response.create(model="small", input="a tree", encoding_format="float")
+    assert found.headers["x-evenhand-guarded"] == "false"
+    assert found.parse().data[0].embedding == [0.5]
+    assert upstream_of_this_test.asked("/embeddings") == [
+        {"model": "small", "input": "a tree", "encoding_format": "float"}
+    ]
+    assert client.moderations.create(input="a tree").results[0].flagged
+    upstream_of_this_test.always = 400
+    with pytest.raises(openai.InternalServerError, match="failed with status 400"):
+        client.moderations.create(input="a tree")
+
+
 POLICY: dict[str, Any] = {
     "code": "content_policy_violation",
     "message": "Your request was rejected by our safety system.",
