@@ -87,6 +87,7 @@ def audit_predictions(
     sensitive_features: Any,
     y_true: Any = None,
     y_score: Any = None,
+    sample_weight: Any = None,
     **settings: Any,
 ) -> AuditResult:
     """Audit decisions already made: groups, intersections and subgroups, with no model at hand.
@@ -99,6 +100,8 @@ def audit_predictions(
             (n, attributes).
         y_true: the true labels, shape (n,); without them there are no error rates, and none are made up.
         y_score: scores of the favourable decision, shape (n,), for calibration.
+        sample_weight: how much each person counts, shape (n,), such as survey weights; rates and means are weighted
+            then, and their intervals allow for it. Subgroups are not searched for.
         settings: ``favourable``, the label that people want, and ``schema`` (see ``evenhand.schema.DecisionRoles``);
             ``data_name``; fields of ``evenhand.auditing.DecisionAuditConfig``; ``work``, that of an earlier result, to
             repeat its run.
@@ -124,7 +127,9 @@ def audit_predictions(
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
     about = {name: settings.pop(name) for name in ("favourable", "schema") if name in settings}
-    frame, roles = table_of_decisions(y_pred, sensitive_features, y_true, y_score, **about)
+    frame, roles = table_of_decisions(
+        y_pred, sensitive_features, y_true=y_true, y_score=y_score, sample_weight=sample_weight, **about
+    )
     return auditing.audit_decisions(roles.read(frame), clock=clock, **settings)
 
 

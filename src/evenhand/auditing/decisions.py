@@ -91,6 +91,10 @@ def _search_subgroups(
 ) -> tuple[bool, SubgroupResult | None]:
     """Return whether it was interrupted, and the subgroups; what could not be run is added with the reason."""
     what = "search for subgroups"
+    if decisions.weights is not None:
+        reason = "its permutations let every person count alike: leave the weights out for it"
+        not_run.append(SkippedAnalysis(what=what, reason=reason))
+        return False, None
     try:
         found = subgroups.find_subgroups_of_decisions(
             decisions,
@@ -111,7 +115,8 @@ def _search_subgroups(
 
 def _make_data_card(decisions: RecordedDecisions, name: str) -> DataCard:
     people = decisions.people
-    seen = [people.individuals, decisions.selected, people.labels, decisions.scores]
+    weights = None if decisions.weights is None else decisions.weights.values
+    seen = [people.individuals, decisions.selected, people.labels, decisions.scores, weights]
     fingerprint = hashlib.sha256()
     for part in seen:
         fingerprint.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
@@ -125,5 +130,5 @@ def _make_data_card(decisions: RecordedDecisions, name: str) -> DataCard:
         dropped=decisions.undecided,
         fingerprint=fingerprint.hexdigest(),
         counts=counts,
-        base_rate=None if people.labels is None else float(people.favourable.mean()),
+        base_rate=None if people.labels is None else float(np.average(people.favourable, weights=weights)),
     )

@@ -31,6 +31,7 @@ from evenhand.groups import (
     headline_sentences,
     overall_table,
     small_notes,
+    weighted_by,
 )
 from evenhand.individual import (
     CLOSE,
@@ -198,10 +199,17 @@ def _people(audit: AuditResult) -> Iterator[Block]:
         trained = "The decisions are those in the data; no model was asked."
     base = "not known: the data has no true labels"
     if data.base_rate is not None:
-        base = f"{format_percent(data.base_rate)} truly have the favourable label, observed"
+        weighted = weighted_by(audit.groups)
+        base = f"{format_percent(data.base_rate)} truly have the favourable label, observed{weighted}"
     yield Text(f"{format_count(data.people, 'person', 'people')} in {data.name}. {left} {trained}")
+    weights: tuple[tuple[str, str], ...] = ()
+    if audit.groups.weights is not None:
+        effective = f"{audit.groups.effective_size or 0:,.0f}"
+        count = f"{audit.groups.weights}; these people say as much as {effective} of equal weight (effective size)"
+        weights = (("How much each person counts", count),)
     yield Facts(
         (
+            *weights,
             ("What is decided", audit.described.target.name),
             (
                 "What people want",
@@ -410,6 +418,9 @@ def _flip_fact(individual: IndividualResult) -> tuple[str, str]:
 
 def _regulation(audit: AuditResult) -> Iterator[Block]:
     yield Heading("Tables for regulations", anchor="regulation", detail=True)
+    if audit.groups.weights is not None:
+        yield Note("Not made: these tables count people, and here people are weighted. Audit without weights for them.")
+        return
     yield Text(
         "Numbers as some regulations ask for them. Whether one applies to this model, and whether it is complied with, "
         "this report cannot say."

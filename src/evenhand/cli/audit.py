@@ -49,6 +49,9 @@ def audit(
     score: Annotated[
         str | None, typer.Option("--score", help="With --decision: column of the favourable decision's score.")
     ] = None,
+    weight: Annotated[
+        str | None, typer.Option("--weight", help="With --decision: column of how much each person counts.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -77,9 +80,13 @@ def audit(
         if example is not None or data is not None:
             given = "--example" if example is not None else f"MODEL {model}"
             raise OptionError(f"--decision audits decisions without a model, got {given} too", hint="leave one out")
-        result = _audit_decisions(context, model, decision, score, people, output, run, gates)
+        columns = {"decision": decision, "score": score, "weight": weight}
+        result = _audit_decisions(context, model, columns, people, output, run, gates)
     elif score is not None:
         raise OptionError("--score belongs to --decision", hint="a model gives its scores itself")
+    elif weight is not None:
+        hint = "write the model's decisions into a column, and audit them with --decision"
+        raise OptionError("--weight belongs to --decision", hint=hint)
     else:
         result = _audit_model(context, model, data, example, people, output, run, gates)
     written = view.write_report(result, folder) if folder is not None else ()
@@ -92,8 +99,7 @@ def audit(
 def _audit_decisions(
     context: typer.Context,
     data: str | None,
-    decision: str,
-    score: str | None,
+    columns: dict[str, str | None],
     people: DataOptions,
     output: OutputOptions,
     run: RunOptions,
@@ -109,7 +115,8 @@ def _audit_decisions(
     with view.show_progress(quiet=output.silent) as progress:
         progress("reading the decisions", 0.0)
         source = people.read(data)
-        roles = DecisionRoles(decision, people.protected, people.target, score, people.favourable, source.schema)
+        about = {"target": people.target, "favourable": people.favourable, "schema": source.schema}
+        roles = DecisionRoles(protected=people.protected, **columns, **about)  # type: ignore[arg-type]  # named above
         read = roles.read(source.frame, location=source.name)
         for gate in gates:
             gate.check_attributes(read.people.schema.names)

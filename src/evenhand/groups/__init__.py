@@ -24,6 +24,7 @@ from evenhand.groups.result import (
     headline_sentences,
     overall_table,
     small_notes,
+    weighted_by,
 )
 
 __all__ = [
@@ -54,4 +55,5 @@ __all__ = [
     "number_combinations",
     "overall_table",
     "small_notes",
+    "weighted_by",
 ]

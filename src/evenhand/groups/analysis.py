@@ -20,12 +20,13 @@ from evenhand.groups.metrics import (
     compute_metrics,
     count_groups,
     cross_tabulate,
+    measure_rates,
     number_combinations,
 )
 from evenhand.groups.result import SMALL, Breakdown, CalibrationBin, Group, GroupMetrics
 from evenhand.models import Scorer, ask_people
-from evenhand.schema import People, RecordedDecisions
-from evenhand.stats import Quantity, auc, observed_rates
+from evenhand.schema import People, PeopleWeights, RecordedDecisions
+from evenhand.stats import Quantity, Unknown, auc
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
 ROUNDING = 1e-6
@@ -122,6 +123,7 @@ def measure_recorded_decisions(
         decisions.selected,
         None if people.labels is None else people.favourable,
         decisions.scores,
+        weights=decisions.weights,
         why_no_scores=NO_SCORES,
         favourable=str(schema.target.favourable),
         config=config,
@@ -190,19 +192,23 @@ def _build_result(
     deserving: Booleans | None,
     scores: Floats | None,
     *,
+    weights: PeopleWeights | None = None,
     why_no_scores: str,
     favourable: str,
     config: GroupConfig,
     started: float,
 ) -> GroupMetrics:
-    area = None if scores is None or deserving is None else auc(scores, deserving, config.confidence)
+    area: Quantity | None = None
+    if scores is not None and deserving is not None:
+        unweighted = Unknown(reason="not computed for people with weights")
+        area = unweighted if weights is not None else auc(scores, deserving, config.confidence)
     probabilities = scores
     # Calibration compares scores with rates, which makes sense for probabilities only.
     if scores is not None and (scores.min() < -ROUNDING or scores.max() > 1 + ROUNDING):
         probabilities, why_no_scores = None, NO_PROBABILITIES
     elif scores is not None:
         probabilities = np.clip(scores, 0.0, 1.0)
-    tally = cross_tabulate(memberships, favoured, deserving, probabilities)
+    tally = cross_tabulate(memberships, favoured, deserving, probabilities, None if weights is None else weights.values)
     everybody = count_groups(tally, np.zeros(len(tally.n), dtype=np.int64), 1)
     overall = compute_metrics(everybody, config.confidence, why_no_scores=why_no_scores)[0]
     if area is not None:
@@ -213,6 +219,8 @@ def _build_result(
         sets.append(list(range(len(memberships))))
     return GroupMetrics(
         people=len(favoured),
+        weights=None if weights is None else weights.name,
+        effective_size=None if weights is None else float(everybody.effective[0]),
         favourable=favourable,
         min_group_size=config.min_group_size,
         overall=overall,
@@ -247,8 +255,16 @@ def _build_breakdown(
     counted = count_groups(tally, group, len(keys))
     measured = compute_metrics(counted, config.confidence, why_no_scores=why_no_scores)
     groups = tuple(
-        Group(values=named, size=size, small=size < config.min_group_size, metrics=found)
-        for named, size, found in zip(values, counted.size.tolist(), measured, strict=True)
+        Group(
+            values=named,
+            size=size,
+            effective_size=float(effective) if counted.weighted else None,
+            small=bool(effective < config.min_group_size),
+            metrics=found,
+        )
+        for named, size, effective, found in zip(
+            values, counted.size.tolist(), counted.effective.tolist(), measured, strict=True
+        )
     )
     return Breakdown(
         by=tuple(memberships[i].name for i in chosen),
@@ -265,14 +281,14 @@ def _calibration_bins(
     """Compute mean score and observed rate in each tenth of the score, per group."""
     cell, keys = number_combinations([(codes, len(membership.labels)), (tally.tenth, TENTHS)])
     counted = count_groups(tally, cell, len(keys))
-    k, n = counted.rates["base_rate"]
-    came_true: list[Quantity] = list(observed_rates(k, n, confidence))
+    counts = counted.rates["base_rate"]
+    came_true: list[Quantity] = list(measure_rates(counts, confidence, weighted=counted.weighted))
     means = counted.moments["mean_score"].mean
     return [
         CalibrationBin(
             by=membership.name,
             group=membership.labels[code],
-            n=int(n[i]),
+            n=int(counts.people[i]),
             mean_score=float(means[i]),
             base_rate=came_true[i],
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from evenhand.stats import (
 )
 from evenhand.typing import Booleans, Floats, Integers
 
+EFFECTIVE = ", of effective sample sizes (weights; Korn-Graubard)"
 NOBODY_DESERVING = "no one here truly has the favourable label"
 EVERYBODY_DESERVING = "everybody here truly has the favourable label"
 NOBODY_FAVOURED = "the model gives no one here the favourable label"
@@ -44,19 +45,36 @@ class GroupMoments:
     upper: float
 
 
+class RateCounts(NamedTuple):
+    """A rate of each group: k of n, each of shape (groups,).
+
+    Of a weighted sample, n is the effective size: as many people, drawn alike, give a rate as surely; k is the weighted
+    share of them (Korn & Graubard, "Confidence intervals for proportions with small expected number of positive counts
+    estimated from survey data", Survey Methodology 1998). ``people`` is how many there are.
+    """
+
+    k: Floats | Integers
+    n: Floats | Integers
+    people: Integers
+
+
 @dataclass(frozen=True)
 class GroupCounts:
     """What is counted in each group, each of shape (groups,).
 
     Attributes:
-        size: people. The rates below are ``(k, n)``, by metric: k of n people.
+        size: people.
+        effective: how many people drawn alike say as much about a mean (Kish's effective size); without weights, size.
+        weighted: whether people have weights.
         rates: selection_rate; with true labels base_rate, true_positive_rate, false_positive_rate, accuracy and
             precision.
         moments: mean_score, and with true labels calibration_gap (score - truth per person); empty without scores.
     """
 
     size: Integers
-    rates: dict[str, tuple[Integers, Integers]]
+    effective: Floats | Integers
+    weighted: bool
+    rates: dict[str, RateCounts]
     moments: dict[str, GroupMoments]
 
 
@@ -71,25 +89,64 @@ def count_groups(tally: ContingencyTable, group: Integers, groups: int) -> Group
     def people(chosen: Booleans) -> Integers:
         return np.bincount(group[chosen], weights=tally.n[chosen], minlength=groups).astype(np.int64)
 
-    size = people(np.ones(len(tally.n), dtype=bool))
-    favoured = people(tally.favoured)
-    rates, moments = {"selection_rate": (favoured, size)}, {}
-    if tally.mean is not None and tally.spread is not None:
-        moments["mean_score"] = _pool_moments(tally.mean, tally.spread, tally.n, group, size, 0.0)
+    def rate(given: Booleans, among: Booleans) -> RateCounts:
+        if tally.weights is None:
+            n = people(among)
+            return RateCounts(people(given & among), n, n)
+        return _effective_counts(
+            [_sums(group[among], part[among], groups) for part in (tally.weights.total, tally.weights.squares)],
+            [_sums(group[among & given], part[among & given], groups) for part in tally.weights[:2]],
+            people(among),
+        )
+
+    everybody, given = np.ones(len(tally.n), dtype=bool), tally.favoured
+    size = people(everybody)
+    rates, moments = {"selection_rate": rate(given, everybody)}, {}
+    if tally.mean is not None:
+        moments["mean_score"] = _pool_moments(tally, 0.0, group, size, 0.0)
     if tally.deserving is not None:
-        deserving, hits = people(tally.deserving), people(tally.favoured & tally.deserving)
+        true = tally.deserving
         rates |= {
-            "base_rate": (deserving, size),
-            "true_positive_rate": (hits, deserving),
-            "false_positive_rate": (favoured - hits, size - deserving),
-            "accuracy": (size - favoured - deserving + 2 * hits, size),
-            "precision": (hits, favoured),
+            "base_rate": rate(true, everybody),
+            "true_positive_rate": rate(given, true),
+            "false_positive_rate": rate(given, ~true),
+            "accuracy": rate(given == true, everybody),
+            "precision": rate(true, given),
         }
-        if tally.mean is not None and tally.spread is not None:
+        if tally.mean is not None:
             # Score minus true label: its mean in a group is the group's calibration error, from -1 to 1.
-            errors = tally.mean - tally.deserving
-            moments["calibration_gap"] = _pool_moments(errors, tally.spread, tally.n, group, size, -1.0)
-    return GroupCounts(size=size, rates=rates, moments=moments)
+            moments["calibration_gap"] = _pool_moments(tally, true, group, size, -1.0)
+    effective: Floats | Integers = size
+    if tally.weights is not None:
+        total, squares = (_sums(group, part, groups) for part in tally.weights[:2])
+        effective = total**2 / np.where(squares > 0, squares, 1)
+    return GroupCounts(size=size, effective=effective, weighted=tally.weights is not None, rates=rates, moments=moments)
+
+
+def _sums(group: Integers, values: Floats, groups: int) -> Floats:
+    return np.asarray(np.bincount(group, weights=values, minlength=groups), dtype=np.float64)
+
+
+def _effective_counts(among: Sequence[Floats], given: Sequence[Floats], people: Integers) -> RateCounts:
+    """Return a weighted rate as effective counts.
+
+    With weights w and outcomes y in {0, 1}, the rate is p = sum(w y) / sum(w), and its linearised variance, people
+    drawn independently, v = sum(w^2 (y - p)^2) / sum(w)^2. As many people drawn alike as p (1 - p) / v give the same
+    variance; where all outcomes agree, v says nothing, and Kish's sum(w)^2 / sum(w^2) stands in. Equal weights give the
+    plain counts. No sample counts for more than its people.
+
+    Args:
+        among, given: sums of the weights and of their squares, of the people counted below and above the line.
+        people: how many are counted below it.
+    """
+    (total, squares), (part, part_squares) = among, given
+    p = np.clip(part / np.where(total > 0, total, 1), 0, 1)
+    spread = part_squares * (1 - p) ** 2 + np.maximum(squares - part_squares, 0) * p**2
+    kish = total**2 / np.where(squares > 0, squares, 1)
+    mixed = (p > 0) & (p < 1) & (spread > 0)
+    n = np.where(mixed, p * (1 - p) * total**2 / np.where(mixed, spread, 1), kish)
+    n = np.minimum(n, people)
+    return RateCounts(p * n, n, people)
 
 
 def compute_metrics(counted: GroupCounts, confidence: float, *, why_no_scores: str) -> list[dict[str, Quantity]]:
@@ -111,30 +168,75 @@ def compute_metrics(counted: GroupCounts, confidence: float, *, why_no_scores: s
     names = METRIC_NAMES if "base_rate" in known else tuple(name for name in METRIC_NAMES if name in known)
     for name in names:
         if name in counted.rates:
-            k, n = counted.rates[name]
-            found[name] = list(observed_rates(k, n, confidence, if_empty=reasons.get(name, "there are no people here")))
+            found[name] = list(
+                measure_rates(
+                    counted.rates[name],
+                    confidence,
+                    weighted=counted.weighted,
+                    if_empty=reasons.get(name, "there are no people here"),
+                )
+            )
         elif name in counted.moments:
             moments = counted.moments[name]
             ends = {"lower": moments.lower, "upper": moments.upper}
-            found[name] = list(observed_means(moments.mean, moments.variance, counted.size, confidence, **ends))
+            means = observed_means(moments.mean, moments.variance, np.maximum(counted.effective, 1), confidence, **ends)
+            found[name] = [
+                Unknown(reason="no one here has a weight") if effective == 0 else mean
+                for mean, effective in zip(
+                    _of_people(means, counted.size, weighted=counted.weighted), counted.effective.tolist(), strict=True
+                )
+            ]
         else:
             found[name] = [Unknown(reason=why_no_scores)] * len(counted.size)
     return [{name: found[name][i] for name in names} for i in range(len(counted.size))]
 
 
+def measure_rates(
+    counts: RateCounts, confidence: float, *, weighted: bool, if_empty: str = "there are no people to count"
+) -> list[Observed | Unknown]:
+    """Return the rate of each group with its exact interval, by effective counts where people have weights."""
+    return _of_people(
+        observed_rates(counts.k, counts.n, confidence, if_empty=if_empty), counts.people, weighted=weighted
+    )
+
+
+def _of_people(quantities: Sequence[Any], people: Integers, *, weighted: bool) -> list[Any]:
+    """Return quantities that say how many people they rest on, where effective counts stood for them."""
+    if not weighted:
+        return list(quantities)
+    return [
+        one.model_copy(update={"n": n, "method": one.method + EFFECTIVE}) if isinstance(one, Observed) else one
+        for one, n in zip(quantities, people.tolist(), strict=True)
+    ]
+
+
 def _pool_moments(
-    mean: Floats,
-    spread: Floats,
-    n: Integers,
-    group: Integers,
-    size: Integers,
-    lower: float,
+    tally: ContingencyTable, shift: Booleans | float, group: Integers, size: Integers, lower: float
 ) -> GroupMoments:
-    """Join kinds: spread within them, and of their means around the group's (Chan, Golub & LeVeque 1979)."""
-    groups = len(size)
-    total = np.bincount(group, weights=n * mean, minlength=groups) / size
-    within = np.bincount(group, weights=spread + n * (mean - total[group]) ** 2, minlength=groups)
-    return GroupMoments(mean=total, variance=within / np.maximum(size - 1, 1), lower=lower, upper=1.0)
+    """Return mean and variance of score minus ``shift`` in each group.
+
+    Kinds are joined by the spread within them and of their means around the group's (Chan, Golub & LeVeque 1979). With
+    weights, the variance is such that, divided by the effective size n, it is the linearised one of the weighted mean
+    m, sum(w^2 (x - m)^2) / sum(w)^2, times n / (n - 1).
+    """
+    assert tally.mean is not None
+    assert tally.spread is not None
+    groups, mean = len(size), tally.mean - shift
+    if tally.weights is None:
+        total = _sums(group, tally.n * mean, groups) / size
+        within = _sums(group, tally.spread + tally.n * (mean - total[group]) ** 2, groups)
+        return GroupMoments(mean=total, variance=within / np.maximum(size - 1, 1), lower=lower, upper=1.0)
+    weights, squares, scored, squares_scored, squares_spread = tally.weights
+    whole = _sums(group, weights, groups)
+    whole = np.where(whole > 0, whole, 1)
+    total = _sums(group, scored - weights * shift, groups) / whole
+    # sum(w^2 (x - m)^2) of each kind, around its own w^2-weighted mean first.
+    centre = squares_scored / np.where(squares > 0, squares, 1) - shift
+    within = _sums(group, squares_spread + squares * (centre - total[group]) ** 2, groups)
+    every = _sums(group, squares, groups)
+    effective = whole**2 / np.where(every > 0, every, 1)
+    variance = within / whole**2 * effective**2 / np.maximum(effective - 1, 1)
+    return GroupMoments(mean=total, variance=variance, lower=lower, upper=1.0)
 
 
 # Everybody counted once: how many people of each kind there are, and the sums of their scores.
@@ -146,6 +248,22 @@ TENTHS = 10
 DENSE = 1 << 22
 """Combinations up to this many are counted in a table with a place for each; beyond it, or beyond what the people could
 fill, the combinations that occur are found by sorting."""
+
+
+class WeightSums(NamedTuple):
+    """Sums over the people of each kind, each of shape (kinds,).
+
+    Attributes:
+        total, squares: of the weights w, and of w^2.
+        scored, squares_scored: of w x and of w^2 x, for scores x; zeros without scores.
+        squares_spread: of w^2 (x - c)^2 around the kind's c = sum(w^2 x) / sum(w^2).
+    """
+
+    total: Floats
+    squares: Floats
+    scored: Floats
+    squares_scored: Floats
+    squares_spread: Floats
 
 
 @dataclass(frozen=True)
@@ -160,6 +278,7 @@ class ContingencyTable:
         n: how many people, shape (kinds,).
         mean, spread: of their scores, the mean and the sum of squared distances from it, shape (kinds,);
             None without scores.
+        weights: sums of the people's weights; None where they have none.
     """
 
     cells: Integers
@@ -169,6 +288,7 @@ class ContingencyTable:
     n: Integers
     mean: Floats | None
     spread: Floats | None
+    weights: WeightSums | None = None
 
 
 def cross_tabulate(
@@ -176,6 +296,7 @@ def cross_tabulate(
     favoured: Booleans,
     deserving: Booleans | None,
     scores: Floats | None,
+    weights: Floats | None = None,
 ) -> ContingencyTable:
     """Count people by kind.
 
@@ -183,6 +304,7 @@ def cross_tabulate(
         memberships: the group of each person by each protected attribute.
         favoured, deserving: decision and truth, shape (n,); no truth where it is not known.
         scores: probability of the favourable label, in [0, 1], shape (n,).
+        weights: of each person, at least 0, shape (n,).
     """
     columns = [(membership.codes, len(membership.labels)) for membership in memberships]
     if scores is not None:
@@ -207,7 +329,19 @@ def cross_tabulate(
         n=n,
         mean=mean,
         spread=spread,
+        weights=None if weights is None else _add_weights(weights, scores, kind, len(keys)),
     )
+
+
+def _add_weights(weights: Floats, scores: Floats | None, kind: Integers, kinds: int) -> WeightSums:
+    squares = weights**2
+    total, whole = _sums(kind, weights, kinds), _sums(kind, squares, kinds)
+    if scores is None:
+        return WeightSums(total, whole, *np.zeros((3, kinds)))
+    squares_scored = _sums(kind, squares * scores, kinds)
+    centre = squares_scored / np.where(whole > 0, whole, 1)
+    spread = _sums(kind, squares * (scores - centre[kind]) ** 2, kinds)
+    return WeightSums(total, whole, _sums(kind, weights * scores, kinds), squares_scored, spread)
 
 
 def number_combinations(
@@ -271,7 +405,13 @@ class GroupComparison(NamedTuple):
     confidence: float
     least: int
 
-    def split(self, n: Integers) -> tuple[Integers, dict[str, int]]:
+    def note(self, groups: int, comparisons: int = 1) -> str:
+        """Return what else a reader must know of the interval for a gap between so many groups."""
+        compared = count_pairs(groups) * comparisons
+        together = "" if compared == 1 else f", simultaneous over {compared} comparisons (Bonferroni)"
+        return (EFFECTIVE if self.counted.weighted else "") + together
+
+    def split(self, n: Floats | Integers) -> tuple[Integers, dict[str, int]]:
         """Return the positions of the groups with a denominator to compare, and the others with theirs."""
         enough = n >= self.least
         return np.flatnonzero(enough), {self.labels[i]: int(n[i]) for i in np.flatnonzero(~enough).tolist()}
@@ -302,15 +442,15 @@ def compute_gaps(comparison: GroupComparison) -> tuple[Gap, ...]:
 
 def _difference_gap(name: str, metric: str, comparison: GroupComparison, *, comparisons: int = 1) -> Gap:
     """Return the gap of a rate, one of so many ``comparisons`` that are to hold together."""
-    k, n = comparison.counted.rates[metric]
-    usable, left_out = comparison.split(n)
+    counts = comparison.counted.rates[metric]
+    usable, left_out = comparison.split(counts.n)
     if len(usable) < 2:
         return _unknown_gap(name, metric, comparison, left_out)
-    k, n = k[usable], n[usable]
-    ends = _find_extremes(k / n, n)
+    k, n = counts.k[usable], counts.n[usable]
+    ends = _find_extremes(k / n, counts.people[usable])
     low, high = largest_difference_of_proportions(k, n, bonferroni(comparison.confidence, comparisons))
     limits = "Newcombe hybrid score" if has_score_limits(n) else "squared and added Clopper-Pearson limits"
-    method = limits + _interval_note(len(usable), comparisons)
+    method = limits + comparison.note(len(usable), comparisons)
     value = Observed(
         value=ends.difference, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
     )
@@ -318,17 +458,17 @@ def _difference_gap(name: str, metric: str, comparison: GroupComparison, *, comp
 
 
 def _ratio_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
-    k, n = comparison.counted.rates[metric]
-    usable, left_out = comparison.split(n)
+    counts = comparison.counted.rates[metric]
+    usable, left_out = comparison.split(counts.n)
     if len(usable) < 2:
         return _unknown_gap(name, metric, comparison, left_out)
-    k, n = k[usable], n[usable]
-    ends = _find_extremes(k / n, n)
+    k, n = counts.k[usable], counts.n[usable]
+    ends = _find_extremes(k / n, counts.people[usable])
     limits = "Wilson" if has_score_limits(n) else "Clopper-Pearson"
     value: Observed | Unknown = Unknown(reason="the highest rate is 0, and nothing can be divided by it")
     if ends.ratio is not None:
         low, high = smallest_ratio_of_proportions(k, n, comparison.confidence)
-        method = f"Donner-Zou ratio of {limits} limits" + _interval_note(len(usable))
+        method = f"Donner-Zou ratio of {limits} limits" + comparison.note(len(usable))
         value = Observed(
             value=ends.ratio, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
         )
@@ -356,16 +496,16 @@ def _equalized_odds_gap(comparison: GroupComparison) -> Gap:
 
 def _calibration_gap(comparison: GroupComparison) -> Gap:
     name, metric, counted = "calibration_difference", "calibration_gap", comparison.counted
-    usable, left_out = comparison.split(counted.size)
+    usable, left_out = comparison.split(counted.effective)
     if len(usable) < 2:
         return _unknown_gap(name, metric, comparison, left_out)
     moments = counted.moments[metric]
-    mean, size = moments.mean[usable], counted.size[usable]
+    mean, size = moments.mean[usable], counted.effective[usable]
     low, high = largest_difference_of_means(
         mean, moments.variance[usable], size, comparison.confidence, lower=moments.lower, upper=moments.upper
     )
-    ends = _find_extremes(mean, size)
-    method = "squared and added limits of Student's t, observations added" + _interval_note(len(usable))
+    ends = _find_extremes(mean, counted.size[usable])
+    method = "squared and added limits of Student's t, observations added" + comparison.note(len(usable))
     value = Observed(
         value=ends.difference, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
     )
@@ -395,8 +535,3 @@ def _find_extremes(values: Floats, n: Integers) -> _Extremes:
     worst = len(values) - 1 - int(np.argmin(values[::-1]))  # on a tie of all, another one than the best
     high, low = float(values[best]), float(values[worst])
     return _Extremes(best, worst, high - low, low / high if high > 0 else None, int(n.sum()))
-
-
-def _interval_note(groups: int, comparisons: int = 1) -> str:
-    compared = count_pairs(groups) * comparisons
-    return "" if compared == 1 else f", simultaneous over {compared} comparisons (Bonferroni)"

@@ -108,7 +108,9 @@ class Group(BaseModel):
     Attributes:
         values: attribute -> value in the data's own words, e.g. ``{"sex": "Female"}``.
         size: people in it.
-        small: whether it has fewer people than the smallest denominator that is compared, and so is in no gap.
+        effective_size: how many people of equal weight say as much, where people have weights; else None.
+        small: whether it has fewer people (by effective size) than the smallest denominator that is compared, and so is
+            in no gap.
         metrics: name -> number. Names: ``selection_rate`` (share given the favourable label), ``base_rate``
             (share whose true label is favourable), ``true_positive_rate``, ``false_positive_rate``, ``accuracy``
             (share for whom the model is right about favourable or not), ``precision``, ``mean_score`` (of the
@@ -120,6 +122,7 @@ class Group(BaseModel):
 
     values: dict[str, str]
     size: int
+    effective_size: float | None = None
     small: bool
     metrics: dict[str, Quantity]
 
@@ -184,6 +187,9 @@ class GroupMetrics(Result):
 
     Attributes:
         people: how many.
+        weights: where people's weights come from, with which all rates and means are computed; None where every person
+            counts alike.
+        effective_size: how many people of equal weight say as much; None without weights.
         min_group_size: the smallest denominator of a rate that is compared between groups.
         overall: the metrics of ``Group`` for everybody, and ``auc`` where there are scores and true labels.
         breakdowns: one per protected attribute, then one for their intersection if there are several.
@@ -192,6 +198,8 @@ class GroupMetrics(Result):
 
     kind: Literal["groups"] = "groups"
     people: int
+    weights: str | None = None
+    effective_size: float | None = None
     favourable: str
     min_group_size: int = SMALL
     overall: dict[str, Quantity]
@@ -259,6 +267,7 @@ def headline_sentences(result: GroupMetrics) -> list[str]:
             continue
         rates = [quantity_value(group.metrics["selection_rate"]) for group in (lowest, highest)]
         against = " against ".join(format_percent(rate) for rate in rates if rate is not None)
+        against += weighted_by(result)
         found.append(
             (
                 value,
@@ -269,9 +278,14 @@ def headline_sentences(result: GroupMetrics) -> list[str]:
     return [sentence for _, sentence in sorted(found)]
 
 
+def weighted_by(result: GroupMetrics) -> str:
+    """Return by what the numbers are weighted, to stand after them; nothing where people count alike."""
+    return "" if result.weights is None else f", weighted by {result.weights}"
+
+
 def gap_answers(result: GroupMetrics) -> list[Metric]:
     """Return the demographic parity difference by each protected attribute, and by all of them together."""
-    return [_gap_answer(breakdown, result.min_group_size) for breakdown in result.breakdowns]
+    return [_gap_answer(breakdown, result) for breakdown in result.breakdowns]
 
 
 def four_fifths_sentence(gap: Gap) -> str:
@@ -309,7 +323,7 @@ def confidence_levels(result: GroupMetrics) -> str:
 def overall_table(result: GroupMetrics) -> Table:
     """Return the metrics of everybody together."""
     return Table(
-        f"Everybody together, observed; with {confidence_levels(result)} intervals",
+        f"Everybody together, observed{weighted_by(result)}; with {confidence_levels(result)} intervals",
         (Column("metric"), Column("value", numeric=True)),
         tuple(
             TableRow((METRIC_TITLES.get(name, name), show_quantity(quantity, name)))
@@ -332,8 +346,7 @@ def small_notes(result: GroupMetrics) -> Iterator[Note]:
                 small.append(f"{group.label} ({size}: {selected})")
         if small:
             yield Note(
-                f"Not assessable by {join_names(breakdown.by)}: fewer than {result.min_group_size} people, in no gap: "
-                f"{list_some(small)}",
+                f"Not assessable by {join_names(breakdown.by)}: {_too_few(result)}, in no gap: {list_some(small)}",
                 "caution",
             )
 
@@ -351,10 +364,11 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
         )
     )
     marked = BASE_RATES if any("base_rate" in group.metrics for group in breakdown.groups) else ""
-    yield Figure("group rates", DOTS + marked + DASHED + drawn, breakdown)
+    weighted = "" if result.weights is None else f" Weighted by {result.weights}."
+    yield Figure("group rates", DOTS + marked + DASHED + weighted + drawn, breakdown)
     if breakdown.gaps:
         yield Table(
-            f"Gaps by {by}, observed; below each its {levels} interval",
+            f"Gaps by {by}, observed{weighted_by(result)}; below each its {levels} interval",
             (Column("what is compared"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
             tuple(
                 TableRow(
@@ -367,10 +381,16 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
         )
     present = {metric for group in breakdown.groups for metric in group.metrics}
     names = [name for name in METRIC_TITLES if name in present] + sorted(present - METRIC_TITLES.keys())
+    effective = () if result.weights is None else (Column("effective size", numeric=True),)
     table = Table(
-        f"Metrics by {by}: observed; below each its {levels} interval",
-        (Column(by), Column("people", numeric=True), *(Column(METRIC_TITLES.get(name, name), True) for name in names)),
-        tuple(_group_row(group, names, result.min_group_size) for group in breakdown.groups),
+        f"Metrics by {by}: observed{weighted_by(result)}; below each its {levels} interval",
+        (
+            Column(by),
+            Column("people", numeric=True),
+            *effective,
+            *(Column(METRIC_TITLES.get(name, name), True) for name in names),
+        ),
+        tuple(_group_row(group, names, _too_few(result)) for group in breakdown.groups),
         usual="observed",
     )
     yield Fold(f"All numbers by {by}", (table,))
@@ -409,14 +429,16 @@ def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Bloc
             Column("mean score", numeric=True),
             Column("observed rate", numeric=True),
         )
-        caption = f"Calibration by {by}: observed; below each rate its {confidence_levels(result)} interval"
+        confidence = confidence_levels(result)
+        caption = f"Calibration by {by}: observed{weighted_by(result)}; below each rate its {confidence} interval"
         yield Fold(f"Calibration by {by} in numbers", (Table(caption, columns, rows, usual="observed"),))
 
 
-def _gap_answer(breakdown: Breakdown, least: int) -> Metric:
+def _gap_answer(breakdown: Breakdown, result: GroupMetrics) -> Metric:
     difference, ratio = breakdown.gap("demographic_parity_difference"), breakdown.gap("demographic_parity_ratio")
     name, about = "demographic parity difference", join_names(breakdown.by)
     if difference is None or isinstance(difference.value, Unknown):
+        least = result.min_group_size
         reason = f"not computable: {_unknown_reason(difference, least)}"
         return Metric(
             name,
@@ -424,7 +446,7 @@ def _gap_answer(breakdown: Breakdown, least: int) -> Metric:
             about=about,
             next_step=f"bring at least {least} people of each group",
         )
-    notes = [f"highest selection rate: {difference.best}; lowest: {difference.worst}"]
+    notes = [f"highest selection rate: {difference.best}; lowest: {difference.worst}{weighted_by(result)}"]
     if ratio is not None:
         notes.append(f"four-fifths rule: {four_fifths_sentence(ratio)}")
     if difference.not_assessable and "not assessable" not in notes[-1]:
@@ -456,10 +478,18 @@ def _next_step(difference: Gap, ratio: Gap | None, *, truth: bool) -> str:
     return "see whether errors fall more on one group than on the other" if truth else "bring true labels"
 
 
-def _group_row(group: Group, names: list[str], least: int) -> TableRow:
+def _too_few(result: GroupMetrics) -> str:
+    """Return what a group is that is too small to be compared."""
+    if result.weights is None:
+        return f"fewer than {result.min_group_size} people"
+    return f"an effective size below {result.min_group_size} (weights)"
+
+
+def _group_row(group: Group, names: list[str], too_few: str) -> TableRow:
     cells = [show_quantity(group.metrics[name], name) if name in group.metrics else "" for name in names]
-    detail = f"fewer than {least} people: in no gap" if group.small else ""
-    return TableRow((group.label, group.size, *cells), detail, faint=group.small)
+    detail = f"{too_few}: in no gap" if group.small else ""
+    effective = () if group.effective_size is None else (f"{group.effective_size:,.0f}",)
+    return TableRow((group.label, group.size, *effective, *cells), detail, faint=group.small)
 
 
 def _describe(group: Group) -> str:

@@ -4,7 +4,7 @@ from evenhand.schema.attribute import AffineEncoding, Attribute, Missing, Value
 from evenhand.schema.columns import ColumnRoles, change_favourable, list_names
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.counterparts import Counterparts, counterparts_of
-from evenhand.schema.decisions import DecisionRoles, RecordedDecisions, table_of_decisions
+from evenhand.schema.decisions import DecisionRoles, PeopleWeights, RecordedDecisions, table_of_decisions
 from evenhand.schema.infer import infer_schema
 from evenhand.schema.people import People, decode, encode, plain_value
 from evenhand.schema.rules import Dependency, Link, Proposal
@@ -22,6 +22,7 @@ __all__ = [
     "Link",
     "Missing",
     "People",
+    "PeopleWeights",
     "Proposal",
     "RecordedDecisions",
     "Runs",

@@ -17,8 +17,24 @@ from evenhand.schema.schema import Schema
 from evenhand.text import suggest_name
 from evenhand.typing import Booleans, Floats
 
+NEGLIGIBLE = 1e-12
+"""A weight below this share of the mean weight counts as 0."""
+
 MOST_LABELS = 50
 """A column with more different values than this does not hold decisions."""
+
+
+@dataclass(frozen=True)
+class PeopleWeights:
+    """How much each person counts, such as the inverse of the probability with which a survey asked them.
+
+    Attributes:
+        name: where the weights come from.
+        values: at least 0, 1 on average, shape (n,).
+    """
+
+    name: str
+    values: Floats
 
 
 @dataclass(frozen=True)
@@ -30,6 +46,7 @@ class RecordedDecisions:
             and their labels say whether the true label is the favourable one (None where true labels are not known).
         selected: who was given the favourable decision, shape (n,).
         scores: what the decisions were made from, shape (n,); None where scores are not known.
+        weights: how much each person counts; None where all count alike.
         truth: the column of the true labels; None where these are not known.
         undecided: rows left out because they have no decision, or no true label where these are known.
     """
@@ -37,6 +54,7 @@ class RecordedDecisions:
     people: People
     selected: Booleans
     scores: Floats | None = None
+    weights: PeopleWeights | None = None
     truth: str | None = None
     undecided: int = 0
 
@@ -50,6 +68,7 @@ class DecisionRoles:
         protected: columns that groups are made by; with a schema, in place of those it marks.
         target: column of the true label, if it is known.
         score: column of the score of the favourable decision, if it is known.
+        weight: column of how much each person counts, if not all count alike.
         favourable: the decision that people want, and the true label that deserves it; guessed where one of two is
             plainly good (``1``, ``"yes"``, ...).
         schema: what the protected columns mean; inferred from the data if left out.
@@ -59,6 +78,7 @@ class DecisionRoles:
     protected: Sequence[str] | None = None
     target: str | None = None
     score: str | None = None
+    weight: str | None = None
     favourable: Value | None = None
     schema: Schema | None = None
 
@@ -91,7 +111,8 @@ class DecisionRoles:
         return RecordedDecisions(
             people=replace(people, labels=labels, rows=kept),
             selected=made.favourable[kept],
-            scores=None if self.score is None else _read_scores(table[self.score], kept),
+            scores=None if self.score is None else _read_numbers(table[self.score], kept, "score"),
+            weights=None if self.weight is None else _read_weights(table[self.weight], kept),
             truth=self.target,
             undecided=int((~known).sum()),
         )
@@ -104,7 +125,8 @@ class DecisionRoles:
         if not names:
             hint = "name at least one: `protected=NAME`"
             raise OptionError("expected at least one protected attribute, got none", hint=hint)
-        given = {"decision": [self.decision], "protected": names, "target": [self.target], "score": [self.score]}
+        given = {"decision": [self.decision], "protected": names, "target": [self.target]}
+        given |= {"score": [self.score], "weight": [self.weight]}
         roles: dict[str, str] = {}
         for role, named in given.items():
             for name in named:
@@ -195,36 +217,58 @@ def _opposite(label: Value) -> Value:
     return 1 - label if label in (0, 1) else f"not {label}"
 
 
-def _read_scores(column: Any, rows: Any) -> Floats:
-    """Return the scores of some rows.
+def _read_weights(column: Any, rows: Any) -> PeopleWeights:
+    """Return the weights of some rows.
+
+    Raises:
+        DataError: one is missing, no finite number, or negative; or all are 0.
+    """
+    values = _read_numbers(column, rows, "weight")
+    if values.min() < 0 or values.max() == 0:
+        wrong = f"{values.min():g} in row {int(rows[np.argmin(values)]) + 1}" if values.min() < 0 else "zeros alone"
+        raise DataError(f"expected weights of at least 0 in column {column.name!r}, got {wrong}")
+    # Only how much more one counts than another matters; the squares of what is left fit into floats.
+    relative = values / values.mean()
+    return PeopleWeights(column.name, np.where(relative < NEGLIGIBLE, 0.0, relative))
+
+
+def _read_numbers(column: Any, rows: Any, role: str) -> Floats:
+    """Return the scores or weights of some rows.
 
     Raises:
         DataError: one is missing, or not a finite number.
     """
     try:
-        scores = np.asarray(column.to_numpy(), dtype=np.float64)
+        numbers = np.asarray(column.to_numpy(), dtype=np.float64)
     except (TypeError, ValueError):
-        raise DataError(f"expected numbers in the column of scores, {column.name!r}") from None
-    wrong = rows[~np.isfinite(scores[rows])]
+        raise DataError(f"expected numbers in the column of {role}s, {column.name!r}") from None
+    wrong = rows[~np.isfinite(numbers[rows])]
     if len(wrong):
         raise DataError(
-            f"column {column.name!r}, row {int(wrong[0]) + 1}: expected a finite number as score, got "
-            f"{scores[wrong[0]]} ({len(wrong):,} such rows)",
-            hint="leave those rows or the column of scores out",
+            f"column {column.name!r}, row {int(wrong[0]) + 1}: expected a finite number as {role}, got "
+            f"{numbers[wrong[0]]} ({len(wrong):,} such rows)",
+            hint=f"leave those rows or the column of {role}s out",
         )
-    found: Floats = scores[rows]
+    found: Floats = numbers[rows]
     return found
 
 
 def table_of_decisions(
-    y_pred: Any, sensitive_features: Any, y_true: Any = None, y_score: Any = None, **about: Any
+    y_pred: Any,
+    sensitive_features: Any,
+    *,
+    y_true: Any = None,
+    y_score: Any = None,
+    sample_weight: Any = None,
+    **about: Any,
 ) -> tuple[Any, DecisionRoles]:
     """Return a table of decisions given as plain columns, and what its columns are for.
 
     Args:
-        y_pred, y_true, y_score: decisions, true labels and scores, shape (n,); the latter two may be None.
+        y_pred: the decisions, shape (n,).
         sensitive_features: what groups are made by: a data frame, a mapping from names to columns, a column, or an
             array of shape (n,) or (n, attributes).
+        y_true, y_score, sample_weight: true labels, scores and weights, shape (n,), or None.
         about: ``favourable`` and ``schema`` of ``DecisionRoles``.
 
     Raises:
@@ -233,14 +277,22 @@ def table_of_decisions(
     import pandas as pd
 
     features = _named_columns(sensitive_features)
-    columns = {name: given for name, given in (("y_true", y_true), ("y_score", y_score)) if given is not None}
+    columns = {"y_true": y_true, "y_score": y_score, "sample_weight": sample_weight}
+    columns = {name: given for name, given in columns.items() if given is not None}
     names = {role: f"{role} " * (role in features) + role for role in ("y_pred", *columns)}
     every = {names[role]: _column(role, given) for role, given in {"y_pred": y_pred, **columns}.items()}
     every |= {name: _column(f"sensitive_features[{name!r}]", given) for name, given in features.items()}
     lengths = {name: len(column) for name, column in every.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"expected columns of one length, one entry per person, got {lengths}")
-    roles = DecisionRoles(names["y_pred"], tuple(features), names.get("y_true"), names.get("y_score"), **about)
+    roles = DecisionRoles(
+        decision=names["y_pred"],
+        protected=tuple(features),
+        target=names.get("y_true"),
+        score=names.get("y_score"),
+        weight=names.get("sample_weight"),
+        **about,
+    )
     return pd.DataFrame(every), roles
 
 

@@ -22,7 +22,8 @@ def clopper_pearson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Int
     illustrated in the case of the binomial", Biometrika 1934). Assumes independent trials of equal probability.
 
     Args:
-        k, n: successes and trials, arrays that broadcast. Where n is 0 nothing is known: (0, 1).
+        k, n: successes and trials, arrays that broadcast; effective ones of a weighted sample need not be whole. Where
+            n is 0 nothing is known: (0, 1).
 
     Raises:
         OptionError: not 0 <= k <= n, or confidence outside (0, 1).
@@ -31,8 +32,8 @@ def clopper_pearson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Int
 
     k, n = as_counts(k, n)
     side = tail_probability(confidence)
-    low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, side), 0.0)
-    high = np.where(k < n, betainccinv(k + 1, np.maximum(n - k, 1), side), 1.0)
+    low = np.where(k > 0, betaincinv(np.where(k > 0, k, 1), n - k + 1, side), 0.0)
+    high = np.where(k < n, betainccinv(k + 1, np.where(k < n, n - k, 1), side), 1.0)
     return as_interval(low, high)
 
 
