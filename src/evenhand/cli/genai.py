@@ -102,7 +102,7 @@ def confusion(
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class GenerateOptions:
     """How prompts are answered, and what the exit code says."""
 
     in_flight: Annotated[
@@ -141,7 +141,7 @@ def generate(
     requests: Annotated[
         int | None, typer.Option("--requests", min=1, help="How many; the prompts are gone through again and again.")
     ] = None,
-    run: RunOptions,
+    run: GenerateOptions,
     output: OutputOptions,
     trust: Annotated[bool, typer.Option("--trust", help="Run the functions that the configuration names.")] = False,
 ) -> None:
