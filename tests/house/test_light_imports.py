@@ -75,7 +75,7 @@ ON_USE = frozenset(
 )  # fmt: skip
 BASES = {"fair_classifier.py": frozenset({"sklearn"})}
 """What a class is derived from has to be there when it is defined; nobody imports these modules before using them."""
-SERVING = frozenset({"fastapi", "starlette", "uvicorn", "sqlalchemy", "prometheus_client"})
+SERVING = frozenset({"fastapi", "starlette", "uvicorn", "sqlalchemy", "prometheus_client", "alembic"})
 
 
 def test_heavy_and_optional_libraries_are_imported_where_they_are_used():

@@ -215,6 +215,23 @@ def test_lanes_by_keyboard(page, site):
     assert "of 8" in meter.get_attribute("aria-valuetext")
 
 
+def test_a_search_waits_for_a_pause_in_typing(page, site):
+    page.clock.install()
+    look(page, site, "loans")
+    asked = []
+    page.on("request", lambda one: "text=" in one.url and asked.append(one.url.partition("text=")[2]))
+    field = page.get_by_label("Text")
+    page.clock.pause_at(page.evaluate("Date.now()") + 5_000)
+    for letter in "wome":
+        field.press_sequentially(letter)
+        page.clock.run_for(299)
+    assert asked == []
+    field.press_sequentially("n")
+    with page.expect_response(lambda one: "text=women" in one.url):
+        page.clock.run_for(300)
+    assert len(asked) == 1
+
+
 def test_filters_and_exports(page, site):
     look(page, site, "loans")
     rows = page.locator(".log tbody tr")

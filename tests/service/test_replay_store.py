@@ -7,7 +7,7 @@ import json
 import shutil
 
 import pytest
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 from worked_streams import SERVED, STREAMS, work
 
 from evenhand.cli.main import main
@@ -23,7 +23,7 @@ from evenhand.service import (
     replay_stored_logs,
 )
 from evenhand.service.api.context import build_streams
-from evenhand.service.store.tables import STREAM_TABLES, answers, checkpoints, entries, pictures, streams
+from evenhand.service.store.tables import STREAM_TABLES, answers, certificates, checkpoints, entries, pictures, streams
 from evenhand.service.store.transaction import answer_key
 
 
@@ -130,15 +130,12 @@ def test_a_state_that_was_changed_is_found(store):
     assert found.logged.startswith("rows.gender.counts.missed: ")
 
 
-@pytest.mark.parametrize("what", ["answer", "question", "gone", "another"])
+@pytest.mark.parametrize("what", ["question", "gone", "another"])
 def test_an_answer_that_was_changed_is_found(store, what):
     one = (answers.c.stream == "loans") & (answers.c.id == answer_key("loans 3"))
     with store.reading() as connection:
         row = connection.execute(select(answers).where(one)).mappings().one()
-    answer = json.loads(row["answer"])
-    answer["decision"] = 1 - answer["decision"]
     changed(store, {
-        "answer": update(answers).where(one).values(answer=json.dumps(answer)),
         "question": update(answers).where(one).values(asked="0" * 64),
         "gone": delete(answers).where(one),
         "another": update(answers).where(one).values(number=77),
@@ -161,7 +158,7 @@ def test_a_stream_whose_row_was_deleted_is_found_by_what_it_leaves(kept, evenhan
 
 
 @pytest.mark.parametrize(("stray", "table"), [
-    (insert(answers).values(stream="loans", id="0" * 64, number=99, asked="0" * 64, answer="{}"), "answers"),
+    (insert(answers).values(stream="loans", id="0" * 64, number=99, asked="0" * 64), "answers"),
     (insert(checkpoints).values(stream="loans", number=99, at=0.0), "checkpoints"),
     (insert(entries).values(stream="loans", number=99, at=0.0, body="{}", previous="", hash=""), "entries"),
     (insert(pictures).values(stream="loans", number=99, id="x", at=0.0, media_type="", data=b""), "pictures"),
@@ -172,7 +169,7 @@ def test_rows_behind_the_end_of_a_log_are_found(store, stray, table):
 
 
 @pytest.mark.parametrize("stray", [
-    insert(answers).values(stream="gone", id="0" * 64, number=1, asked="0" * 64, answer="{}"),
+    insert(answers).values(stream="gone", id="0" * 64, number=1, asked="0" * 64),
     insert(checkpoints).values(stream="gone", number=0, at=0.0),
 ])  # fmt: skip
 def test_rows_of_a_stream_that_is_gone_are_found(store, stray):
@@ -194,6 +191,31 @@ def test_checkpoints_that_were_changed_are_found(store, what):
         "later": update(checkpoints).where(here).values(at=checkpoints.c.at + 1e9),
     }[what])  # fmt: skip
     assert difference(store, "loans").what.startswith("the table checkpoints has another time for it")
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    (update(certificates).values(terms=func.replace(certificates.c.terms, "0.2", "0.1")), "were changed"),
+    (delete(certificates), "are missing"),
+])  # fmt: skip
+def test_a_certificate_that_was_changed_is_found_and_not_told(store, change, said):
+    changed(store, change)
+    done = {one.stream: one for one in replay_stored_logs(store).replays}
+    found = done["loans"].difference
+    assert (found.entry, found.what) == (1, f"the terms of its certificate {said}")
+    assert done["pictures"].all_agree, "it has no certificates"
+    ledger = Ledger(store, build_streams(ServiceConfig.read(SERVED)).machines)
+    operation = {"op": "decide", "id": "loans 3", "group": "men", "recommendation": 1}
+    with pytest.raises(StoreError, match=r"the terms .* of a certificate are"):
+        ledger.submit("loans", operation, id="loans 3").result()
+    ledger.close()
+
+
+def test_a_decision_keeps_its_certificate_by_reference_once(store):
+    with store.reading() as connection:
+        bodies = connection.execute(select(entries.c.body).where(entries.c.stream == "loans")).scalars().all()[1:]
+        terms = connection.execute(select(certificates)).all()
+    assert not any("the acceptance rates" in body for body in bodies)
+    assert len(terms) < len(bodies)
 
 
 def test_a_body_that_is_not_json_any_more_is_found(store):

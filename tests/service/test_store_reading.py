@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 from counting import Counting
-from sqlalchemy import insert, text, update
+from sqlalchemy import insert, select, text, update
 
 from evenhand.service import Database, Ledger, RetentionJob, read_entries_after, read_heads, read_log, read_state
-from evenhand.service.store.tables import entries, streams
+from evenhand.service.store.tables import MARKED, entries, streams
 from evenhand.service.store.upkeep import DAY_SECONDS
 
 
@@ -69,11 +69,19 @@ def test_a_page_is_found_without_going_through_the_log(database: Database) -> No
                  " LIMIT 10", s="a", n=5, f=0)  # fmt: skip
     first = _plan(database, "SELECT min(number) FROM checkpoints WHERE stream = :s", s="a")
     answer = _plan(database, "SELECT * FROM answers WHERE stream = :s AND number < :n", s="a", n=5)
-    for plan in (page, first, answer):
+    time = _plan(database, "SELECT count(*) FROM entries WHERE stream = :s AND at >= :t", s="a", t=5.0)
+    for plan in (page, first, answer, time):
         assert "SEARCH" in plan or "Index" in plan
         assert "Seq Scan" not in plan
         assert "Sort" not in plan
         assert "TEMP B-TREE" not in plan
+
+
+def test_interventions_are_found_by_an_index(database: Database) -> None:
+    query = select(entries.c.number).where(entries.c.stream == "a", MARKED).order_by(entries.c.number.desc()).limit(9)
+    found = _plan(database, str(query.compile(compile_kwargs={"literal_binds": True})))
+    assert "entries_marked" in found
+    assert "TEMP B-TREE" not in found
 
 
 @pytest.mark.slow

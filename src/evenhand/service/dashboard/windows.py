@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from evenhand.errors import DecisionError, EvenhandError
 from evenhand.genai import GenerationConfig
@@ -15,7 +15,7 @@ from evenhand.service.dashboard.rows import MAX_LABELS, DashboardRow, LogEntryMa
 from evenhand.service.state_machines import GuardMachine, rebuild_machine
 from evenhand.service.store import chain
 from evenhand.service.store.database import Database, first_kept_number
-from evenhand.service.store.tables import entries, streams
+from evenhand.service.store.tables import MARKED, entries, streams
 from evenhand.shields import ShieldCertificate
 
 STREAM_KINDS = ("shield", "guard")
@@ -181,8 +181,7 @@ def _row_conditions(kind: str, wanted: RowFilter) -> list[ColumnElement[bool]]:
     """What the store itself can leave out, so that a few interventions among many decisions are found at once."""
     if kind != "shield" or not wanted.marked:
         return []
-    body = entries.c.body
-    return [or_(body.not_like('%"reason":"followed"%'), body.not_like('%"op":"decide"%'))]
+    return [MARKED]
 
 
 def _visible_rows(rows: list[DashboardRow]) -> list[DashboardRow]:

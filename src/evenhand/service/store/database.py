@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, func, inspect, make_url, select
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 
 from evenhand.errors import MissingExtraError, StoreError
 from evenhand.service.store import chain
-from evenhand.service.store.tables import STORE_VERSION, checkpoints, entries, migrate_store, read_version, streams
+from evenhand.service.store.tables import REVISION, checkpoints, entries, migrate_store, read_revision, streams
 
 logger = logging.getLogger(__name__)
 
@@ -143,11 +143,12 @@ class Database:
             raise StoreError("there is no such file", location=self._where, hint="name the file of the service's store")
 
     def _same_version(self, connection: Connection) -> None:
-        if not inspect(connection).has_table("versions"):
+        found = read_revision(connection)
+        if found is None:
             raise StoreError("this is not a store of Evenhand's service", location=self._where)
-        if read_version(connection) != STORE_VERSION:
+        if found != REVISION:
             raise StoreError(
-                f"the store has version {read_version(connection)}, and not {STORE_VERSION}", location=self._where,
+                f"the store has revision {found}, and not {REVISION}", location=self._where,
                 hint="a service of this version brings it there when it starts",
             )  # fmt: skip
 

@@ -297,6 +297,7 @@ class Ledger:
                     asked = [task.asked for task in by_stream[stream]]
                     patient = self._rounds[stream] < MAX_ROUNDS
                     pages[stream] = self._transaction.apply_operations(connection, stream, asked, patient=patient)
+                self._transaction.store_terms(connection)
                 committing = True
         except BaseException as error:
             for stream in by_stream:

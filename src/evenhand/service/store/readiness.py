@@ -67,7 +67,7 @@ class Readiness:
             # As large as a decision's entry is, about; under an identifier that may fall on any page.
             mine = {"stream": stream, "number": row.number + 1}
             entry = {**mine, "at": 0.0, "body": row.state, "previous": row.hash, "hash": chain.GENESIS_HASH}
-            answer = {**mine, "id": secrets.token_hex(32), "asked": chain.GENESIS_HASH, "answer": None}
+            answer = {**mine, "id": secrets.token_hex(32), "asked": chain.GENESIS_HASH}
             for table, values in ((entries, entry), (answers, answer)):
                 connection.execute(insert(table).values(values))
                 connection.execute(delete(table).where(table.c.stream == stream, table.c.number == mine["number"]))

@@ -1,15 +1,12 @@
-"""The tables of the store, and what brings an older store to them."""
+"""The tables of the store; `migrations` has what brings an older store to them."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import secrets
-from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Connection,
     Float,
@@ -21,12 +18,12 @@ from sqlalchemy import (
     Text,
     insert,
     inspect,
+    literal_column,
     select,
     text,
-    update,
 )
 
-from evenhand.errors import StoreError
+from evenhand.errors import MissingExtraError, StoreError
 
 metadata = MetaData()
 
@@ -64,6 +61,7 @@ checkpoints = Table(
 
 answers = Table(
     # One row for every id that was ever used, so that asking again gives the same answer, and never another decision.
+    # The answer is the output of the entry; it goes with that, and the id stays used.
     "answers",
     metadata,
     Column("stream", String(200), primary_key=True),
@@ -71,9 +69,16 @@ answers = Table(
     Column("id", String(64), primary_key=True),
     Column("number", BigInteger, nullable=False),
     Column("asked", String(64), nullable=False),
-    # None: it is not kept any more.
-    Column("answer", Text, nullable=True),
     Index("answers_by_number", "stream", "number", unique=True),
+)
+
+certificates = Table(
+    # What the certificates of many decisions have in common; entries name it by its hash, which their chain covers.
+    "certificates",
+    metadata,
+    Column("hash", String(64), primary_key=True),
+    Column("terms", Text, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 pictures = Table(
@@ -98,54 +103,97 @@ replicas = Table(
     Column("beat", BigInteger, nullable=False),
 )
 
-versions = Table("versions", metadata, Column("version", BigInteger, primary_key=True, autoincrement=False))
+revisions = Table(
+    # Alembic's own.
+    "alembic_version",
+    metadata,
+    Column("version_num", String(32), primary_key=True),
+)
 
-Index("entries_by_time", entries.c.at)
+versions = Table(
+    # What programs from before Alembic look at: they refuse a store of a version that they do not know.
+    "versions",
+    metadata,
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+)
+
+Index("entries_by_stream_and_time", entries.c.stream, entries.c.at)
+
+MARKED = literal_column("""(body NOT LIKE '%"reason":"followed"%' OR body NOT LIKE '%"op":"decide"%')""", type_=Boolean)
+"""Whether an entry of a shield is more than a recommendation that stands, as the dashboard's filter asks."""
+
+Index("entries_marked", entries.c.stream, entries.c.number, sqlite_where=MARKED, postgresql_where=MARKED)
 
 STREAM_TABLES = (streams.c.name, entries.c.stream, checkpoints.c.stream, answers.c.stream, pictures.c.stream)
 """The columns that name a stream."""
 
 
-# Brings a store to the version of this Evenhand: each step by the tables as they were then, not as they are now.
+# Brings a store to the revision of this Evenhand: each step by the tables as they were then, not as they are now.
 
 
-STORE_VERSION = 2
-"""Of the tables, as `tables` describes them."""
+MIGRATIONS = Path(__file__).parent / "migrations"
+"""The folder of Alembic's environment."""
+
+REVISIONS = ("0001", "0002", "0003")
+"""Of the tables, oldest first; the last is what this module describes."""
+
+REVISION = REVISIONS[-1]
 
 MIGRATION_LOCK = 7_253_869_114
 """The number of the lock under which PostgreSQL's tables are made and changed."""
 
-PAGE_ROWS = 200
-"""Rows that are rewritten at once; some hold a picture."""
-
 
 def migrate_store(connection: Connection) -> None:
-    """Make the tables of an empty store, or bring those of an older one to this version; all of it or nothing.
+    """Make the tables of an empty store, or bring those of an older one to this revision; all of it or nothing.
 
     Raises:
         StoreError: a newer Evenhand made them.
+        MissingExtraError: they are older, and Alembic is not installed.
     """
     lock_migrations(connection)
-    if not inspect(connection).has_table("versions"):
+    found = read_revision(connection)
+    if found is None:
         metadata.create_all(connection)
-        connection.execute(insert(versions).values(version=STORE_VERSION))
-        return
-    for number in range(read_version(connection) + 1, STORE_VERSION + 1):
-        MIGRATIONS[number](connection)
-    # Also where nothing is to be done: who may only read is told at once.
-    connection.execute(update(versions).values(version=STORE_VERSION))
+        connection.execute(insert(revisions).values(version_num=REVISION))
+        connection.execute(insert(versions).values(version=int(REVISION)))
+    elif found != REVISION:
+        if not inspect(connection).has_table(revisions.name):
+            revisions.create(connection)
+            connection.execute(insert(revisions).values(version_num=found))
+        _run_migrations(connection)
+    else:
+        # Also where nothing is to be done: who may only read is told at once.
+        connection.execute(revisions.update().values(version_num=REVISION))
 
 
-def read_version(connection: Connection) -> int:
-    """Return the version of a store that has tables.
+def _run_migrations(connection: Connection) -> None:
+    try:
+        from alembic import command
+        from alembic.config import Config
+    except ModuleNotFoundError:
+        raise MissingExtraError("alembic", extra="serve", purpose="to bring an older store up to date") from None
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def read_revision(connection: Connection) -> str | None:
+    """Return the revision of a store's tables; None if it has none.
 
     Raises:
         StoreError: a newer Evenhand made them.
     """
-    found: int = connection.execute(select(versions.c.version)).scalar_one()
-    if found > STORE_VERSION:
+    look = inspect(connection)
+    if look.has_table(revisions.name):
+        found: str = connection.execute(select(revisions.c.version_num)).scalar_one()
+    elif look.has_table(versions.name):
+        found = f"{connection.execute(select(versions.c.version)).scalar_one():04}"
+    else:
+        return None
+    if found not in REVISIONS:
         raise StoreError(
-            f"the store has version {found}, and this Evenhand knows versions up to {STORE_VERSION}",
+            f"expected a store of revision {REVISION} or older, got one of revision {found}",
             hint="use the Evenhand that made it, or a newer one",
         )
     return found
@@ -155,64 +203,3 @@ def lock_migrations(connection: Connection) -> None:
     """Keep other processes from changing tables until this transaction ends; SQLite has one writer anyway."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": MIGRATION_LOCK})
-
-
-def _migrate_to_2(connection: Connection) -> None:
-    """Add checkpoints, ids as hashes, answers that need not be kept, and addresses of pictures."""
-    now = MetaData()
-    marks = Table(
-        "checkpoints",
-        now,
-        Column("stream", String(200), primary_key=True),
-        Column("number", BigInteger, primary_key=True, autoincrement=False),
-        Column("at", Float(53), nullable=False),
-    )
-    marks.create(connection)
-    connection.execute(
-        text("INSERT INTO checkpoints (stream, number, at) SELECT stream, number, at FROM entries WHERE number = 0")
-    )
-    answers = Table(
-        "answers",
-        now,
-        Column("stream", String(200), primary_key=True),
-        Column("id", String(64), primary_key=True),
-        Column("number", BigInteger, nullable=False),
-        Column("asked", String(64), nullable=False),
-        Column("answer", Text, nullable=True),
-        Index("answers_by_number", "stream", "number", unique=True),
-    )
-
-    def hash_row(row: Mapping[str, Any]) -> dict[str, Any]:
-        quoted = json.dumps(row["id"], ensure_ascii=True)
-        return {**row, "id": hashlib.sha256(quoted.encode()).hexdigest()}
-
-    _rewrite_table(connection, answers, hash_row)
-    pictures = Table(
-        "pictures",
-        now,
-        Column("stream", String(200), primary_key=True),
-        Column("number", BigInteger, primary_key=True, autoincrement=False),
-        Column("id", String(64), nullable=False, unique=True),
-        Column("at", Float(53), nullable=False),
-        Column("media_type", String(100), nullable=False),
-        Column("data", LargeBinary, nullable=False),
-        Index("pictures_by_time", "at"),
-    )
-    _rewrite_table(connection, pictures, lambda row: {**row, "id": secrets.token_hex(16)})
-    connection.execute(text("DROP TABLE keys"))
-
-
-def _rewrite_table(connection: Connection, table: Table, change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-    """Rebuild a table with its rows changed."""
-    old = f"{table.name}_old"
-    connection.execute(text(f"ALTER TABLE {table.name} RENAME TO {old}"))
-    table.create(connection)
-    before = Table(old, MetaData(), autoload_with=connection)
-    rows = connection.execute(select(before).execution_options(yield_per=PAGE_ROWS)).mappings()
-    for page in rows.partitions():
-        connection.execute(insert(table), [change(dict(row)) for row in page])
-    connection.execute(text(f"DROP TABLE {old}"))
-
-
-MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {2: _migrate_to_2}
-"""What brings a store of the version before to this one."""

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.state_machines import Operation, Planner, StateMachine
 from evenhand.service.store import chain
-from evenhand.service.store.tables import STORE_VERSION, answers, checkpoints, entries, streams, versions
+from evenhand.service.store.certificates import TERMS, pack_output, unpack_output
+from evenhand.service.store.tables import REVISION, answers, certificates, checkpoints, entries, revisions, streams
 
 CHECKPOINT: Operation = {"op": "checkpoint"}
 """Handled by the book itself: an entry that says what the stream is, and its state, as the first entry does."""
@@ -21,7 +23,7 @@ CHECKPOINT: Operation = {"op": "checkpoint"}
 
 # Statements of every transaction, built once: building one costs as much as running it.
 HEAD_QUERY = (
-    select(streams.c.number, streams.c.hash, select(versions.c.version).scalar_subquery().label("version"))
+    select(streams.c.number, streams.c.hash, select(revisions.c.version_num).scalar_subquery().label("revision"))
     .where(streams.c.name == bindparam("of"))
     .with_for_update(of=streams)
 )
@@ -103,6 +105,9 @@ class Transaction:
     def __init__(self, machines: Mapping[str, StateMachine], clock: Callable[[], float]) -> None:
         self._kept = {name: _LoadedMachine(machine) for name, machine in machines.items()}
         self._clock = clock
+        # Terms of certificates by hash: those that are in the store, and those that come with this transaction.
+        self._stored_terms: set[str] = set()
+        self._new_terms: dict[str, str] = {}
 
     @property
     def streams(self) -> Sequence[str]:
@@ -116,6 +121,20 @@ class Transaction:
     def forget(self, stream: str) -> None:
         """Forget what was applied in memory, since it may not be in the store: load it again before anything else."""
         self._kept[stream].number = None
+        self._stored_terms.clear()
+        self._new_terms.clear()
+
+    def store_terms(self, connection: Connection) -> None:
+        """Write the terms of certificates that the entries of this transaction name and the store does not have.
+
+        To be called once, when all streams of the transaction are locked: replicas write the same terms.
+        """
+        if self._new_terms:
+            add = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+            rows = [{"hash": one, "terms": self._new_terms[one]} for one in sorted(self._new_terms)]
+            connection.execute(add(certificates).on_conflict_do_nothing(), rows)
+            self._stored_terms.update(self._new_terms)
+            self._new_terms.clear()
 
     def begin(self, connection: Connection, stream: str) -> None:
         """Write a stream's first entry, which says what it is; or check that the existing one says the same.
@@ -180,11 +199,9 @@ class Transaction:
                 key = answer_key(one.id)
                 fingerprint = _sha256_hex(given if one.answered is None else chain.canonical_json(one.answered))
                 if key in known and (one.answered is None or _was_done_by(connection, one, known[key], page.rows)):
-                    page.results.append(_repeat_answer(one.id, fingerprint, known[key]))
+                    page.results.append(_repeat_answer(connection, one.id, fingerprint, known[key]))
                     continue
             answer: Mapping[str, Any] = {}
-            # Every part is written as text once, whatever it goes into.
-            said = "{}"
             if one.operation is CHECKPOINT:
                 body = chain.canonical_json(_checkpoint_body(kept.machine))
             else:
@@ -194,7 +211,10 @@ class Transaction:
                 except EvenhandError as error:
                     page.results.append(error)
                     continue
-                said = chain.canonical_json(answer)
+                packed, terms = pack_output(answer)
+                if terms and (name := packed["certificate"][TERMS]) not in self._stored_terms:
+                    self._new_terms[name] = terms
+                said = chain.canonical_json(packed)
                 body = chain.join_canonical({"id": chain.canonical_json(one.id), "before": chain.canonical_json(before),
                                              "input": given, "output": said, "digest": digest})  # fmt: skip
             number += 1
@@ -204,9 +224,8 @@ class Transaction:
             if one.operation is CHECKPOINT:
                 marks.append({"stream": stream, "number": number, "at": row["at"]})
             if one.id is not None:
-                known[key] = {"stream": stream, "id": key, "number": number, "asked": fingerprint,
-                              "answer": said}  # fmt: skip
-                remembered[key] = known[key]
+                remembered[key] = {"stream": stream, "id": key, "number": number, "asked": fingerprint}
+                known[key] = {**remembered[key], "answer": answer}
             page.results.append(OperationResult(number, answer))
         if page.rows:
             connection.execute(insert(entries), page.rows)
@@ -234,9 +253,9 @@ class Transaction:
             What the planner has to do before; then nothing was loaded.
         """
         row = connection.execute(HEAD_QUERY, {"of": stream}).one()
-        if row.version != STORE_VERSION:
+        if row.revision != REVISION:
             raise StoreError(
-                f"the store was brought from version {STORE_VERSION} to {row.version} while this ran",
+                f"the store was brought from revision {REVISION} to {row.revision} while this ran",
                 hint="stop this process; one of the newer Evenhand takes its place",
             )
         if row.number != kept.number or row.hash != kept.hash:
@@ -326,17 +345,27 @@ def _was_done_by(
     )
 
 
-def _repeat_answer(id: str, fingerprint: str, row: Mapping[str, Any]) -> OperationResult | DecisionError:
+def _repeat_answer(
+    connection: Connection, id: str, fingerprint: str, row: Mapping[str, Any]
+) -> OperationResult | EvenhandError:
     if row["asked"] != fingerprint:
         return DecisionError(
             f"the id {id!r} was used for another request", code="repeated", hint="give every request its own id"
         )
-    if row["answer"] is None:
-        return DecisionError(
-            f"the id {id!r} was answered long ago, and the answer is not kept any more", code="repeated",
-            hint="see retention.log_days",
-        )  # fmt: skip
-    return OperationResult(row["number"], json.loads(row["answer"]), repeated=True)
+    answer = row.get("answer")
+    if answer is None:
+        query = select(entries.c.body).where(entries.c.stream == row["stream"], entries.c.number == row["number"])
+        body = connection.execute(query).scalar()
+        if body is None:
+            return DecisionError(
+                f"the id {id!r} was answered long ago, and the answer is not kept any more", code="repeated",
+                hint="see retention.log_days",
+            )  # fmt: skip
+        try:
+            answer = unpack_output(connection, json.loads(body)["output"])
+        except StoreError as error:
+            return error
+    return OperationResult(row["number"], answer, repeated=True)
 
 
 # Where two configurations differ, for people.

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from evenhand.errors import StoreError
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
-from evenhand.service.store.tables import answers, checkpoints, entries, pictures, replicas, streams
+from evenhand.service.store.tables import checkpoints, entries, pictures, replicas, streams
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +194,7 @@ class UpkeepThread:
             self._stop.wait(BEAT_SECONDS)
 
 
-# Deletes what need not be kept any more: the beginnings of logs, the answers in them, and pictures.
+# Deletes what need not be kept any more: the beginnings of logs, with the answers in them, and pictures.
 
 
 DAY_SECONDS = 86_400.0
@@ -303,11 +303,6 @@ def _delete_entries(stream: str, first: int) -> Callable[[Connection], bool]:
     def work(connection: Connection) -> bool:
         lowest = connection.execute(select(func.min(entries.c.number)).where(entries.c.stream == stream)).scalar_one()
         end = min(lowest + ENTRIES_PER_DELETE, first)
-        connection.execute(
-            update(answers)
-            .where(answers.c.stream == stream, answers.c.number >= lowest, answers.c.number < end)
-            .values(answer=None)
-        )
         connection.execute(delete(entries).where(entries.c.stream == stream, entries.c.number < end))
         return bool(end < first)
 

@@ -1,6 +1,6 @@
 // The log of a stream: what is looked for, rows, the newest first, and files of what was found.
 
-import { ask, calmly, count, fill, h, many, put, say } from "/assets/page.js";
+import { afterPause, ask, calmly, count, fill, h, many, put, say } from "/assets/page.js";
 
 const PAGE = 25;
 const MORE = 100;
@@ -23,7 +23,7 @@ export class Filter {
       h("span", { class: "check" }, this.marked, h("label", { for: this.marked.id }, marked)),
       h("button", { type: "button", class: "plain", click: () => this.clear() }, "Clear"),
       h("p", { class: "note" }, "The time holds for everything on this page, the rest for the log."));
-    const soon = calmly(250, changed);
+    const soon = afterPause(300, changed);
     this.changed = changed;
     this.element.addEventListener("input", () => {
       this.own.hidden = this.range.value !== "own";

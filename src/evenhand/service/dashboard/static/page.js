@@ -90,3 +90,12 @@ export function calmly(milliseconds, act) {
     waiting = setTimeout(() => { waiting = null; last = performance.now(); act(); }, Math.max(0, last + milliseconds - performance.now()));
   };
 }
+
+/** A function that is carried out once so many milliseconds have passed without another call. */
+export function afterPause(milliseconds, act) {
+  let waiting = null;
+  return () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(act, milliseconds);
+  };
+}
