@@ -8,6 +8,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from service_settings import GUARD, PLAN
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
@@ -396,6 +397,46 @@ def test_a_service_without_keys_listens_to_its_own_machine_alone(host):
     assert ServiceConfig.read({"service": {"keys": True, "host": host}}).service.host == host
 
 
+# ---- keys for some streams alone
+
+OTHERS = ("/", "/metrics", "/v1/events", "/v1/dashboard", "/v1/shields/finite", "/v1/shields/finite/log",
+          "/v1/streams/finite/log", "/v1/streams/evenhand:keys/log", "/v1/dashboard/streams/finite/window",
+          "/v1/dashboard/streams/finite/export.csv")  # fmt: skip
+
+
+def test_a_key_for_some_streams_is_refused_elsewhere(url, database):
+    streams = {"shields": [{"name": "loans", "plan": PLAN}, {"name": "finite", "plan": PLAN}],
+               "guards": [{"name": "studio", "config": GUARD}, {"name": "other", "config": GUARD}]}  # fmt: skip
+    with KeyStore(database) as ring:
+        key = ring.add("ann", ["admin"], streams=["loans", "studio"])
+        assert ring.keys()[0].streams == {"loans", "studio"}
+        new = ring.rotate("ann", overlap=60.0)
+        found = ring.keys()
+        assert [one.streams for one in found] == [{"loans", "studio"}] * 2
+    one = {"id": "1", "group": "men", "recommendation": 1}
+    with TestClient(create_app(ServiceConfig.read({"service": {"database": url}, **streams}))) as client:
+        client.headers["authorization"] = f"Bearer {key}"
+        assert client.post("/v1/shields/loans/decisions", json=one).status_code == 200
+        assert [shield["name"] for shield in client.get("/v1/shields").json()["shields"]] == ["loans"]
+        assert [head["name"] for head in client.get("/v1/streams").json()["streams"]] == ["loans", "studio"]
+        assert [model["id"] for model in client.get("/v1/models").json()["data"]] == ["studio"]
+        prompt = {"prompt": "a leader"}
+        assert client.post("/v1/images/generations", json=prompt).status_code == 200, "of its guards there is one"
+        call = {"texts": ["a leader"], "input_type": "request", "litellm_call_id": "1",
+                "additional_provider_specific_params": {"guard": "other"}}  # fmt: skip
+        answers = [client.get(path) for path in OTHERS]
+        answers.append(client.post("/v1/shields/finite/decisions", json=one))
+        answers.append(client.post("/v1/shields/finite/decisions/batch", json={"decisions": [one]}))
+        answers.append(client.post("/v1/images/generations", json={**prompt, "model": "other"}))
+        answers.append(client.post("/beta/litellm_basic_guardrail_api", json=call))
+        for answer in answers:
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "scope"), answer.url
+            assert "it is for loans, studio alone" in answer.json()["error"]["message"]
+        client.headers["authorization"] = f"Bearer {new}"
+        assert client.get("/v1/shields/loans").status_code == 200
+        assert client.get("/v1/models/other").status_code == 404
+
+
 # ---- the command
 
 
@@ -427,6 +468,18 @@ def test_the_command_makes_lists_rotates_and_revokes(run, database):
     assert [row["status"] for row in json.loads(run("list", "--json", "-").stdout)["keys"]] == ["revoked", "valid"]
     run("revoke", "ann")
     assert "revoked" in refused(KeyCache(database), new)
+
+
+def test_the_command_makes_keys_for_some_streams(run, tmp_path):
+    assert "--stream" in run("add", "--help").output
+    with (tmp_path / "evenhand.toml").open("a") as file:
+        file.write('[[shields]]\nname = "loans"\nplan = {}\n')
+    assert run("add", "ann", "--scope", "decide", "--stream", "loans").exit_code == 0
+    assert json.loads(run("list", "--json", "-").stdout)["keys"][0]["streams"] == ["loans"]
+    assert "ann: decide for loans" in run("list").output
+    said = run("add", "bob", "--scope", "decide", "--stream", "loan")
+    assert "expected the name of a shield or guard, got 'loan'" in str(said.exception)
+    assert "did you mean 'loans'" in str(said.exception)
 
 
 def test_an_empty_list_says_how_to_begin(run):

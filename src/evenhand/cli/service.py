@@ -16,6 +16,7 @@ from evenhand.cli.factory import grouped
 from evenhand.cli.options import JsonOption, OutputOptions, emit_json
 from evenhand.errors import MissingExtraError, OptionError, StoreError
 from evenhand.interrupts import INTERRUPTED
+from evenhand.text import suggest_name
 
 if TYPE_CHECKING:
     from evenhand.service import KeyStore, ServiceContext
@@ -200,12 +201,32 @@ def add(
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="TIME", help="The key ends after this: 90d, 12h or 30m.")
     ] = None,
+    stream: Annotated[
+        list[str] | None,
+        typer.Option("--stream", help="For this shield or guard of the file alone; may be repeated. Else for all."),
+    ] = None,
     config: ConfigOption = CONFIG,
 ) -> None:
     """Make a key, and show it: this once, as the store keeps its hash alone."""
     seconds = None if expires is None else _parse_seconds(expires, "--expires")
     with _open_keys(config) as ring:
-        _print_key(ring.add(name, scope, seconds=seconds))
+        if stream:
+            _check_streams(config, stream)
+        _print_key(ring.add(name, scope, seconds=seconds, streams=stream or None))
+
+
+def _check_streams(config: Path, given: list[str]) -> None:
+    """Refuse a key for a stream that the file does not name."""
+    from evenhand.service import ServiceConfig
+
+    settings = ServiceConfig.read(config)
+    known = [*(one.name for one in settings.shields), *(one.name for one in settings.guards)]
+    for name in given:
+        if name not in known:
+            hint = f"{suggest_name(name, known)}one of: {', '.join(known) or 'the file names none'}"
+            raise OptionError(
+                f"expected the name of a shield or guard, got {name!r}", location="--stream", hint=hint
+            )  # fmt: skip
 
 
 @app.command()
@@ -243,6 +264,7 @@ def list_keys(config: ConfigOption = CONFIG, json: JsonOption = None) -> None:
             "id": key.id,
             "name": key.name,
             "scopes": sorted(key.scopes),
+            "streams": None if key.streams is None else sorted(key.streams),
             "status": key.status(now),
             "made": _format_time(key.made),
             "expires": _format_time(key.expires),
@@ -258,7 +280,7 @@ def list_keys(config: ConfigOption = CONFIG, json: JsonOption = None) -> None:
     for key in keys:
         status = key.status(now)
         ends = f", ends {_format_time(key.expires)}" if key.expires is not None and status == "valid" else ""
-        scopes = ", ".join(sorted(key.scopes))
+        scopes = ", ".join(sorted(key.scopes)) + (f" for {', '.join(sorted(key.streams))}" if key.streams else "")
         typer.echo(f"{key.id}  {status:<8}  {key.name}: {scopes}; made {_format_time(key.made)}{ends}")
 
 

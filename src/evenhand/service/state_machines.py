@@ -105,8 +105,8 @@ class KeyMachine:
 
     Operations; times are seconds since 1970, and the one in ``at`` is when the change was asked for:
 
-    - ``{"op": "add", "hash", "name", "scopes", "expires", "at"}``: a key; a name may have several, so that one can
-      follow another.
+    - ``{"op": "add", "hash", "name", "scopes", "streams"?, "expires", "at"}``: a key, for these streams alone where
+      some are named; a name may have several, so that one can follow another.
     - ``{"op": "expire", "key", "expires", "at"}``: a key ends, then or before.
     - ``{"op": "revoke", "key", "at"}``: a key ends at once, for ever.
     """
@@ -157,6 +157,7 @@ class KeyMachine:
             "made": operation["at"],
             "expires": operation["expires"],
             "revoked": None,
+            **({"streams": list(operation["streams"])} if "streams" in operation else {}),
         }
         return {"key": key}
 

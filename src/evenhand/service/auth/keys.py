@@ -54,6 +54,7 @@ class ApiKey:
         hash: SHA-256 of the key.
         name: of its holder; keys that replace one another share it.
         scopes: what it may be used for.
+        streams: the shields and guards that it may be used for alone; None: all of them.
         made, expires, revoked: seconds since 1970; None: never.
     """
 
@@ -64,6 +65,7 @@ class ApiKey:
     made: float
     expires: float | None = None
     revoked: float | None = None
+    streams: frozenset[str] | None = None
 
     def status(self, now: float) -> str:
         """Return ``valid``, ``expired`` or ``revoked``."""
@@ -80,15 +82,21 @@ class Caller:
         name: of the key's holder.
         scopes: what they may do.
         key: the key's id; empty where the service wants no keys.
+        streams: the shields and guards that they may ask alone; None: all of them.
     """
 
     name: str
     scopes: frozenset[str]
     key: str = ""
+    streams: frozenset[str] | None = None
 
     def is_allowed(self, scope: Scope) -> bool:
         """Return whether something is allowed to them."""
         return scope in self.scopes or "admin" in self.scopes
+
+    def may_use(self, stream: object) -> bool:
+        """Return whether they may ask this shield or guard."""
+        return self.streams is None or stream in self.streams
 
 
 ANONYMOUS_CALLER = Caller("anyone", frozenset(SCOPES))
@@ -107,7 +115,11 @@ def hash_key(key: str) -> str:
 
 def parse_keys(state: Mapping[str, Any]) -> list[ApiKey]:
     """Return the keys in a state of the machine that holds them."""
-    return [ApiKey(one, **{**about, "scopes": frozenset(about["scopes"])}) for one, about in state["keys"].items()]
+    found = []
+    for one, about in state["keys"].items():
+        sets = {name: frozenset(about[name]) for name in ("scopes", "streams") if name in about}
+        found.append(ApiKey(one, **{**about, **sets}))
+    return found
 
 
 class KeyCache:
@@ -149,7 +161,7 @@ class KeyCache:
         status = found.status(self._clock())
         if status != "valid":
             raise AccessError(f"the key {found.id} is {status}", code="key", hint="evenhand keys add makes a new one")
-        return Caller(found.name, found.scopes, found.id)
+        return Caller(found.name, found.scopes, found.id, found.streams)
 
     async def _refresh_cache(self) -> None:
         now = self._steady()
@@ -181,13 +193,17 @@ class KeyCache:
 
 
 class RequiredScope(HTTPBearer):
-    """What a route asks of its caller; also what the interface's description says about it."""
+    """What a route asks of its caller; also what the interface's description says about it.
 
-    def __init__(self, scope: Scope) -> None:
+    A key for some streams alone is let into routes whose path names one of these, and into those that say that they
+    look at ``Caller.streams`` themselves: ``filtered``.
+    """
+
+    def __init__(self, scope: Scope, *, filtered: bool = False) -> None:
         super().__init__(
             scheme_name="key", description="A key of the service: `evenhand keys add` makes one.", auto_error=False
         )
-        self.scope = scope
+        self.scope, self._filtered = scope, filtered
 
     async def __call__(self, request: Request) -> Caller:  # type: ignore[override]  # FastAPI's returns the header
         """Return the caller.
@@ -204,16 +220,28 @@ class RequiredScope(HTTPBearer):
                 code="scope",
                 hint=f"evenhand keys add NAME --scope {self.scope}",
             )
+        if not self._filtered and not caller.may_use(request.path_params.get("name")):
+            raise limited_key_error(caller)
         return caller
 
 
-def require_scope(scope: Scope) -> Any:
+def limited_key_error(caller: Caller) -> AccessError:
+    """Return the error for a request that is not about the streams of its key."""
+    streams = ", ".join(sorted(caller.streams or ()))
+    return AccessError(
+        f"the key {caller.key} of {caller.name} is not for this: it is for {streams} alone",
+        code="scope",
+        hint="evenhand keys add NAME --scope SCOPE --stream STREAM",
+    )
+
+
+def require_scope(scope: Scope, *, filtered: bool = False) -> Any:
     """Return a dependency of routes that refuses callers without this permission. It gives the ``Caller``.
 
     ``APIRouter(dependencies=[requires("read")])`` protects all routes of a router, and
     ``@router.post("/decisions", dependencies=[requires("decide")])`` one.
     """
-    return params.Depends(RequiredScope(scope))
+    return params.Depends(RequiredScope(scope, filtered=filtered))
 
 
 def missing_key_error() -> AccessError:
@@ -253,13 +281,21 @@ class KeyStore:
             state = read_state(connection, KEY_STREAM)
         return [] if state is None else sorted(parse_keys(state), key=lambda key: (key.made, key.id))
 
-    def add(self, name: str, scopes: Collection[str], *, seconds: float | None = None) -> str:
+    def add(
+        self,
+        name: str,
+        scopes: Collection[str],
+        *,
+        seconds: float | None = None,
+        streams: Collection[str] | None = None,
+    ) -> str:
         """Create an API key. The plain text is returned once and never stored.
 
         Args:
             name: of its future holder.
             scopes: what it may be used for.
             seconds: after which it ends; None: never.
+            streams: the shields and guards that it is for alone; None: all of them.
 
         Raises:
             OptionError: the name is taken, or is not a name; a scope is not known.
@@ -272,7 +308,7 @@ class KeyStore:
             raise OptionError(f"there is no scope {(*unknown, '')[0]!r}", hint=f"one of: {', '.join(SCOPES)}")
         if self._valid_keys(name):
             raise OptionError(f"{name} has a key already", hint=f"evenhand keys rotate {name}")
-        return self._add(name, scopes, seconds)
+        return self._add(name, scopes, seconds, streams)
 
     def rotate(self, name: str, *, overlap: float) -> str:
         """Create another key like a holder's last one; the old ones end some seconds later.
@@ -287,7 +323,7 @@ class KeyStore:
         now = self._clock()
         last = old[-1]
         # A key for a time is followed by one for as long a time.
-        made = self._add(name, last.scopes, None if last.expires is None else last.expires - last.made)
+        made = self._add(name, last.scopes, None if last.expires is None else last.expires - last.made, last.streams)
         for key in old:
             self._change_keys({"op": "expire", "key": key.id, "expires": now + overlap, "at": now})
         return made
@@ -311,10 +347,11 @@ class KeyStore:
         now = self._clock()
         return [key for key in self.keys() if key.name == name and key.status(now) == "valid"]
 
-    def _add(self, name: str, scopes: Collection[str], seconds: float | None) -> str:
+    def _add(self, name: str, scopes: Collection[str], seconds: float | None, streams: Collection[str] | None) -> str:
         key, now = create_key(), self._clock()
         expires = None if seconds is None else now + seconds
-        self._change_keys({"op": "add", "hash": hash_key(key), "name": name, "scopes": sorted(scopes),
+        limited = {} if streams is None else {"streams": sorted(streams)}
+        self._change_keys({"op": "add", "hash": hash_key(key), "name": name, "scopes": sorted(scopes), **limited,
                            "expires": expires, "at": now})  # fmt: skip
         return key
 

@@ -19,7 +19,7 @@ from evenhand.errors import EvenhandError
 from evenhand.genai import AnswerStatus, ContentRefusedError, GuardedAnswer, OpenAIChat, OpenAIImages, add_usage
 from evenhand.service.api.context import Here, JsonRoute, ServiceContext, example_response
 from evenhand.service.api.error_handlers import ServiceHTTPException
-from evenhand.service.auth.keys import require_scope
+from evenhand.service.auth.keys import Caller, limited_key_error, require_scope
 from evenhand.service.generation.generators import (
     PICTURE_OPTIONS,
     TEXT_OPTIONS,
@@ -32,16 +32,21 @@ from evenhand.service.generation.guards import GuardedRequest, ServedAnswer, Ser
 
 router = APIRouter(prefix="/v1", tags=["generators"], route_class=JsonRoute)
 
+GeneratingCaller = Annotated[Caller, require_scope("generate", filtered=True)]
+"""Who asks for items; a key may be for some guards alone."""
+
 ROUTES_BY_OUTPUT: dict[OutputKind, str] = {"image": "/v1/images/generations", "text": "/v1/chat/completions"}
 
 
-def find_guard(here: ServiceContext, model: str | None, makes: OutputKind) -> ServedGuard:
+def find_guard(here: ServiceContext, caller: Caller, model: str | None, makes: OutputKind) -> ServedGuard:
     """Return the guard that a request means.
 
     Raises:
         Fault: there is none of that name, or it makes other things, or the request names none and there are several.
+        AccessError: the caller's key is for others alone.
     """
-    able = [guard for guard in here.guards.values() if guard.makes in (makes, "either")]
+    mine = [guard for guard in here.guards.values() if caller.may_use(guard.name)]
+    able = [guard for guard in mine if guard.makes in (makes, "either")]
     if model is None:
         if len(able) == 1:
             return able[0]
@@ -50,6 +55,8 @@ def find_guard(here: ServiceContext, model: str | None, makes: OutputKind) -> Se
         )
     for guard in here.guards.values():
         if model in guard.models:
+            if guard not in mine:
+                raise limited_key_error(caller)
             if guard in able:
                 return guard
             where = ROUTES_BY_OUTPUT.get(guard.makes)
@@ -233,12 +240,10 @@ class ImagesRequest(BaseModel):
     stream: bool | None = None
 
 
-@router.post(
-    "/images/generations",
-    dependencies=[require_scope("generate")],
-    responses=example_response(PICTURES_EXAMPLE),
-)
-async def generate_images(asked: ImagesRequest, request: Request, response: Response, here: Here) -> dict[str, Any]:
+@router.post("/images/generations", responses=example_response(PICTURES_EXAMPLE))
+async def generate_images(
+    asked: ImagesRequest, request: Request, response: Response, here: Here, caller: GeneratingCaller
+) -> dict[str, Any]:
     """Pictures for a prompt; each is a request of its own for the guard.
 
     Where only some of several pictures could be made, those are answered, and ``x-evenhand-missing`` says how many are
@@ -248,7 +253,7 @@ async def generate_images(asked: ImagesRequest, request: Request, response: Resp
         raise ServiceHTTPException(
             400, "pictures are not streamed: they are looked at first", code="stream", hint="leave stream out"
         )
-    guard = find_guard(here, asked.model, "image")
+    guard = find_guard(here, caller, asked.model, "image")
     options = known_options(asked.model_extra or {}, {*PICTURE_OPTIONS, *guard.entry.pass_on})
     generator, ignored = with_picture_options(guard.pipeline.generator, options)
     address = asked.response_format == "url"
@@ -378,8 +383,8 @@ class ChatRequest(BaseModel):
     modalities: list[str] | None = None
 
 
-@router.post("/chat/completions", dependencies=[require_scope("generate")], responses=example_response(TEXT_EXAMPLE))
-async def complete_chat(asked: ChatRequest, here: Here) -> Response:
+@router.post("/chat/completions", responses=example_response(TEXT_EXAMPLE))
+async def complete_chat(asked: ChatRequest, here: Here, caller: GeneratingCaller) -> Response:
     """The next message of a conversation.
 
     The guard reads the last message of the user, and puts what must be asked for behind it. With ``stream`` the answer
@@ -387,7 +392,7 @@ async def complete_chat(asked: ChatRequest, here: Here) -> Response:
     """
     given = {name: value for name, value in (asked.model_extra or {}).items() if value is not None and value != []}
     _check_request(asked, given)
-    guard = find_guard(here, asked.model, "text")
+    guard = find_guard(here, caller, asked.model, "text")
     options = known_options(given, {*TEXT_OPTIONS, *guard.entry.pass_on})
     talk = ConversationGenerator(guard.pipeline.generator, asked.messages, options)
     wanted = [guard.request(talk.prompt, generator=talk, route="chat")]
@@ -538,25 +543,25 @@ MODEL_EXAMPLE: dict[str, Any] = {
 MODELS_EXAMPLE: dict[str, Any] = {"object": "list", "data": [MODEL_EXAMPLE]}
 
 
-@router.get("/models", dependencies=[require_scope("generate")], responses=example_response(MODELS_EXAMPLE))
-async def list_models(here: Here) -> dict[str, Any]:
-    """Every guarded generator, under every name that it has."""
-    return {"object": "list", "data": _describe_models(here)}
+@router.get("/models", responses=example_response(MODELS_EXAMPLE))
+async def list_models(here: Here, caller: GeneratingCaller) -> dict[str, Any]:
+    """Every guarded generator that the key is for, under every name that it has."""
+    return {"object": "list", "data": _describe_models(here, caller)}
 
 
-@router.get("/models/{name:path}", dependencies=[require_scope("generate")], responses=example_response(MODEL_EXAMPLE))
-async def get_model(name: str, here: Here) -> dict[str, Any]:
+@router.get("/models/{name:path}", responses=example_response(MODEL_EXAMPLE))
+async def get_model(name: str, here: Here, caller: GeneratingCaller) -> dict[str, Any]:
     """One of them."""
-    for one in _describe_models(here):
+    for one in _describe_models(here, caller):
         if one["id"] == name:
             return one
     raise ServiceHTTPException(404, f"there is no model {name[:100]!r}", code="model_not_found", hint="see /v1/models")
 
 
-def _describe_models(here: ServiceContext) -> list[dict[str, Any]]:
+def _describe_models(here: ServiceContext, caller: Caller) -> list[dict[str, Any]]:
     return [
         {"id": name, "object": "model", "created": 0, "owned_by": "evenhand", "makes": guard.makes}
         for guard in here.guards.values()
-        if guard.makes != "nothing"
+        if guard.makes != "nothing" and caller.may_use(guard.name)
         for name in guard.models
     ]

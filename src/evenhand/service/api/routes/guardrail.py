@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evenhand.genai import Item, detect_media_type
 from evenhand.service.api.context import Here, JsonRoute, ServiceContext, example_response
 from evenhand.service.api.error_handlers import ServiceHTTPException
-from evenhand.service.auth.keys import require_scope
+from evenhand.service.auth.keys import Caller, limited_key_error, require_scope
 from evenhand.service.generation.guardrail import GuardrailVerdict
 from evenhand.service.generation.guards import ServedGuard
 
@@ -59,12 +59,18 @@ class GuardrailRequest(BaseModel):
 
 @router.post(
     "/beta/litellm_basic_guardrail_api",
-    dependencies=[require_scope("generate")],
     responses=example_response(GUARDRAIL_EXAMPLE),
 )
-async def check_guardrail(asked: GuardrailRequest, response: Response, here: Here) -> dict[str, Any]:
+async def check_guardrail(
+    asked: GuardrailRequest,
+    response: Response,
+    here: Here,
+    caller: Annotated[Caller, require_scope("generate", filtered=True)],
+) -> dict[str, Any]:
     """Whether LiteLLM may go on, and with which prompt; or whether it may deliver what came of it."""
     guard = _find_guardrail(asked, here)
+    if not caller.may_use(guard.name):
+        raise limited_key_error(caller)
     call = asked.litellm_call_id
     if call is None:
         raise ServiceHTTPException(

@@ -27,7 +27,7 @@ from evenhand.service.api.routes.shield_bodies import (
     ShieldDetails,
     ShieldList,
 )
-from evenhand.service.auth.keys import RequiredScope, require_scope
+from evenhand.service.auth.keys import Caller, RequiredScope, require_scope
 from evenhand.service.shields import DecisionReply, ServedShield
 from evenhand.service.store.database import read_entries_after, read_head_and_state
 from evenhand.shields import DecisionReason
@@ -137,10 +137,11 @@ for path, endpoint, model in (
     )
 
 
-@router.get("", dependencies=[require_scope("read")], response_model=None, responses={200: {"model": ShieldList}})
-async def list_shields(here: Here) -> JSONResponse:
-    """All shields that are served, and where they stand."""
-    found = await run_in_threadpool(_summarize_shields, here, tuple(here.shields.values()))
+@router.get("", response_model=None, responses={200: {"model": ShieldList}})
+async def list_shields(here: Here, caller: Annotated[Caller, require_scope("read", filtered=True)]) -> JSONResponse:
+    """All shields that are served, of those that the key is for, and where they stand."""
+    mine = tuple(one for one in here.shields.values() if caller.may_use(one.name))
+    found = await run_in_threadpool(_summarize_shields, here, mine)
     return JSONResponse({"shields": found})
 
 

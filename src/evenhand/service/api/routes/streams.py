@@ -14,10 +14,10 @@ from pydantic import BaseModel
 
 from evenhand.errors import DecisionError
 from evenhand.service.api.context import Here, ServiceContext
-from evenhand.service.auth.keys import require_scope
+from evenhand.service.auth.keys import Caller, require_scope
 from evenhand.service.store.database import read_heads, read_log
 
-router = APIRouter(prefix="/v1/streams", tags=["log"], dependencies=[require_scope("read")])
+router = APIRouter(prefix="/v1/streams", tags=["log"])
 
 LINES_PER_PIECE = 200
 """Entries that are sent at once."""
@@ -49,18 +49,20 @@ class LogHeads(BaseModel):
 
 
 @router.get("")
-async def list_log_heads(here: Here) -> LogHeads:
+async def list_log_heads(here: Here, caller: Annotated[Caller, require_scope("read", filtered=True)]) -> LogHeads:
     """All streams, and the number and hash of the last entry of each: note them down, and no log can be cut off."""
     return LogHeads(
         streams=[
             LogHead(name=name, number=number, hash=last)
             for name, (number, last) in (await run_in_threadpool(_read_log_heads, here)).items()
+            if caller.may_use(name)
         ]
     )
 
 
 @router.get(
     "/{name}/log",
+    dependencies=[require_scope("read")],
     response_class=StreamingResponse,
     responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}, "description": "One entry a line."}},
 )
