@@ -22,7 +22,7 @@ from __future__ import annotations
 class EvenhandError(Exception):
     """Say what went wrong, where, and how to go on.
 
-    What the reader may set is named by its parameter, `` `time_limit=SECONDS` ``, whoever calls; the command line
+    What the reader may set is named by its parameter, `` `time_limit=SECONDS` `` for every caller; the command line
     writes the option in its place when it prints the error.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from evenhand.interrupts import INTERRUPTED
 if TYPE_CHECKING:
     from evenhand.auditing import AuditConfig, AuditResult, DecisionAuditConfig, Gate
     from evenhand.models import Subject
+    from evenhand.schema import DecisionRoles
 
 DEFAULT_OUT = Path("evenhand-report")
 
@@ -80,8 +82,10 @@ def audit(
         if example is not None or data is not None:
             given = "--example" if example is not None else f"MODEL {model}"
             raise OptionError(f"--decision audits decisions without a model, got {given} too", hint="leave one out")
-        columns = {"decision": decision, "score": score, "weight": weight}
-        result = _audit_decisions(context, model, columns, people, output, run, gates)
+        from evenhand.schema import DecisionRoles
+
+        roles = DecisionRoles(decision, people.protected, people.target, score, weight, people.favourable)
+        result = _audit_decisions(context, model, roles, people, output, run, gates)
     elif score is not None:
         raise OptionError("--score belongs to --decision", hint="a model gives its scores itself")
     elif weight is not None:
@@ -99,7 +103,7 @@ def audit(
 def _audit_decisions(
     context: typer.Context,
     data: str | None,
-    columns: dict[str, str | None],
+    roles: DecisionRoles,
     people: DataOptions,
     output: OutputOptions,
     run: RunOptions,
@@ -107,7 +111,6 @@ def _audit_decisions(
 ) -> AuditResult:
     """Audit the decisions in a column of DATA."""
     from evenhand import auditing, view
-    from evenhand.schema import DecisionRoles
 
     if data is None:
         raise OptionError("an audit of decisions needs DATA", hint="evenhand audit decisions.csv --decision COLUMN ...")
@@ -115,9 +118,7 @@ def _audit_decisions(
     with view.show_progress(quiet=output.silent) as progress:
         progress("reading the decisions", 0.0)
         source = people.read(data)
-        about = {"target": people.target, "favourable": people.favourable, "schema": source.schema}
-        roles = DecisionRoles(protected=people.protected, **columns, **about)  # type: ignore[arg-type]  # named above
-        read = roles.read(source.frame, location=source.name)
+        read = dataclasses.replace(roles, schema=source.schema).read(source.frame, location=source.name)
         for gate in gates:
             gate.check_attributes(read.people.schema.names)
         return auditing.audit_decisions(read, config, data_name=source.name, progress=progress, clock=run.clock)

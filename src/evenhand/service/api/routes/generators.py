@@ -180,7 +180,7 @@ def refusal_error(
     who = failed_party(worst)
     entries = ", ".join(str(number) for number in numbers if number is not None)
     if worst.refusal is not None:
-        # What a service says to whoever asks for something it does not make is meant for them.
+        # What a service says of something that it does not make is meant for the caller.
         return ServiceHTTPException(
             worst.refusal.status,
             worst.refusal.message,
