@@ -22,6 +22,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 
 from evenhand.errors import MissingExtraError, StoreError
 
@@ -103,6 +104,21 @@ replicas = Table(
     Column("beat", BigInteger, nullable=False),
 )
 
+responses = Table(
+    # Answers to requests with an idempotency key, for a day; without a status: it is under way, or its process died.
+    "responses",
+    metadata,
+    # The hash of caller, path and key.
+    Column("name", String(64), primary_key=True),
+    Column("asked", String(64), nullable=False),
+    Column("at", Float(53), nullable=False),
+    Column("replica", String(64), nullable=False),
+    Column("status", BigInteger, nullable=True),
+    Column("headers", Text, nullable=True),
+    Column("body", LargeBinary, nullable=True),
+    Index("responses_by_time", "at"),
+)
+
 revisions = Table(
     # Alembic's own.
     "alembic_version",
@@ -134,7 +150,7 @@ STREAM_TABLES = (streams.c.name, entries.c.stream, checkpoints.c.stream, answers
 MIGRATIONS = Path(__file__).parent / "migrations"
 """The folder of Alembic's environment."""
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 """Of the tables, oldest first; the last is what this module describes."""
 
 REVISION = REVISIONS[-1]
@@ -176,6 +192,13 @@ def _run_migrations(connection: Connection) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+
+
+def insert_if_absent(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """Return an insertion that leaves out rows whose key is there already."""
+    if connection.dialect.name == "sqlite":
+        return sqlite.insert(table).on_conflict_do_nothing()
+    return postgresql.insert(table).on_conflict_do_nothing()
 
 
 def read_revision(connection: Connection) -> str | None:

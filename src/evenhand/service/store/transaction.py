@@ -9,13 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.state_machines import Operation, Planner, StateMachine
 from evenhand.service.store import chain
 from evenhand.service.store.certificates import TERMS, pack_output, unpack_output
-from evenhand.service.store.tables import REVISION, answers, certificates, checkpoints, entries, revisions, streams
+from evenhand.service.store.tables import (
+    REVISION,
+    answers,
+    certificates,
+    checkpoints,
+    entries,
+    insert_if_absent,
+    revisions,
+    streams,
+)
 
 CHECKPOINT: Operation = {"op": "checkpoint"}
 """Handled by the book itself: an entry that says what the stream is, and its state, as the first entry does."""
@@ -130,9 +138,8 @@ class Transaction:
         To be called once, when all streams of the transaction are locked: replicas write the same terms.
         """
         if self._new_terms:
-            add = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
             rows = [{"hash": one, "terms": self._new_terms[one]} for one in sorted(self._new_terms)]
-            connection.execute(add(certificates).on_conflict_do_nothing(), rows)
+            connection.execute(insert_if_absent(connection, certificates), rows)
             self._stored_terms.update(self._new_terms)
             self._new_terms.clear()
 

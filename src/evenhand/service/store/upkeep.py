@@ -22,7 +22,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from evenhand.errors import StoreError
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
-from evenhand.service.store.tables import checkpoints, entries, pictures, replicas, streams
+from evenhand.service.store.tables import checkpoints, entries, pictures, replicas, responses, streams
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +194,7 @@ class UpkeepThread:
             self._stop.wait(BEAT_SECONDS)
 
 
-# Deletes what need not be kept any more: the beginnings of logs, with the answers in them, and pictures.
+# Deletes what need not be kept any more: beginnings of logs, with the answers in them, pictures, answers under keys.
 
 
 DAY_SECONDS = 86_400.0
@@ -267,6 +267,8 @@ class RetentionJob:
         if self._picture_seconds is not None:
             while self._ledger.submit_work(_delete_pictures(now - self._picture_seconds)).result():
                 pass
+        old = delete(responses).where(responses.c.at < now - DAY_SECONDS)
+        self._ledger.submit_work(lambda connection: connection.execute(old)).result()
 
     def _write_checkpoint(self, stream: str, due: float) -> None:
         """Write a checkpoint, if the last one is from before `due` and something happened since."""

@@ -17,8 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.errors import EvenhandError
 from evenhand.genai import AnswerStatus, ContentRefusedError, GuardedAnswer, OpenAIChat, OpenAIImages, add_usage
-from evenhand.service.api.context import Here, JsonRoute, ServiceContext, example_response
+from evenhand.service.api.context import Here, ServiceContext, example_response
 from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.api.routes.idempotency import IdempotentRoute
 from evenhand.service.auth.keys import Caller, limited_key_error, require_scope
 from evenhand.service.generation.generators import (
     PICTURE_OPTIONS,
@@ -30,7 +31,7 @@ from evenhand.service.generation.generators import (
 )
 from evenhand.service.generation.guards import GuardedRequest, ServedAnswer, ServedGuard
 
-router = APIRouter(prefix="/v1", tags=["generators"], route_class=JsonRoute)
+router = APIRouter(prefix="/v1", tags=["generators"], route_class=IdempotentRoute)
 
 GeneratingCaller = Annotated[Caller, require_scope("generate", filtered=True)]
 """Who asks for items; a key may be for some guards alone."""
