@@ -31,7 +31,6 @@ MAX_WITNESSES = 8
 
 OFF, ON, UNSTABLE = 0, 1, 2
 
-
 FASTMATH = {"reassoc", "contract", "nsz"}
 """What the compiler may do with sums and products: another order, one rounding in place of two, either sign of zero."""
 
@@ -370,8 +369,7 @@ def _bound_next_layer(layout, layer, box, found, units, source, target):
             for s in range(LANES):
                 scratch[0, n, s] = weight * relaxed[one, order[n], s]
                 scratch[1, n, s] = weight * relaxed[other, order[n], s]
-        # Within a box the attributes vary independently, so the ranges of their terms add up: the lower function's in
-        # bound[0] and [1], the upper one's in bound[2] and [3].
+        # Attributes vary independently in a box: ranges add up, the lower function's in bound[:2], the upper's in [2:].
         for e in range(4):
             for s in range(LANES):
                 bound[e, j, s] = 0.0
@@ -456,7 +454,6 @@ def _unit_constants(layout, layer, j, found, units, constants):
 
 @_compile_inner
 def _copy_constants(constants, relaxed):
-    # The functions of these units, before ReLU: ``_relax_units`` turns their constants into those after it.
     for j in range(constants.shape[1]):
         for s in range(LANES):
             relaxed[2, j, s] = constants[0, j, s]
@@ -506,8 +503,7 @@ def _smear_scores(layout, box, phase, open_margin, gradient, smear):
         if not wanted:
             continue
         for p in range(phase.shape[0]):
-            # gradient[now] holds the ends of d m / d relu(z_k) for the units of the layer reached; its halves take
-            # turns.
+            # gradient[now] holds the ends of d m / d relu(z_k) for the units of the layer reached; halves take turns.
             now = np.int64(0)
             if layers == 1:
                 for k in range(layout.widths[0]):
@@ -525,8 +521,7 @@ def _smear_scores(layout, box, phase, open_margin, gradient, smear):
             for i in range(len(layout.line)):
                 column = layout.start[i]
                 if layout.line[i]:
-                    # d m / d x_i = sum over k of slope_k * d m / d z_k; its largest size times the range bounds the
-                    # change.
+                    # d m / d x_i = sum over k of slope_k * d m / d z_k; its size times the range bounds the change.
                     lower[:] = 0.0
                     upper[:] = 0.0
                     for k in range(layout.widths[0]):
