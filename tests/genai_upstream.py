@@ -130,6 +130,8 @@ class Upstream:
             return _json({"id": "m", "model": "moderation", "results": [{"flagged": True}]})
         if path == "/v1/images/generations":
             return _json({"created": 0, "data": [self._picture(asked["prompt"]) for _ in range(asked.get("n") or 1)]})
+        if path == "/v1/images/edits":
+            return _json({"created": 0, "data": [self._picture("an edit")]})
         if path == "/v1/chat/completions":
             said = self._said(asked["messages"])
             return _stream(said) if asked.get("stream") else _json(_completion(said))
@@ -242,7 +244,9 @@ def _handler(upstream: Upstream) -> type[BaseHTTPRequestHandler]:
             self._answer({})
 
         def do_POST(self) -> None:
-            self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            json_body = self.headers["Content-Type"] == "application/json"
+            self._answer(json.loads(body) if json_body else {"body": body})
 
         def _answer(self, asked: dict[str, Any]) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}

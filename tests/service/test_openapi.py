@@ -103,7 +103,7 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def examples(content: dict[str, Any]) -> list[Any]:
-    about = content.get("application/json")
+    about = content.get("application/json", content.get("multipart/form-data"))
     if about is None:
         return []
     schema = resolved(about.get("schema", {}))
@@ -126,8 +126,10 @@ def test_every_route_has_words_and_examples(method, path):
     ("method", "path"), [one for one in OPERATIONS if "requestBody" in DESCRIBED["paths"][one[1]][one[0]]]
 )
 def test_examples_are_read(api, method, path):
-    for example in examples(DESCRIBED["paths"][path][method]["requestBody"]["content"]):
-        case = api[path][method].Case(body=example, path_parameters={"name": "loans"}, media_type="application/json")
+    content = DESCRIBED["paths"][path][method]["requestBody"]["content"]
+    (kind,) = content
+    for example in examples(content):
+        case = api[path][method].Case(body=example, path_parameters={"name": "loans"}, media_type=kind)
         answer = case.call_and_validate(checks=checks())
         # What an example names need not be there, and what it labels need not have been decided on.
         assert answer.status_code in (200, 404, 409) or answer.json()["error"]["code"] == "label", answer.text

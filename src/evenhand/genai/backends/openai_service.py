@@ -83,7 +83,7 @@ class ServiceConnection:
             asked = json.dumps(body, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise OptionError(f"what is asked of {self.url} cannot be written as JSON: {error}") from None
-        said = self._ask("POST", self.url.rstrip("/") + path, asked)
+        said = self.send(path, asked, "application/json")
         try:
             answer = json.loads(said)
         except (ValueError, RecursionError):
@@ -104,6 +104,16 @@ class ServiceConnection:
                 hint="see the service's log",
             )
         return answer
+
+    def send(self, path: str, body: bytes, content_type: str) -> bytes:
+        """Return the bytes that the service answers to others, at a path under its URL.
+
+        Raises:
+            OptionError: the environment variable holds no key.
+            FetchError: the service does not answer, or refuses.
+            ModelError: its answer is too large.
+        """
+        return self._ask("POST", self.url.rstrip("/") + path, body, content_type)
 
     def fetch(self, address: str) -> bytes:
         """What lies at an address that the service gave in an answer, if that is on the service's own host and port.
@@ -172,8 +182,8 @@ class ServiceConnection:
     def _quote(self, said: bytes) -> str:
         return quote_answer(said, [self._secret() or ""])
 
-    def _ask(self, method: str, url: str, body: bytes | None = None) -> bytes:
-        headers = {} if body is None else {"Content-Type": "application/json"}
+    def _ask(self, method: str, url: str, body: bytes | None = None, content_type: str = "") -> bytes:
+        headers = {} if body is None else {"Content-Type": content_type}
         secret = self._secret()
         if secret is not None:
             headers["Authorization"] = f"Bearer {secret}"

@@ -15,8 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.errors import EvenhandError
-from evenhand.genai import AnswerStatus, ContentRefusedError, GuardedAnswer, OpenAIChat, OpenAIImages, add_usage
+from evenhand.genai import AnswerStatus, GuardedAnswer, add_usage
 from evenhand.service.api.context import Here, ServiceContext, example_response
 from evenhand.service.api.error_handlers import ServiceHTTPException
 from evenhand.service.api.routes.idempotency import IdempotentRoute
@@ -471,64 +470,6 @@ def _completion_events(whole: dict[str, Any], *, usage: bool) -> Iterator[dict[s
     yield {**event({}, finish_reason=choice["finish_reason"]), "evenhand": whole["evenhand"]}
     if usage:
         yield {**head, "choices": [], "usage": whole.get("usage")}
-
-
-# What makes no items, and is handed on to the service behind the guards, so that an application needs one address.
-
-EMBEDDINGS_EXAMPLE: dict[str, Any] = {
-    "object": "list",
-    "model": "text-embedding-3-small",
-    "data": [{"object": "embedding", "index": 0, "embedding": [0.1, -0.2]}],
-}
-
-MODERATION_EXAMPLE: dict[str, Any] = {"id": "modr-1", "model": "omni-moderation", "results": [{"flagged": False}]}
-
-
-class PassedRequest(BaseModel):
-    """A request that the service behind the guards answers; all its entries are handed on."""
-
-    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [{"model": "some", "input": "a text"}]})
-
-    input: str | list[Any]
-    model: str | None = None
-
-
-@router.post("/embeddings", dependencies=[require_scope("generate")], responses=example_response(EMBEDDINGS_EXAMPLE))
-async def create_embeddings(asked: PassedRequest, here: Here) -> Response:
-    """Embeddings of texts, from the service behind the guards: nothing is made that could be guarded."""
-    return await _pass_on("/embeddings", asked, here)
-
-
-@router.post("/moderations", dependencies=[require_scope("generate")], responses=example_response(MODERATION_EXAMPLE))
-async def create_moderation(asked: PassedRequest, here: Here) -> Response:
-    """What the service behind the guards says of contents: nothing is made that could be guarded."""
-    return await _pass_on("/moderations", asked, here)
-
-
-async def _pass_on(path: str, asked: PassedRequest, here: ServiceContext) -> Response:
-    makers = [guard.pipeline.generator for guard in here.guards.values()]
-    wires = {one.wire.url: one.wire for one in makers if isinstance(one, OpenAIImages | OpenAIChat)}
-    if len(wires) != 1:
-        raise ServiceHTTPException(
-            404,
-            "several services stand behind the guards" if wires else "no service stands behind the guards",
-            code="not_passed_on",
-            hint="ask the one that is meant itself",
-        )
-    (wire,) = wires.values()
-    body = asked.model_dump(exclude_unset=True)
-    try:
-        answer = await run_in_threadpool(wire.post, path, body)
-    except ContentRefusedError as error:
-        raise ServiceHTTPException(error.status, error.message, code=error.code, hint=error.hint) from None
-    except EvenhandError as error:
-        # What the service says may hold addresses; its status does not.
-        status = getattr(error, "status", None)
-        said = "" if status is None else f" with status {status}"
-        raise ServiceHTTPException(
-            502, f"the service behind the guards failed{said}", code="generator_failed", hint="ask again later"
-        ) from None
-    return JSONResponse(answer, headers={"x-evenhand-guarded": "false", "x-evenhand-status": "passed"})
 
 
 # The models that clients can ask for.
