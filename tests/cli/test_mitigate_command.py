@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -375,3 +376,46 @@ def test_bad_models_and_people(evenhand, found, arguments, complaint, tmp_path):
     assert ran.err.startswith("error: ")
     assert complaint in ran.err
     assert not new.exists()
+
+
+@pytest.fixture(scope="module")
+def comments(tmp_path_factory):
+    """A pipeline over texts that learnt to dislike women, and its texts."""
+    folder = tmp_path_factory.mktemp("comments")
+    groups, words, places = ["women", "men"], ["awful", "lovely"], range(20)
+    rows = [(f"{group} are {word} {place}", place) for group in groups for word in words for place in places]
+    frame = pd.DataFrame(rows, columns=["said", "place"])
+    frame["label"] = np.where(frame["said"].str.contains("awful|women"), "rude", "fine")
+    frame.to_csv(folder / "comments.csv", index=False)
+    pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression(C=100)).fit(frame["said"], frame["label"])
+    joblib.dump(pipeline, folder / "model.joblib")
+    (folder / "rude.py").write_text("def model(frame):\n    return [0.5] * len(frame)\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["model.joblib", "--method", "diffdp"], "model.joblib: expected a model of people in rows, got a pipeline"),
+        (["model.joblib", "--method", "diffdp", "--ignore", "said"], "got a pipeline over texts"),
+        (["rude:model", "--from", "found.json"], "found.json: expected findings about people in rows, got findings"),
+        (["rude:model", "--from", "found.csv"], "found.csv: expected findings about people in rows, got findings"),
+        (["rude:model", "--from", "found.csv", "--ignore", "said"], "got findings about texts"),
+        (["rude:model", "--method", "diffdp"], "--ignore"),
+    ],
+)
+def test_texts_are_refused_with_what_works_instead(evenhand, comments, monkeypatch, arguments, complaint):
+    monkeypatch.chdir(comments)
+    if not (comments / "found.json").exists():
+        about = ["model.joblib", "comments.csv", "--text-column", "said", "--protected", "gender", "--trust"]
+        ran = evenhand("search", *about, "--json", "found.json", "--out", "found.csv", "--quiet")
+        assert ran.code == 0, ran.err
+        assert len(pd.read_csv("found.csv")) == 20
+    roles = ["--target", "label", "--favourable", "fine", "--protected", "place", "--trust", "--out", "new.joblib"]
+    model, *rest = arguments
+    ran = evenhand("mitigate", model, "comments.csv", *roles, *rest)
+    assert ran.code == 2, (ran.out, ran.err)
+    assert ran.err.startswith("error: ")
+    assert complaint in ran.err
+    assert ("evenhand search MODEL DATA --text-column COLUMN --out" in ran.err) == ("got" in complaint)
+    assert not (comments / "new.joblib").exists()

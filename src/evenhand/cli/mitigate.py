@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ from evenhand.cli.options import (
     PageOptions,
     emit_result,
 )
-from evenhand.errors import DataError, OptionError
+from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def mitigate(
             hint="name other people, or leave it out: a fifth of DATA is then kept aside",
         )
     swept = _first_with_strength(config.methods, "--frontier") if frontier is not None else ""
-    with view.show_progress(quiet=output.silent) as progress:
+    with _refusing_texts(model, config, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
         subject = people.read_subject(model, data, progress)
         _check_labels(subject.people, subject.data_name)
         kept, kept_name = None, None
@@ -74,9 +75,9 @@ def mitigate(
             aside = people.read(test)
             kept, kept_name = encode(subject.people.schema, aside.frame, location=aside.name), aside.name
             _check_labels(kept, aside.name)
-    forecast = mitigation.forecast_queries(subject.people, config, test=kept)
+        forecast = mitigation.forecast_queries(subject.people, config, test=kept)
     subject.ledger.budget = consent.approve(model, config.budget, forecast)
-    with view.show_progress(quiet=output.silent) as progress:
+    with _refusing_texts(model, config, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
         try:
             done = mitigation.mitigate(
                 subject, config, test=kept, test_name=kept_name or "", out=out, progress=progress
@@ -108,6 +109,38 @@ def mitigate(
     timed_out = config.time_limit is not None and done.result.seconds >= config.time_limit
     if done.result.interrupted and not timed_out:
         raise typer.Exit(INTERRUPTED)
+
+
+@contextmanager
+def _refusing_texts(model: str, config: MitigationConfig, *, trust: bool) -> Iterator[None]:
+    """Where people cannot be read or asked about because all is about texts, say so, and what works instead.
+
+    Raises:
+        DataError: the findings or the model are about texts.
+        EvenhandError: what went wrong, where they are not.
+    """
+    from evenhand.mitigation import concern_texts
+    from evenhand.models import OBJECT_LOADERS, load_stored_object, reads_texts
+
+    try:
+        yield
+    except EvenhandError as error:
+        found = [str(one) for one in config.findings if isinstance(one, Path | str) and concern_texts(one)]
+        stored = None
+        if Path(model).suffix.lower() in OBJECT_LOADERS:
+            with suppress(EvenhandError):
+                stored = load_stored_object(Path(model), trust=trust)
+        if not found and not reads_texts(stored):
+            raise
+        raise DataError(
+            "expected findings about people in rows, got findings about texts"
+            if found
+            else "expected a model of people in rows, got a pipeline over texts",
+            location=found[0] if found else model,
+            hint="no model of texts is trained here: evenhand search MODEL DATA --text-column COLUMN --out swapped.csv "
+            "writes the texts whose label changes with the words for a group; train your pipeline on your texts and "
+            "on these, each with its true label",
+        ) from error
 
 
 def _check_outputs(read: Sequence[str | Path | None], written: Mapping[str, str | Path | None]) -> None:

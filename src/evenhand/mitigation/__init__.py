@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from evenhand.mitigation.candidate import Candidate, MitigationTask, Trial
     from evenhand.mitigation.comparison import compare_candidates
     from evenhand.mitigation.config import FrontierConfig, MitigationConfig
-    from evenhand.mitigation.findings import Findings, FoundProfiles, FoundSubgroup
+    from evenhand.mitigation.findings import Findings, FoundProfiles, FoundSubgroup, concern_texts
     from evenhand.mitigation.learners import Learner, ResumableLearner, find_learner
     from evenhand.mitigation.methods.registry import FROM_FINDINGS, METHODS, TRAINED, load_methods
     from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
@@ -64,6 +64,7 @@ __all__ = [
     "TrainingSet",
     "Trial",
     "compare_candidates",
+    "concern_texts",
     "find_learner",
     "forecast_queries",
     "load_methods",

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from evenhand.certification import Certificate, Counterexample
 from evenhand.core import Result, first_fault
 from evenhand.datasets import MISSING_MARKS, read_frame
-from evenhand.errors import DataError
+from evenhand.errors import DataError, EvenhandError
 from evenhand.individual import TABLES, Example, IndividualResult, Profile, ProfileTable, SearchResult, TextSearchResult
 from evenhand.schema import Attribute, Schema
 from evenhand.subgroups import MISSING, Finding, Range, Rule, Rules, SubgroupResult, TextSubgroupResult
@@ -24,6 +24,9 @@ from evenhand.typing import Floats
 
 WORSE, BETTER = " (worse)", " (better)"
 """What stands behind a protected attribute's name in a table of all profiles."""
+
+TEXT_COLUMNS = {"category", "template", "text (worse)", "text (better)"}
+"""Columns by which a table of texts is told from one of profiles."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +134,9 @@ class _FindingsReader:
 
     def _read_json(self, plain: Any, location: str) -> None:
         plain = plain if isinstance(plain, dict) else {}
-        kind = plain.get("kind")
-        if kind == "individual-text" or (kind == "subgroups" and "effects" in plain):
+        if _is_about_texts(plain):
             raise _texts_error(location)
+        kind = plain.get("kind")
         if kind == "audit":
             parts = [plain.get(name) or [] for name in ("searches", "certificates")]
             if not all(isinstance(one, list) for one in parts):
@@ -189,6 +192,8 @@ class _FindingsReader:
 
     def _read_frame(self, frame: Any, location: str) -> None:
         columns = [str(column) for column in frame.columns]
+        if set(columns) >= TEXT_COLUMNS:
+            raise _texts_error(location)
         names = self._schema.names
         protected = tuple(n for n in names if n not in columns and {n + WORSE, n + BETTER} <= set(columns))
         if not protected:
@@ -288,11 +293,27 @@ def _validate_result(made: type[Result], plain: Any, location: str) -> Result:
         ) from None
 
 
+def concern_texts(source: Path | str) -> bool:
+    """Return whether a file of findings is about texts; one that cannot be read is not."""
+    path = Path(source)
+    try:
+        if path.name.lower().endswith(TABLES):
+            return set(map(str, read_frame(path, words=True).columns)) >= TEXT_COLUMNS
+        plain = _read_json(path)
+    except EvenhandError:
+        return False
+    return isinstance(plain, dict) and _is_about_texts(plain)
+
+
+def _is_about_texts(plain: dict[str, Any]) -> bool:
+    return plain.get("kind") == "individual-text" or (plain.get("kind") == "subgroups" and "effects" in plain)
+
+
 def _texts_error(location: str) -> DataError:
     return DataError(
-        "these findings are about texts",
+        "expected findings about people in rows, got findings about texts",
         location=location,
-        hint="retraining needs people in rows, and findings about them",
+        hint="no model of texts is trained here: train it on your texts and on those found, each with its true label",
     )
 
 

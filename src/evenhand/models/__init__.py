@@ -16,7 +16,14 @@ from evenhand.models.additive.network import (
 from evenhand.models.blackbox.estimator import EstimatorModel, wrap_estimator
 from evenhand.models.blackbox.function import import_object, remember_answers
 from evenhand.models.blackbox.questions import PROBE_COUNT, model_input, plain_numbers, summarize_error
-from evenhand.models.blackbox.text_model import TextAnswers, TextModel, check_texts, interpret_replies, load_text_model
+from evenhand.models.blackbox.text_model import (
+    TextAnswers,
+    TextModel,
+    check_texts,
+    interpret_replies,
+    load_text_model,
+    reads_texts,
+)
 from evenhand.models.blackbox.torch_module import TorchModule, evaluation_mode, input_type
 from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_row, ask_model, ask_people, find_ledger
 from evenhand.models.load import OBJECT_LOADERS, load_model, load_stored_object
@@ -110,6 +117,7 @@ __all__ = [
     "predict_labels",
     "read_booster",
     "read_keras_layers",
+    "reads_texts",
     "remember_answers",
     "repeat_questions",
     "same_label",

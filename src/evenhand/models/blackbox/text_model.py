@@ -130,6 +130,13 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
     )
 
 
+def reads_texts(model: Any) -> bool:
+    """Return whether a scikit-learn model splits texts into words before anything else: it cannot take rows."""
+    model = getattr(model, "best_estimator_", model)
+    parts = getattr(model, "steps", None) or getattr(model, "transformer_list", None)
+    return reads_texts(parts[0][1]) if parts else hasattr(model, "build_analyzer")
+
+
 def interpret_replies(
     replies: NDArray[np.generic], model: TextModel, labels: Sequence[Any] | None, favourable: Any
 ) -> tuple[Reply, tuple[Any, ...], int]:
