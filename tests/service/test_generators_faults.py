@@ -315,7 +315,7 @@ def test_bodies_that_make_no_sense_are_refused_in_one_shape(studio, body):
 
 
 def test_other_methods_and_paths_have_the_same_shape(studio):
-    for method, path in (("GET", "/v1/images/generations"), ("POST", "/v1/images/edits"), ("GET", "/v1/nothing")):
+    for method, path in (("GET", "/v1/images/generations"), ("POST", "/v1/images/variations"), ("GET", "/v1/nothing")):
         answer = httpx.request(method, f"{studio.url}{path}")
         assert answer.status_code in (404, 405)
         assert answer.json()["error"]["message"]

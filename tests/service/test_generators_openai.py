@@ -252,6 +252,36 @@ def test_several_pictures_are_made_at_the_same_time(client, service):
     service.check_replay("remote")
 
 
+def test_pictures_with_the_same_words_are_asked_for_at_once(client, service, upstream_of_this_test, monkeypatch):
+    from evenhand.service.generation import generators
+
+    monkeypatch.setattr(generators, "GATHER_SECONDS", 60)
+    assert len(client.images.generate(model="pictures", prompt="a tree", n=4).data) == 4
+    assert [one.get("n") for one in upstream_of_this_test.asked("/images/generations")] == [4]
+    upstream_of_this_test.received.clear()
+    found = client.images.generate(model="pictures", prompt="a leader", n=8).data
+    asked = upstream_of_this_test.asked("/images/generations")
+    words = [one["prompt"] for one in asked]
+    assert sum(one.get("n", 1) for one in asked) == len(found) == 8
+    assert len(words) == len(set(words)) < 8
+    assert service.check_replay("remote").enforcer.counts["leader: age"]["missed"] == 0
+
+
+def test_a_service_that_makes_one_picture_at_a_time_is_asked_for_each(client, upstream_of_this_test, monkeypatch):
+    from evenhand.service.generation import generators
+
+    monkeypatch.setattr(generators, "GATHER_SECONDS", 60)
+    upstream_of_this_test.failures = [400]
+    assert len(client.images.generate(model="pictures", prompt="a tree", n=3).data) == 3
+    assert [one.get("n") for one in upstream_of_this_test.asked("/images/generations")] == [3, None, None, None]
+    # One that makes fewer than it is asked for is asked again for the rest.
+    upstream_of_this_test.received.clear()
+    picture = base64.b64encode(Studio(BIAS).generate("a tree").data).decode()
+    upstream_of_this_test.body = json.dumps({"data": [{"b64_json": picture}] * 2}).encode()
+    assert len(client.images.generate(model="pictures", prompt="a tree", n=3).data) == 3
+    assert [one.get("n") for one in upstream_of_this_test.asked("/images/generations")] == [3, None]
+
+
 def test_a_picture_by_its_address_needs_nothing_but_the_address(client, service):
     import httpx
 
@@ -266,8 +296,8 @@ def test_a_picture_by_its_address_needs_nothing_but_the_address(client, service)
 
 
 def test_some_of_several_pictures_are_answered_and_the_others_counted(client, service, upstream_of_this_test):
-    # Pictures of trees count for nothing, so none is made again; 404 is not asked again either.
-    upstream_of_this_test.failures = [404]
+    # Pictures of trees count for nothing, so none is made again. After the first 404 each is asked for by itself.
+    upstream_of_this_test.failures = [404, 404]
     answer = client.images.with_raw_response.generate(model="pictures", prompt="a tree", n=3)
     assert len(answer.parse().data) == 2
     assert answer.headers["x-evenhand-missing"] == "1"

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from evenhand.errors import FetchError, ModelError, OptionError
+from evenhand.errors import EvenhandError, FetchError, ModelError, OptionError
 from evenhand.genai.backends.generator import ContentRefusedError, Item
 from evenhand.http import HttpClient, quote_answer
 
@@ -426,7 +426,7 @@ _SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpe
 
 @dataclass(frozen=True)
 class OpenAIImages:
-    """A generator of pictures at ``/images/generations``, one for every request.
+    """A generator of pictures at ``/images/generations``.
 
     Pictures in the answer (``b64_json``) are taken as well as addresses (``url``) on the service's own host. Which of
     the two is answered can be asked for by ``options`` where a service knows ``response_format``; not all do.
@@ -454,22 +454,46 @@ class OpenAIImages:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer holds no picture.
         """
-        answer = self.wire.post(
-            "/images/generations", build_request({"model": self.model, "prompt": prompt}, self.options)
-        )
+        return self.generate_several(prompt, 1)[0]
+
+    def generate_several(self, prompt: str, count: int) -> list[Item]:
+        """Return several pictures for the same prompt, from one request where the service makes so many at once.
+
+        Where it answers with fewer, it is asked again for the rest; where that fails, only some are returned. What a
+        request cost is told with its first picture.
+
+        Raises:
+            FetchError: the service does not answer, or refuses.
+            ModelError: its answer holds no picture.
+        """
+        made: list[Item] = []
+        while len(made) < count:
+            missing = count - len(made)
+            try:
+                made += self._ask_pictures(prompt, missing)
+            except EvenhandError:
+                if not made:
+                    raise
+                break
+        return made
+
+    def _ask_pictures(self, prompt: str, count: int) -> list[Item]:
+        asked = {"model": self.model, "prompt": prompt, **({"n": count} if count > 1 else {})}
+        answer = self.wire.post("/images/generations", build_request(asked, self.options))
         found = answer.get("data")
-        first = found[0] if isinstance(found, list) and found else None
-        if not isinstance(first, dict):
+        if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
             raise ModelError("the answer has no list of pictures as data", location=self.wire.url)
+        first, *others = [self._read_picture(one) for one in found[:count]]
+        return [replace(first, usage=_read_usage(answer)), *others]
+
+    def _read_picture(self, described: Mapping[str, Any]) -> Item:
         for name in ("b64_json", "url"):
-            given = first.get(name)
+            given = described.get(name)
             if isinstance(given, str) and given:
                 inside = name == "b64_json" or given.startswith("data:")
                 item = self._picture(self._decode_image(given) if inside else self.wire.fetch(given))
-                revised = first.get("revised_prompt")
-                return replace(
-                    item, revised_prompt=revised if isinstance(revised, str) else "", usage=_read_usage(answer)
-                )
+                revised = described.get("revised_prompt")
+                return replace(item, revised_prompt=revised if isinstance(revised, str) else "")
         raise ModelError("the picture in the answer has neither b64_json nor url", location=self.wire.url)
 
     def _decode_image(self, given: str) -> bytes:

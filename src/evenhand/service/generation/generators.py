@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from evenhand.errors import ModelError
-from evenhand.genai import Generator, Item, LocalDiffusion, OpenAIChat, OpenAIImages, Studio
+from evenhand.errors import EvenhandError, ModelError
+from evenhand.genai import ContentRefusedError, Generator, Item, LocalDiffusion, OpenAIChat, OpenAIImages, Studio
 from evenhand.service.api.error_handlers import ServiceHTTPException
 
 OutputKind: TypeAlias = Literal["image", "text", "either", "nothing"]
@@ -72,6 +74,79 @@ def with_picture_options(generator: Generator, options: Mapping[str, Any]) -> tu
     if isinstance(generator, OpenAIImages):
         return replace(generator, options={**generator.options, **options}), ()
     return generator, sorted(options.keys() - {"user"})
+
+
+GATHER_SECONDS = 0.25
+"""For how long the first of several requests waits for the others, which may have to wait for a free place."""
+
+REFUSED_SEVERAL = (400, 404, 413, 422)
+"""Statuses with which services refuse to make several pictures at once."""
+
+
+class SharedPictures:
+    """Makes the pictures of several requests: those that are sent with the same words are asked for together.
+
+    Each of the requests is admitted before any picture is there, so none depends on what another one shows. A picture
+    that has to be made again is asked for by itself.
+
+    Args:
+        generator: what makes them.
+        expected: how many requests there are.
+    """
+
+    def __init__(self, generator: OpenAIImages, expected: int) -> None:
+        self._generator, self._expected = generator, expected
+        self._groups: dict[str, list[Future[Item | None]]] = {}
+        self._gathered = threading.Condition()
+        self._closed = False
+
+    def generate(self, prompt: str) -> Item:
+        """Return a picture for one of the requests.
+
+        Raises:
+            EvenhandError: as the generator.
+        """
+        place = self._join(prompt)
+        if place is None:
+            return self._generator.generate(prompt)
+        group = self._groups[prompt]
+        if group[0] is place:
+            self._make(prompt, group)
+        item = place.result()
+        return self._generator.generate(prompt) if item is None else item
+
+    def _join(self, prompt: str) -> Future[Item | None] | None:
+        """Return where a request's picture will be, once all are there; None: it came too late."""
+        with self._gathered:
+            if self._closed:
+                return None
+            place: Future[Item | None] = Future()
+            self._groups.setdefault(prompt, []).append(place)
+            self._expected -= 1
+            if self._expected:
+                self._gathered.wait_for(lambda: self._closed, GATHER_SECONDS)
+            self._closed = True
+            self._gathered.notify_all()
+            return place
+
+    def _make(self, prompt: str, group: Sequence[Future[Item | None]]) -> None:
+        found: list[Item] = []
+        try:
+            found = self._generator.generate_several(prompt, len(group))
+        except BaseException as error:
+            if len(group) == 1 or not _refuses_several(error):
+                for place in group:
+                    place.set_exception(error)
+                return
+        for k, place in enumerate(group):
+            place.set_result(found[k] if k < len(found) else None)
+
+
+def _refuses_several(error: BaseException) -> bool:
+    """Return whether each picture may still be had by itself."""
+    if isinstance(error, ContentRefusedError) or not isinstance(error, EvenhandError):
+        return False
+    return isinstance(error, ModelError) or getattr(error, "status", None) in REFUSED_SEVERAL
 
 
 class ConversationGenerator:

@@ -15,7 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.genai import AnswerStatus, GuardedAnswer, add_usage
+from evenhand.genai import AnswerStatus, GuardedAnswer, OpenAIImages, add_usage
 from evenhand.service.api.context import Here, ServiceContext, example_response
 from evenhand.service.api.error_handlers import ServiceHTTPException
 from evenhand.service.api.routes.idempotency import IdempotentRoute
@@ -25,6 +25,7 @@ from evenhand.service.generation.generators import (
     TEXT_OPTIONS,
     ConversationGenerator,
     OutputKind,
+    SharedPictures,
     known_options,
     with_picture_options,
 )
@@ -244,7 +245,7 @@ class ImagesRequest(BaseModel):
 async def generate_images(
     asked: ImagesRequest, request: Request, response: Response, here: Here, caller: GeneratingCaller
 ) -> dict[str, Any]:
-    """Pictures for a prompt; each is a request of its own for the guard.
+    """Pictures for a prompt; each is a request of its own for the guard, even where they are asked for together.
 
     Where only some of several pictures could be made, those are answered, and ``x-evenhand-missing`` says how many are
     not there.
@@ -256,11 +257,14 @@ async def generate_images(
     guard = find_guard(here, caller, asked.model, "image")
     options = known_options(asked.model_extra or {}, {*PICTURE_OPTIONS, *guard.entry.pass_on})
     generator, ignored = with_picture_options(guard.pipeline.generator, options)
+    count = asked.n or 1
+    if count > 1 and isinstance(generator, OpenAIImages):
+        generator = SharedPictures(generator, min(count, guard.entry.at_once))
     address = asked.response_format == "url"
     base = _picture_base(request, here) if address else None
     wanted = [
         guard.request(asked.prompt, generator=generator, route="images", address=address)
-        for _ in range(asked.n or 1)
+        for _ in range(count)
     ]  # fmt: skip
     found, missing = await answer_requests(guard, wanted, here.settings.limits.upstream_seconds, what="picture")
     response.headers.update(disclosure_headers([one.answer for one in found], [one.number for one in found]))
