@@ -119,7 +119,7 @@ def test_files_come_back_with_trust_alone(adult, which, request, tmp_path):
     again = load_model(path, schema, like=frame, trust=True)
     assert np.array_equal(again.predict(people), candidate.scorer.predict(people))
     assert again.scores(people) == pytest.approx(candidate.scorer.scores(people))
-    assert any("--trust" in note for note in candidate.notes)
+    assert any("where it is trusted" in note for note in candidate.notes)
     with pytest.raises(OptionError, match=r"new\.joblib"):
         candidate.save(tmp_path / "new.skops")
 

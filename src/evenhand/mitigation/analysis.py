@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.errors import BudgetError, DataError, EvenhandError
-from evenhand.mitigation.candidate import Candidate, MitigationTask
+from evenhand.mitigation.candidate import Candidate, MitigationTask, accuracy
 from evenhand.mitigation.comparison import SAMPLES, compare_candidates, flip_sets
 from evenhand.mitigation.config import MitigationConfig
 from evenhand.mitigation.decision import Incumbent
@@ -151,6 +151,7 @@ def _mitigate(
         check_ending(next(iter(wanted)), out, given, learner)
     parts = split_people(people, seed=config.seed, test=test)
     require_budget(find_ledger(given), parts)
+    right = accuracy(given, parts.validation)  # first of all: what is trained must not be lost for a spent budget
     found, test_data = drop_test_profiles(found, parts)
     task = MitigationTask(
         given=given,
@@ -220,7 +221,7 @@ def _mitigate(
     if test is None and control is not None:
         compared, caveat = explain_control(parts, control, compared)
         notes += [caveat] if caveat else []
-    incumbent = Incumbent.of(task, None if control is None else control.scorer)
+    incumbent = Incumbent.of(task, right, None if control is None else control.scorer)
     compared = tuple(incumbent.judge(one) for one in compared)
     result = MitigationResult(
         model=given.name,

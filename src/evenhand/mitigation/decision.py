@@ -42,8 +42,8 @@ class Incumbent:
     people: int
 
     @classmethod
-    def of(cls, task: MitigationTask, control: Scorer | None) -> Incumbent:
-        """Measure the given model, and the control where there is one."""
+    def of(cls, task: MitigationTask, right: float, control: Scorer | None) -> Incumbent:
+        """Measure the given model, of which it is known how often it is right, and the control where there is one."""
         people = task.split.validation
         try:
             harms = measure_all(task.given, people, task.harms)
@@ -51,7 +51,7 @@ class Incumbent:
             harms = None
         plain = None if control is None else accuracy(control, people)
         loss = math.inf if task.config.strength is not None else task.config.accuracy_loss
-        return cls(accuracy(task.given, people), harms, plain, loss, len(people))
+        return cls(right, harms, plain, loss, len(people))
 
     def judge(self, candidate: CandidateResult) -> CandidateResult:
         """Return a compared candidate with the reason why the given model is kept, where it is."""
