@@ -64,7 +64,7 @@ def test_the_page_stands_alone_and_says_what_was_found(folder):
     assert rows[0].text == "<run>, 5 items"
     assert [row.one("th").text.split()[-1] for row in rows[1:]] == [v.verdict for v in RESULT.sequences[0].verdicts]
     sex = page.one("section", id="sequence-1").all("tbody")[0]
-    assert [cell.text for cell in sex.all("tr")[0].all("td")[2:]] == ["too few items", "2", "2"]
+    assert [cell.text for cell in sex.all("tr")[0].all("td")[2:]] == ["too few items", "2", "1", "2"]
     assert "f + y" in page.one("section", id="coverage").one("details").text
 
 
@@ -126,10 +126,12 @@ def test_of_a_long_sequence_the_last_items_are_drawn():
     )
     spec = draw_timeline(long.sequences[0].groups[0])
     assert spec["title"]["text"] == f"g: when each value appeared, the last {MAX_ITEMS} items"
-    _, waits, overdue, ticks, _, _ = (layer["data"]["values"] for layer in spec["layer"])
+    _, waits, overdue, ticks, crosses, _ = (layer["data"]["values"] for layer in spec["layer"])
     assert {row["item"] for row in ticks} == set(range(MAX_ITEMS + 4, 2 * MAX_ITEMS + 4))
     assert [(row["from"], row["to"]) for row in waits] == [(MAX_ITEMS + 3, 2 * MAX_ITEMS + 3)]
-    assert overdue == []  # it was due before
+    # It was due before, and again one item before it came.
+    assert [(row["from"], row["to"]) for row in overdue] == [(MAX_ITEMS + 3, 2 * MAX_ITEMS + 3)]
+    assert [row["from"] for row in crosses] == [2 * MAX_ITEMS + 2]
     (line,) = draw_coverage(long)["layer"]
     assert [(row["item"], row["share"]) for row in line["data"]["values"]] == [
         (0, 0),

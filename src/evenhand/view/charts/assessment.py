@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,15 @@ def plot_assessment(result: GenaiAssessment) -> alt.TopLevelMixin:
     return drawing.to_altair(drawing.stack_charts(parts, " ".join(part["description"] for part in parts)))
 
 
+def _overdue_times(value: ValueFinding, length: int) -> Iterator[tuple[int, int]]:
+    """Yield from which missed deadline to which item a value was overdue, once for each time that it stayed away."""
+    ended = 0
+    for due in value.missed:
+        if due >= ended:
+            ended = min((item for item in value.appearances if item > due), default=length)
+            yield due, ended
+
+
 def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
     """Return one lane per value. Ticks: items that show it. Grey: its longest wait. Orange with a cross: overdue."""
     length = len(group.items)
@@ -52,11 +62,12 @@ def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
     ]
     waits: list[Spec] = [{"row": f"{k:04d}"} | _longest_gap(value, length) for k, value in enumerate(shown)]
     waits = [wait | {"from": max(start, wait["from"])} for wait in waits if wait["to"] > start]
+    crosses = [{"row": f"{k:04d}", "from": due} for k, value in enumerate(shown) for due in value.missed if due > start]
     overdue = [
-        {"row": f"{k:04d}", "from": due, "to": min((item for item in value.appearances if item > due), default=length)}
+        {"row": f"{k:04d}", "from": max(start, due), "to": end}
         for k, value in enumerate(shown)
-        for due in value.missed
-        if due > start
+        for due, end in _overdue_times(value, length)
+        if end > start
     ]
     y: Spec = {"field": "row", "type": "nominal", "axis": None, "sort": None}
     axis = {"title": "recognised items, in the order of the requests", "tickCount": 8, "grid": False, "offset": 4}
@@ -94,7 +105,7 @@ def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
             x=x("item"),
         ),
         drawing.mark_layer(
-            overdue,
+            crosses,
             {
                 "type": "point",
                 "shape": "M-1,-1L1,1M1,-1L-1,1",
