@@ -254,7 +254,7 @@ def test_names_choose_tables_data_sets_and_environments():
     with pytest.raises(OptionError, match="nothing is left") as told:
         names("law-school", "classifiers")
     assert "adult" in str(told.value)
-    with pytest.raises(OptionError, match="0 runs"):
+    with pytest.raises(OptionError, match="expected 1 run or more, got 0"):
         mitigation.MitigationExperimentSettings.of(runs=0)
 
 

@@ -337,7 +337,7 @@ def test_unknown_names_are_refused():
     with pytest.raises(OptionError, match="no environment 'meps'") as told:
         shields.reproduce_shields(SMALL, only=["meps"])
     assert "adult:race" in str(told.value)
-    with pytest.raises(OptionError, match="0 runs"):
+    with pytest.raises(OptionError, match="expected 1 run or more, got 0"):
         shields.ShieldExperimentSettings.of(runs=0)
     with pytest.raises(OptionError, match="no classifier"):
         shields.reproduce_shields(SMALL.model_copy(update={"classifiers": ("HSIC 2",)}), only=["german:sex"])
