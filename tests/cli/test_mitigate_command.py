@@ -396,12 +396,12 @@ def comments(tmp_path_factory):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["model.joblib", "--method", "diffdp"], "model.joblib: expected a model of people in rows, got a pipeline"),
-        (["model.joblib", "--method", "diffdp", "--ignore", "said"], "got a pipeline over texts"),
+        (["model.joblib", "--method", "blind"], "model.joblib: expected a model of people in rows, got a pipeline"),
+        (["model.joblib", "--method", "blind", "--ignore", "said"], "got a pipeline over texts"),
         (["rude:model", "--from", "found.json"], "found.json: expected findings about people in rows, got findings"),
         (["rude:model", "--from", "found.csv"], "found.csv: expected findings about people in rows, got findings"),
         (["rude:model", "--from", "found.csv", "--ignore", "said"], "got findings about texts"),
-        (["rude:model", "--method", "diffdp"], "--ignore"),
+        (["rude:model", "--method", "blind"], "--ignore"),
     ],
 )
 def test_texts_are_refused_with_what_works_instead(evenhand, comments, monkeypatch, arguments, complaint):
