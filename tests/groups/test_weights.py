@@ -132,8 +132,9 @@ def test_intervals_of_a_survey_hold(related):
         inside += rate.low <= 0.3 <= rate.high
         gap = breakdown.gap("demographic_parity_difference").value
         gaps += gap.low <= 0.15 <= gap.high
-    assert inside / runs >= 0.94
-    assert gaps / runs >= 0.94
+    noise = 3 * np.sqrt(0.95 * 0.05 / runs)  # of 600 runs each, 94 % and more held
+    assert inside / runs >= 0.95 - noise
+    assert gaps / runs >= 0.95 - noise
 
 
 @pytest.mark.parametrize(
