@@ -89,7 +89,10 @@ def shield(kind: str = "finite") -> ShieldPlan:
 
 
 def frontier() -> FrontierResult:
-    rate = lambda value: examples.observed(round(9769 * value), 9769)  # noqa: E731
+
+    def rate(value):
+        return examples.observed(round(9769 * value), 9769)
+
     given = {"auc": rate(0.9), "flips": rate(0.1), "favoured": rate(0.2)}
     points = [(0.0, 0.8517, 0.187), (0.1, 0.8511, 0.179), (0.25, 0.8494, 0.142), (1.0, 0.8406, 0.083),
               (4.0, 0.829, 0.021), (16.0, 0.789, 0.004)]  # fmt: skip

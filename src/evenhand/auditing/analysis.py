@@ -458,19 +458,23 @@ def _make_model_card(scorer: Scorer, network: AdditiveNetwork | TreeEnsemble | N
 def _make_data_card(people: People, name: str) -> DataCard:
     fingerprint = hashlib.sha256(np.ascontiguousarray(people.individuals).tobytes())
     fingerprint.update(np.ascontiguousarray(people.labels).tobytes())
-    schema = people.schema
-    counts = {}
-    for attribute in (schema[name] for name in schema.protected):
-        entries, sizes = np.unique(people.individuals[:, schema.position(attribute.name)], return_counts=True)
-        counts[attribute.name] = {attribute.text(entry): int(size) for entry, size in zip(entries, sizes, strict=True)}
     return DataCard(
         name=name,
         people=len(people),
         dropped=people.dropped,
         fingerprint=fingerprint.hexdigest(),
-        counts=counts,
+        counts=count_values(people, people.schema.protected),
         base_rate=float(people.favourable.mean()),
     )
+
+
+def count_values(people: People, names: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Return how many people have each value of these attributes."""
+    counts = {}
+    for attribute in (people.schema[name] for name in names):
+        entries, sizes = np.unique(people.individuals[:, people.schema.position(attribute.name)], return_counts=True)
+        counts[attribute.name] = {attribute.text(entry): int(size) for entry, size in zip(entries, sizes, strict=True)}
+    return counts
 
 
 def library_versions() -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenhand import groups, subgroups
-from evenhand.auditing.analysis import library_versions
+from evenhand.auditing.analysis import count_values, library_versions
 from evenhand.auditing.config import DecisionAuditConfig
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 from evenhand.core import WorkClock
@@ -120,15 +120,11 @@ def _make_data_card(decisions: RecordedDecisions, name: str) -> DataCard:
     fingerprint = hashlib.sha256()
     for part in seen:
         fingerprint.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
-    counts = {}
-    for i, attribute in enumerate(people.schema.attributes):
-        entries, sizes = np.unique(people.individuals[:, i], return_counts=True)
-        counts[attribute.name] = {attribute.text(entry): int(size) for entry, size in zip(entries, sizes, strict=True)}
     return DataCard(
         name=name,
         people=len(people),
         dropped=decisions.undecided,
         fingerprint=fingerprint.hexdigest(),
-        counts=counts,
+        counts=count_values(people, people.schema.names),
         base_rate=None if people.labels is None else float(np.average(people.favourable, weights=weights)),
     )
