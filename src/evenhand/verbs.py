@@ -50,8 +50,9 @@ def audit(
         y: the true labels, shape (n,), if they are not a column of the data.
         target: the column of the true labels.
         protected: columns that a decision must not depend on.
-        settings: ``favourable``, ``ignore`` and ``schema`` (see ``evenhand.schema.ColumnRoles``); ``data_name``,
-            ``model_name`` and ``trust`` (see ``evenhand.models.Subject``); fields of ``evenhand.auditing.AuditConfig``,
+        settings: ``favourable``, ``ignore`` and ``schema`` (see ``evenhand.schema.ColumnRoles``); ``kind``, ``order``
+            and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``, ``model_name`` and
+            ``trust`` (see ``evenhand.models.Subject``); fields of ``evenhand.auditing.AuditConfig``,
             above all ``time_limit`` in seconds and ``seed``; ``work``, that of an earlier result, to repeat its run.
 
     Returns:
@@ -393,12 +394,13 @@ def _subject(
     """Return the model and the people; takes what is about them out of the settings."""
     from evenhand.datasets import read_frame
     from evenhand.models import Subject
-    from evenhand.schema import ColumnRoles
+    from evenhand.schema import ColumnRoles, OutcomeRole
 
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
     about = {name: settings.pop(name) for name in ("favourable", "ignore", "schema") if name in settings}
-    roles = ColumnRoles(target=target, protected=protected, y=y, **about)
+    said = {name: settings.pop(name) for name in ("kind", "order", "unit") if name in settings}
+    roles = ColumnRoles(target=target, protected=protected, y=y, outcome=OutcomeRole.of(**said), **about)
     people = roles.read(read_frame(data) if isinstance(data, str | Path) else data, varied=varied)
     names = {name: settings.pop(name) for name in ("data_name", "model_name", "trust") if name in settings}
     return Subject(model, people, **names)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.factory import grouped
-from evenhand.cli.options import DataArgument, HomeOption, OutputOptions, ProtectedOption, RoleOptions, read_data
+from evenhand.cli.options import DataArgument, HomeOption, OutcomeOptions, OutputOptions, ProtectedOption, read_data
 from evenhand.errors import OptionError
 from evenhand.files import write_atomically
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @grouped
 def schema(
     data: DataArgument,
-    roles: RoleOptions,
+    roles: OutcomeOptions,
     output: OutputOptions,
     protected: ProtectedOption = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the YAML here instead of printing it.")] = None,
@@ -45,6 +45,7 @@ def schema(
             protected=protected or (),
             favourable=roles.favourable,
             ignore=roles.ignore or (),
+            outcome=roles.outcome,
         )
     # Labels do not matter here, not even those that are missing.
     people = nw.from_native(source.frame, eager_only=True).drop(described.target.name, strict=False)

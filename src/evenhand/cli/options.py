@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenhand.core import Document, Result, WorkClock
     from evenhand.datasets import identity
     from evenhand.models import Subject
-    from evenhand.schema import People, Schema
+    from evenhand.schema import OutcomeRole, People, Schema
     from evenhand.typing import Progress
 
 PARAMETER = re.compile(r"`(\w+)=([^`]*)`")
@@ -45,13 +45,22 @@ def name_options(text: str) -> str:
     return PARAMETER.sub(option, text)
 
 
-TargetOption = Annotated[str | None, typer.Option("--target", help="Column of the true label.")]
+TargetOption = Annotated[str | None, typer.Option("--target", help="Column of the true label, or number.")]
 ProtectedOption = Annotated[
     list[str] | None, typer.Option("--protected", help="Attribute that a decision must not depend on; may be repeated.")
 ]
 FavourableOption = Annotated[
-    str | None, typer.Option("--favourable", "--favorable", help="The label that people want.")
+    str | None,
+    typer.Option("--favourable", "--favorable", help="The label that people want; of a number higher or lower."),
 ]
+KindOption = Annotated[
+    str | None,
+    typer.Option("--kind", help="What is decided: label, ordinal or number; by default as the column looks."),
+]
+OrderOption = Annotated[
+    str | None, typer.Option("--order", help="Labels in their order, worst first: 'low < medium < high'.")
+]
+UnitOption = Annotated[str | None, typer.Option("--unit", help="What a number is measured in, e.g. EUR.")]
 SchemaOption = Annotated[
     Path | None, typer.Option("--schema", help="Schema file (YAML). Without it the schema is inferred from the data.")
 ]
@@ -102,6 +111,32 @@ class RoleOptions:
     favourable: FavourableOption = None
     ignore: IgnoreOption = None
 
+    @property
+    def outcome(self) -> OutcomeRole | None:
+        """What is said about the column that is decided beyond this; None where nothing is."""
+        return None
+
+
+@dataclass(frozen=True)
+class OutcomeOptions(RoleOptions):
+    """What is said about the columns of DATA, and what is decided."""
+
+    kind: KindOption = None
+    order: OrderOption = None
+    unit: UnitOption = None
+
+    @property
+    def outcome(self) -> OutcomeRole | None:
+        """What is said about the column that is decided; None where nothing is."""
+        from evenhand.schema import OutcomeRole
+
+        order = None if self.order is None else tuple(label.strip() for label in self.order.split(" < "))
+        if order is not None and len(order) < 2:
+            message = f"expected labels in their order, worst first, got {self.order!r}"
+            raise OptionError(message, location="--order", hint="'low < medium < high', with spaces around each <")
+        role = OutcomeRole.of(self.kind, order, self.unit)
+        return None if role == OutcomeRole() else role
+
 
 @dataclass(frozen=True)
 class ReadOptions(RoleOptions, SourceOptions):
@@ -113,13 +148,13 @@ class ReadOptions(RoleOptions, SourceOptions):
         """Return the people of DATA; ``varied`` where protected attributes will be given other values."""
         from evenhand.schema import ColumnRoles
 
-        roles = ColumnRoles(self.target, protected, self.favourable, self.ignore, source.schema)
+        roles = ColumnRoles(self.target, protected, self.favourable, self.ignore, source.schema, outcome=self.outcome)
         return roles.read(source.frame, location=source.name, varied=varied)
 
 
 @dataclass(frozen=True)
-class DataOptions(ReadOptions):
-    """The same, and which attributes are protected."""
+class DataOptions(ReadOptions, OutcomeOptions):
+    """The same, what is decided, and which attributes are protected."""
 
     protected: ProtectedOption = None
 

@@ -26,11 +26,12 @@ from evenhand.models.blackbox.text_model import (
 )
 from evenhand.models.blackbox.torch_module import TorchModule, evaluation_mode, input_type
 from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_row, ask_model, ask_people, find_ledger
-from evenhand.models.load import OBJECT_LOADERS, load_model, load_stored_object
+from evenhand.models.load import OBJECT_LOADERS, load_model, load_regressor, load_stored_object
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise, repeat_questions
 from evenhand.models.readers.boosters import read_booster
 from evenhand.models.readers.keras_file import KerasLayer, network_from_layers, read_keras_layers
 from evenhand.models.readers.onnx_signature import PROBABILITIES, SHAPING
+from evenhand.models.regressor import Regressor, ask_numbers
 from evenhand.models.replies import Reply, same_label
 from evenhand.models.scorer import (
     BATCH_ROWS,
@@ -69,6 +70,7 @@ __all__ = [
     "NoiseCheck",
     "QuestionLedger",
     "RampCell",
+    "Regressor",
     "Reply",
     "Scorer",
     "StepTerm",
@@ -83,6 +85,7 @@ __all__ = [
     "answers_per_row",
     "ask_in_batches",
     "ask_model",
+    "ask_numbers",
     "ask_once",
     "ask_people",
     "binary_labels",
@@ -103,6 +106,7 @@ __all__ = [
     "interpret_replies",
     "is_listed",
     "load_model",
+    "load_regressor",
     "load_stored_object",
     "load_text_model",
     "load_white_box",

@@ -16,6 +16,7 @@ from evenhand.errors import EvenhandError, MissingExtraError, ModelError, TrustE
 from evenhand.models.blackbox.questions import summarize_error
 from evenhand.models.encodings import require_encodings
 from evenhand.models.ledger import QuestionLedger
+from evenhand.models.regressor import Regressor
 from evenhand.models.replies import match_labels
 from evenhand.models.scorer import Scorer
 from evenhand.schema import Schema
@@ -71,7 +72,9 @@ def load_model(
         MissingExtraError: a library that it needs is not installed.
         FetchError: the URL does not answer.
         BudgetError: the ledger's budget does not pay for trying it.
+        SchemaError: the target is a number (see ``load_regressor``).
     """
+    schema.target.require_labels("this analysis")
     if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
         return _load_file(Path(source), schema, like=like, trust=trust, name=name, ledger=ledger)
     if not isinstance(source, str):
@@ -87,6 +90,64 @@ def load_model(
     raise ModelError(
         f"this is not a model: {source!r}",
         hint=f"give a file ({', '.join(LOADERS)}), an http(s):// URL or module:function",
+    )
+
+
+def load_regressor(
+    source: Any,
+    schema: Schema,
+    *,
+    like: Any = None,
+    trust: bool = False,
+    name: str | None = None,
+    ledger: QuestionLedger | None = None,
+) -> Regressor:
+    """Make a model that decides a number askable.
+
+    Args:
+        source: a fitted regressor (scikit-learn estimator or Pipeline, ``XGBRegressor``, ``LGBMRegressor``, anything
+            with ``predict``), a function from a frame of n people to n numbers, a ``Regressor``; or a file of one
+            (``.skops``, ``.pkl``, ``.joblib``), or ``module:function``.
+        schema: what the model's individuals are; its target is a number.
+        like, trust, name, ledger: as for ``load_model``.
+
+    Raises:
+        ModelError: there is no such model, it does not fit the schema, or gives labels; or no reader takes numbers from
+            its kind of file.
+        TrustError: loading it could run code, and it is not trusted.
+        MissingExtraError: a library that it needs is not installed.
+        BudgetError: the ledger's budget does not pay for trying it.
+    """
+    from evenhand.models.blackbox.number_model import wrap_regressor
+
+    if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
+        path = Path(source)
+        if path.suffix.lower() not in OBJECT_LOADERS:
+            raise ModelError(
+                f"the target {schema.target.name!r} is a number, and models that give numbers are not read from "
+                f"{path.suffix or 'such'} files",
+                location=str(path),
+                hint=f"give the model as {', '.join(OBJECT_LOADERS)}, or wrap it as module:function",
+            )
+        source, name = load_stored_object(path, trust=trust), name or path.name
+    elif isinstance(source, str) and OBJECT_NAME.fullmatch(source) and not is_url(source):
+        from evenhand.models.blackbox.function import import_object
+
+        source, name = import_object(source), name or source
+    if isinstance(source, Regressor):
+        if source.schema.names != schema.names:
+            raise ModelError(
+                f"the model was made for the attributes {', '.join(source.schema.names)}",
+                location=source.name,
+                hint="load the model with the schema it is audited with",
+            )
+        return source
+    if hasattr(source, "predict") or callable(source):
+        return wrap_regressor(source, schema, like=like, name=name, ledger=ledger)
+    shown = repr(source) if isinstance(source, str) else f"a {type(source).__name__}"
+    raise ModelError(
+        f"{shown} is not a model that gives numbers",
+        hint="give a fitted regressor with predict, a function, a file of one, or module:function",
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from evenhand.core import SubjectCard
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.ledger import QuestionLedger
-from evenhand.models.load import load_model
+from evenhand.models.load import load_model, load_regressor
+from evenhand.models.regressor import Regressor
 from evenhand.models.scorer import Scorer
 from evenhand.models.trees.ensemble import TreeEnsemble
 from evenhand.models.white_box import extract_white_box, refuse_opaque
@@ -45,6 +46,18 @@ class Subject:
         """
         people = self.people
         return load_model(
+            self.model, people.schema, like=people.frame, trust=self.trust, name=self.model_name, ledger=self.ledger
+        )
+
+    @cached_property
+    def regressor(self) -> Regressor:
+        """The model where its target is a number, loaded when it is first asked.
+
+        Raises:
+            EvenhandError: there is no such model, or it gives no numbers for these people.
+        """
+        people = self.people
+        return load_regressor(
             self.model, people.schema, like=people.frame, trust=self.trust, name=self.model_name, ledger=self.ledger
         )
 

@@ -1,15 +1,16 @@
 """Data schema: attributes, domains, encodings, who is protected, what is decided."""
 
 from evenhand.schema.attribute import AffineEncoding, Attribute, Missing, Value
-from evenhand.schema.columns import ColumnRoles, change_favourable, list_names
+from evenhand.schema.columns import ColumnRoles, change_target, list_names
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.counterparts import Counterparts, counterparts_of
 from evenhand.schema.decisions import DecisionRoles, PeopleWeights, RecordedDecisions, table_of_decisions
 from evenhand.schema.infer import infer_schema
 from evenhand.schema.people import People, decode, encode, plain_value
 from evenhand.schema.rules import Dependency, Link, Proposal
-from evenhand.schema.schema import Schema, Target, attribute_to_yaml, read_schema, schema_to_yaml, write_schema
+from evenhand.schema.schema import Schema, attribute_to_yaml, read_schema, schema_to_yaml, write_schema
 from evenhand.schema.subdomain import Runs, Subdomain, list_entries, parse_subdomain
+from evenhand.schema.target import OutcomeRole, Target, TargetKind
 
 __all__ = [
     "AffineEncoding",
@@ -21,6 +22,7 @@ __all__ = [
     "Dependency",
     "Link",
     "Missing",
+    "OutcomeRole",
     "People",
     "PeopleWeights",
     "Proposal",
@@ -29,9 +31,10 @@ __all__ = [
     "Schema",
     "Subdomain",
     "Target",
+    "TargetKind",
     "Value",
     "attribute_to_yaml",
-    "change_favourable",
+    "change_target",
     "counterparts_of",
     "decode",
     "encode",

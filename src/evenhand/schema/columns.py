@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.errors import DataError, OptionError
+from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.infer import infer_schema
+from evenhand.schema.infer import infer_schema, order_labels
 from evenhand.schema.people import People, encode
 from evenhand.schema.schema import Schema
+from evenhand.schema.target import DIRECTIONS, OutcomeRole, Target
 from evenhand.text import suggest_name
 
 
@@ -21,10 +22,12 @@ class ColumnRoles:
     Attributes:
         target: column of the true label; with a schema, the schema's.
         protected: attributes that a decision must not depend on; with a schema, in place of those it marks.
-        favourable: the label that people want; guessed where one of two is plainly good (``1``, ``"yes"``, ...).
+        favourable: the label that people want; guessed where one of two is plainly good (``1``, ``"yes"``, ...). Of a
+            number ``higher`` or ``lower``.
         ignore: columns that are not attributes (identifiers, weights), where the schema is inferred.
         schema: what the columns mean; inferred from the data if left out.
         y: the true labels, shape (n,), if they are not a column of the data.
+        outcome: what the target is; inferred from the data, or the schema's, if left out.
     """
 
     target: str | None = None
@@ -33,6 +36,7 @@ class ColumnRoles:
     ignore: Sequence[str] | None = None
     schema: Schema | None = None
     y: Any = None
+    outcome: OutcomeRole | None = None
 
     def read(self, frame: Any, *, location: str = "data", varied: bool = True) -> People:
         """Return the people in a data frame.
@@ -81,7 +85,7 @@ class ColumnRoles:
             hint = "name at least one: `protected=NAME`"
             raise OptionError("expected at least one protected attribute, got none", hint=hint)
         if self.schema is not None:
-            schema = change_favourable(self.schema, target=self.target, favourable=self.favourable)
+            schema = change_target(self.schema, self.target, self.favourable, self.outcome)
             schema.positions(names)
             return schema.with_protected(names) if names and varied else schema
         ignored = list_names(() if self.ignore is None else self.ignore, "ignore")
@@ -99,25 +103,50 @@ class ColumnRoles:
             protected=names if varied else (),
             favourable=self.favourable,
             ignore=ignored,
+            outcome=self.outcome,
         )
 
 
-def change_favourable(schema: Schema, *, target: str | None, favourable: Value | None) -> Schema:
-    """Return a schema with another favourable label, if one is given.
+def change_target(
+    schema: Schema, target: str | None = None, favourable: Value | None = None, outcome: OutcomeRole | None = None
+) -> Schema:
+    """Return a schema with what is said on top of it about its target: what people want of it, and what it is.
 
     Raises:
         OptionError: the target is another one, or the label is not one of its labels.
+        SchemaError: the target cannot be what it is said to be.
     """
-    if target is not None and target != schema.target.name:
-        raise OptionError(f"the target is {target!r}, but the schema says {schema.target.name!r}")
-    if favourable is not None and find_value(favourable, [schema.target.favourable]) is None:
-        values = schema.target.values
-        label = find_value(favourable, values or (favourable,))
-        if label is None:
-            raise OptionError(f"the favourable label {favourable!r} is not among the schema's labels {values}")
-        changed = schema.target.model_copy(update={"favourable": label})
-        schema = schema.model_copy(update={"target": changed})
-    return schema
+    known = schema.target
+    if target is not None and target != known.name:
+        raise OptionError(f"the target is {target!r}, but the schema says {known.name!r}")
+    outcome = outcome or OutcomeRole()
+    kind = outcome.kind or ("ordinal" if outcome.order is not None else known.kind)
+    if (kind, outcome.order, outcome.unit) == (known.kind, None, None):
+        return _change_favourable(schema, favourable)
+    described: dict[str, Any] = {"name": known.name, "kind": kind, "unit": outcome.unit}
+    if kind == "number":
+        wanted = favourable or (known.favourable if known.is_number else "neither")
+        described |= {"favourable": wanted, "unit": outcome.unit or known.unit}
+    elif kind == "ordinal":
+        described |= order_labels(known.name, known.values or outcome.order or (), favourable, outcome.order)
+    else:
+        if favourable is None:
+            hint = "say it: `favourable=VALUE`"
+            raise SchemaError(f"which label of {known.name!r} is favourable? The schema does not say it", hint=hint)
+        described |= {"favourable": favourable, "values": None if known.is_number else known.values}
+    return Schema.parse(schema.model_dump() | {"target": described})
+
+
+def _change_favourable(schema: Schema, favourable: Value | None) -> Schema:
+    """Return a schema with another favourable label, or direction of a number, if one is given."""
+    if favourable is None or find_value(favourable, [schema.target.favourable]) is not None:
+        return schema
+    values = DIRECTIONS if schema.target.is_number else schema.target.values
+    label = find_value(favourable, values or (favourable,))
+    if label is None:
+        raise OptionError(f"the favourable label {favourable!r} is not among the schema's labels {values}")
+    changed = schema.target.model_dump() | {"favourable": label}
+    return schema.model_copy(update={"target": Target.model_validate(changed)})
 
 
 def list_names(given: Sequence[str], argument: str) -> tuple[str, ...]:

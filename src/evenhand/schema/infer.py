@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from evenhand.errors import DataError, SchemaError
+from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.people import CodedColumn, is_missing, list_values, plain_value, sort_key
 from evenhand.schema.schema import Schema
+from evenhand.schema.target import DIRECTIONS, OutcomeRole, guess_kind
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
@@ -21,6 +22,10 @@ GOOD_WORDS = frozenset({"1", "true", "yes", "y", "good", "approved", "accepted",
 """Labels that are plainly the favourable one of two."""
 
 
+NUMERIC_HINT = "; or that it is a number: `kind=number`; or that these are levels, lowest first: `kind=ordinal`"
+"""How else a column of few different numbers may be meant."""
+
+
 def infer_schema(
     frame: IntoDataFrame,
     *,
@@ -28,6 +33,7 @@ def infer_schema(
     protected: Sequence[str] = (),
     favourable: Value | None = None,
     ignore: Sequence[str] = (),
+    outcome: OutcomeRole | None = None,
 ) -> Schema:
     """Guess what each column is: words are categorical, ordered categories ordinal, whole numbers integer.
 
@@ -36,10 +42,12 @@ def infer_schema(
 
     Args:
         frame: one row per person.
-        target: the column of the true label.
+        target: the column of the true label, or of the true number.
         protected: attributes that a decision must not depend on.
-        favourable: the label a person would want; guessed from words like ``yes`` or ``1`` if left out.
+        favourable: the label a person would want; guessed from words like ``yes`` or ``1`` if left out. Of a number
+            ``higher`` or ``lower``.
         ignore: columns that are not attributes (identifiers, weights).
+        outcome: what the target is; guessed if left out: many different numbers are a number.
 
     Raises:
         DataError: a named column is missing, a column cannot be described, the target has one class.
@@ -58,12 +66,28 @@ def infer_schema(
         if name != target and name not in ignore
     ]
     return Schema.parse(
-        {"target": _infer_target(target, {value for value in labels if not is_missing(value)}, favourable),
+        {"target": infer_target(target, {value for value in labels if not is_missing(value)}, favourable, outcome),
          "attributes": attributes}
     )  # fmt: skip
 
 
-def _infer_target(name: str, labels: set[Any], favourable: Value | None) -> dict[str, Any]:
+def infer_target(
+    name: str, labels: set[Any], favourable: Value | None = None, outcome: OutcomeRole | None = None
+) -> dict[str, Any]:
+    """Return what a schema says of the column that is decided, from its different values.
+
+    Raises:
+        DataError: it holds no decisions of the kind that is said.
+        SchemaError: the favourable label cannot be guessed or does not occur.
+    """
+    outcome = outcome or OutcomeRole()
+    kind = outcome.kind or guess_kind(labels, favourable, outcome.order)
+    if kind == "number":
+        return _number_target(name, labels, favourable, outcome)
+    if outcome.unit is not None:
+        raise OptionError(
+            f"a unit belongs to a number, and {name!r} holds labels", hint="leave it out, or say `kind=number`"
+        )
     if len(labels) < 2:
         raise DataError(
             f"the target column {name!r} has one class only: {list_values(labels)}",
@@ -72,9 +96,11 @@ def _infer_target(name: str, labels: set[Any], favourable: Value | None) -> dict
     if len(labels) > 50:
         raise DataError(
             f"the target column {name!r} has {len(labels)} distinct values: it does not look like a decision",
-            hint="cut it into classes first, for example above and below a threshold",
+            hint="numbers can be audited as they are: `kind=number`; or cut it into classes first",
         )
     ordered = sorted(labels, key=sort_key)
+    if kind == "ordinal":
+        return {"name": name, "kind": kind} | order_labels(name, ordered, favourable, outcome.order)
     if favourable is None:
         favourable = guess_favourable(name, ordered)
     label = find_value(favourable, ordered)
@@ -87,6 +113,52 @@ def _infer_target(name: str, labels: set[Any], favourable: Value | None) -> dict
     return {"name": name, "favourable": label, "values": [*rest, label]}
 
 
+def _number_target(name: str, numbers: set[Any], favourable: Value | None, outcome: OutcomeRole) -> dict[str, Any]:
+    odd = next((value for value in numbers if isinstance(value, bool) or not isinstance(value, int | float)), None)
+    if odd is not None:
+        raise DataError(f"expected numbers in the column {name!r}, got {odd!r}", hint="leave `kind=number` out")
+    if outcome.order is not None:
+        raise OptionError("a number has no order of labels", hint="leave `kind=number` or `order=` out")
+    if len(numbers) < 2:
+        raise DataError(f"the column {name!r} holds one number only: {list_values(numbers)}")
+    if favourable is not None and favourable not in DIRECTIONS:
+        raise SchemaError(
+            f"favourable of the number {name!r} is higher or lower, got {favourable!r}",
+            hint="for a label among numbers, say `kind=label`",
+        )
+    unit = {} if outcome.unit is None else {"unit": outcome.unit}
+    return {"name": name, "kind": "number", "favourable": favourable or "neither"} | unit
+
+
+def order_labels(
+    name: str, labels: Sequence[Any], favourable: Value | None, order: Sequence[Value] | None
+) -> dict[str, Any]:
+    """Return the values of an ordinal target and the favourable one; an order must hold all labels that occur.
+
+    Raises:
+        SchemaError: there is no order, it lacks a label or repeats one, or the favourable label is not at an end.
+    """
+    if order is None:
+        if not all(isinstance(label, int | float) for label in labels):
+            raise SchemaError(
+                f"the order of the labels of {name!r} is not known: {list_values(labels)}",
+                hint="say it, worst first: `order=LABELS`",
+            )
+        order = labels
+    values = tuple(one if (known := find_value(one, labels)) is None else known for one in order)
+    absent = [label for label in labels if label not in values]
+    if absent or len(set(values)) < len(values):
+        wrong = f"lacks {list_values(absent)}" if absent else "names a label twice"
+        raise SchemaError(f"the order of {name!r} {wrong}", hint=f"the labels are: {list_values(labels)}")
+    best = values[-1] if favourable is None else find_value(favourable, values)
+    if best not in (values[0], values[-1]):
+        raise SchemaError(
+            f"the favourable label of {name!r} must be the first or the last of its order, got {favourable!r}",
+            hint=f"the order is: {list_values(values)}",
+        )
+    return {"favourable": best, "values": list(values)}
+
+
 def guess_favourable(name: str, labels: Sequence[Any]) -> Any:
     """Return the label of a column that is plainly good, of two.
 
@@ -94,10 +166,11 @@ def guess_favourable(name: str, labels: Sequence[Any]) -> Any:
         SchemaError: neither is, or both are, or there are not two.
     """
     good = [value for value in labels if _looks_favourable(value)]
+    numeric = all(isinstance(value, int | float) for value in labels) and len(labels) > 2
     if len(good) != 1 or len(labels) != 2:
         raise SchemaError(
             f"which label of {name!r} is favourable? It cannot be told from {list_values(labels)}",
-            hint="say it: `favourable=VALUE`",
+            hint="say it: `favourable=VALUE`" + (NUMERIC_HINT if numeric else ""),
         )
     return good[0]
 

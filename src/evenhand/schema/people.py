@@ -31,6 +31,7 @@ class People:
         rows: shape (n,), the row of the frame each came from (0 is the first).
         dropped: how many rows were left out because a ``missing: drop`` attribute or the target was missing.
         frame: the frame they came from, in the user's own type.
+        numbers: shape (n,), the true numbers where the target is a number; ``labels`` is None then.
     """
 
     schema: Schema
@@ -39,6 +40,7 @@ class People:
     rows: Integers
     dropped: int
     frame: Any
+    numbers: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.individuals)
@@ -46,6 +48,7 @@ class People:
     @property
     def favourable(self) -> Booleans:
         """Who truly has the favourable label, shape (n,). Only where there are labels."""
+        self.schema.target.require_labels("this analysis")
         values = self.schema.target.values
         if self.labels is None or values is None:
             raise DataError(f"the data has no column {self.schema.target.name!r} with the true label")
@@ -57,6 +60,7 @@ class People:
             self,
             individuals=self.individuals[rows],
             labels=None if self.labels is None else self.labels[rows],
+            numbers=None if self.numbers is None else self.numbers[rows],
             rows=self.rows[rows],
         )
 
@@ -105,8 +109,10 @@ def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data") -> P
         _encode_attribute(attribute, column, missing | ~keep, location)
         for attribute, column, missing in zip(schema.attributes, columns, gone, strict=True)
     ]
-    labels = None
-    if schema.target.name in table.columns:
+    labels, numbers = None, None
+    if schema.target.name in table.columns and schema.target.is_number:
+        numbers = _encode_target_numbers(schema, CodedColumn.read(table[schema.target.name]), keep, location)
+    elif schema.target.name in table.columns:
         schema, labels = _encode_labels(schema, CodedColumn.read(table[schema.target.name]), keep, location)
     rows = np.flatnonzero(keep)
     if len(rows) == 0:
@@ -118,6 +124,7 @@ def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data") -> P
         rows=rows,
         dropped=len(keep) - len(rows),
         frame=frame,
+        numbers=None if numbers is None else numbers[rows],
     )
 
 
@@ -304,6 +311,22 @@ def _encode_bins(
     codes = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 2).astype(np.float64)
     codes[missing] = np.nan
     return codes
+
+
+def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans, location: str) -> Floats:
+    """Return the true numbers, shape (rows,); NaN in rows that are not kept."""
+    name, numbers = schema.target.name, column.numbers(_number)
+    numbers[_missing_mask(column, schema.missing_markers) | ~keep] = np.nan
+    wrong = ~np.isfinite(numbers) & keep
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"target column {name!r}, row {row + 1}: expected a finite number, got {column.at(row)!r} "
+            f"({int(wrong.sum()):,} such rows)",
+            location=location,
+            hint="fill it in or remove the row; or say `kind=label` for labels",
+        )
+    return numbers
 
 
 def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans, location: str) -> tuple[Schema, Integers]:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError, model_validator
 
 from evenhand.core import first_fault, read_configuration, yaml_loader
 from evenhand.errors import EvenhandError, OptionError, SchemaError
-from evenhand.schema.attribute import Attribute, Encoding, Value
+from evenhand.schema.attribute import Attribute, Encoding
 from evenhand.schema.constraint import Constraint, list_words, parse_constraint
 from evenhand.schema.rules import (
     Dependency,
@@ -26,35 +26,11 @@ from evenhand.schema.rules import (
     entries_of,
     look_up,
 )
+from evenhand.schema.target import Target
 from evenhand.typing import Booleans, Floats
 
 MAX_ASSIGNMENTS = 10_000
 """More protected assignments than this per individual are refused: the answer would be too long to read."""
-
-
-class Target(BaseModel):
-    """What is decided about a person.
-
-    Attributes:
-        name: the column of the true label.
-        favourable: the label a person would want.
-        values: all labels. Left out, they are ``favourable`` and everything else the data holds.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: StrictStr
-    favourable: Value = Field(validation_alias=AliasChoices("favourable", "favorable"))
-    values: tuple[Value, ...] | None = None
-
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Target:
-        if self.values is not None:
-            if len(self.values) < 2:
-                raise ValueError("a target needs at least two labels: with one there is no decision to look at")
-            if self.favourable not in self.values:
-                raise ValueError(f"favourable {self.favourable!r} is not among the labels {list(self.values)}")
-        return self
 
 
 class Schema(BaseModel):
@@ -287,6 +263,7 @@ def _first_error(error: ValidationError, described: Any, location: str | None) -
         return SchemaError(f"{cause.location}: {cause.message}", location=location, hint=cause.hint)
     known = {
         "": Schema.model_fields,
+        "target": Target.model_fields,
         "attributes": Attribute.model_fields,
         "dependencies": Dependency.model_fields,
         "links": Link.model_fields,
@@ -306,6 +283,7 @@ def _first_error(error: ValidationError, described: Any, location: str | None) -
 
 HEADER = """\
 # Data schema: one line per attribute, in the order of the model's inputs.
+# target: what is decided, and the label that people want; for a number `kind: number`, and favourable: higher | lower
 # kind: categorical | ordinal (values in order, or edges of bins) | integer | real (lower and upper, both included)
 # missing: refuse (default) | drop | keep      protected: true for what a decision must not depend on
 # encoding: which numbers a model that takes numbers gets for a categorical attribute, as it was trained:

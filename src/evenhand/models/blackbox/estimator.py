@@ -176,10 +176,10 @@ def wrap_estimator(
     """
     name = name or type(model).__name__
     classes, favourable = _match_classes(model, schema, name)
-    columns = _input_columns(model, schema, name)
+    columns = input_columns(model, schema, name)
     people = probe_individuals(schema)
     refused: ModelError | None = None
-    forms = _candidate_forms(model, schema, columns, name)
+    forms = candidate_forms(model, schema, columns, name)
     for form in forms:
         estimator = EstimatorModel(
             schema, model, classes, favourable, name, like, form, columns, _scoring_method(model),
@@ -199,7 +199,11 @@ def wrap_estimator(
 def _match_classes(model: Any, schema: Schema, name: str) -> tuple[tuple[Value, ...], int]:
     known = getattr(model, "classes_", None)
     if known is None:
-        raise ModelError("the model has no `classes_`: it is not fitted, or no classifier", location=name)
+        raise ModelError(
+            "the model has no `classes_`: it is not fitted, or no classifier",
+            location=name,
+            hint="of a regressor say that the target is a number: `kind=number`",
+        )
     if isinstance(known, list) or np.ndim(known) != 1:
         raise ModelError("the model decides several things at once", location=name, hint="wrap the one to look at")
     classes, favourable = match_labels(schema, np.asarray(known).tolist(), location=name)
@@ -208,7 +212,12 @@ def _match_classes(model: Any, schema: Schema, name: str) -> tuple[tuple[Value, 
     return classes, favourable
 
 
-def _input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | None:
+def input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | None:
+    """Return the columns that an estimator was fitted on; None where it does not say.
+
+    Raises:
+        ModelError: the schema does not describe one of them.
+    """
     names = getattr(model, "feature_names_in_", None)
     if names is None or all(re.fullmatch(r"Column_\d+", str(column)) for column in names):
         return None  # LightGBM numbers the columns of an array
@@ -225,7 +234,12 @@ def _input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | N
     return columns
 
 
-def _candidate_forms(model: Any, schema: Schema, columns: tuple[str, ...] | None, name: str) -> list[InputForm]:
+def candidate_forms(model: Any, schema: Schema, columns: tuple[str, ...] | None, name: str) -> list[InputForm]:
+    """Return how an estimator may be asked, the likeliest form first.
+
+    Raises:
+        ModelError: it was fitted on another number of columns than the schema gives.
+    """
     if columns is not None:
         return ["frame"]
     fitted = getattr(model, "n_features_in_", None)

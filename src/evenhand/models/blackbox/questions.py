@@ -12,7 +12,7 @@ import numpy as np
 from evenhand.errors import DataError, ModelError
 from evenhand.population import uniform_population
 from evenhand.schema import Schema, decode, encode
-from evenhand.typing import Floats, Integers
+from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
@@ -121,7 +121,9 @@ def summarize_error(error: BaseException, most: int = 300) -> str:
     return f"{type(error).__name__}: {text[:most]}" if text else type(error).__name__
 
 
-def check_same_people(decide: Callable[[Any], Integers], schema: Schema, like: IntoDataFrame, *, location: str) -> None:
+def check_same_people(
+    decide: Callable[[Any], Integers | Floats], schema: Schema, like: IntoDataFrame, *, location: str
+) -> None:
     """Make sure that the model sees through the schema the people that the data holds.
 
     A stray space, a capital letter or a marker of missing values that the schema tidied up, and the model knows, would
@@ -132,7 +134,7 @@ def check_same_people(decide: Callable[[Any], Integers], schema: Schema, like: I
     same rows.
 
     Args:
-        decide: labels of a frame's rows, shape (n,).
+        decide: labels or numbers of a frame's rows, shape (n,).
         like: the user's data; a frame that does not fit the schema is only a template, and nothing is compared.
 
     Raises:
@@ -157,11 +159,11 @@ def check_same_people(decide: Callable[[Any], Integers], schema: Schema, like: I
     except (DataError, ModelError):
         return
     as_described = decide(forms[1])
-    differ = np.flatnonzero(as_given != as_described)
+    differ = np.flatnonzero(_differ(as_given, as_described))
     if len(differ):
         given_again, described_again = (decide(form) for form in forms)
-        own = int((as_given != given_again).sum() + (as_described != described_again).sum())
-        apart = len(differ) + int((given_again != described_again).sum())
+        own = int(_differ(as_given, given_again).sum() + _differ(as_described, described_again).sum())
+        apart = len(differ) + int(_differ(given_again, described_again).sum())
         if own and apart - own <= NOISE_ERRORS * math.sqrt(apart + own):
             return
         raise ModelError(
@@ -171,6 +173,11 @@ def check_same_people(decide: Callable[[Any], Integers], schema: Schema, like: I
             hint="the schema's values must be the words the model was trained on: mind spaces, and markers of missing "
             "values that it knows as values",
         )
+
+
+def _differ(one: Integers | Floats, other: Integers | Floats) -> Booleans:
+    """Return who is decided differently; numbers may differ by rounding."""
+    return np.asarray(~np.isclose(one, other, rtol=1e-9, atol=1e-12))
 
 
 def _changed_rows(given: Any, described: Any) -> list[int]:

@@ -1,0 +1,153 @@
+"""Estimators and functions that give everybody a number, as black boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evenhand.errors import ModelError
+from evenhand.models.blackbox.estimator import candidate_forms, input_columns, is_repeatable
+from evenhand.models.blackbox.questions import (
+    InputForm,
+    check_same_people,
+    describe_retry,
+    model_input,
+    probe_individuals,
+    refusal_error,
+)
+from evenhand.models.ledger import QuestionLedger
+from evenhand.models.regressor import check_numbers
+from evenhand.schema import Schema, attribute_to_yaml
+from evenhand.typing import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class NumberModel:
+    """A fitted regressor, or any function of a batch, that answers with one number per individual.
+
+    Attributes:
+        schema: what its individuals are.
+        function: what is called: the regressor's ``predict``, or the function.
+        name: how to call it in a report.
+        kind: what it is, e.g. ``RandomForestRegressor`` or ``function``.
+        like: a frame whose type and column types it is asked with.
+        form: how it is asked.
+        columns: the columns it was fitted on, None where it does not say.
+        can_vary: whether it may answer differently when asked again.
+        ledger: counts the individuals that it was asked about.
+        caution: what a reader must know about how it is asked.
+    """
+
+    schema: Schema
+    function: Callable[[Any], Any]
+    name: str
+    kind: str
+    like: Any
+    form: InputForm = "frame"
+    columns: tuple[str, ...] | None = None
+    can_vary: bool = True
+    ledger: QuestionLedger = field(default_factory=QuestionLedger, repr=False)
+    caution: str = ""
+
+    def predict_numbers(self, individuals: Floats) -> Floats:
+        """Return the number of each individual, shape (n,).
+
+        Raises:
+            ModelError: the model fails, or does not answer with one finite number each.
+        """
+        asked = model_input(
+            self.schema, individuals, self.form, like=self.like, columns=self.columns, location=self.name
+        )
+        return self._call(asked, len(individuals))
+
+    def predict_frame(self, frame: Any) -> Floats:
+        """Return the numbers of a frame's rows without going through the schema, shape (n,)."""
+        import narwhals as nw
+
+        table = nw.from_native(frame, eager_only=True).select(list(self.columns or self.schema.names))
+        return self._call(table.to_native(), len(table))
+
+    def _call(self, asked: Any, n: int) -> Floats:
+        self.ledger.charge(n)
+        try:
+            answer = self.function(asked)
+        except Exception as error:
+            raise refusal_error(error, location=self.name) from error
+        return check_numbers(answer, n, model=self.name)
+
+
+def wrap_regressor(
+    source: Any, schema: Schema, *, like: Any = None, name: str | None = None, ledger: QuestionLedger | None = None
+) -> NumberModel:
+    """Wrap a fitted regressor, or a function, whose answers are numbers.
+
+    It is asked as a classifier is (see ``wrap_estimator``, ``wrap_function``): with a data frame in the data's own
+    words, an array of the same words, or plain numbers by each attribute's encoding.
+
+    Args:
+        source: has ``predict``, or is called itself.
+        schema: what the columns mean; its target is a number.
+        like: the user's data: its frame type is kept, and the model must give these people the same numbers before and
+            after they went through the schema.
+        name: how to call it in a report.
+        ledger: counts whom it is asked about; by default a new one.
+
+    Raises:
+        ModelError: it gives labels, is not fitted, was fitted on other columns, or cannot answer for everyone in the
+            domain.
+    """
+    fitted = hasattr(source, "predict") and not isinstance(source, type)
+    kind = type(source).__name__ if fitted else "function"
+    name = name or (kind if fitted else str(getattr(source, "__name__", type(source).__name__)))
+    if getattr(source, "classes_", None) is not None:
+        raise ModelError(
+            f"the model gives labels, and the target {schema.target.name!r} is a number",
+            location=name,
+            hint="for labels say `kind=label`; for a score give the function that computes it",
+        )
+    columns = input_columns(source, schema, name)
+    forms = candidate_forms(source, schema, columns, name)
+    model = NumberModel(
+        schema,
+        source.predict if fitted else source,
+        name,
+        kind,
+        like,
+        columns=columns,
+        can_vary=not (fitted and is_repeatable(source)),
+        ledger=ledger or QuestionLedger(),
+    )
+    people = probe_individuals(schema)
+    refused: list[ModelError] = []
+    for form in forms:
+        asked = replace(model, form=form)
+        try:
+            asked.predict_numbers(people)
+        except ModelError as error:
+            refused.append(error)
+            continue
+        if form == "numbers":
+            _require_encodings(schema, name)
+        if form == "frame" and like is not None:
+            check_same_people(asked.predict_frame, schema, like, location=name)
+        return replace(asked, caution=describe_retry(form, forms[0], refused[0])) if refused else asked
+    tried = "; ".join(f"asked with {form}: {error.message}" for form, error in zip(forms, refused, strict=True))
+    raise refused[0] if len(refused) == 1 else ModelError(tried, location=name, hint=refused[0].hint)
+
+
+def _require_encodings(schema: Schema, name: str) -> None:
+    """Refuse a model that is fed with codes where nothing says which number stands for which value.
+
+    Raises:
+        ModelError: an attribute lacks its encoding; the message has the lines to put into a schema.
+    """
+    guessed = [attribute for attribute in schema.attributes if attribute.lacks_encoding]
+    if guessed:
+        lines = "\n".join(attribute_to_yaml(one.model_copy(update={"encoding": "code"})) for one in guessed)
+        names = ", ".join(attribute.name for attribute in guessed)
+        raise ModelError(
+            f"the model takes numbers for {names}, and nothing says which number stands for which value",
+            location=name,
+            hint=f"say it in the schema, in the order of the training; if it is that of the values:\n{lines}",
+        )

@@ -1,0 +1,120 @@
+"""Models that decide a number: regressors and functions as black boxes."""
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from evenhand.errors import BudgetError, ModelError, SchemaError, TrustError
+from evenhand.models import QuestionLedger, Regressor, Subject, ask_numbers, load_model, load_regressor
+from evenhand.schema import ColumnRoles
+
+RNG = np.random.default_rng(0)
+PEOPLE = pd.DataFrame({"age": RNG.integers(18, 70, 200), "sex": RNG.choice(["F", "M"], 200)})
+PEOPLE["premium"] = 100.0 + 2 * PEOPLE["age"] + 30 * (PEOPLE["sex"] == "M") + RNG.normal(0, 5, 200)
+READ = ColumnRoles(target="premium", protected=["sex"]).read(PEOPLE)
+
+
+def premium(frame):
+    return 100 + 2 * frame["age"] + 30 * (frame["sex"] == "M")
+
+
+def pipeline():
+    columns = make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough")
+    return make_pipeline(columns, LinearRegression()).fit(PEOPLE[["age", "sex"]], PEOPLE["premium"])
+
+
+def test_a_pipeline_answers_as_it_does_itself():
+    model = pipeline()
+    regressor = Subject(model, READ).regressor
+    assert isinstance(regressor, Regressor)
+    assert ask_numbers(regressor, READ.individuals, batch=7) == pytest.approx(model.predict(PEOPLE[["age", "sex"]]))
+    assert not regressor.can_vary
+    assert (regressor.name, regressor.kind, regressor.form) == ("Pipeline", "Pipeline", "frame")
+
+
+def test_a_function_is_asked_with_a_frame_and_counted():
+    ledger = QuestionLedger()
+    regressor = load_regressor(premium, READ.schema, like=PEOPLE, ledger=ledger)
+    tried = ledger.sent
+    assert regressor.predict_numbers(READ.individuals) == pytest.approx(premium(PEOPLE))
+    assert ledger.sent == tried + 200
+    assert regressor.can_vary
+    with pytest.raises(BudgetError):
+        load_regressor(premium, READ.schema, ledger=QuestionLedger(budget=3))
+
+
+def test_an_array_needs_to_know_which_number_stands_for_which_value():
+    codes = LinearRegression().fit(
+        PEOPLE.assign(sex=PEOPLE["sex"] == "M")[["age", "sex"]].to_numpy(float), PEOPLE["premium"]
+    )
+    with pytest.raises(ModelError, match="takes numbers for sex"):
+        load_regressor(codes, READ.schema)
+    described = READ.schema.with_encodings({"sex": "code"})
+    numbers = load_regressor(codes, described).predict_numbers(READ.individuals)
+    assert numbers == pytest.approx(
+        codes.predict(PEOPLE.assign(sex=PEOPLE["sex"] == "M")[["age", "sex"]].to_numpy(float))
+    )
+
+
+def test_a_file_needs_trust(tmp_path):
+    model = pipeline()
+    joblib.dump(model, tmp_path / "premium.joblib")
+    with pytest.raises(TrustError):
+        load_regressor(tmp_path / "premium.joblib", READ.schema)
+    regressor = load_regressor(str(tmp_path / "premium.joblib"), READ.schema, like=PEOPLE, trust=True)
+    assert regressor.name == "premium.joblib"
+    assert regressor.predict_numbers(READ.individuals) == pytest.approx(model.predict(PEOPLE[["age", "sex"]]))
+
+
+def test_a_module_s_function(tmp_path, monkeypatch):
+    (tmp_path / "tariff.py").write_text("def premium(frame):\n    return 5.0 * frame['age']\n")
+    monkeypatch.chdir(tmp_path)
+    regressor = load_regressor("tariff:premium", READ.schema, like=PEOPLE)
+    assert regressor.predict_numbers(READ.individuals) == pytest.approx(5.0 * PEOPLE["age"])
+
+
+def words(frame):
+    return ["dear"] * len(frame)
+
+
+def too_many(frame):
+    return np.zeros((len(frame), 2))
+
+
+def nothing(frame):
+    return np.full(len(frame), np.nan)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (words, "no numbers"),
+        (too_many, r"answered with shape \(32, 2\)"),
+        (nothing, "answered nan for individual 1"),
+        (3, "a int is not a model that gives numbers"),
+        ("model.onnx", "not read from .onnx files"),
+        ("http://127.0.0.1:1/predict", "is not a model that gives numbers"),
+    ],
+)
+def test_what_gives_no_numbers_is_refused(model, message):
+    with pytest.raises(ModelError, match=message):
+        load_regressor(model, READ.schema)
+
+
+def test_labels_and_numbers_are_not_mixed_up():
+    classifier = LogisticRegression().fit(PEOPLE[["age"]], PEOPLE["sex"])
+    with pytest.raises(ModelError, match="gives labels, and the target 'premium' is a number"):
+        load_regressor(classifier, READ.schema)
+    with pytest.raises(SchemaError, match="'premium' is a number"):
+        load_model(pipeline(), READ.schema)
+    labels = ColumnRoles(target="premium", protected=["sex"], favourable="yes").read(
+        PEOPLE.assign(premium=np.where(PEOPLE["premium"] > 200, "yes", "no"))
+    )
+    with pytest.raises(ModelError, match="no classifier") as error:
+        load_model(pipeline(), labels.schema)
+    assert "kind=number" in str(error.value)

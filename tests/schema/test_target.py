@@ -1,0 +1,117 @@
+"""What is decided: labels, labels in an order, and numbers; what is guessed of a column, and how to say otherwise."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.errors import DataError, OptionError, SchemaError
+from evenhand.schema import ColumnRoles, OutcomeRole, Schema, Target, encode, infer_schema, read_schema, write_schema
+
+SEX = ["F", "M"] * 10
+PRICES = pd.DataFrame({"sex": SEX, "price": np.linspace(10.5, 99.5, 20)})
+GRADES = pd.DataFrame({"sex": SEX, "grade": ["low", "medium", "high", "low"] * 5, "stars": [1, 2, 3, 4, 5] * 4})
+
+
+def test_many_numbers_are_a_number_and_a_label_may_be_named_instead():
+    target = infer_schema(PRICES, target="price", protected=["sex"]).target
+    assert (target.kind, target.favourable, target.values) == ("number", "neither", None)
+    assert infer_schema(PRICES, target="price", favourable="lower").target.favourable == "lower"
+    named = infer_schema(PRICES, target="price", favourable=10.5).target
+    assert (named.kind, named.favourable) == ("label", 10.5)
+
+
+def test_few_numbers_are_never_guessed_to_be_a_number():
+    with pytest.raises(SchemaError, match="which label of 'stars'") as error:
+        infer_schema(GRADES, target="stars")
+    assert "kind=number" in str(error.value)
+    said = infer_schema(GRADES, target="stars", outcome=OutcomeRole(kind="number", unit="stars")).target
+    assert (said.kind, said.unit) == ("number", "stars")
+    levels = infer_schema(GRADES, target="stars", outcome=OutcomeRole(kind="ordinal")).target
+    assert (levels.kind, levels.values, levels.favourable) == ("ordinal", (1, 2, 3, 4, 5), 5)
+
+
+def test_an_order_makes_labels_ordinal():
+    order = OutcomeRole(order=("low", "medium", "high"))
+    target = infer_schema(GRADES, target="grade", outcome=order).target
+    assert (target.kind, target.values, target.favourable) == ("ordinal", ("low", "medium", "high"), "high")
+    assert infer_schema(GRADES, target="grade", outcome=order, favourable="low").target.favourable == "low"
+    people = encode(infer_schema(GRADES, target="grade", outcome=order), GRADES)
+    assert people.labels.tolist()[:4] == [0, 1, 2, 0]
+    with pytest.raises(SchemaError, match="must be the first or the last"):
+        infer_schema(GRADES, target="grade", outcome=order, favourable="medium")
+    with pytest.raises(SchemaError, match="lacks 'medium'"):
+        infer_schema(GRADES, target="grade", outcome=OutcomeRole(order=("low", "high")))
+    with pytest.raises(SchemaError, match="order of the labels"):
+        infer_schema(GRADES, target="grade", outcome=OutcomeRole(kind="ordinal"))
+
+
+def test_numbers_are_read_as_they_stand():
+    people = encode(infer_schema(PRICES, target="price", protected=["sex"]), PRICES)
+    assert people.labels is None
+    assert people.numbers.tolist() == PRICES["price"].tolist()
+    assert people.at(np.array([3, 1])).numbers.tolist() == PRICES["price"].iloc[[3, 1]].tolist()
+    with pytest.raises(SchemaError, match="'price' is a number"):
+        _ = people.favourable
+
+
+@pytest.mark.parametrize(("price", "shown"), [(np.nan, "nan"), ("dear", "'dear'"), (np.inf, "inf")])
+def test_a_number_that_is_none_is_refused_by_row(price, shown):
+    schema = infer_schema(PRICES, target="price")
+    frame = PRICES.astype({"price": object})
+    frame.loc[4, "price"] = price
+    with pytest.raises(DataError, match=f"row 5: expected a finite number, got {shown}"):
+        encode(schema, frame)
+
+
+def test_a_number_in_the_schema_file_comes_back(tmp_path):
+    schema = infer_schema(PRICES, target="price", favourable="lower", outcome=OutcomeRole(unit="EUR"))
+    write_schema(schema, tmp_path / "s.yaml")
+    assert "target: {name: price, kind: number, favourable: lower, unit: EUR}" in (tmp_path / "s.yaml").read_text()
+    assert read_schema(tmp_path / "s.yaml") == schema
+    assert Target(name="price", kind="number").favourable == "neither"
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ({"name": "price", "kind": "number", "favourable": "cheap"}, "higher, lower, neither"),
+        ({"name": "price", "kind": "number", "values": [1, 2]}, "no list of values"),
+        ({"name": "price", "favourable": 1, "unit": "EUR"}, "unit belongs to a number"),
+        ({"name": "grade", "kind": "ordinal", "favourable": "high"}, "needs its `values`"),
+        ({"name": "grade", "kind": "ordinal", "favourable": "b", "values": ["a", "b", "c"]}, "first or the last"),
+        ({"name": "price", "kind": "numeric"}, "kind"),
+        ({"name": "price"}, "favourable"),
+    ],
+)
+def test_what_no_target_can_be_is_refused(target, message):
+    with pytest.raises(SchemaError, match=message):
+        Schema.parse({"target": target, "attributes": [{"name": "x", "kind": "integer", "lower": 0, "upper": 1}]})
+
+
+def test_what_is_said_stands_above_a_schema():
+    labels = infer_schema(PRICES, target="price", favourable=10.5)
+    read = ColumnRoles(protected=["sex"], schema=labels, favourable="lower", outcome=OutcomeRole(kind="number")).read
+    assert (read(PRICES).schema.target.kind, read(PRICES).schema.target.favourable) == ("number", "lower")
+    number = infer_schema(PRICES, target="price")
+    turned = ColumnRoles(protected=["sex"], schema=number, favourable="higher").read(PRICES).schema.target
+    assert turned == Target(name="price", kind="number", favourable="higher")
+    with pytest.raises(OptionError, match="'cheap'"):
+        ColumnRoles(protected=["sex"], schema=number, favourable="cheap").read(PRICES)
+    with pytest.raises(SchemaError, match="favourable"):
+        ColumnRoles(protected=["sex"], schema=number, outcome=OutcomeRole(kind="label")).read(PRICES)
+    words = infer_schema(GRADES, target="grade", favourable="high")
+    ordered = ColumnRoles(protected=["sex"], schema=words, outcome=OutcomeRole.of(order=["low", "medium", "high"]))
+    assert ordered.read(GRADES).schema.target.values == ("low", "medium", "high")
+
+
+def test_what_makes_no_outcome_is_refused():
+    with pytest.raises(OptionError, match="expected kind label, ordinal, number, got 'price'"):
+        OutcomeRole.of(kind="price")
+    with pytest.raises(OptionError, match="at least two labels"):
+        OutcomeRole.of(order="high")
+    with pytest.raises(OptionError, match="unit belongs to a number"):
+        infer_schema(GRADES, target="grade", favourable="high", outcome=OutcomeRole(unit="EUR"))
+    with pytest.raises(DataError, match="expected numbers in the column 'grade', got"):
+        infer_schema(GRADES, target="grade", outcome=OutcomeRole(kind="number"))
+    with pytest.raises(SchemaError, match="higher or lower, got 3"):
+        infer_schema(PRICES, target="price", favourable=3, outcome=OutcomeRole(kind="number"))
