@@ -11,10 +11,10 @@ import numpy as np
 
 from evenhand.certification.bounds.compiled.problem import unsupported_reason
 from evenhand.certification.bounds.interval import search
-from evenhand.certification.bounds.linear import refine_boxes
+from evenhand.certification.bounds.linear import LinearBounder, refine_boxes
 from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock
 from evenhand.certification.certificate.record import CertificateWriter
-from evenhand.certification.certificate.result import Certificate
+from evenhand.certification.certificate.result import Certificate, OutcomeShare
 from evenhand.certification.config import CertifyConfig
 from evenhand.certification.counterparts import AS_PUBLISHED, certify_counterparts
 from evenhand.certification.proof_run import (
@@ -27,8 +27,9 @@ from evenhand.certification.proof_run import (
     may_enumerate,
 )
 from evenhand.certification.query.boxes import FAIR, whole_domain
+from evenhand.certification.query.differences import difference_query_of
 from evenhand.certification.query.enumeration import can_enumerate, enumerate_domain
-from evenhand.certification.query.question import query_of
+from evenhand.certification.query.question import Query, query_of
 from evenhand.core import WorkClock
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork, network_from_dense
@@ -84,31 +85,103 @@ def certify(
     if population is None and network.schema.constrains_people and not config.as_published:
         population = uniform_mixture(network.schema, config.protected)
     if isinstance(population, MixturePopulation):
-        if config.as_published:
-            raise OptionError("as published, a population of independent attributes is needed, not one by the rules",
-                              hint="measure by product_of_marginals, or leave as_published out")  # fmt: skip
-        if certificate is not None:
-            raise OptionError("certificates about plausible counterparts cannot be written to a file",
-                              location="`certificate=`", hint=f"leave it out, or {AS_PUBLISHED}")  # fmt: skip
+        _require_independent(config, certificate)
         return certify_counterparts(network, population, config, drawn or Draws(), say, timer)
+    if certificate is not None:
+        _require_checkable(network, config)
+    # Who can get so many outcomes is a question of its own for each number; all of them share the time.
+    counts = _outcome_counts(network, config)
+    if config.time_limit is not None and counts:
+        config = config.model_copy(update={"time_limit": config.time_limit / (1 + len(counts))})
+
+    def prove(least: int, file: Path | str | None) -> tuple[QueryRun, ProofOutcome]:
+        if isinstance(network, AdditiveNetwork):
+            return _prove_network(network, population, config, least, file, say, timer)
+        return _prove_trees(network, population, config, least, say, timer)
+
+    run, outcome = prove(2, certificate)
+    found = run.conclude(outcome, drawn or Draws())
+    shares = [OutcomeShare.of(2, found.certified, found.falsified)] if counts else []
+    for least in counts:
+        run, _ = prove(least, None)
+        certified, falsified, _ = run.proved_mass.shares()
+        shares.append(OutcomeShare.of(least, certified, falsified))
+    return found.model_copy(update={"outcomes": tuple(shares)}) if shares else found
+
+
+def _require_independent(config: CertifyConfig, certificate: Path | str | None) -> None:
+    """Refuse what cannot be asked about plausible counterparts.
+
+    Raises:
+        OptionError: something of the kind is asked.
+    """
+    if config.as_published:
+        raise OptionError("as published, a population of independent attributes is needed, not one by the rules",
+                          hint="measure by product_of_marginals, or leave as_published out")  # fmt: skip
+    if certificate is not None:
+        raise OptionError("certificates about plausible counterparts cannot be written to a file",
+                          location="`certificate=`", hint=f"leave it out, or {AS_PUBLISHED}")  # fmt: skip
+    if config.tolerance is not None or config.outcomes > 2:
+        what = "changes of a number" if config.tolerance is not None else "more than two outcomes"
+        raise OptionError(f"{what} cannot be proved for plausible counterparts yet", hint=AS_PUBLISHED)
+
+
+def _require_checkable(network: AdditiveNetwork | TreeEnsemble, config: CertifyConfig) -> None:
+    """Refuse to write what ``evenhand.checker`` could not check.
+
+    Raises:
+        OptionError: it could not.
+    """
     if not isinstance(network, AdditiveNetwork):
-        if certificate is not None:
-            raise OptionError("certificates of trees cannot be written to a file", location="`certificate=`",
-                              hint="leave it out")  # fmt: skip
-        return _certify_trees(network, population, config, drawn or Draws(), say, timer)
+        raise OptionError("certificates of trees cannot be written to a file", location="`certificate=`",
+                          hint="leave it out")  # fmt: skip
+    if config.tolerance is not None or config.bands or config.outcomes > 2:
+        what = "a tolerance" if config.tolerance is not None else "bands of a score" if config.bands else "outcomes"
+        raise OptionError(f"certificates about {what} cannot be checked yet, so they are not written to a file",
+                          location="`certificate=`", hint="leave it out")  # fmt: skip
+
+
+def _outcome_counts(network: AdditiveNetwork | TreeEnsemble, config: CertifyConfig) -> range:
+    """Return the numbers of different outcomes above two that are asked about, and that anybody could get."""
+    labels = len(config.bands) + 1 if config.bands else len(network.classes)
+    schema = network.schema
+    names = schema.protected if config.protected is None else config.protected
+    return range(3, 1 + min(config.outcomes, labels, len(schema.assignments(names))))
+
+
+def _prove_network(
+    network: AdditiveNetwork,
+    population: ProductPopulation | None,
+    config: CertifyConfig,
+    least: int,
+    certificate: Path | str | None,
+    say: Progress,
+    timer: WorkClock,
+) -> tuple[QueryRun, ProofOutcome]:
+    """Prove what can be proved about a network, where so many different labels treat somebody unfairly."""
     started, processor = time.perf_counter(), time.process_time()
-    query = query_of(
-        network, config.protected, population, where=config.where, threshold=config.threshold, relax=config.relax
-    )
+    query: Query
+    if config.tolerance is not None:
+        query = difference_query_of(network, config.tolerance, config.protected, population, where=config.where)
+    else:
+        query = query_of(
+            network, config.protected, population, where=config.where, threshold=config.threshold, relax=config.relax,
+            bands=config.bands, least=least,
+        )  # fmt: skip
+    narrow = config.tolerance is not None or least > 2
     threads = timer.threads(config.jobs or count_processors())
     enumerated = not query.constant and may_enumerate(query, config) and can_enumerate(query, config.time_limit)
-    bounder = None
-    if config.method == "linear" and not enumerated and not query.constant and unsupported_reason(query) is None:
+    bounder: LinearBounder | None = None
+    reason = unsupported_reason(query)
+    if config.method == "linear" and not enumerated and not query.constant and reason is None:
         from evenhand.certification.bounds.arrays.engine import device_for
+        from evenhand.certification.bounds.compiled.engine import compile_bounder
 
-        compiled = is_compiled(network, device_for(query, config.device))
+        compiled = is_compiled(network, None if narrow else device_for(query, config.device))
         say("preparing" if compiled else COMPILING, 0.0)
-        bounder = choose_bounder(query, config.device, threads)
+        bounder = compile_bounder(query, threads) if narrow else choose_bounder(query, config.device, threads)
+    elif narrow and not enumerated and not query.constant:
+        raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
     run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
     used = "enumeration" if enumerated else "interval" if bounder is None and not query.constant else config.method
     recorder = None if certificate is None else CertificateWriter(Path(certificate), query, used)
@@ -130,31 +203,37 @@ def certify(
                 recorder=recorder,
             )  # fmt: skip
             outcome = ProofOutcome(undecided, None, stop, used)
-    return run.conclude(outcome, drawn or Draws())
+    return run, outcome
 
 
-def _certify_trees(
+def _prove_trees(
     ensemble: TreeEnsemble,
     population: ProductPopulation | None,
     config: CertifyConfig,
-    drawn: Draws,
+    least: int,
     say: Progress,
     timer: WorkClock,
-) -> Certificate:
-    """Return the certificate of a model of trees."""
-    from evenhand.certification.bounds.trees.question import can_enumerate_cells, enumerate_cells, tree_query_of
+) -> tuple[QueryRun, ProofOutcome]:
+    """Prove what can be proved about a model of trees, where so many different labels treat somebody unfairly."""
+    from evenhand.certification.bounds.trees.differences import tree_difference_query_of
+    from evenhand.certification.bounds.trees.question import (
+        TreeQuery,
+        can_enumerate_cells,
+        enumerate_cells,
+        tree_query_of,
+    )
 
     if config.device is not None:
         raise OptionError("models of trees are certified on the processor", hint="leave the device out")
     started, processor = time.perf_counter(), time.process_time()
-    query = tree_query_of(
-        ensemble,
-        protected=config.protected,
-        population=population,
-        where=config.where,
-        threshold=config.threshold,
-        relax=config.relax,
-    )
+    query: TreeQuery
+    if config.tolerance is not None:
+        query = tree_difference_query_of(ensemble, config.tolerance, config.protected, population, where=config.where)
+    else:
+        query = tree_query_of(
+            ensemble, config.protected, population, where=config.where, threshold=config.threshold,
+            relax=config.relax, bands=config.bands, least=least,
+        )  # fmt: skip
     enumerated = may_enumerate(query, config) and can_enumerate_cells(query, config.time_limit)
     if not query.constant and not enumerated:
         from evenhand.certification.bounds.trees.engine import compile_tree_engine, refine_trees
@@ -171,7 +250,7 @@ def _certify_trees(
             bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress
         )
         outcome = ProofOutcome(undecided, proved, stop, "trees")
-    return run.conclude(outcome, drawn)
+    return run, outcome
 
 
 def warm_up(model: AdditiveNetwork | TreeEnsemble | None = None, device: str | None = None) -> None:

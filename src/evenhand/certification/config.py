@@ -8,6 +8,7 @@ from typing import Literal, Self
 
 from pydantic import field_validator, model_validator
 
+from evenhand.certification.query.bands import check_edges
 from evenhand.core import Config, setting
 from evenhand.errors import OptionError
 
@@ -35,6 +36,15 @@ class CertifyConfig(Config):
     )
     relax: Mapping[str, float] | None = setting(
         None, "compare people who differ by so much too, like age=2; integers and ordinal values, by so many values"
+    )
+    tolerance: float | None = setting(
+        None, "of a model that gives a number: treat people fairly whose number changes by no more than this", ge=0
+    )
+    bands: tuple[float, ...] = setting(
+        (), "compare bands of the favourable label's score instead of labels, cut at these scores, like 0.3,0.6"
+    )
+    outcomes: int = setting(
+        2, "of several labels or bands: prove too who can get 3 different ones, and so on up to this many", ge=2
     )
     time_limit: float | None = setting(None, "stop after so many seconds", unit="seconds", gt=0)
     max_boxes: int | None = setting(None, "stop after so many boxes", ge=1)
@@ -66,4 +76,32 @@ class CertifyConfig(Config):
     def _check_method(self) -> Self:
         if self.device is not None and self.method == "interval":
             raise OptionError("symbolic intervals have no device to choose", hint="method linear, or leave device out")
+        asked = [
+            name
+            for name, given in (
+                ("a threshold", self.threshold is not None),
+                ("bands", bool(self.bands)),
+                ("relaxed attributes", bool(self.relax)),
+                ("several outcomes", self.outcomes > 2),
+            )
+            if given
+        ]
+        if self.tolerance is not None and asked:
+            raise OptionError(f"a tolerance compares numbers, and {asked[0]} labels", hint="leave one of them out")
+        if self.outcomes > 2 and self.relax:
+            raise OptionError(
+                "different outcomes are counted among protected values alone, not with relaxed attributes",
+                hint="leave one of them out",
+            )
+        narrow = "a tolerance" if self.tolerance is not None else "several outcomes" if self.outcomes > 2 else None
+        if narrow is not None and (self.method == "interval" or self.device is not None):
+            option = "symbolic intervals" if self.method == "interval" else f"device {self.device!r}"
+            raise OptionError(f"{option} cannot prove {narrow}", hint="leave the method and the device out")
         return self
+
+    @field_validator("bands")
+    @classmethod
+    def _check_bands(cls, bands: tuple[float, ...]) -> tuple[float, ...]:
+        if bands:
+            check_edges(bands)
+        return bands

@@ -58,8 +58,9 @@ def certify_counterparts(
         raise OptionError("models of trees cannot be certified by plausible counterparts", hint=AS_PUBLISHED)
     started, processor = time.perf_counter(), time.process_time()
     question = orbit_question_of(
-        network, config.protected, population, where=config.where, threshold=config.threshold, relax=config.relax
-    )
+        network, config.protected, population, where=config.where, threshold=config.threshold, relax=config.relax,
+        bands=config.bands,
+    )  # fmt: skip
     limit = None if config.time_limit is None else config.time_limit / len(question.orbits)
     enumerated = may_enumerate(question, config) and all(can_enumerate(one.query, limit) for one in question.orbits)
     scored = not question.constant and not enumerated and config.method == "linear" and has_one_score(question)

@@ -90,7 +90,7 @@ SETTINGS: ConfigOptions[CertifyConfig] = ConfigOptions(
         "enumeration",
         "jobs",
     ),
-    parsed={"relax": lambda given: _parse_tolerances(given)},
+    parsed={"relax": lambda given: _parse_tolerances(given), "bands": lambda given: parse_edges(given)},
 )
 
 
@@ -170,6 +170,21 @@ def certify(
     if result.boxes == 0 and not interrupted:
         raise LimitError("the limit was reached before anything was proved", hint="give it more time or boxes")
     output.finish(result, result.document, interrupted=interrupted)
+
+
+def parse_edges(given: Sequence[str]) -> tuple[float, ...]:
+    """Return the scores that cut bands, from ``0.3,0.6`` or several options.
+
+    Raises:
+        OptionError: something given is no number.
+    """
+    texts = [text.strip() for one in given for text in one.split(",")]
+    try:
+        return tuple(float(text) for text in texts)
+    except ValueError:
+        raise OptionError(
+            f"expected scores, got {', '.join(given)!r}", location="--bands", hint="such as 0.3,0.6"
+        ) from None
 
 
 def _parse_tolerances(given: Sequence[str]) -> dict[str, float]:

@@ -125,6 +125,8 @@ def build_certificate(
         history=tuple(tally.history),
         regions=tally.regions() if outcome.regions is None else outcome.regions,
         slices=slices,
+        tolerance=asked.limit,
+        bands=() if asked.bands is None else asked.bands.edges,
         seed=sampling.seed,
         seconds=time.perf_counter() - clock.started,
         work=sampling.clock.work(),

@@ -40,6 +40,8 @@ class CounterexampleFinder:
         With relaxed attributes: which get another label than somebody within the tolerance, by asking about all.
         """
         query = self._query
+        if query.demanded is not None or query.least > 2:
+            return self._unfair_among_all(entries)
         first = query.labels(query.individuals(entries, 0))
         # Whom each person is compared with: an assignment, and entries that differ in relaxed attributes only.
         other = np.full(len(entries), -1, dtype=np.int64)
@@ -56,8 +58,23 @@ class CounterexampleFinder:
         for row in np.flatnonzero(unfair):
             if self.full:
                 break
-            self._keep(entries[row : row + 1], people[row : row + 1], int(other[row]))
+            # Under all assignments alike, the person is shown with another one than the person compared with.
+            second = int(other[row])
+            self._keep(entries[row : row + 1], people[row : row + 1], int(second == 0), second)
         return np.asarray(unfair)
+
+    def _unfair_among_all(self, entries: Floats) -> Booleans:
+        """The same where all answers about a person tell it together, not two of them that are not alike."""
+        query = self._query
+        each = [query.answers(query.individuals(entries, p)) for p in range(len(query.assignments))]
+        answers: Floats = np.stack(each).astype(np.float64)
+        unfair = query.differ(answers)
+        for row in np.flatnonzero(unfair):
+            if self.full:
+                break
+            person = entries[row : row + 1]
+            self._keep(person, person, int(np.argmin(answers[:, row])), int(np.argmax(answers[:, row])))
+        return unfair
 
     def _people_nearby(self, entries: Floats) -> Iterator[Floats]:
         """The people themselves, then all combinations of what is within the tolerance; outside the domain the end."""
@@ -72,19 +89,16 @@ class CounterexampleFinder:
                     near[:, i] = np.clip(entries[:, i] + step, low, high)
                 yield near
 
-    def _keep(self, person: Floats, near: Floats, other: int) -> None:
+    def _keep(self, person: Floats, near: Floats, own: int, other: int) -> None:
         query = self._query
         key = (person + 0.0).tobytes()  # minus zero is zero
         if key in self._known:
             return
         self._known.add(key)
-        # Under all assignments alike, the person is shown with another one than the person compared with.
-        own = int(other == 0)
         rows = np.concatenate([query.individuals(person, own), query.individuals(near, other)])
-        labels = query.labels(rows)
-        deployed = query.deployed(rows)
-        if labels[0] == labels[1] or not np.array_equal(labels, deployed):
+        if not query.confirms(rows):
             return
+        texts = query.answer_texts(rows)
         varied = [query.schema[name] for name in query.protected]
         others = [
             (attribute, before, entry)
@@ -97,8 +111,8 @@ class CounterexampleFinder:
                 relaxed={a.name: a.text(entry) for a, before, entry in others if before != entry},
                 first={a.name: a.text(entry) for a, entry in zip(varied, query.assignments[own], strict=True)},
                 second={a.name: a.text(entry) for a, entry in zip(varied, query.assignments[other], strict=True)},
-                first_label=str(query.classes[int(labels[0])]),
-                second_label=str(query.classes[int(labels[1])]),
+                first_label=texts[0],
+                second_label=texts[1],
             )
         )
 

@@ -171,6 +171,27 @@ class AttributeSlice(BaseModel):
     undecided: float
 
 
+class OutcomeShare(BaseModel):
+    """Which share of the population can get at least so many different labels, or bands of a score.
+
+    Attributes:
+        least: how many, as the protected attributes vary.
+        proved: at least this share can: proved.
+        possible: at most this share can: proved too.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    least: int
+    proved: float
+    possible: float
+
+    @classmethod
+    def of(cls, least: int, certified: float, falsified: float) -> OutcomeShare:
+        """Return the bounds from the shares that are proved to get fewer, and to get so many."""
+        return cls(least=least, proved=falsified, possible=max(falsified, 1 - certified))
+
+
 class Certificate(Result):
     """Shares of the population: certified + falsified + undecided + no_counterpart = 1.
 
@@ -199,6 +220,9 @@ class Certificate(Result):
         history: the course of the run.
         regions: where the unfair and the undecided lie, in coarse parts of the domain: proved.
         slices: the same by single attributes: estimated.
+        tolerance: of a number: a person is treated fairly whose number changes by no more than this; else None.
+        bands: scores at which the favourable label's score is cut into bands that stand for labels; else empty.
+        outcomes: where it was asked who can get more than two different labels or bands: for each number of them.
     """
 
     kind: Literal["certificate"] = "certificate"
@@ -223,6 +247,9 @@ class Certificate(Result):
     history: tuple[ProgressPoint, ...] = ()
     regions: tuple[Subregion, ...] = ()
     slices: tuple[AttributeSlice, ...] = ()
+    tolerance: float | None = None
+    bands: tuple[float, ...] = ()
+    outcomes: tuple[OutcomeShare, ...] = ()
 
     def document(self) -> Document:
         """Return the proved shares, the estimate, and where the undecided and the unfair lie."""
@@ -235,21 +262,35 @@ class Certificate(Result):
                 for attribute, width in self.relaxed.items()
             ),
         ]
+        if self.tolerance is not None:
+            asked.append(f"Fair is a change of the model\u2019s number by no more than {self.tolerance:g}.")
+        if self.bands:
+            edges = ", ".join(f"{edge:g}" for edge in self.bands)
+            asked.append(f"Decisions are bands of the favourable label\u2019s score, cut at {edges}.")
         if self.threshold not in (None, 0.5):
             asked.append(f"{self.positive!r} is given if its probability is greater than {self.threshold:g}.")
+        same, other = "the decision stays the same", "changes"
+        if self.tolerance is not None:
+            same, other = f"the model\u2019s number changes by at most {self.tolerance:g}", "by more"
         return Document(
             f"Certificate for {name}",
-            f"For which share of {SIMULATED} ({self.population}) it is proved that the decision stays the same, or "
-            f"changes, whatever {name} says.",
+            f"For which share of {SIMULATED} ({self.population}) it is proved that {same}, or {other}, whatever {name} "
+            "says.",
             (
                 *(Text(sentence) for sentence in asked),
                 *proof_answers(self),
+                *outcome_blocks(self),
                 Heading("Proof", anchor="proof", detail=True),
                 *proof_blocks((self,)),
             ),
             brand="Evenhand certify",
             made=self.provenance,
         )
+
+    @property
+    def difference(self) -> str:
+        """What treats somebody unfairly, in words."""
+        return "different decisions" if self.tolerance is None else f"changes by more than {self.tolerance:g}"
 
     def _describe_counterparts(self) -> str:
         along = f", but for {', '.join(self.moved)}, which moves along" if self.moved else ""
@@ -293,7 +334,7 @@ def proof_answers(certificate: Certificate) -> list[Metric]:
                     if certificate.no_counterpart > 0
                     else []
                 ),
-                f"different decisions {among}: {different.text}, estimated, {different.interval}",
+                f"{certificate.difference} {among}: {different.text}, estimated, {different.interval}",
                 f"{format_count(certificate.boxes, 'box', 'boxes')} in {format_duration(certificate.seconds)}; "
                 f"{STOPPED[certificate.stopped_by]}",
             ),
@@ -301,6 +342,35 @@ def proof_answers(certificate: Certificate) -> list[Metric]:
             next_step="; ".join(steps) or "nothing is left open",
         )
     ]
+
+
+def outcome_blocks(certificate: Certificate) -> Iterator[Block]:
+    """Yield the proved shares of people who can get so many different labels or bands, where that was asked."""
+    if not certificate.outcomes:
+        return
+    what = "bands" if certificate.bands else "labels"
+    rows = tuple(
+        TableRow(
+            (
+                f"{share.least} or more",
+                ReportedNumber(percent_at_least(share.proved), share.proved, "proved"),
+                ReportedNumber(percent_at_most(share.possible), share.possible, "proved"),
+            )
+        )
+        for share in certificate.outcomes
+    )
+    columns = (
+        Column(f"different {what}"),
+        Column("people, at least", numeric=True),
+        Column("people, at most", numeric=True),
+    )
+    yield Table(
+        f"How many different {what} people can get as {join_names(certificate.protected)} varies; shares of "
+        f"{SIMULATED}, proved",
+        columns,
+        rows,
+        usual="proved",
+    )
 
 
 HISTORY_CAPTION = (

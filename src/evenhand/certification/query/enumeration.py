@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,9 +50,12 @@ def enumerate_domain(query: Query) -> Enumeration:
     seen = _SeenLabels(query) if query.relaxed else None
     for begin in range(0, query.points, batch):
         points = decode_points(query, np.arange(begin, min(begin + batch, query.points)))
+        if query.demanded is not None:
+            status[begin : begin + len(points)] = _classify_demanded(query, points)
+            continue
         possible = _possible_labels(query, points)
         if seen is None:
-            status[begin : begin + len(points)] = classify_points(possible)
+            status[begin : begin + len(points)] = classify_points(possible, query.least)
         else:
             seen.note(begin, possible)
     return Enumeration(status=status if seen is None else seen.outcomes(), mass=point_masses(query))
@@ -84,26 +88,37 @@ def point_masses(query: Question) -> Floats:
 
 def _possible_labels(query: Query, points: Integers) -> Integers:
     """Sets of possible labels, as bits, under each assignment, shape (assignments, n)."""
-    slack = query.slack
-    first = query.first(points)
-    sizes = np.zeros_like(first)
-    for i, cells in enumerate(query.cells):
-        sizes += np.abs(cells.cell_contributions(points[:, i]))
-    classes = len(query.network.classes)
-    everything = (1 << classes) - 1
-    possible = np.empty((len(query.assignments), len(points)), dtype=np.int64)
-    for p, bias in enumerate(query.biases):
-        units, error = first + bias, slack.first(sizes)
-        for number, layer in enumerate(query.layers):
-            error = slack.after(number, units, error)
-            units = np.maximum(units, 0.0) @ layer.weights + layer.bias
-        reach = slack.decision(error)
+    everything = (1 << len(query.classes)) - 1
+    possible = np.empty((len(query.biases), len(points)), dtype=np.int64)
+    for p, (units, reach) in enumerate(_margins(query, points)):
         labels = np.full(len(points), everything, dtype=np.int64)
         for m, (a, b) in enumerate(query.pairs):
             labels = np.where(units[:, m] > reach[:, m], labels & ~(1 << int(a)), labels)
             labels = np.where(units[:, m] < -reach[:, m], labels & ~(1 << int(b)), labels)
         possible[p] = labels
     return possible
+
+
+def _margins(query: Query, points: Integers) -> Iterator[tuple[Floats, Floats]]:
+    """Yield the margins under each assignment, and how far from zero each must be, both of shape (n, margins)."""
+    slack = query.slack
+    first = query.first(points)
+    sizes = np.zeros_like(first)
+    for i, cells in enumerate(query.cells):
+        sizes += np.abs(cells.cell_contributions(points[:, i]))
+    for bias in query.biases:
+        units, error = first + bias, slack.first(sizes)
+        for number, layer in enumerate(query.layers):
+            error = slack.after(number, units, error)
+            units = np.maximum(units, 0.0) @ layer.weights + layer.bias
+        yield units, slack.decision(error)
+
+
+def _classify_demanded(query: Query, points: Integers) -> NDArray[np.int8]:
+    """Outcome where one label is demanded, which each margin sets against another one."""
+    ((units, reach),) = _margins(query, points)
+    within, beyond = (units < -reach).all(axis=1), (units > reach).any(axis=1)
+    return np.where(beyond, UNFAIR, np.where(within, FAIR, UNDECIDED)).astype(np.int8)
 
 
 class _SeenLabels:
@@ -114,7 +129,7 @@ class _SeenLabels:
 
     def __init__(self, query: Query) -> None:
         self._query = query
-        self._everything = (1 << len(query.network.classes)) - 1
+        self._everything = (1 << len(query.classes)) - 1
         self._numbers = {self._everything: 0}
         self._present = np.zeros(query.points, dtype=np.int64)
 
@@ -160,13 +175,42 @@ def _dilate(present: Integers, axis: int, width: int) -> Integers:
     return present
 
 
-def classify_points(possible: Integers) -> NDArray[np.int8]:
-    """Outcome from the sets of possible labels (as bits) under each assignment, shape (assignments, n)."""
+def classify_points(possible: Integers, least: int = 2) -> NDArray[np.int8]:
+    """Outcome from the sets of possible labels (as bits) under each assignment, shape (assignments, n).
+
+    Args:
+        possible: the sets.
+        least: different labels that make it unfair.
+    """
     kinds, kind = np.unique(possible, axis=1, return_inverse=True)
     outcomes = np.empty(kinds.shape[1], dtype=np.int8)
     for column in range(kinds.shape[1]):
         sets = np.unique(kinds[:, column])
-        decided = len(sets) == 1 and sets[0] & (sets[0] - 1) == 0
-        apart = bool(((sets[:, None] & sets) == 0).any())
+        if least == 2:
+            decided = len(sets) == 1 and sets[0] & (sets[0] - 1) == 0
+            apart = bool(((sets[:, None] & sets) == 0).any())
+        else:
+            fewest, most = count_outcomes([int(each) for each in kinds[:, column]])
+            decided, apart = most < least, fewest >= least
         outcomes[column] = UNFAIR if apart else FAIR if decided else UNDECIDED
     return outcomes[kind.ravel()]
+
+
+def count_outcomes(possible: Sequence[int]) -> tuple[int, int]:
+    """Return how many different labels there are at least and at most, from the sets possible under each assignment.
+
+    At least: as many as there are sets of which no two have a label in common; such sets are picked greedily, the
+    smallest first. At most: the labels that are possible at all, or those that are certain and one for each other set.
+    """
+    apart = union = certain = 0
+    fewest = open_sets = 0
+    for labels in sorted(possible, key=int.bit_count):
+        union |= labels
+        if labels & (labels - 1) == 0:
+            certain |= labels
+        else:
+            open_sets += 1
+        if labels & apart == 0:
+            apart |= labels
+            fewest += 1
+    return fewest, min(union.bit_count(), certain.bit_count() + open_sets)

@@ -171,6 +171,7 @@ def orbit_question_of(
     where: Sequence[str] = (),
     threshold: float | None = None,
     relax: Mapping[str, float] | None = None,
+    bands: Sequence[float] = (),
 ) -> OrbitQuestion:
     """Bring a question about plausible counterparts to normal form; see ``query_of`` for the arguments.
 
@@ -183,7 +184,7 @@ def orbit_question_of(
     names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
     if population.schema.names != schema.names:
         raise OptionError("the population and the model are about different attributes")
-    form = NormalForm.of(network, names, where=where, threshold=threshold, relax=relax)
+    form = NormalForm.of(network, names, where=where, threshold=threshold, relax=relax, bands=bands)
     hub = tuple(schema.names[i] for i in population.hub.columns)
     _require_free(form, population)
     shares = _class_shares(form.asked, population)

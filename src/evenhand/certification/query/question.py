@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.certification.query.bands import ScoreBands
 from evenhand.certification.query.cells import Cells, cells_of
 from evenhand.certification.query.rounding import (
     ACTIVATION_ERROR,
@@ -27,7 +28,7 @@ from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm
 from evenhand.population import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema import Attribute, Schema, Subdomain, Value, parse_subdomain
-from evenhand.typing import Floats, Integers
+from evenhand.typing import Booleans, Floats, Integers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,10 @@ class Question(ABC):
         tolerance: per attribute of ``cells``, by how many cells the people compared may differ; 0 where not at all.
         threshold: with two labels, the second is given if its probability is greater; None with more labels.
         where: the conditions that made the domain smaller.
+        least: how many different labels a person must be able to get to be treated unfairly.
+        demanded: the one label that treats people fairly, where it is not any that stays the same; its place.
+        bands: what a score is cut into, where labels are bands of it.
+        limit: of a model that gives a number: by how much it may change; else None.
     """
 
     protected: tuple[str, ...]
@@ -52,6 +57,10 @@ class Question(ABC):
     tolerance: Integers
     threshold: float | None
     where: tuple[str, ...] = ()
+    least: int = 2
+    demanded: ClassVar[int | None] = None
+    bands: ScoreBands | None = None
+    limit: float | None = None
     moved: ClassVar[tuple[str, ...] | None] = None
     no_counterpart: ClassVar[float] = 0.0
 
@@ -72,6 +81,23 @@ class Question(ABC):
     @abstractmethod
     def deployed(self, individuals: Floats) -> Integers:
         """The same as the model may compute them where it is deployed, in its own precision."""
+
+    def answers(self, individuals: Floats) -> Integers | Floats:
+        """What the model's answers about people are compared by, shape (n,): labels, or numbers."""
+        return self.labels(individuals)
+
+    def differ(self, answers: Integers | Floats) -> Booleans:
+        """Return whom answers under each assignment, shape (assignments, n), treat unfairly, shape (n,)."""
+        return np.asarray(count_different(answers) >= self.least)
+
+    def confirms(self, pair: Floats) -> bool:
+        """Return whether two people (2, attributes) get different labels, also where the model is deployed."""
+        labels = self.labels(pair)
+        return bool(labels[0] != labels[1] and np.array_equal(labels, self.deployed(pair)))
+
+    def answer_texts(self, individuals: Floats) -> list[str]:
+        """Return the model's answers in words."""
+        return [str(self.classes[int(label)]) for label in self.labels(individuals)]
 
     @cached_property
     def counts(self) -> Integers:
@@ -126,6 +152,12 @@ class Question(ABC):
         }
 
 
+def count_different(labels: Integers | Floats) -> Integers:
+    """Return how many different entries each column has, shape (n,), of labels (assignments, n)."""
+    ordered = np.sort(labels, axis=0)
+    return np.asarray(1 + (ordered[1:] != ordered[:-1]).sum(axis=0), dtype=np.int64)
+
+
 # A network as it may run where it is deployed: in single precision.
 
 
@@ -137,6 +169,23 @@ def predict_float32(network: AdditiveNetwork, individuals: Floats, threshold: fl
         individuals: shape (n, attributes).
         threshold: on the probability of the second of two labels; None or a half for the larger output.
     """
+    if threshold is not None and threshold != 0.5:
+        return np.asarray(_probability_float32(network, individuals) > np.float32(threshold), dtype=np.int64)
+    units = _outputs_float32(network, individuals)
+    if units.shape[1] == 1:
+        return np.asarray(units[:, 0] > 0, dtype=np.int64)
+    return np.asarray(np.argmax(units, axis=1), dtype=np.int64)
+
+
+def _probability_float32(network: AdditiveNetwork, individuals: Floats) -> NDArray[np.float32]:
+    """Return the probability of the second of two labels, shape (n,)."""
+    units = _outputs_float32(network, individuals)
+    margin = units[:, -1] - units[:, 0] if units.shape[1] == 2 else units[:, 0]
+    return np.asarray(np.float32(1) / (np.float32(1) + np.exp(-np.clip(margin, -80, 80))))
+
+
+def _outputs_float32(network: AdditiveNetwork, individuals: Floats) -> NDArray[np.float32]:
+    """Return the outputs, shape (n, outputs)."""
     units = np.tile(network.bias.astype(np.float32), (len(individuals), 1))
     for i, part in enumerate(network.parts):
         entries = individuals[:, i]
@@ -149,13 +198,7 @@ def predict_float32(network: AdditiveNetwork, individuals: Floats, threshold: fl
     with np.errstate(invalid="ignore"):
         for layer in network.layers:
             units = np.maximum(units, np.float32(0)) @ layer.weights.astype(np.float32) + layer.bias.astype(np.float32)
-    if threshold is not None and threshold != 0.5:
-        margin = units[:, -1] - units[:, 0] if units.shape[1] == 2 else units[:, 0]
-        probability = np.float32(1) / (np.float32(1) + np.exp(-np.clip(margin, -80, 80)))
-        return np.asarray(probability > np.float32(threshold), dtype=np.int64)
-    if units.shape[1] == 1:
-        return np.asarray(units[:, 0] > 0, dtype=np.int64)
-    return np.asarray(np.argmax(units, axis=1), dtype=np.int64)
+    return np.asarray(units)
 
 
 # What is asked, in the form that the engines work on: cells, a bias per protected assignment, margins.
@@ -204,8 +247,8 @@ class Query(Question):
 
     @property
     def classes(self) -> tuple[Value, ...]:
-        """The network's labels."""
-        return self.network.classes
+        """The network's labels, or the bands of its score."""
+        return self.network.classes if self.bands is None else self.bands.names
 
     @cached_property
     def exact(self) -> bool:
@@ -233,12 +276,17 @@ class Query(Question):
 
     def labels(self, individuals: Floats) -> Integers:
         """The model's labels for rows of its schema, as positions in its classes, shape (n,)."""
+        if self.bands is not None:
+            return self.bands.of_scores(self.network.scores(individuals)[:, self.bands.favourable])
         if self.threshold is None or self.threshold == 0.5:
             return self.network.predict(individuals)
         return np.asarray(self.network.scores(individuals)[:, 1] > self.threshold, dtype=np.int64)
 
     def deployed(self, individuals: Floats) -> Integers:
         """Labels by a forward pass in float32."""
+        if self.bands is not None:
+            second = _probability_float32(self.network, individuals)
+            return self.bands.of_scores(second if self.bands.favourable == 1 else np.float32(1) - second)
         return predict_float32(self.network, individuals, self.threshold)
 
 
@@ -250,6 +298,8 @@ def query_of(
     where: Sequence[str] = (),
     threshold: float | None = None,
     relax: Mapping[str, float] | None = None,
+    bands: Sequence[float] = (),
+    least: int = 2,
 ) -> Query:
     """Bring a question to normal form.
 
@@ -260,6 +310,8 @@ def query_of(
         where: conditions on the people asked about, see ``schema.subdomain``.
         threshold: with two labels, the second is given if its probability is greater; by default a half.
         relax: by how much attributes that are not protected may differ between the people compared.
+        bands: scores of the favourable label at which it is cut into bands, which then are the labels.
+        least: how many different labels a person must be able to get to be treated unfairly.
 
     Raises:
         OptionError: no attribute is protected, one has a single value, there are too many assignments or labels, the
@@ -268,7 +320,7 @@ def query_of(
     """
     schema = network.schema
     names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
-    form = NormalForm.of(network, names, where=where, threshold=threshold, relax=relax)
+    form = NormalForm.of(network, names, where=where, threshold=threshold, relax=relax, bands=bands)
     asked = form.asked
     among = {name: asked.entries(schema[name]) for name in names if name in asked.allowed} if asked else None
     assignments = schema.assignments(names, among=among)
@@ -280,7 +332,8 @@ def query_of(
         for i in range(len(schema.attributes))
         if i not in varied
     )
-    return form.query(names, assignments, cells, UNIFORM_POPULATION if population is None else population.name)
+    query = form.query(names, assignments, cells, UNIFORM_POPULATION if population is None else population.name)
+    return query if least == 2 else replace(query, least=least)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,6 +351,7 @@ class NormalForm:
         pairs: classes (a, b) of each margin, shape (margins, 2).
         fold: makes the margins from the outputs, shape (outputs, margins).
         resolution: how far from zero a margin must be to be told from a tie.
+        bands: what the score is cut into, where labels are bands of it.
     """
 
     network: AdditiveNetwork
@@ -310,6 +364,7 @@ class NormalForm:
     pairs: Integers
     fold: Floats
     resolution: float
+    bands: ScoreBands | None = None
 
     @classmethod
     def of(
@@ -320,19 +375,25 @@ class NormalForm:
         where: Sequence[str] = (),
         threshold: float | None = None,
         relax: Mapping[str, float] | None = None,
+        bands: Sequence[float] = (),
     ) -> NormalForm:
-        """Read the conditions, the threshold and the tolerances; see ``query_of``.
+        """Read the conditions, the threshold, the tolerances and the bands; see ``query_of``.
 
         Raises:
             OptionError: there are too many labels, or a condition, the threshold or a tolerance makes no sense.
             SchemaError: an unknown name.
         """
         asked = parse_subdomain(network.schema, where)
-        threshold, shift, resolution = _margin_threshold(network, threshold)
+        cut = ScoreBands.of(bands, network.classes, network.favourable, threshold) if bands else None
+        threshold, offset, resolution = _margin_threshold(network, threshold)
+        shift: float | Floats = offset
         tolerances = _tolerances(network.schema, protected, relax or {}, asked)
         if len(network.classes) > MAX_CLASSES:
             raise OptionError(f"certification handles up to {MAX_CLASSES} labels, the model has {len(network.classes)}")
         pairs, fold = _margin_map(network)
+        if cut is not None:
+            pairs, shift, resolution, threshold = cut.pairs, cut.cuts, cut.resolution, None
+            fold = np.tile(fold * cut.sign, (1, len(pairs)))
         bias, parts, layers = network.bias, network.parts, network.layers
         if layers:
             layers = (*layers[:-1], AffineLayer(layers[-1].weights @ fold, layers[-1].bias @ fold - shift))
@@ -349,6 +410,7 @@ class NormalForm:
             pairs=pairs,
             fold=fold,
             resolution=resolution,
+            bands=cut,
         )
 
     def cells(self, position: int, marginal: Marginal | UniformMarginal | None, held: Floats | None = None) -> Cells:
@@ -400,6 +462,7 @@ class NormalForm:
             ),
             threshold=self.threshold,
             where=self.asked.conditions if self.asked else (),
+            bands=self.bands,
         )
 
 

@@ -334,6 +334,8 @@ def normal_cdf(x):
 @jit
 def decide_lane(roles, t, b):
     """Return whether a lane's box is decided as a whole."""
+    if roles.demanded >= 0:
+        return decide_demanded(roles, t, b)
     # Both choices of slopes give sound functions: the better least value counts. FAIR: one label beats every other,
     # under every assignment, everywhere in the box.
     labels, assignments = roles.labels, roles.assignments
@@ -349,6 +351,8 @@ def decide_lane(roles, t, b):
             everywhere = everywhere and sure
         if everywhere:
             return FAIR
+    if roles.least > 2:
+        return count_labels(roles, t, b)
     # UNFAIR: everywhere in the box c wins under one assignment, and some label beats c under another.
     for c in range(labels):
         somewhere = False
@@ -364,6 +368,54 @@ def decide_lane(roles, t, b):
                     if d != c and positive_within_tolerance(roles.beats[d, c] * assignments + p, t, b):
                         return UNFAIR
     return OPEN
+
+
+@jit
+def decide_demanded(roles, t, b):
+    """Return whether a lane's box is decided as a whole where one label is demanded."""
+    # FAIR: the demanded label beats every other; UNFAIR: some other beats it, everywhere in the box.
+    c = roles.demanded
+    everywhere = True
+    for d in range(roles.labels):
+        if d != c:
+            f = roles.beats[d, c]
+            if max(b.least[2 * f, t], b.least[2 * f + 1, t]) > 0:
+                return UNFAIR
+            f = roles.beats[c, d]
+            everywhere = everywhere and max(b.least[2 * f, t], b.least[2 * f + 1, t]) > 0
+    return FAIR if everywhere else OPEN
+
+
+@jit
+def count_labels(roles, t, b):
+    """Return whether fewer than ``roles.least`` labels, or that many, occur among the assignments wherever in a box."""
+    # ``sure[c, p]``: everywhere in the box c wins under p. At least as many labels occur as win for sure somewhere. At
+    # most as many as are not ruled out under every assignment; or one more than these for each other assignment.
+    labels, assignments = roles.labels, roles.assignments
+    certain = 0
+    possible = 0
+    for c in range(labels):
+        wins = False
+        left = False
+        for p in range(assignments):
+            wins = wins or b.sure[c, p]
+            beaten = False
+            for d in range(labels):
+                if d != c:
+                    f = roles.beats[d, c] * assignments + p
+                    beaten = beaten or max(b.least[2 * f, t], b.least[2 * f + 1, t]) > 0
+            left = left or not beaten
+        certain += 1 if wins else 0
+        possible += 1 if left else 0
+    if certain >= roles.least:
+        return UNFAIR
+    unsure = 0
+    for p in range(assignments):
+        some = False
+        for c in range(labels):
+            some = some or b.sure[c, p]
+        unsure += 0 if some else 1
+    return FAIR if min(possible, certain + unsure) < roles.least else OPEN
 
 
 @jit
@@ -406,6 +458,8 @@ def score_labels(roles, t, b):
 @jit
 def plan_events(roles, b, events):
     """The events worth a proof: one label under all assignments; another label under some. Gives their likely share."""
+    if roles.demanded >= 0:
+        return plan_demanded(roles, b, events)
     labels, assignments = roles.labels, roles.assignments
     share = 0.0
     count = 0
@@ -427,6 +481,8 @@ def plan_events(roles, b, events):
         events.unfair[count] = False
         share += normal_cdf(weakest)
         count += 1
+    if roles.least > 2:
+        return plan_likely_labels(roles, share, b, events)
     # Unfair events: label 1 under p and label 0 under the other. P(A and B) >= P(A) + P(B) - 1 (Frechet), about which
     # the normal approximations of both say how likely a proof is.
     if labels == 2 and assignments == 2 and roles.relaxed.shape[0] == 0:
@@ -462,6 +518,67 @@ def plan_events(roles, b, events):
         events.size[count] = size + 1
         events.unfair[count] = True
         share += max(0.0, normal_cdf(b.wins[winner, at]) + normal_cdf(b.chosen.bolder[other]) - 1)
+        count += 1
+    events.number[0] = count
+    return share
+
+
+@jit
+def plan_demanded(roles, b, events):
+    """The same where one label is demanded: it beats all others; the likeliest of them beats it, or its opposite."""
+    # Labels 2k + 1 and 2k + 2 exclude each other (``FunctionRoles``), so their events are disjoint.
+    c = roles.demanded
+    weakest = 1e300
+    size = 0
+    other = 1
+    for d in range(1, roles.labels):
+        f = roles.beats[c, d]
+        events.member[0, size] = f
+        size += 1
+        weakest = min(weakest, b.chosen.zscore[f])
+        if b.chosen.zscore[roles.beats[d, c]] > b.chosen.zscore[roles.beats[other, c]]:
+            other = d
+    events.size[0] = size
+    events.unfair[0] = False
+    share = normal_cdf(weakest)
+    for k in range(2):
+        f = roles.beats[other if k == 0 else ((other - 1) ^ 1) + 1, c]
+        events.member[1 + k, 0] = f
+        events.size[1 + k] = 1
+        events.unfair[1 + k] = True
+        share += normal_cdf(b.chosen.zscore[f])
+    events.number[0] = 3
+    return share
+
+
+@jit
+def plan_likely_labels(roles, share, b, events):
+    """Add the event that every assignment has its likeliest label to those of one label for all; no other counts."""
+    # It is fair or unfair by how many labels that are, and excludes events of one label under all assignments.
+    labels, assignments = roles.labels, roles.assignments
+    count = labels
+    size = 0
+    weakest = 1e300
+    different = 0
+    for c in range(labels):
+        occurs = False
+        for p in range(assignments):
+            best = 0
+            for d in range(1, labels):
+                if b.wins[d, p] > b.wins[best, p]:
+                    best = d
+            if best == c:
+                occurs = True
+                weakest = min(weakest, b.wins[c, p])
+                for d in range(labels):
+                    if d != c:
+                        events.member[count, size] = roles.beats[c, d] * assignments + p
+                        size += 1
+        different += 1 if occurs else 0
+    if different > 1:
+        events.size[count] = size
+        events.unfair[count] = different >= roles.least
+        share += max(0.0, 1.0 - size * (1.0 - normal_cdf(weakest)))
         count += 1
     events.number[0] = count
     return share

@@ -41,6 +41,9 @@ class FunctionRoles(NamedTuple):
         relaxed: which unprotected attribute each of the last attributes of the network moves within its tolerance.
         tolerance: by how much, in positions.
         last: largest position of each of those unprotected attributes.
+        least: how many different labels make a person treated unfairly.
+        demanded: the label that alone is fair, there being one assignment; -1: any that stays the same. Of the other
+            labels 2k + 1 and 2k + 2 exclude each other.
     """
 
     assignments: int
@@ -51,6 +54,8 @@ class FunctionRoles(NamedTuple):
     relaxed: Integers
     tolerance: Floats
     last: Floats
+    least: int
+    demanded: int
 
 
 class CompiledProblem(NamedTuple):
@@ -77,7 +82,7 @@ class CompiledProblem(NamedTuple):
 
 def unsupported_reason(query: Query) -> str | None:
     """Why the linear method cannot take a query, None if it can."""
-    comparisons = len(query.pairs) * len(query.assignments)
+    comparisons = len(query.pairs) * len(query.biases)
     if comparisons > MAX_COMPARISONS:
         return f"it makes up to {MAX_COMPARISONS} comparisons, and {comparisons} are asked for"
     uneven = [
@@ -117,7 +122,7 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
         if query.layers:
             bias_sizes[k, : len(bias)] = query.slack.biases[k]
     relaxed = np.flatnonzero(query.tolerance)
-    joint = len(query.assignments) > 2 or len(query.layers) >= JOINT_DEPTH or len(relaxed) > 0
+    joint = len(query.biases) > 2 or len(query.layers) >= JOINT_DEPTH or len(relaxed) > 0
     columns, start, line, reaches, moved = _term_columns(query.cells)
     axes = _attribute_axes(query.cells, start, line, reaches)
     biases = query.biases + moved + lift
@@ -153,14 +158,16 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
     return CompiledProblem(
         network=network,
         roles=FunctionRoles(
-            assignments=len(query.assignments),
-            labels=len(query.network.classes),
+            assignments=len(query.biases),
+            labels=len(query.classes),
             beats=_beats_matrix(query.pairs),
             biases=_pad_rows(biases[:1] if joint else biases, most),
             joint=joint,
             relaxed=relaxed,
             tolerance=query.tolerance[relaxed].astype(np.float64),
             last=(query.counts[relaxed] - 1).astype(np.float64),
+            least=query.least,
+            demanded=-1 if query.demanded is None else query.demanded,
         ),
         axes=axes,
         counts=query.counts,

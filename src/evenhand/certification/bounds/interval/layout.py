@@ -98,7 +98,7 @@ def kernel_layout_of(query: Query) -> KernelLayout:
         base=slack.base,
         gammas=slack.gammas,
         pairs=query.pairs,
-        classes=len(query.network.classes),
+        classes=len(query.classes),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.bounds.trees.bounds import TreeWorkspace, tree_workspace_for
+from evenhand.certification.bounds.trees.differences import TreeDifferenceQuery, difference_forest_of
 from evenhand.certification.bounds.trees.forest import FlatForest, flat_forest_of
 from evenhand.certification.bounds.trees.question import TreeQuery
 from evenhand.certification.bounds.trees.search import TreeBoxArrays, refine_tree_boxes
@@ -76,7 +77,9 @@ class TreeEngine:
     def __init__(self, query: TreeQuery, jobs: int) -> None:
         self.jobs = jobs
         self.domain = whole_domain(query)
-        self.forest: FlatForest = flat_forest_of(query)
+        self.forest: FlatForest = (
+            difference_forest_of(query) if isinstance(query, TreeDifferenceQuery) else flat_forest_of(query)
+        )
         self._own = threading.local()
 
     def _work(self) -> tuple[TreeWorkspace, SumDistribution]:

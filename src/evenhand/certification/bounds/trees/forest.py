@@ -49,6 +49,9 @@ class FlatForest(NamedTuple):
             are made of additive functions, or of leaves alone.
         pairs: shape (margins, 2).
         classes, leaves, widest: how many labels; most leaves of a tree; most cells of an attribute.
+        least: how many different labels make a person treated unfairly.
+        demanded: whether label 0 alone is fair, there being one assignment. Of the margins, which then all set it
+            against another label, 2k and 2k + 1 exclude each other.
     """
 
     attribute: Small
@@ -75,6 +78,8 @@ class FlatForest(NamedTuple):
     classes: int
     leaves: int
     widest: int
+    least: int
+    demanded: bool
 
 
 class NodeArrays(NamedTuple):
@@ -357,6 +362,8 @@ def _join_trees(
         classes=len(query.classes),
         leaves=leaves,
         widest=int(query.counts.max()) if len(query.cells) else 1,
+        least=query.least,
+        demanded=False,
     )
 
 

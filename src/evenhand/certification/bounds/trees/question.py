@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.certification.query.bands import ScoreBands
 from evenhand.certification.query.cells import Cells, cells_of
 from evenhand.certification.query.enumeration import Enumeration, classify_points, decode_points, point_masses
 from evenhand.certification.query.question import MAX_CLASSES, Question
@@ -231,11 +233,13 @@ class TreeQuery(Question):
 
     @property
     def classes(self) -> tuple[Value, ...]:
-        """The model's labels."""
-        return self.ensemble.classes
+        """The model's labels, or the bands of its score."""
+        return self.ensemble.classes if self.bands is None else self.bands.names
 
     def labels(self, individuals: Floats) -> Integers:
         """The model's labels for rows of its schema, as positions in its classes, shape (n,)."""
+        if self.bands is not None:
+            return self.bands.of_scores(self.ensemble.scores(individuals)[:, self.bands.favourable])
         if self.threshold is None or self.threshold == 0.5:
             return self.ensemble.predict(individuals)
         return np.asarray(self.ensemble.scores(individuals)[:, 1] > self.threshold, dtype=np.int64)
@@ -262,6 +266,11 @@ class TreeQuery(Question):
             labels &= ~np.where(first, 1 << int(b), 0)
         return labels
 
+    def classify(self, entries: Floats) -> NDArray[np.int8]:
+        """Return what becomes of people (n, unprotected attributes), shape (n,)."""
+        possible = [self.possible(self.individuals(entries, p)) for p in range(len(self.assignments))]
+        return classify_points(np.stack(possible), self.least)
+
 
 def tree_query_of(
     ensemble: TreeEnsemble,
@@ -271,13 +280,10 @@ def tree_query_of(
     where: Sequence[str] = (),
     threshold: float | None = None,
     relax: Mapping[str, float] | None = None,
+    bands: Sequence[float] = (),
+    least: int = 2,
 ) -> TreeQuery:
     """Bring a question about trees to normal form; arguments and errors as for ``query.query_of``."""
-    schema = ensemble.schema
-    names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
-    asked = parse_subdomain(schema, where)
-    among = {name: asked.entries(schema[name]) for name in names if name in asked.allowed} if asked else None
-    assignments = schema.assignments(names, among=among)
     if any(relax.values() if relax else ()):
         raise OptionError(
             "people who differ in relaxed attributes cannot be compared by a model of trees yet",
@@ -285,9 +291,54 @@ def tree_query_of(
         )
     if len(ensemble.classes) > MAX_CLASSES:
         raise OptionError(f"certification handles up to {MAX_CLASSES} labels, the model has {len(ensemble.classes)}")
+    cut = ScoreBands.of(bands, ensemble.classes, ensemble.favourable, threshold) if bands else None
+    if cut is None:
+        pairs, fold, base, threshold = _margin_map(ensemble, threshold)
+        slack, sizes = _rounding_error(ensemble, fold, base, threshold)
+    else:
+        pairs, fold, base = _band_map(ensemble, cut)
+        slack, sizes = _band_rounding(ensemble, cut, fold, base)
+    return TreeQuery(
+        **tree_question(ensemble, protected, population, where=where),
+        threshold=threshold,
+        least=least,
+        bands=cut,
+        pairs=pairs,
+        fold=fold,
+        base=base,
+        slack=slack,
+        sizes=sizes,
+    )
+
+
+class TreeQuestion(TypedDict):
+    """What every question about trees begins with; see ``TreeQuery``."""
+
+    protected: tuple[str, ...]
+    assignments: Floats
+    cells: tuple[Cells, ...]
+    population: str
+    tolerance: Integers
+    where: tuple[str, ...]
+    ensemble: TreeEnsemble
+    tests: NodeTests
+
+
+def tree_question(
+    ensemble: TreeEnsemble,
+    protected: Sequence[str] | None,
+    population: ProductPopulation | None,
+    *,
+    where: Sequence[str] = (),
+) -> TreeQuestion:
+    """Return whom a question about trees is about; arguments and errors as for ``query.query_of``."""
+    schema = ensemble.schema
+    names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
+    asked = parse_subdomain(schema, where)
+    among = {name: asked.entries(schema[name]) for name in names if name in asked.allowed} if asked else None
+    assignments = schema.assignments(names, among=among)
     if population is not None and population.schema.names != schema.names:
         raise OptionError("the population and the model are about different attributes")
-    pairs, fold, base, threshold = _margin_map(ensemble, threshold)
     tests = node_tests_of(ensemble)
     varied = schema.positions(names)
     cells = tuple(
@@ -302,23 +353,16 @@ def tree_query_of(
         for i, attribute in enumerate(schema.attributes)
         if i not in varied
     )
-    slack, sizes = _rounding_error(ensemble, fold, base, threshold)
-    return TreeQuery(
+    return TreeQuestion(
         protected=names,
         assignments=assignments[_distinct_assignments(tests, schema, varied, assignments)],
         cells=cells,
         population=(UNIFORM_POPULATION if population is None else population.name)
         + (f", where {asked}" if asked else ""),
         tolerance=np.zeros(len(cells), dtype=np.int64),
-        threshold=threshold,
         where=asked.conditions if asked else (),
         ensemble=ensemble,
         tests=tests,
-        pairs=pairs,
-        fold=fold,
-        base=base,
-        slack=slack,
-        sizes=sizes,
     )
 
 
@@ -365,14 +409,44 @@ def _margin_map(ensemble: TreeEnsemble, threshold: float | None) -> tuple[Intege
     return pairs, fold / ensemble.divisor, ensemble.base @ fold - shift, limit
 
 
-def _rounding_error(
-    ensemble: TreeEnsemble, fold: Floats, base: Floats, threshold: float | None
-) -> tuple[Floats, Floats]:
+def _band_map(ensemble: TreeEnsemble, cut: ScoreBands) -> tuple[Integers, Floats, Floats]:
+    """Pairs of bands, what outputs add to their margins, and what margins start from."""
+    if ensemble.link == "one-vs-rest":
+        raise OptionError("with one-vs-rest probabilities the score has no bands", hint="leave the bands out")
+    if ensemble.link == "frequency":
+        column, shift = np.eye(len(ensemble.base))[:, [cut.favourable]], cut.middles
+    else:
+        column = np.ones((1, 1)) if len(ensemble.base) == 1 else np.array([[-1.0], [1.0]])
+        column, shift = column * cut.sign, cut.cuts / ensemble.steepness
+    fold = np.tile(column, (1, len(cut.pairs)))
+    return cut.pairs, fold / ensemble.divisor, ensemble.base @ fold - shift
+
+
+def _band_rounding(ensemble: TreeEnsemble, cut: ScoreBands, fold: Floats, base: Floats) -> tuple[Floats, Floats]:
+    """Slack and sizes of the margins between bands: those of a threshold at each edge, the widest for all."""
+    # At a half too the score itself is compared, not the outputs.
+    edges = [edge if edge != 0.5 else float(np.nextafter(0.5, 1)) for edge in cut.edges]
+    found = [_rounding_error(ensemble, fold, base, edge) for edge in edges]
+    slack = 2 * np.max([slack for slack, _ in found], axis=0)
+    # Never zero: a score that lies on an edge exactly belongs to the upper band, a margin of zero to the lower label.
+    return np.maximum(slack, 2.0**-50 * (1 + found[0][1])), found[0][1]
+
+
+def leaf_sizes(ensemble: TreeEnsemble) -> Floats:
+    """Bound what the leaves of an ensemble add up to, shape (outputs,)."""
     nodes = ensemble.nodes
     largest = np.maximum.reduceat(np.abs(nodes.values), nodes.offsets[:-1], axis=0)
     outputs = np.zeros(len(ensemble.base))
     for tree, first in enumerate(nodes.output):
         outputs[first : first + largest.shape[1]] += largest[tree]
+    return outputs
+
+
+def _rounding_error(
+    ensemble: TreeEnsemble, fold: Floats, base: Floats, threshold: float | None
+) -> tuple[Floats, Floats]:
+    nodes = ensemble.nodes
+    outputs = leaf_sizes(ensemble)
     start = np.abs(ensemble.base) @ np.abs(fold * ensemble.divisor) + np.abs(base)
     sizes = outputs @ np.abs(fold) + start
     exact = nodes.trees == 1 and ensemble.divisor == 1 and not ensemble.single and not ensemble.base.any()
@@ -412,6 +486,5 @@ def enumerate_cells(query: TreeQuery) -> Enumeration:
         entries = np.empty(points.shape)
         for i, cells in enumerate(query.cells):
             entries[:, i] = cells.entry(points[:, i])
-        possible = [query.possible(query.individuals(entries, p)) for p in range(len(query.assignments))]
-        status[begin : begin + len(points)] = classify_points(np.stack(possible))
+        status[begin : begin + len(points)] = query.classify(entries)
     return Enumeration(status=status, mass=point_masses(query))

@@ -42,6 +42,8 @@ def decide_box(f, w):
     # the deployed model too. FAIR: one label is left, the same under all assignments. UNFAIR: two assignments leave no
     # label in common, so everybody in the box gets different ones.
     margins, assignments = w.low.shape
+    if f.demanded:
+        return decide_demanded(f, w)
     everything = (1 << f.classes) - 1
     sets = np.empty(assignments, np.int64)
     for p in range(assignments):
@@ -62,6 +64,8 @@ def decide_box(f, w):
         same &= sets[p] == sets[0]
     if same and sets[0] & (sets[0] - 1) == 0:
         return FAIR
+    if f.least > 2:
+        return count_labels(f, sets)
     if common == 0:
         for p in range(assignments):
             for q in range(p):
@@ -71,12 +75,47 @@ def decide_box(f, w):
 
 
 @compile_kernel(internal=True, nogil=True)
+def decide_demanded(f, w):
+    """The same where label 0 is demanded: every margin sets it against another label."""
+    within = True
+    for m in range(len(f.base)):
+        least = max(w.low[m, 0] + w.ends[m, 0] - f.pad[m], w.least[m, 0] - f.plain[m])
+        most = min(w.high[m, 0] + w.ends[m, 1] + f.pad[m], w.greatest[m, 0] + f.plain[m])
+        if least > f.slack[m]:
+            return UNFAIR
+        within &= most < -f.slack[m]
+    return FAIR if within else OPEN
+
+
+@compile_kernel(internal=True, nogil=True)
+def count_labels(f, sets):
+    """Whether fewer than ``f.least`` labels, or that many, occur wherever in a box, from each assignment's set."""
+    # As many occur, at least, as are the only one left somewhere; at most all that are left anywhere, or one more than
+    # these for every assignment that is left several.
+    union = certain = unsure = 0
+    for labels in sets:
+        union |= labels
+        if labels & (labels - 1) == 0:
+            certain |= labels
+        else:
+            unsure += 1
+    possible = known = 0
+    for k in range(f.classes):
+        possible += (union >> k) & 1
+        known += (certain >> k) & 1
+    if known >= f.least:
+        return UNFAIR
+    return FAIR if min(possible, known + unsure) < f.least else OPEN
+
+
+@compile_kernel(internal=True, nogil=True)
 def prove_box(f, w, t):
     """Return the shares of the box that are proved fair and unfair."""
     # margin_m(x, p) lies in M_m(x) + [low_p, high_p], and M_m is the same for all p. So M_m > away - min_p low_p makes
     # margin m positive under every assignment, M_m < -away - max_p high_p negative: two tails of one sum.
     margins = len(f.base)
     wins = np.zeros(f.classes)
+    beaten = np.zeros(margins + 1)
     unfair = 0.0
     exact = True
     for m in range(margins):
@@ -98,11 +137,18 @@ def prove_box(f, w, t):
                 unfair = share_between(t, apart, bpart, size, rest, least, step, last)
         # By label, the chances that it does not surely beat some other: label k wins everywhere with at least 1 - their
         # sum (Bonferroni).
+        beaten[m] = second
         wins[f.pairs[m, 1]] += 1 - second
         wins[f.pairs[m, 0]] += 1 - first
     fair = 0.0
-    for k in range(f.classes):
+    for k in range(1 if f.demanded else f.classes):
         fair += max(0.0, 1 - wins[k])
+    if f.demanded:
+        # Margins 2k and 2k + 1 exclude each other: the likeliest and its opposite.
+        best = np.argmax(beaten[:margins])
+        unfair = beaten[best] + beaten[best ^ 1]
+    elif f.least > 2:
+        unfair = 0.0
     if fair + unfair > 1 - 1e-10 and exact and margins == 1:
         # All joint values were looked at and none is open: what the sums lack is rounding.
         unfair = min(1.0, unfair)
@@ -182,7 +228,7 @@ def inspect_box(f, w, t, lo, hi):
     # If no tree differs between the assignments anywhere in the box, neither does the decision.
     w.lo[:] = lo
     w.hi[:] = hi
-    if not bound_margins(f, w):
+    if not bound_margins(f, w) and not f.demanded:
         return FAIR, 1.0, 0.0, -1, 0
     kind = decide_box(f, w)
     if kind != OPEN:

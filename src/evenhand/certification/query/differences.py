@@ -1,0 +1,393 @@
+"""By how much a model's number changes with the protected attributes: the question, as margins of a network.
+
+A network gives f(x, p) = w . relu(... relu(z(x) + b_p) ...): the protected values p only move the first units, each by
+a constant. Bounds of f(x, p) and f(x, q) apart would add up what is not known of each, though both are about the same
+x. So the differences are written as a network of their own, in which they occur by themselves and are bounded as such
+(differential verification: Paulsen, Wang & Wang, "ReluDiff", ICSE 2020). Two identities, exact for all numbers, do it:
+
+    first layer, a > 0     relu(u) - relu(u - a) = a - relu(a - relu(u)),                          always in [0, a]
+    a layer further on     relu(z + d) - relu(z) = relu(d+ - z-) - d- + relu(d- - z+),            between 0 and d
+
+with x+ = relu(x), x- = relu(-x). In the first layer the values b_p of a unit are sorted, and each step from one to the
+next is such a difference; further on z is the unit under the first assignment and d what another one adds.
+
+For every ordered pair of assignments there is a margin f(x, p) - f(x, q) - limit. A person is treated fairly if all of
+them are negative: label 0, "within the limit", is demanded, and margin m sets it against label m + 1.
+
+Rounding. The deployed numbers differ from f by no more than ``reach`` each, by the analysis of ``rounding`` for
+float32; so a change within limit - 2 reach is one within the limit where the model is deployed, and one beyond limit +
+2 reach is beyond. What the rewriting rounds itself (differences and sums of first biases, in float64) is 2**29 times
+smaller per operation than what ``reach`` grants for the same numbers, which one part in a hundred covers by far.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from evenhand.certification.query.cells import Cells, cells_of
+from evenhand.certification.query.question import Query
+from evenhand.certification.query.rounding import RoundingError, rounding_error_of
+from evenhand.errors import OptionError
+from evenhand.models import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm
+from evenhand.population import UNIFORM_POPULATION, ProductPopulation
+from evenhand.schema import Value, parse_subdomain
+from evenhand.typing import Booleans, Floats, Integers
+
+MOST_ASSIGNMENTS = 32
+"""Joint protected values whose numbers are compared, at most: each pair has two margins."""
+COVERED = 1.01
+"""What is added to the error of the deployed model for what rewriting it rounds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferenceQuery(Query):
+    """Do the model's numbers under any two protected assignments differ by at most a limit?
+
+    Attributes:
+        limit: by how much they may differ, in the unit of the model's output.
+        reach: by how much one number may differ where the model is deployed.
+    """
+
+    limit: float
+    reach: float
+    demanded: ClassVar[int | None] = 0
+
+    @property
+    def classes(self) -> tuple[Value, ...]:
+        """What stands for labels: within the limit, then one for each ordered pair of assignments."""
+        return ("within", *(f"beyond {m}" for m in range(len(self.pairs))))
+
+    def answers(self, individuals: Floats) -> Floats:
+        """Return the model's numbers, shape (n,)."""
+        return network_numbers(self.network, individuals)
+
+    def differ(self, answers: Integers | Floats) -> Booleans:
+        """Return whose numbers, shape (assignments, n), differ by more than the limit, shape (n,)."""
+        return np.asarray(np.ptp(answers, axis=0) > self.limit)
+
+    def confirms(self, pair: Floats) -> bool:
+        """Return whether the numbers of two people differ by more than the limit, also where the model is deployed."""
+        return bool(np.ptp(self.answers(pair)) > self.limit + 2 * self.reach)
+
+    def answer_texts(self, individuals: Floats) -> list[str]:
+        """Return the model's numbers as texts."""
+        return [f"{number:,.6g}" for number in self.answers(individuals)]
+
+
+def network_numbers(network: AdditiveNetwork, individuals: Floats) -> Floats:
+    """Return the single output of a network, or the margin of its second label, shape (n,)."""
+    outputs = network.logits(individuals)
+    return np.asarray(outputs[:, -1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs[:, 0])
+
+
+def difference_query_of(
+    network: AdditiveNetwork,
+    limit: float,
+    protected: Sequence[str] | None = None,
+    population: ProductPopulation | None = None,
+    *,
+    where: Sequence[str] = (),
+) -> DifferenceQuery:
+    """Bring the question to normal form; arguments and errors as for ``query_of``, with a network of one output.
+
+    Args:
+        network: the model.
+        limit: the largest change that is allowed, at least 0.
+        protected, population, where: as for ``query_of``.
+    """
+    schema = network.schema
+    names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
+    asked = parse_subdomain(schema, where)
+    among = {name: asked.entries(schema[name]) for name in names if name in asked.allowed} if asked else None
+    if population is not None and population.schema.names != schema.names:
+        raise OptionError("the population and the model are about different attributes")
+    varied = schema.positions(names)
+    free = [i for i in range(len(schema.attributes)) if i not in varied]
+    layers, fold = _single_output(network)
+    parts, first_bias = network.parts, network.bias
+    assignments, biases = _distinct_biases(schema.assignments(names, among=among), varied, parts, first_bias)
+    pairs = check_assignments(len(assignments))
+
+    def cells_by(terms: dict[int, AttributeTerm]) -> tuple[Cells, ...]:
+        return tuple(
+            cells_of(
+                schema.attributes[i],
+                i,
+                terms[i],
+                None if population is None else population.marginals[i],
+                runs=asked.runs(schema.attributes[i]) if asked else None,
+            )
+            for i in free
+        )
+
+    cells = cells_by({i: parts[i] for i in free})
+    sizes = sum((each.size() + np.abs(each.offset) for each in cells), np.zeros(len(first_bias)))
+    fixed = np.abs(first_bias) + sum((np.abs(parts[i].at(assignments[:, c])).max(axis=0) for c, i in enumerate(varied)),
+                                     np.zeros(len(first_bias)))  # fmt: skip
+    reach = _deployed_error(sizes, fixed, len(parts), layers, fold)
+    if layers:
+        twin = rewrite_differences(biases, layers, pairs, limit)
+        cells = cells_by({i: _select_units(parts[i], twin.units) for i in free})
+    else:
+        # Without hidden units the differences are constants, the same for everybody.
+        outputs = (biases @ fold)[:, 0]
+        twin = DifferenceNetwork(np.zeros(len(pairs), dtype=np.int64), outputs[[p for p, _ in pairs]]
+                                 - outputs[[q for _, q in pairs]] - limit, ())  # fmt: skip
+        cells = cells_by({i: _no_term(parts[i], len(pairs)) for i in free})
+    offset = sum((each.offset for each in cells), np.zeros(len(twin.units)))
+    return DifferenceQuery(
+        network=network,
+        protected=names,
+        assignments=assignments,
+        cells=cells,
+        population=(UNIFORM_POPULATION if population is None else population.name)
+        + (f", where {asked}" if asked else ""),
+        tolerance=np.zeros(len(cells), dtype=np.int64),
+        threshold=None,
+        where=asked.conditions if asked else (),
+        biases=(twin.biases + offset)[None, :],
+        layers=twin.layers,
+        pairs=np.stack([np.zeros(len(pairs), dtype=np.int64), 1 + np.arange(len(pairs))], axis=1),
+        slack=_rewritten_rounding(twin, cells, 2 * reach),
+        limit=limit,
+        reach=reach,
+    )
+
+
+def check_assignments(count: int) -> list[tuple[int, int]]:
+    """Return the ordered pairs of assignments, each beside its opposite.
+
+    Raises:
+        OptionError: there are too many assignments.
+    """
+    if count > MOST_ASSIGNMENTS:
+        raise OptionError(
+            f"numbers are compared under up to {MOST_ASSIGNMENTS} joint protected values, and there are {count}",
+            hint="protect fewer attributes at once",
+        )
+    both = (((p, q), (q, p)) for p, q in itertools.combinations(range(count), 2))
+    return [pair for pairs in both for pair in pairs]
+
+
+def _single_output(network: AdditiveNetwork) -> tuple[tuple[AffineLayer, ...], Floats]:
+    """Return the later layers, of which the last gives one number, and how it is made of the outputs."""
+    outputs = network.layers[-1].weights.shape[1] if network.layers else len(network.bias)
+    if outputs > 2:
+        raise OptionError(
+            f"a tolerance is for models that give a number, and this one gives one of {outputs} labels",
+            hint="leave it out: the labels are compared",
+        )
+    fold = np.ones((1, 1)) if outputs == 1 else np.array([[-1.0], [1.0]])
+    if not network.layers:
+        return (), fold
+    last = network.layers[-1]
+    return (*network.layers[:-1], AffineLayer(last.weights @ fold, last.bias @ fold)), fold
+
+
+def _distinct_biases(
+    assignments: Floats, varied: Sequence[int], parts: Sequence[AttributeTerm], bias: Floats
+) -> tuple[Floats, Floats]:
+    """Return the assignments that the network tells apart, and the first biases under each."""
+    terms = [parts[i].at(assignments[:, column]) for column, i in enumerate(varied)]
+    kept = np.sort(np.unique(np.hstack(terms), axis=0, return_index=True)[1])
+    return assignments[kept], bias + np.sum(terms, axis=0)[kept]
+
+
+def _select_units(part: AttributeTerm, units: Integers) -> AttributeTerm:
+    if isinstance(part, LineTerm):
+        return LineTerm(slope=part.slope[units], intercept=part.intercept[units])
+    return replace(part, rows=part.rows[:, units])
+
+
+def _no_term(part: AttributeTerm, units: int) -> AttributeTerm:
+    """Return a term that adds nothing to so many units."""
+    if isinstance(part, LineTerm):
+        return LineTerm(slope=np.zeros(units), intercept=np.zeros(units))
+    return replace(part, rows=np.zeros((len(part.rows), units)))
+
+
+class DifferenceNetwork(NamedTuple):
+    """The differences as a network.
+
+    Attributes:
+        units: which first unit of the model each first unit has its terms from.
+        biases: of these units.
+        layers: after them; the last gives the margins.
+    """
+
+    units: Integers
+    biases: Floats
+    layers: tuple[AffineLayer, ...]
+
+
+class _Affine(NamedTuple):
+    """Numbers as affine functions of the units that are there: ``units @ weights + bias``."""
+
+    weights: Floats
+    bias: Floats
+
+    def through(self, weights: Floats, bias: Floats | float = 0.0) -> _Affine:
+        """Return an affine map of them."""
+        return _Affine(self.weights @ weights, self.bias @ weights + bias)
+
+    def less(self, other: _Affine) -> _Affine:
+        """Return their differences from others."""
+        return _Affine(self.weights - other.weights, self.bias - other.bias)
+
+
+def rewrite_differences(
+    biases: Floats, layers: Sequence[AffineLayer], pairs: Sequence[tuple[int, int]], limit: float
+) -> DifferenceNetwork:
+    """Write the differences between the outputs under pairs of assignments, less a limit, as a network.
+
+    Args:
+        biases: of the first units under each assignment, shape (assignments, units).
+        layers: after them, at least one; the last has one output.
+        pairs: ordered pairs of assignments.
+        limit: what is subtracted from each difference.
+    """
+    deep = len(layers) > 1
+    count, width = biases.shape
+    # First layer. New units: unit j with its value v_k, for each k > 0 of its sorted values; where more layers follow,
+    # also with that of the first assignment. Then the steps a - relu(a - relu(u)), and what is passed on.
+    units: list[int] = []
+    values: list[float] = []
+    steps: list[tuple[int, float, float, Floats]] = []  # new unit, a, and the values at its ends; who is above
+    passed: list[int] = []
+    for j in range(width):
+        ladder = np.unique(biases[:, j])
+        for low, high in itertools.pairwise(ladder.tolist()):
+            steps.append((len(units), high - low, high, (biases[:, j] >= high).astype(np.float64)))
+            units.append(j)
+            values.append(high)
+        if deep:
+            above = [number for number in range(len(units)) if units[number] == j and values[number] == biases[0, j]]
+            passed.append(above[0] if above else len(units))
+            if not above:
+                units.append(j)
+                values.append(float(biases[0, j]))
+    size = len(steps) + len(passed)
+    weights, bias = np.zeros((len(units), size)), np.zeros(size)
+    owner = np.array([units[unit] for unit, *_ in steps], dtype=np.int64)
+    for k, (unit, a, _, _) in enumerate(steps):
+        weights[unit, k], bias[k] = -1.0, a
+    for k, unit in enumerate(passed):
+        weights[unit, len(steps) + k] = 1.0
+    found = [AffineLayer(weights, bias)]
+    # What each assignment adds to the units of the model, compared with the lowest value: the steps below its own.
+    added = []
+    for p in range(count):
+        matrix, constant = np.zeros((size, width)), np.zeros(width)
+        for k, (_, a, _, above_of) in enumerate(steps):
+            matrix[k, owner[k]] = -above_of[p]
+            constant[owner[k]] += above_of[p] * a
+        added.append(_Affine(matrix, constant))
+    deltas = [each.less(added[0]) for each in added[1:]]
+    own = np.zeros((size, width))
+    own[len(steps) + np.arange(len(passed)), np.arange(len(passed))] = 1.0
+    base = _Affine(own, np.zeros(width))
+    for number, layer in enumerate(layers[:-1]):
+        base = base.through(layer.weights, layer.bias)
+        deltas = [each.through(layer.weights) for each in deltas]
+        last = number == len(layers) - 2
+        base, deltas = _through_relu(base, deltas, found, passing=not last)
+    # f_p - f_q = (f_p - f_0) - (f_q - f_0).
+    nothing = _Affine(np.zeros((len(found[-1].bias), 1)), np.zeros(1))
+    outputs = [nothing, *(each.through(layers[-1].weights) for each in deltas)]
+    margins = [outputs[p].less(outputs[q]) for p, q in pairs]
+    found.append(
+        AffineLayer(
+            np.concatenate([each.weights for each in margins], axis=1),
+            np.concatenate([each.bias for each in margins]) - limit,
+        )
+    )
+    return DifferenceNetwork(np.array(units, dtype=np.int64), np.array(values), tuple(found))
+
+
+def _through_relu(
+    base: _Affine, deltas: Sequence[_Affine], layers: list[AffineLayer], *, passing: bool
+) -> tuple[_Affine, list[_Affine]]:
+    """Append the two layers after which units behind their ReLU, and differences between them, are affine again.
+
+    Args:
+        base: z, the units under the first assignment, before ReLU.
+        deltas: d, what each other assignment adds to them.
+        layers: takes the new layers.
+        passing: whether the units themselves are wanted after them, or their differences alone.
+    """
+    width = len(base.bias)
+    # z+, z-, then d+ and d- of each.
+    stack = [base.weights, -base.weights, *(sign * each.weights for each in deltas for sign in (1, -1))]
+    ends = [base.bias, -base.bias, *(sign * each.bias for each in deltas for sign in (1, -1))]
+    layers.append(AffineLayer(np.concatenate(stack, axis=1), np.concatenate(ends)))
+    one, number = np.eye(width), len(deltas)
+    here = np.zeros((width * (2 + 2 * number), width * (3 * number + (1 if passing else 0))))
+
+    def put(source: int, target: int, sign: float) -> None:
+        here[source * width : (source + 1) * width, target * width : (target + 1) * width] += sign * one
+
+    for k in range(number):
+        plus, minus = 2 + 2 * k, 3 + 2 * k
+        # relu(d+ - z-), relu(d- - z+), and d- itself.
+        put(plus, 3 * k, 1.0)
+        put(1, 3 * k, -1.0)
+        put(minus, 3 * k + 1, 1.0)
+        put(0, 3 * k + 1, -1.0)
+        put(minus, 3 * k + 2, 1.0)
+    if passing:
+        put(0, 3 * number, 1.0)
+    layers.append(AffineLayer(here, np.zeros(here.shape[1])))
+    after = []
+    for k in range(number):
+        weights = np.zeros((here.shape[1], width))
+        for part, sign in ((3 * k, 1.0), (3 * k + 1, 1.0), (3 * k + 2, -1.0)):
+            weights[part * width : (part + 1) * width] += sign * one
+        after.append(_Affine(weights, np.zeros(width)))
+    weights = np.zeros((here.shape[1], width))
+    if passing:
+        weights[3 * number * width :] = one
+    return _Affine(weights, np.zeros(width)), after
+
+
+def _deployed_error(
+    sizes: Floats, fixed: Floats, attributes: int, layers: Sequence[AffineLayer], fold: Floats
+) -> float:
+    """Bound by how much one output of the deployed model may differ, wherever in the domain.
+
+    Args:
+        sizes: bound on what the attributes that are not varied add to each first unit.
+        fixed: the same for the others and the bias.
+        attributes: how many terms are added up.
+        layers: after the first units.
+        fold: makes the number of the outputs, where these are the first units.
+    """
+    if not layers:
+        sizes, fixed = sizes @ np.abs(fold), fixed @ np.abs(fold)
+    slack = rounding_error_of(fixed, sizes, np.zeros(len(fixed)), attributes, 0, layers, np.ones((1, 1)))
+    error, height = slack.first(sizes), sizes + fixed
+    for number, layer in enumerate(layers):
+        error = slack.after(number, height, error)
+        height = height @ np.abs(layer.weights) + np.abs(layer.bias)
+    return COVERED * float(error[0])
+
+
+def _rewritten_rounding(twin: DifferenceNetwork, cells: Sequence[Cells], resolution: float) -> RoundingError:
+    """Return the slack of the rewritten network: bounds are widened by their rounding, margins by a constant."""
+    none = np.zeros(len(twin.units))
+    found = rounding_error_of(
+        np.abs(twin.biases) + sum((np.abs(each.offset) for each in cells), none),
+        sum((each.size() for each in cells), none),
+        sum((each.residual for each in cells), none),
+        attributes=len(cells) + 1,
+        columns=sum(len(each.rows) for each in cells),
+        layers=twin.layers,
+        fold=np.eye(len(twin.layers[-1].bias if twin.layers else twin.biases)),
+        resolution=resolution,
+    )
+    # It is not deployed itself: the error of the deployed numbers is in the resolution.
+    return replace(found, gammas=np.zeros_like(found.gammas))

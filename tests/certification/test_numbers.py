@@ -1,0 +1,234 @@
+"""Tolerances on numbers, bands of scores, and counts of outcomes: never more than the truth by asking everybody."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import random_case
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_tree_certificates import random_model
+
+from evenhand import certification
+from evenhand.certification import Certificate
+from evenhand.certification.query.bands import ScoreBands
+from evenhand.certification.query.differences import network_numbers, rewrite_differences
+from evenhand.certification.query.enumeration import count_outcomes
+from evenhand.errors import OptionError
+from evenhand.models import AdditiveNetwork, AffineLayer, TreeEnsemble, network_from_dense
+from evenhand.population import ProductPopulation
+from evenhand.schema import Schema
+from support import scaled
+
+SEEDS = st.integers(0, 10**6)
+ROUNDING = 1e-9
+
+
+def answers_of_all(model, population: ProductPopulation | None, answer) -> tuple[np.ndarray, np.ndarray]:
+    """Mass of everybody without the protected attributes, and their answers, shape (assignments, people)."""
+    schema: Schema = model.schema
+    free = [i for i, attribute in enumerate(schema.attributes) if not attribute.protected]
+    people = np.array(list(itertools.product(*(schema.attributes[i].domain() for i in free)))).reshape(-1, len(free))
+    mass = np.ones(len(people))
+    for column, i in enumerate(free):
+        attribute = schema.attributes[i]
+        each = np.full(attribute.size, 1 / attribute.size)
+        if population is not None:
+            each = population.marginals[i].masses / population.marginals[i].masses.sum()
+        mass *= each[(people[:, column] - attribute.first).astype(int)]
+    found = []
+    for assignment in schema.assignments():
+        rows = np.empty((len(people), len(schema.attributes)))
+        rows[:, free], rows[:, schema.positions(schema.protected)] = people, assignment
+        found.append(answer(rows))
+    return mass, np.stack(found)
+
+
+def numbers_of(model, rows: np.ndarray) -> np.ndarray:
+    """What a model's tolerance is about: its output, or the margin of its second label."""
+    if isinstance(model, TreeEnsemble):
+        raw = model.raw(rows)
+        return raw[:, -1] - raw[:, 0] if raw.shape[1] == 2 else raw[:, 0]
+    return network_numbers(model, rows)
+
+
+def check_shares(found: Certificate, mass: np.ndarray, unfair: np.ndarray, close: np.ndarray, *, whole: bool) -> None:
+    """Compare a certificate with the truth; with ``whole`` it must be complete but for those too close to tell."""
+    worse, same = float(mass[unfair].sum()), float(mass[~unfair].sum())
+    assert found.falsified <= worse + ROUNDING
+    assert found.certified <= same + ROUNDING
+    if whole:
+        assert found.undecided <= float(mass[close].sum()) + ROUNDING
+
+
+def premium_network(effect: float) -> AdditiveNetwork:
+    """A premium of relu(10 x - 50 + effect * sex), for x in 0..9."""
+    schema = Schema.parse(
+        {
+            "target": {"name": "premium", "favourable": 1, "values": [0, 1]},
+            "attributes": [
+                {"name": "x", "kind": "integer", "lower": 0, "upper": 9},
+                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+            ],
+        }
+    )
+    return network_from_dense(
+        schema, [(np.array([[10.0], [effect]]), np.array([-50.0])), (np.ones((1, 1)), np.zeros(1))]
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"enumeration": False}])
+def test_a_change_by_hand(options: dict[str, object]) -> None:
+    # relu(10 x - 50 + 20 s): for x = 0, 1, 2, 3 both are 0; x = 4 changes by 10; from x = 5 on by 20.
+    found = certification.certify(premium_network(20.0), tolerance=15.0, jobs=1, **options)
+    assert (found.certified, found.falsified) == pytest.approx((0.5, 0.5), abs=1e-9)
+    found = certification.certify(premium_network(20.0), tolerance=5.0, jobs=1, **options)
+    assert (found.certified, found.falsified) == pytest.approx((0.4, 0.6), abs=1e-9)
+    found = certification.certify(premium_network(20.0), tolerance=20.5, jobs=1, **options)
+    assert found.certified == 1.0
+
+
+def test_the_rewritten_network_gives_the_differences() -> None:
+    """Whatever the numbers: the identities hold for every sign of the unit and of its change."""
+    rng = np.random.default_rng(0)
+    for depth in (1, 2, 3):
+        sizes = [4, 3, 5][:depth]
+        layers = [AffineLayer(rng.normal(size=(a, b)), rng.normal(size=b)) for a, b in itertools.pairwise([*sizes, 1])]
+        biases = rng.integers(-2, 3, size=(3, 4)).astype(float)
+        pairs = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)]
+        twin = rewrite_differences(biases, layers, pairs, 0.25)
+        first = rng.normal(size=(50, 4)) * 2
+        outputs = []
+        for bias in biases:
+            units = first + bias
+            for layer in layers:
+                units = np.maximum(units, 0) @ layer.weights + layer.bias
+            outputs.append(units[:, 0])
+        units = first[:, twin.units] + twin.biases
+        for layer in twin.layers:
+            units = np.maximum(units, 0) @ layer.weights + layer.bias
+        wanted = np.stack([outputs[p] - outputs[q] - 0.25 for p, q in pairs], axis=1)
+        assert np.allclose(units, wanted, atol=1e-12)
+
+
+def test_outcomes_are_counted_by_hand() -> None:
+    # Certainly 1, 2 or 4, and 1 or 2: at least three different, at most three.
+    assert count_outcomes([0b001, 0b010, 0b100, 0b011]) == (3, 3)
+    assert count_outcomes([0b001, 0b001, 0b001]) == (1, 1)
+    # Two open ones that have no label in common are two at least; they may be any of four.
+    assert count_outcomes([0b0011, 0b1100]) == (2, 2)
+    assert count_outcomes([0b011, 0b110, 0b101]) == (1, 3)
+
+
+def test_a_score_at_an_edge_lies_in_the_upper_band() -> None:
+    bands = ScoreBands.of((0.3, 0.6), ("no", "yes"), 1)
+    assert bands.of_scores(np.array([0.1, 0.3, 0.5, 0.6, 1.0])).tolist() == [0, 1, 1, 2, 2]
+    assert bands.names == ("score below 0.3", "score 0.3 to 0.6", "score 0.6 or more")
+
+
+@pytest.mark.parametrize(
+    ("settings_", "message"),
+    [
+        ({"bands": (0.6, 0.3)}, "increasing order"),
+        ({"bands": (0.0,)}, "between 0 and 1"),
+        ({"tolerance": 1.0, "bands": (0.5,)}, "a tolerance compares numbers"),
+        ({"tolerance": 1.0, "device": "numpy"}, "cannot prove a tolerance"),
+        ({"outcomes": 3, "method": "interval"}, "cannot prove several outcomes"),
+    ],
+)
+def test_what_makes_no_sense_together_is_refused(settings_: dict[str, object], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        certification.certify(premium_network(1.0), **settings_)
+
+
+def test_a_certificate_that_cannot_be_checked_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="cannot be checked yet"):
+        certification.certify(premium_network(1.0), tolerance=1.0, certificate=tmp_path / "c.json")
+    assert not list(tmp_path.iterdir())
+
+
+@given(SEEDS, st.sampled_from([0.0, 0.1, 0.5, 1.0, 3.0]))
+@settings(max_examples=scaled(60), deadline=None)
+def test_a_change_of_a_networks_number_is_never_proved_against_the_truth(seed: int, share: float) -> None:
+    case = random_case(seed)
+    if len(case.network.classes) > 2:
+        return
+    mass, numbers = answers_of_all(case.network, case.population, lambda rows: numbers_of(case.network, rows))
+    change = np.ptp(numbers, axis=0)
+    # Limits like those that matter: about the changes themselves, not at one of them exactly but for whole numbers.
+    limit = share * float(np.median(change))
+    close = np.abs(change - limit) < 1e-3 * (1 + np.abs(numbers).max())
+    for options, whole in (({}, True), ({"enumeration": False, "max_boxes": 64}, False)):
+        found = certification.certify(
+            case.network, tolerance=limit, population=case.population, jobs=1, samples=200, **options
+        )
+        check_shares(found, mass, change > limit, close, whole=whole)
+        for pair in found.counterexamples:
+            first, second = (float(text.replace(",", "")) for text in (pair.first_label, pair.second_label))
+            assert abs(first - second) > limit * (1 - 1e-4) - 1e-4
+
+
+@given(SEEDS, st.sampled_from([0.0, 0.1, 0.5, 1.0, 3.0]))
+@settings(max_examples=scaled(60), deadline=None)
+def test_a_change_of_the_number_of_trees_is_never_proved_against_the_truth(seed: int, share: float) -> None:
+    model, population = random_model(seed)
+    if len(model.classes) > 2:
+        return
+    mass, numbers = answers_of_all(model, population, lambda rows: numbers_of(model, rows))
+    change = np.ptp(numbers, axis=0)
+    limit = share * float(np.median(change))
+    close = np.abs(change - limit) < 1e-4 * (1 + np.abs(numbers).max())
+    for options in ({}, {"enumeration": False, "max_boxes": 5}, {"enumeration": False}):
+        found = certification.certify(model, tolerance=limit, population=population, jobs=1, samples=200, **options)
+        check_shares(found, mass, change > limit, close, whole="max_boxes" not in options)
+
+
+@given(SEEDS, st.lists(st.floats(0.05, 0.95), min_size=1, max_size=3, unique=True))
+@settings(max_examples=scaled(60), deadline=None)
+def test_bands_of_a_score_are_never_proved_against_the_truth(seed: int, edges: list[float]) -> None:
+    edges = sorted(round(edge, 3) for edge in edges)
+    if len(set(edges)) < len(edges):
+        return
+    network, trees = random_case(seed), random_model(seed)
+    for model, population in ((network.network, network.population), trees):
+        if len(model.classes) > 2:
+            continue
+        mass, scores = answers_of_all(model, population, lambda rows, m=model: m.scores(rows)[:, m.favourable])
+        bands = np.searchsorted(edges, scores, side="right")
+        most = min(len(edges) + 1, len(bands))
+        near = np.min([np.abs(scores - edge) for edge in edges], axis=0) < 1e-4
+        ordered = np.sort(bands, axis=0)
+        count = 1 + (ordered[1:] != ordered[:-1]).sum(axis=0)
+        for options in ({}, {"enumeration": False, "max_boxes": 64}):
+            found = certification.certify(
+                model, bands=tuple(edges), outcomes=max(2, most), population=population, jobs=1, samples=200, **options
+            )
+            check_shares(found, mass, count >= 2, near.any(axis=0), whole=not options)
+            check_outcomes(found, mass, count)
+
+
+def check_outcomes(found: Certificate, mass: np.ndarray, count: np.ndarray) -> None:
+    for share in found.outcomes:
+        truth = float(mass[count >= share.least].sum())
+        assert share.proved <= truth + ROUNDING
+        assert share.possible >= truth - ROUNDING
+
+
+@given(SEEDS)
+@settings(max_examples=scaled(60), deadline=None)
+def test_counts_of_labels_are_never_proved_against_the_truth(seed: int) -> None:
+    network, trees = random_case(seed), random_model(seed)
+    for model, population in ((network.network, network.population), trees):
+        mass, labels = answers_of_all(model, population, model.predict)
+        ordered = np.sort(labels, axis=0)
+        count = 1 + (ordered[1:] != ordered[:-1]).sum(axis=0)
+        most = min(len(model.classes), len(labels))
+        if most < 3:
+            continue
+        for options in ({}, {"enumeration": False, "max_boxes": 64}):
+            found = certification.certify(model, outcomes=most, population=population, jobs=1, samples=100, **options)
+            assert [share.least for share in found.outcomes] == list(range(2, most + 1))
+            check_outcomes(found, mass, count)
