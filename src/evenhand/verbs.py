@@ -83,12 +83,13 @@ def audit(
 
 
 def audit_predictions(
-    y_pred: Any,
+    y_pred: Any = None,
     *,
     sensitive_features: Any,
     y_true: Any = None,
     y_score: Any = None,
     sample_weight: Any = None,
+    threshold: Any = None,
     **settings: Any,
 ) -> AuditResult:
     """Audit decisions already made: groups, intersections and subgroups, with no model at hand.
@@ -96,13 +97,16 @@ def audit_predictions(
     The arguments are named as those of ``fairlearn.metrics.MetricFrame``.
 
     Args:
-        y_pred: the decisions, shape (n,); any two labels, or more of which one is favourable.
+        y_pred: the decisions, shape (n,); any two labels, or more of which one is favourable. Left out where scores
+            decide.
         sensitive_features: what groups are made by: a data frame, a dictionary, a column, or an array of shape (n,) or
             (n, attributes).
         y_true: the true labels, shape (n,); without them there are no error rates, and none are made up.
-        y_score: scores of the favourable decision, shape (n,), for calibration.
+        y_score: scores of the favourable decision, shape (n,), for calibration, or to be decided by.
         sample_weight: how much each person counts, shape (n,), such as survey weights; rates and means are weighted
             then, and their intervals allow for it. Subgroups are not searched for.
+        threshold: in place of ``y_pred``: the favourable decision is given from this score on, such as 0.5. With
+            ``[0.5, "sex=Female:0.4"]``, what if a group had a threshold of its own.
         settings: ``favourable``, the label that people want, and ``schema`` (see ``evenhand.schema.DecisionRoles``);
             ``data_name``; fields of ``evenhand.auditing.DecisionAuditConfig``; ``work``, that of an earlier result, to
             repeat its run.
@@ -120,6 +124,10 @@ def audit_predictions(
         >>> result = evenhand.audit_predictions(decided, sensitive_features={"sex": sex})
         >>> result.groups.breakdowns[0].gap("demographic_parity_ratio").value.value
         0.4
+        >>> scores = [0.9] * 10 + [0.4] * 40 + [0.8] * 25 + [0.3] * 25
+        >>> result = evenhand.audit_predictions(y_score=scores, threshold=0.5, sensitive_features={"sex": sex})
+        >>> result.groups.breakdowns[0].gap("demographic_parity_ratio").value.value
+        0.4
     """
     from evenhand import auditing
     from evenhand.schema import table_of_decisions
@@ -129,7 +137,13 @@ def audit_predictions(
         settings["favourable"] = settings.pop("favorable")
     about = {name: settings.pop(name) for name in ("favourable", "schema") if name in settings}
     frame, roles = table_of_decisions(
-        y_pred, sensitive_features, y_true=y_true, y_score=y_score, sample_weight=sample_weight, **about
+        y_pred,
+        sensitive_features,
+        y_true=y_true,
+        y_score=y_score,
+        sample_weight=sample_weight,
+        threshold=threshold,
+        **about,
     )
     return auditing.audit_decisions(roles.read(frame), clock=clock, **settings)
 

@@ -7,6 +7,7 @@ import importlib
 import importlib.metadata
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,16 @@ from evenhand.certification import Certificate, estimated_share
 from evenhand.core import WorkClock
 from evenhand.errors import BudgetError, DataError, LimitError, ModelError, NotAdditiveError, OptionError
 from evenhand.individual import IndividualResult
-from evenhand.models import AdditiveNetwork, NoiseCheck, QuestionLedger, Scorer, Subject, find_caution, find_ledger
+from evenhand.models import (
+    AdditiveNetwork,
+    NoiseCheck,
+    QuestionLedger,
+    Scorer,
+    Subject,
+    ThresholdScorer,
+    find_caution,
+    find_ledger,
+)
 from evenhand.population import MixturePopulation, ProductPopulation
 from evenhand.schema import People
 from evenhand.stats import Draws, quantity_value
@@ -82,6 +92,9 @@ def audit(
     config = AuditConfig.of(config, settings)
     timer = WorkClock.start(clock, config)
     say = progress or (lambda what, share: None)
+    if config.threshold is not None:
+        config.threshold.check_schema(subject.people.schema)
+        subject = replace(subject, thresholds=config.threshold)
     people, schema = subject.people, subject.people.schema
     if not schema.protected:
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
@@ -135,7 +148,12 @@ def _run_analyses(
         )
     say("asking the model about everybody in the data", 0.05)
     by_group = groups.measure_groups(
-        scorer, people, confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
+        scorer,
+        people,
+        confidence=config.confidence,
+        min_group_size=config.min_group_size,
+        thresholds=config.thresholds,
+        seed=config.seed,
     )
     say("fitting the simulated population", 0.09)
     wider = population.choose_population(config.population, people, as_published=config.as_published)
@@ -163,6 +181,8 @@ def _run_analyses(
         clock=timer,
     )
     not_run: list[SkippedAnalysis] = []
+    if config.thresholds and by_group.thresholds is None:
+        not_run.append(SkippedAnalysis(what="other thresholds", reason="the model gives labels, no scores"))
     subgroups: list[SubgroupResult] = []
     certificates: list[Certificate] = []
     searches: list[SearchResult] = []
@@ -206,6 +226,7 @@ def _run_analyses(
         interrupted=interrupted,
         settings=config.model_dump()
         | {
+            "threshold": None if config.threshold is None else config.threshold.describe(),
             "time_limit": config.seconds,
             "stop_at_little_progress": config.time_limit is None and config.max_boxes is None,
         }
@@ -233,6 +254,8 @@ def _require_two_classes(people: People) -> None:
 
 def _open_white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | TreeEnsemble | None, str]:
     """Return the model as a white box that answers like the model itself, or why there is none."""
+    if isinstance(scorer, ThresholdScorer):
+        return None, "proofs are about the model's own decisions, and a threshold was given in place of them"
     known = people.individuals[~np.isnan(people.individuals).any(axis=1)]
     try:
         network = models.extract_white_box(scorer)

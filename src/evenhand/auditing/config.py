@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import field_validator
 
 from evenhand.core import Config, setting
+from evenhand.schema import Thresholds
 
 DEFAULT_SECONDS = 20.0
 """The time limit that is used if none is given."""
@@ -17,6 +20,9 @@ class DecisionAuditConfig(Config):
     confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
     min_group_size: int = setting(
         30, "smallest denominator of a rate that is compared between groups; smaller ones are not assessable", ge=1
+    )
+    thresholds: bool = setting(
+        False, "trace accuracy, selection rates and gaps over the threshold of the score, in bands over all thresholds"
     )
     seed: int = setting(0, "same seed, same result, unless a time limit is reached", ge=0)
 
@@ -58,7 +64,18 @@ class AuditConfig(Config):
     max_boxes: int | None = setting(
         None, "stop each proof after so many boxes; without a time limit then, the seed alone repeats the audit", ge=1
     )
+    thresholds: bool = setting(
+        False, "trace accuracy, selection rates and gaps over the threshold of the score, in bands over all thresholds"
+    )
+    threshold: Thresholds | None = setting(
+        None, "decide by the model's score: favourable from it on, such as 0.5, or sex=Female:0.4 beside it (a what-if)"
+    )
     seed: int = setting(0, "same seed, same result, unless a time limit is reached", ge=0)
+
+    @field_validator("threshold", mode="before")
+    @classmethod
+    def _read_threshold(cls, given: Any) -> Thresholds | None:
+        return None if given is None or given == () else Thresholds.parse(given)
 
     @property
     def seconds(self) -> float | None:

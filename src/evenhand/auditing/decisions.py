@@ -52,14 +52,20 @@ def audit_decisions(
     schema = decisions.people.schema
     say("counting groups", 0.0)
     by_group = groups.measure_recorded_decisions(
-        decisions, confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
+        decisions,
+        confidence=config.confidence,
+        min_group_size=config.min_group_size,
+        thresholds=config.thresholds,
+        seed=config.seed,
     )
     not_run: list[SkippedAnalysis] = []
+    if config.thresholds and by_group.thresholds is None:
+        not_run.append(SkippedAnalysis(what="other thresholds", reason="no scores were given"))
     interrupted, found = _search_subgroups(decisions, config, timer, say, not_run)
     say("done", 1.0)
     return AuditResult(
         model=ModelCard(
-            name=f"decisions in column {schema.target.name!r}",
+            name=_name_decisions(decisions),
             type="decisions already made",
             classes=tuple(map(str, schema.target.values or ())),
             favourable=str(schema.target.favourable),
@@ -80,6 +86,12 @@ def audit_decisions(
         work=timer.work(),
         seconds=time.perf_counter() - started,
     )
+
+
+def _name_decisions(decisions: RecordedDecisions) -> str:
+    if decisions.thresholds is None:
+        return f"decisions in column {decisions.decided_by!r}"
+    return f"decisions by score {decisions.decided_by!r} from {decisions.thresholds.describe()} on"
 
 
 def _search_subgroups(

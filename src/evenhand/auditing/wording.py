@@ -30,7 +30,11 @@ from evenhand.groups import (
     gap_answers,
     headline_sentences,
     overall_table,
+    rule_notes,
     small_notes,
+    threshold_answers,
+    threshold_section,
+    threshold_table,
     weighted_by,
 )
 from evenhand.individual import (
@@ -76,11 +80,16 @@ def build_document(audit: AuditResult) -> Document:
         blocks.append(Note(audit.model.caution, "caution"))
     if audit.interrupted:
         blocks.append(Note("Interrupted: this audit holds what was found before.", "caution"))
+    blocks += rule_notes(audit.groups)
     found = headlines(audit)
     blocks += [Text(items=tuple(found), role="finding")] if found else []
     blocks += answers(audit)
     blocks += [Note(f"Not run: {item.what}: {item.reason}", "caution") for item in audit.not_run]
     blocks += small_notes(audit.groups)
+    if audit.groups.thresholds is not None:
+        blocks.append(Heading("Other thresholds", level=3))
+        blocks += [Text(items=tuple(threshold_answers(audit.groups.thresholds)))]
+        blocks.append(threshold_table(audit.groups.thresholds))
     blocks.append(Text(_terms(audit), role="small"))
     asked = () if audit.individual is None else (_individuals, _proof)
     for part in (_people, _groups, *asked, _subgroups, _method, _regulation):
@@ -197,6 +206,8 @@ def _people(audit: AuditResult) -> Iterator[Block]:
     }[data.training_rows]
     if audit.model.recorded:
         trained = "The decisions are those in the data; no model was asked."
+        if audit.groups.decided_by is not None:
+            trained = "The decisions are made of the scores in the data; no model was asked."
     base = "not known: the data has no true labels"
     if data.base_rate is not None:
         weighted = weighted_by(audit.groups)
@@ -259,6 +270,7 @@ def _groups(audit: AuditResult) -> Iterator[Block]:
     for breakdown in audit.groups.breakdowns:
         yield from breakdown_blocks(audit.groups, breakdown, level=3)
     yield from calibration_blocks(audit.groups, level=3)
+    yield from threshold_section(audit.groups, level=3)
 
 
 def _individuals(audit: AuditResult) -> Iterator[Block]:

@@ -28,7 +28,7 @@ DECISIONS: ConfigOptions[DecisionAuditConfig] = ConfigOptions(
     without=("confidence", "seed"),
 )
 SETTINGS: ConfigOptions[AuditConfig] = ConfigOptions(
-    "evenhand.auditing:AuditConfig", without=("confidence", "samples", "searched", "seed")
+    "evenhand.auditing:AuditConfig", without=("confidence", "samples", "searched", "seed", "threshold")
 )
 
 
@@ -49,7 +49,16 @@ def audit(
         str | None, typer.Option("--decision", help="Audit the decisions in this column of DATA; no model is needed.")
     ] = None,
     score: Annotated[
-        str | None, typer.Option("--score", help="With --decision: column of the favourable decision's score.")
+        str | None,
+        typer.Option("--score", help="Column of the favourable decision's score; with --threshold it decides."),
+    ] = None,
+    threshold: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--threshold",
+            help="Select from this score on, in place of the model's or the recorded decision, e.g. 0.5; beside it "
+            "sex=Female:0.4 asks what if a group had its own; may be repeated.",
+        ),
     ] = None,
     weight: Annotated[
         str | None, typer.Option("--weight", help="With --decision: column of how much each person counts.")
@@ -78,21 +87,23 @@ def audit(
     folder = out if out is not None else None if output.json is not None else DEFAULT_OUT
     if folder is not None and folder.exists() and not folder.is_dir():
         raise OptionError(f"{folder} is a file, not a folder", location="--out")
-    if decision is not None:
+    if decision is not None or score is not None:
+        option = "--score" if decision is None else "--decision"
         if example is not None or data is not None:
             given = "--example" if example is not None else f"MODEL {model}"
-            raise OptionError(f"--decision audits decisions without a model, got {given} too", hint="leave one out")
+            raise OptionError(f"{option} audits decisions without a model, got {given} too", hint="leave one out")
         from evenhand.schema import DecisionRoles
 
-        roles = DecisionRoles(decision, people.protected, people.target, score, weight, people.favourable)
+        roles = DecisionRoles(
+            decision, people.protected, people.target, score, weight, people.favourable, threshold=threshold
+        )
         result = _audit_decisions(context, model, roles, people, output, run, gates)
-    elif score is not None:
-        raise OptionError("--score belongs to --decision", hint="a model gives its scores itself")
     elif weight is not None:
         hint = "write the model's decisions into a column, and audit them with --decision"
         raise OptionError("--weight belongs to --decision", hint=hint)
     else:
-        result = _audit_model(context, model, data, example, people, output, run, gates)
+        config = SETTINGS.read(context, seed=people.seed, threshold=threshold or None)
+        result = _audit_model(config, model, data, example, people, output, run, gates)
     written = view.write_report(result, folder) if folder is not None else ()
     output.emit(result)
     if not output.silent:
@@ -125,7 +136,7 @@ def _audit_decisions(
 
 
 def _audit_model(
-    context: typer.Context,
+    config: AuditConfig,
     model: str | None,
     data: str | None,
     example: str | None,
@@ -137,7 +148,7 @@ def _audit_model(
     """Audit MODEL on the people of DATA, or a model trained on the spot on an example."""
     from evenhand import auditing, view
 
-    config, clock = SETTINGS.read(context, seed=people.seed), run.clock
+    clock = run.clock
     with view.show_progress(quiet=output.silent) as progress:
         if example is not None:
             if model is not None or data is not None:

@@ -23,9 +23,12 @@ from evenhand.groups.result import (
     gap_answers,
     headline_sentences,
     overall_table,
+    rule_notes,
     small_notes,
+    threshold_section,
     weighted_by,
 )
+from evenhand.groups.thresholds import Curve, ThresholdCurves, format_threshold, threshold_answers, threshold_table
 
 __all__ = [
     "DRAWN",
@@ -37,14 +40,17 @@ __all__ = [
     "SMALL",
     "Breakdown",
     "CalibrationBin",
+    "Curve",
     "Gap",
     "Group",
     "GroupConfig",
     "GroupMetrics",
     "Membership",
+    "ThresholdCurves",
     "breakdown_blocks",
     "calibration_blocks",
     "confidence_levels",
+    "format_threshold",
     "four_fifths_sentence",
     "gap_answers",
     "group_by_attribute",
@@ -54,6 +60,10 @@ __all__ = [
     "measure_recorded_decisions",
     "number_combinations",
     "overall_table",
+    "rule_notes",
     "small_notes",
+    "threshold_answers",
+    "threshold_section",
+    "threshold_table",
     "weighted_by",
 ]

@@ -24,8 +24,9 @@ from evenhand.groups.metrics import (
     number_combinations,
 )
 from evenhand.groups.result import SMALL, Breakdown, CalibrationBin, Group, GroupMetrics
+from evenhand.groups.thresholds import BandSettings, ScoredPeople, trace_curves
 from evenhand.models import Scorer, ask_people
-from evenhand.schema import People, PeopleWeights, RecordedDecisions
+from evenhand.schema import People, PeopleWeights, RecordedDecisions, Thresholds, describe_scale
 from evenhand.stats import Quantity, Unknown, auc
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
@@ -34,11 +35,10 @@ ROUNDING = 1e-6
 
 LABELS_ONLY = "the model gives labels, no scores"
 NO_SCORES = "no scores were given"
-NO_PROBABILITIES = "the scores are not probabilities: some lie outside 0 to 1"
 
 
 class GroupConfig(Config):
-    """Settings of the group metrics. Nothing here is drawn at random; the seed is kept in the result."""
+    """Settings of the group metrics. Nothing is drawn at random but the bands around curves over the threshold."""
 
     protected: tuple[str, ...] | None = setting(
         None, "attributes to group by, each alone and then all together; by default the schema's"
@@ -47,7 +47,10 @@ class GroupConfig(Config):
     min_group_size: int = setting(
         SMALL, "smallest denominator of a rate that is compared between groups; smaller ones are not assessable", ge=1
     )
-    seed: int = setting(0, "kept in the result", ge=0)
+    thresholds: bool = setting(
+        False, "trace accuracy, selection rates and gaps over the threshold of the score, in simultaneous bands"
+    )
+    seed: int = setting(0, "of the bands around curves over the threshold", ge=0)
 
 
 def measure_groups(
@@ -93,6 +96,7 @@ def measure_groups(
         favoured,
         deserving,
         scores,
+        in_force=getattr(scorer, "thresholds", None),
         why_no_scores=LABELS_ONLY,
         favourable=str(schema.target.favourable),
         config=config,
@@ -124,6 +128,7 @@ def measure_recorded_decisions(
         None if people.labels is None else people.favourable,
         decisions.scores,
         weights=decisions.weights,
+        in_force=decisions.thresholds,
         why_no_scores=NO_SCORES,
         favourable=str(schema.target.favourable),
         config=config,
@@ -193,6 +198,7 @@ def _build_result(
     scores: Floats | None,
     *,
     weights: PeopleWeights | None = None,
+    in_force: Thresholds | None = None,
     why_no_scores: str,
     favourable: str,
     config: GroupConfig,
@@ -205,7 +211,7 @@ def _build_result(
     probabilities = scores
     # Calibration compares scores with rates, which makes sense for probabilities only.
     if scores is not None and (scores.min() < -ROUNDING or scores.max() > 1 + ROUNDING):
-        probabilities, why_no_scores = None, NO_PROBABILITIES
+        probabilities, why_no_scores = None, describe_scale(scores)
     elif scores is not None:
         probabilities = np.clip(scores, 0.0, 1.0)
     tally = cross_tabulate(memberships, favoured, deserving, probabilities, None if weights is None else weights.values)
@@ -233,6 +239,14 @@ def _build_result(
             cell
             for i, membership in enumerate(memberships)
             for cell in _calibration_bins(membership, tally.cells[:, i], tally, config.confidence)
+        ),
+        decided_by=in_force,
+        thresholds=None
+        if scores is None or not config.thresholds
+        else trace_curves(
+            ScoredPeople(memberships, scores, deserving, None if weights is None else weights.values),
+            BandSettings(config.confidence, config.min_group_size, config.seed),
+            in_force,
         ),
         seed=config.seed,
         seconds=time.perf_counter() - started,

@@ -22,6 +22,8 @@ from evenhand.core import (
     TableRow,
     Text,
 )
+from evenhand.groups.thresholds import ThresholdCurves, describe_rule, threshold_blocks
+from evenhand.schema import Thresholds
 from evenhand.stats import (
     Estimated,
     Observed,
@@ -194,6 +196,8 @@ class GroupMetrics(Result):
         overall: the metrics of ``Group`` for everybody, and ``auc`` where there are scores and true labels.
         breakdowns: one per protected attribute, then one for their intersection if there are several.
         calibration: reliability per group of each single protected attribute; empty without scores or true labels.
+        decided_by: the thresholds that made the decisions of scores; None where the model, or somebody, decided.
+        thresholds: what other thresholds would do; None where it was not asked for, or there are no scores.
     """
 
     kind: Literal["groups"] = "groups"
@@ -205,6 +209,8 @@ class GroupMetrics(Result):
     overall: dict[str, Quantity]
     breakdowns: tuple[Breakdown, ...]
     calibration: tuple[CalibrationBin, ...] = ()
+    decided_by: Thresholds | None = None
+    thresholds: ThresholdCurves | None = None
 
     def document(self) -> Document:
         """Return the gaps between groups, then every group's numbers."""
@@ -238,6 +244,7 @@ def _build_document(result: GroupMetrics) -> Document:
         f"Groups of {format_count(result.people, 'person', 'people')}",
         f"Favourable decision: {result.favourable}; a person is selected who is given it.",
         (
+            *rule_notes(result),
             *(Text(sentence, role="finding") for sentence in headline_sentences(result)),
             *gap_answers(result),
             *small_notes(result),
@@ -245,6 +252,7 @@ def _build_document(result: GroupMetrics) -> Document:
             overall_table(result),
             *(block for breakdown in result.breakdowns for block in breakdown_blocks(result, breakdown)),
             *calibration_blocks(result),
+            *threshold_section(result),
         ),
         brand="Evenhand groups",
         made=result.provenance,
@@ -432,6 +440,19 @@ def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Bloc
         confidence = confidence_levels(result)
         caption = f"Calibration by {by}: observed{weighted_by(result)}; below each rate its {confidence} interval"
         yield Fold(f"Calibration by {by} in numbers", (Table(caption, columns, rows, usual="observed"),))
+
+
+def rule_notes(result: GroupMetrics) -> Iterator[Note]:
+    """Yield by which thresholds people are selected, where these were given."""
+    if result.decided_by is not None:
+        yield Note(describe_rule(result.decided_by), "caution" if result.decided_by.uses_protected else "info")
+
+
+def threshold_section(result: GroupMetrics, *, level: int = 2) -> Iterator[Block]:
+    """Yield what other thresholds would do; nothing where it was not asked for."""
+    if result.thresholds is not None:
+        yield Heading("Other thresholds", level, anchor="thresholds", detail=True)
+        yield from threshold_blocks(result.thresholds)
 
 
 def _gap_answer(breakdown: Breakdown, result: GroupMetrics) -> Metric:

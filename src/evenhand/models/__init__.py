@@ -44,6 +44,7 @@ from evenhand.models.scorer import (
     predict_labels,
 )
 from evenhand.models.subject import Subject
+from evenhand.models.thresholds import ThresholdScorer
 from evenhand.models.trees.columns import match_columns
 from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, build_ensemble, goes_left
 from evenhand.models.trees.nodes import DecisionTree, TreeNodes
@@ -78,6 +79,7 @@ __all__ = [
     "TableTerm",
     "TextAnswers",
     "TextModel",
+    "ThresholdScorer",
     "TorchModule",
     "TreeEnsemble",
     "TreeNodes",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evenhand.errors import ModelError
 from evenhand.models.additive.network import binary_labels
 from evenhand.models.scorer import check_scores
-from evenhand.schema import Schema, Value
+from evenhand.schema import Schema, Value, looks_like_points
 from evenhand.typing import Floats, Integers
 
 SUM_TOLERANCE = 1e-3
@@ -134,6 +134,14 @@ def favourable_reply(scores: Floats, classes: Sequence[Value], favourable: int, 
             0 is favourable: then a score of 1 and a label of 1 would mean opposite things.
     """
     wrong = ~((scores >= 0) & (scores <= 1))
+    if wrong.any() and looks_like_points(scores):
+        raise ModelError(
+            f"the model replied with numbers between {scores.min():g} and {scores.max():g}, neither labels nor scores "
+            "between 0 and 1",
+            location=location,
+            hint="scores are not rescaled: if these are percentages, let the model divide them by 100; or write them "
+            "into a column and audit it: `y_score=COLUMN` with `threshold=50`",
+        )
     if wrong.any():
         raise _unknown_label_error(float(scores[int(np.argmax(wrong))]), classes, location)
     if len(classes) != 2:

@@ -12,9 +12,10 @@ from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import load_model, load_regressor
 from evenhand.models.regressor import Regressor
 from evenhand.models.scorer import Scorer
+from evenhand.models.thresholds import ThresholdScorer
 from evenhand.models.trees.ensemble import TreeEnsemble
 from evenhand.models.white_box import extract_white_box, refuse_opaque
-from evenhand.schema import People
+from evenhand.schema import People, Thresholds
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Subject:
         data_name: how to call them in reports.
         model_name: how to call the model; by default its file, URL or type.
         trust: whether the model's file may run code.
+        thresholds: from which score on the favourable label is given, in place of the model's own decision.
         ledger: counts whom the model is asked about, and keeps to a budget if it has one.
     """
 
@@ -35,6 +37,7 @@ class Subject:
     data_name: str = "data"
     model_name: str | None = None
     trust: bool = False
+    thresholds: Thresholds | None = None
     ledger: QuestionLedger = field(default_factory=QuestionLedger)
 
     @cached_property
@@ -45,9 +48,10 @@ class Subject:
             EvenhandError: there is no such model, or it does not fit the people.
         """
         people = self.people
-        return load_model(
+        scorer = load_model(
             self.model, people.schema, like=people.frame, trust=self.trust, name=self.model_name, ledger=self.ledger
         )
+        return scorer if self.thresholds is None else ThresholdScorer(scorer, self.thresholds)
 
     @cached_property
     def regressor(self) -> Regressor:

@@ -11,6 +11,7 @@ from evenhand.schema.rules import Dependency, Link, Proposal
 from evenhand.schema.schema import Schema, attribute_to_yaml, read_schema, schema_to_yaml, write_schema
 from evenhand.schema.subdomain import Runs, Subdomain, list_entries, parse_subdomain
 from evenhand.schema.target import OutcomeRole, Target, TargetKind
+from evenhand.schema.thresholds import Thresholds, describe_scale, looks_like_points
 
 __all__ = [
     "AffineEncoding",
@@ -32,15 +33,18 @@ __all__ = [
     "Subdomain",
     "Target",
     "TargetKind",
+    "Thresholds",
     "Value",
     "attribute_to_yaml",
     "change_target",
     "counterparts_of",
     "decode",
+    "describe_scale",
     "encode",
     "infer_schema",
     "list_entries",
     "list_names",
+    "looks_like_points",
     "parse_constraint",
     "parse_subdomain",
     "plain_value",

@@ -14,6 +14,7 @@ from evenhand.schema.columns import list_columns, list_names
 from evenhand.schema.infer import describe_attribute, guess_favourable
 from evenhand.schema.people import CodedColumn, People, encode, is_missing, list_values, sort_key
 from evenhand.schema.schema import Schema
+from evenhand.schema.thresholds import Thresholds
 from evenhand.text import suggest_name
 from evenhand.typing import Booleans, Floats
 
@@ -49,6 +50,8 @@ class RecordedDecisions:
         weights: how much each person counts; None where all count alike.
         truth: the column of the true labels; None where these are not known.
         undecided: rows left out because they have no decision, or no true label where these are known.
+        thresholds: what made the decisions of the scores; None where they were recorded.
+        decided_by: column of the decision, or of the score that made it.
     """
 
     people: People
@@ -57,6 +60,8 @@ class RecordedDecisions:
     weights: PeopleWeights | None = None
     truth: str | None = None
     undecided: int = 0
+    thresholds: Thresholds | None = None
+    decided_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class DecisionRoles:
     """What the columns of a table of decisions are for; other columns are not looked at.
 
     Attributes:
-        decision: column of the decision.
+        decision: column of the decision; None where the score decides.
         protected: columns that groups are made by; with a schema, in place of those it marks.
         target: column of the true label, if it is known.
         score: column of the score of the favourable decision, if it is known.
@@ -72,15 +77,18 @@ class DecisionRoles:
         favourable: the decision that people want, and the true label that deserves it; guessed where one of two is
             plainly good (``1``, ``"yes"``, ...).
         schema: what the protected columns mean; inferred from the data if left out.
+        threshold: from which score on the favourable decision is given, in place of a column of decisions (see
+            ``Thresholds.parse``).
     """
 
-    decision: str
+    decision: str | None = None
     protected: Sequence[str] | None = None
     target: str | None = None
     score: str | None = None
     weight: str | None = None
     favourable: Value | None = None
     schema: Schema | None = None
+    threshold: Any = None
 
     def read(self, frame: Any, *, location: str = "data") -> RecordedDecisions:
         """Return the decisions in a data frame.
@@ -94,28 +102,68 @@ class DecisionRoles:
         """
         import narwhals as nw
 
+        thresholds = self._thresholds()
         names = self._protected(list_columns(frame))
         table = nw.from_native(frame, eager_only=True)
-        made = _Labels.read(table[self.decision], self.favourable, strict=True)
-        known = made.known
-        truth = None
-        if self.target is not None:
-            truth = _Labels.read(table[self.target], self.favourable, strict=False)
-            known = known & truth.known
+        truth = None if self.target is None else _Labels.read(table[self.target], self.favourable, strict=False)
+        if self.decision is None:
+            made = self._name_decisions(truth, len(table))
+        else:
+            made = _Labels.read(table[self.decision], self.favourable, strict=True)
+        known = made.known if truth is None else made.known & truth.known
         if not known.any():
             raise DataError("no row has both a decision and a true label" if truth else "no row has a decision")
         schema = self._describe(table, names, made)
         people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
         kept = np.flatnonzero(known)[people.rows]
         labels = None if truth is None else np.where(truth.favourable[kept], len(made.names) - 1, 0)
+        scores = None if self.score is None else _read_numbers(table[self.score], kept, "score")
+        selected = made.favourable[kept]
+        if thresholds is not None and scores is not None:
+            thresholds.check_schema(schema)
+            thresholds.check_scale(scores)
+            selected = thresholds.select(scores, schema, people.individuals)
         return RecordedDecisions(
             people=replace(people, labels=labels, rows=kept),
-            selected=made.favourable[kept],
-            scores=None if self.score is None else _read_numbers(table[self.score], kept, "score"),
+            selected=selected,
+            scores=scores,
             weights=None if self.weight is None else _read_weights(table[self.weight], kept),
             truth=self.target,
             undecided=int((~known).sum()),
+            thresholds=thresholds,
+            decided_by=str(self.decision or self.score),
         )
+
+    def _thresholds(self) -> Thresholds | None:
+        """Return by what scores decide; None where decisions were recorded.
+
+        Raises:
+            OptionError: nothing says what was decided, or two things do.
+        """
+        if self.threshold is None or (isinstance(self.threshold, list | tuple) and not self.threshold):
+            if self.decision is not None:
+                return None
+            raise OptionError(
+                "expected decisions, or scores and a threshold",
+                hint="name a column of decisions, or let scores decide: `y_score=...` with `threshold=0.5`",
+            )
+        if self.decision is not None:
+            raise OptionError(
+                "expected decisions or a threshold that makes them of scores, got both",
+                hint="leave the decisions out to see what a threshold would decide",
+            )
+        if self.score is None:
+            raise OptionError("a threshold needs scores", hint="name them: `y_score=...`")
+        return Thresholds.parse(self.threshold)
+
+    def _name_decisions(self, truth: _Labels | None, people: int) -> _Labels:
+        """Return the labels that scores decide between: those of the truth, else *selected* and its opposite."""
+        if truth is not None:
+            names = truth.names
+        else:
+            good = "selected" if self.favourable is None else self.favourable
+            names = (_opposite(good), good)
+        return _Labels(names, np.ones(people, dtype=bool), np.zeros(people, dtype=bool))
 
     def _protected(self, columns: list[str]) -> tuple[str, ...]:
         """Return the columns that groups are made by, after a look at whether all columns that are named are there."""
@@ -155,7 +203,8 @@ class DecisionRoles:
             else given[name].model_dump(exclude_unset=True) | {"protected": False}
             for name in names
         ]
-        target = {"name": self.decision, "favourable": made.names[-1], "values": list(made.names)}
+        name = self.decision or self.target or f"decision by {self.score}"
+        target = {"name": name, "favourable": made.names[-1], "values": list(made.names)}
         return Schema.parse({"target": target, "attributes": attributes})
 
 
@@ -183,7 +232,7 @@ class _Labels:
         if len(present) > MOST_LABELS:
             raise DataError(
                 f"expected decisions in column {column.name!r}, got {len(present):,} different values",
-                hint="a score belongs to `y_score=`; decisions are made of it by a threshold",
+                hint="if these are scores: `y_score=...` with `threshold=0.5`, and no decisions",
             )
         good = None if favourable is None else find_value(favourable, present)
         if favourable is not None and good is None and strict and len(present) > 1:
@@ -254,7 +303,7 @@ def _read_numbers(column: Any, rows: Any, role: str) -> Floats:
 
 
 def table_of_decisions(
-    y_pred: Any,
+    y_pred: Any | None,
     sensitive_features: Any,
     *,
     y_true: Any = None,
@@ -265,11 +314,11 @@ def table_of_decisions(
     """Return a table of decisions given as plain columns, and what its columns are for.
 
     Args:
-        y_pred: the decisions, shape (n,).
+        y_pred: the decisions, shape (n,); None where scores decide.
         sensitive_features: what groups are made by: a data frame, a mapping from names to columns, a column, or an
             array of shape (n,) or (n, attributes).
         y_true, y_score, sample_weight: true labels, scores and weights, shape (n,), or None.
-        about: ``favourable`` and ``schema`` of ``DecisionRoles``.
+        about: ``favourable``, ``schema`` and ``threshold`` of ``DecisionRoles``.
 
     Raises:
         DataError: the columns differ in length, or something given is not a column.
@@ -277,16 +326,16 @@ def table_of_decisions(
     import pandas as pd
 
     features = _named_columns(sensitive_features)
-    columns = {"y_true": y_true, "y_score": y_score, "sample_weight": sample_weight}
+    columns = {"y_pred": y_pred, "y_true": y_true, "y_score": y_score, "sample_weight": sample_weight}
     columns = {name: given for name, given in columns.items() if given is not None}
-    names = {role: f"{role} " * (role in features) + role for role in ("y_pred", *columns)}
-    every = {names[role]: _column(role, given) for role, given in {"y_pred": y_pred, **columns}.items()}
+    names = {role: f"{role} " * (role in features) + role for role in columns}
+    every = {names[role]: _column(role, given) for role, given in columns.items()}
     every |= {name: _column(f"sensitive_features[{name!r}]", given) for name, given in features.items()}
     lengths = {name: len(column) for name, column in every.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"expected columns of one length, one entry per person, got {lengths}")
     roles = DecisionRoles(
-        decision=names["y_pred"],
+        decision=names.get("y_pred"),
         protected=tuple(features),
         target=names.get("y_true"),
         score=names.get("y_score"),

@@ -2,6 +2,7 @@
 
 from evenhand.stats.auc import auc
 from evenhand.stats.combined import COMBINED, NOTHING_PROVED, Draws, OpenPart, combined_share
+from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
 from evenhand.stats.excess import FlipCounts, excess_over_noise
 from evenhand.stats.level import bonferroni, normal_cdf, normal_quantile, poisson_cdf
 from evenhand.stats.mean import (
@@ -96,6 +97,7 @@ __all__ = [
     "PairedCells",
     "Proved",
     "Quantity",
+    "RateCurves",
     "SampleMoments",
     "SequentialDifference",
     "StratifiedTotal",
@@ -124,9 +126,11 @@ __all__ = [
     "format_interval",
     "format_quantity",
     "format_value",
+    "gap_band",
     "group_skewness",
     "has_score_limits",
     "holm",
+    "kolmogorov_width",
     "largest_difference_of_means",
     "largest_difference_of_proportions",
     "mcnemar",
@@ -145,6 +149,7 @@ __all__ = [
     "permute_sums",
     "poisson_cdf",
     "quantity_value",
+    "rate_bands",
     "ratio_interval",
     "sequential_rate",
     "show_quantity",

@@ -96,6 +96,8 @@ FIGURES: dict[str, FigureSource] = {
     "shares by attribute": FigureSource("certification", "draw_slices", "rows"),
     "subgroup gaps": FigureSource("subgroups", "draw_gaps", "rows"),
     "subgroup nesting": FigureSource("subgroups", "draw_nesting", "rows"),
+    "threshold curves": FigureSource("thresholds", "draw_curves", "svg"),
+    "threshold trade": FigureSource("thresholds", "draw_trade", "svg"),
     "trials": FigureSource("mitigation", "draw_trials", "svg"),
 }
 """The drawings that documents name; each says which part of which result it draws."""

@@ -1,0 +1,183 @@
+"""What other thresholds would do: curves inside their bands, and accuracy against the gap along the threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evenhand.groups import Curve, ThresholdCurves, format_threshold
+from evenhand.text import format_percent
+from evenhand.view import drawing
+from evenhand.view.drawing import DASHES, LIGHT, SERIES, WIDE, Spec
+
+SCALE = 62
+"""Pixels left of a panel for its scale."""
+
+HEIGHT = 230
+TRADE_HEIGHT = 340
+NAMED = 7
+"""Thresholds named along the trade, at most."""
+
+LINES = {
+    "accuracy": "accuracy",
+    "demographic_parity_difference": "demographic parity difference",
+    "equal_opportunity_difference": "equal opportunity difference",
+}
+
+
+def draw_curves(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:
+    """Draw the accuracy and the gaps by one attribute above the selection rates of its groups."""
+    upper = [one for name in LINES if (one := curves.curve(name, "" if name == "accuracy" else by)) is not None]
+    groups = [one for one in curves.curves if one.by == by and one.group]
+    largest = sorted(groups, key=lambda one: -one.n)[: len(SERIES)]
+    shown = [one for one in groups if one in largest]
+    few = f" ({len(shown)} largest)" if len(shown) < len(groups) else ""
+    panels = [
+        _panel(curves, [(LINES[one.name], one) for one in upper], "accuracy and gaps", width),
+        _panel(curves, [(one.group, one) for one in shown], f"selected, by {by}{few}", width),
+    ]
+    description = (
+        f"Over the threshold from {curves.thresholds[0]:g} to {curves.thresholds[-1]:g}, by {by}: "
+        + "; ".join(
+            f"{LINES[one.name]} from {format_percent(min(one.values))} to {format_percent(max(one.values))}"
+            for one in upper
+        )
+    )
+    return drawing.stack_charts([panel for panel in panels if panel], f"{description}.")
+
+
+def _panel(curves: ThresholdCurves, lines: Sequence[tuple[str, Curve]], title: str, width: int) -> Spec:
+    """Return one panel: each line inside its band; the thresholds in force are dashed."""
+    rows: list[Spec] = [
+        {"name": name, "threshold": threshold, "value": value, "low": low, "high": high}
+        for name, curve in lines
+        for threshold, value, low, high in zip(curves.thresholds, curve.values, curve.low, curve.high, strict=True)
+    ]
+    names = [name for name, _ in lines]
+    legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "symbolOpacity": 1, "title": None}
+    if width < WIDE:
+        legend["direction"] = "vertical"
+    color = {
+        "field": "name",
+        "type": "nominal",
+        "scale": {"domain": names, "range": [LIGHT[role] for role in SERIES[: len(names)]]},
+        "legend": legend,
+    }
+    dash = {
+        "field": "name",
+        "type": "nominal",
+        "scale": {"domain": names, "range": [list(one) for one in DASHES[: len(names)]]},
+        "legend": legend,
+    }
+    x = {
+        "field": "threshold",
+        "type": "quantitative",
+        "scale": {"domain": [curves.thresholds[0], curves.thresholds[-1]], "nice": False},
+        "axis": {"title": "threshold", "grid": False, "tickCount": max(5, width // 110), "offset": 5},
+    }
+    top = max((row["high"] for row in rows), default=1.0)
+
+    def y(field: str) -> Spec:
+        axis = {"title": title, "format": "~%", "tickCount": 5, "offset": 5}
+        return {"field": field, "type": "quantitative", "scale": {"domain": [0, top], "nice": True}, "axis": axis}
+
+    own = () if curves.in_force is None else curves.in_force.values
+    inside = [{"threshold": one} for one in own if curves.thresholds[0] <= one <= curves.thresholds[-1]]
+    layers = [
+        drawing.mark_layer(rows, {"type": "area", "opacity": 0.2}, x=x, y=y("low"), y2={"field": "high"}, color=color),
+        drawing.mark_layer(
+            inside, {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1, "strokeDash": [3, 3]}, x=x
+        ),
+        drawing.mark_layer(rows, {"type": "line", "strokeWidth": 2.2}, x=x, y=y("value"), color=color, strokeDash=dash),
+    ]
+    return {"layer": layers, "width": width - SCALE, "height": HEIGHT}
+
+
+def draw_trade(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:
+    """Draw accuracy against the demographic parity difference, a dot for each threshold, joined in their order."""
+    accuracy, gap = curves.curve("accuracy"), curves.curve("demographic_parity_difference", by)
+    assert accuracy is not None
+    assert gap is not None
+    own = () if curves.in_force is None else curves.in_force.values
+    last = len(curves.thresholds) - 1
+    rows: list[Spec] = [
+        {
+            "order": place,
+            "name": format_threshold(threshold),
+            "accuracy": accuracy.values[place],
+            "gap": gap.values[place],
+            "own": threshold in own,
+        }
+        for place, threshold in enumerate(curves.thresholds)
+    ]
+    best = max(rows, key=lambda row: row["accuracy"])
+    shown = {round(i * last / (NAMED - 1)) for i in range(NAMED)} | {best["order"]}
+    named = [row for row in rows if row["order"] in shown or row["own"]]
+    marked = [
+        {**row, "gap_low": gap.low[at], "gap_high": gap.high[at], "low": accuracy.low[at], "high": accuracy.high[at]}
+        for row in rows
+        if row["own"] or (not own and row is best)
+        for at in [row["order"]]
+    ]
+    high = max([max(gap.values), *(row["gap_high"] for row in marked)]) or 0.01
+    lows = [*accuracy.values, *(row["low"] for row in marked)]
+    tops = [*accuracy.values, *(row["high"] for row in marked)]
+    spans = (high / (width - SCALE), (max(tops) - min(lows)) / TRADE_HEIGHT)
+    named = _keep_apart(named, best["order"], spans)
+    across = {
+        "field": "gap",
+        "type": "quantitative",
+        "scale": {"domain": [0, high], "nice": True},
+        "axis": {
+            "title": f"demographic parity difference by {by} (fairer to the left)",
+            "format": "~%",
+            "tickCount": max(3, width // 110),
+            "offset": 5,
+        },
+    }
+    up = {
+        "field": "accuracy",
+        "type": "quantitative",
+        "scale": {"domain": [min(lows), max(tops)], "nice": True, "zero": False},
+        "axis": {"title": "accuracy", "format": "~%", "tickCount": 6, "offset": 5},
+    }
+    rule = {"type": "rule", "color": LIGHT["faint"], "strokeWidth": 1.5}
+    layers = [
+        drawing.mark_layer(
+            rows,
+            {"type": "line", "color": LIGHT["open"], "strokeWidth": 2},
+            x=across,
+            y=up,
+            order={"field": "order", "type": "quantitative"},
+        ),
+        drawing.mark_layer(marked, rule, x=across | {"field": "gap_low"}, x2={"field": "gap_high"}, y=up),
+        drawing.mark_layer(marked, rule, x=across, y=up | {"field": "low"}, y2={"field": "high"}),
+        drawing.mark_layer(rows, {"type": "point", "filled": True, "size": 22, "opacity": 1, "color": LIGHT["same"]},
+                           x=across, y=up),
+        drawing.mark_layer([row for row in rows if row["own"]],
+                           {"type": "point", "shape": "square", "filled": True, "size": 90, "opacity": 1,
+                            "color": LIGHT["different"]}, x=across, y=up),
+        drawing.mark_layer(named, {"type": "text", "align": "left", "dx": 8, "dy": -7, "color": LIGHT["ink"]},
+                           x=across, y=up, text={"field": "name", "type": "nominal"}),
+    ]  # fmt: skip
+    return drawing.finish_chart(
+        {"layer": layers, "width": width - SCALE, "height": TRADE_HEIGHT},
+        f"Accuracy against the demographic parity difference by {by} along the threshold. "
+        + "; ".join(
+            f"threshold {row['name']}: accuracy {format_percent(row['accuracy'])}, gap {format_percent(row['gap'])}"
+            for row in named
+        )
+        + ".",
+    )
+
+
+def _keep_apart(rows: Sequence[Spec], best: int, pixel: tuple[float, float]) -> list[Spec]:
+    """Return the rows whose names do not meet, those that matter most first; a pixel is so much across and up."""
+    kept: list[Spec] = []
+    for row in sorted(rows, key=lambda row: (not row["own"], row["order"] != best)):
+        free = all(
+            abs(row["gap"] - other["gap"]) > 52 * pixel[0] or abs(row["accuracy"] - other["accuracy"]) > 18 * pixel[1]
+            for other in kept
+        )
+        if free:
+            kept.append(row)
+    return sorted(kept, key=lambda row: int(row["order"]))

@@ -1,0 +1,133 @@
+"""``evenhand audit --threshold`` and ``--thresholds``: as people would type them, and as they mistype them."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import evenhand as package
+from evenhand.errors import OptionError
+
+
+@pytest.fixture
+def scored(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 600
+    sex = rng.choice(["F", "M"], n)
+    score = np.clip(rng.normal(0.5 + 0.1 * (sex == "M"), 0.2, n), 0, 1).round(3)
+    frame = pd.DataFrame({"sex": sex, "p": score, "points": 100 * score, "y": (rng.random(n) < score).astype(int)})
+    path = tmp_path / "scored.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_a_column_of_scores_is_decided_by_a_threshold(evenhand, scored, tmp_path):
+    asked = ("audit", scored, "--score", "p", "--protected", "sex", "--target", "y", "--threshold", "0.5")
+    ran = evenhand(*asked, "--thresholds", "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert "decisions by score 'p' from 0.5 on" in ran.out
+    assert "accuracy is highest at a threshold of" in " ".join(ran.out.split())
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    frame = pd.read_csv(scored)
+    assert report["groups"]["overall"]["selection_rate"]["value"] == (frame["p"] >= 0.5).mean()
+    assert report["groups"]["overall"]["accuracy"]["value"] == ((frame["p"] >= 0.5) == frame["y"]).mean()
+    assert report["groups"]["decided_by"] == {"default": 0.5, "attribute": None, "own": {}}
+    assert report["groups"]["thresholds"]["curves"]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("<svg") >= 4
+    assert "Accuracy against the demographic parity difference by sex along the threshold" in page
+
+
+def test_the_gap_of_a_what_if_is_that_of_its_decisions(evenhand, scored, tmp_path):
+    asked = ("audit", scored, "--score", "points", "--protected", "sex", "--json", tmp_path / "a.json")
+    ran = evenhand(*asked, "--threshold", "50", "--threshold", "sex=F:40")
+    assert ran.code == 0, ran.err
+    said = " ".join(ran.out.split())
+    assert "A what-if with thresholds by sex: selected from a score of 40 for sex F, 50 for everybody else" in said
+    assert "uses sex" in said
+    frame = pd.read_csv(scored)
+    rates = (frame["points"] >= np.where(frame["sex"] == "F", 40, 50)).groupby(frame["sex"]).mean()
+    report = json.loads((tmp_path / "a.json").read_text())
+    gap = report["groups"]["breakdowns"][0]["gaps"][0]
+    assert gap["value"]["value"] == pytest.approx(rates.max() - rates.min())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--score", "p"], "scores and a threshold"),
+        (["--score", "points", "--threshold", "0.5"], "such as --threshold 50 of 0 to 100"),
+        (["--score", "p", "--threshold", "50"], "such as --threshold 0.5"),
+        (["--score", "p", "--threshold", "half"], "got 'half'"),
+        (["--score", "p", "--threshold", "sex=F:0.4"], "sex M has no threshold"),
+        (["--score", "p", "--threshold", "0.5", "--threshold", "sex=X:0.4"], "the values are: F, M"),
+        (["--score", "p", "--decision", "y", "--threshold", "0.5"], "got both"),
+        (["--decision", "y", "--threshold", "0.5"], "got both"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(evenhand, scored, tmp_path, options, words):
+    ran = evenhand("audit", scored, "--protected", "sex", *options, "--out", tmp_path / "out")
+    assert ran.code == 2
+    assert words in ran.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_curves_need_scores(evenhand, scored):
+    ran = evenhand("audit", scored, "--protected", "sex", "--decision", "y", "--thresholds", "--json", "-")
+    assert ran.code == 0, ran.err
+    assert ran.json["not_run"] == [{"what": "other thresholds", "reason": "no scores were given"}]
+
+
+@pytest.fixture
+def trained():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"skill": rng.integers(0, 10, 500), "sex": rng.integers(0, 2, 500)})
+    hired = (frame["skill"] + 3 * frame["sex"] + rng.normal(0, 3, 500) > 6).astype(int)
+    return LogisticRegression().fit(frame, hired), frame, hired
+
+
+def test_a_model_is_audited_by_a_threshold_of_its_scores(trained):
+    model, frame, hired = trained
+    scores = model.predict_proba(frame)[:, 1]
+    result = package.audit(model, frame, hired, protected=["sex"], threshold=0.7, thresholds=True, max_boxes=1)
+    assert result.groups.overall["selection_rate"].value == (scores >= 0.7).mean()
+    flipped = model.predict_proba(frame.assign(sex=1 - frame["sex"]))[:, 1]
+    assert result.individual.rate(("sex",), "data").flips == ((scores >= 0.7) != (flipped >= 0.7)).sum()
+    assert "a threshold was given" in next(one.reason for one in result.not_run if one.what == "certification")
+    curves = result.groups.thresholds
+    place = curves.thresholds.index(0.7)
+    assert curves.curve("selection_rate").values[place] == pytest.approx((scores >= 0.7).mean())
+
+
+def test_flips_of_a_what_if_go_by_the_threshold_of_the_other_group(trained):
+    model, frame, hired = trained
+    result = package.audit(model, frame, hired, protected=["sex"], threshold=[0.5, "sex=0:0.2"], max_boxes=1)
+
+    def decide(people):
+        return model.predict_proba(people)[:, 1] >= np.where(people["sex"] == 0, 0.2, 0.5)
+
+    expected = (decide(frame) != decide(frame.assign(sex=1 - frame["sex"]))).sum()
+    assert result.individual.rate(("sex",), "data").flips == expected
+
+
+def test_a_model_of_labels_has_no_threshold(trained):
+    _, frame, hired = trained
+
+    def model(people):
+        return (people["skill"] > 4).astype(int)
+
+    with pytest.raises(OptionError, match="gives labels alone"):
+        package.audit(model, frame, hired, protected=["sex"], threshold=0.5)
+
+
+def test_a_model_that_scores_from_0_to_100_gets_a_hint(trained):
+    _, frame, hired = trained
+
+    def model(people):
+        return 7.5 * people["skill"] + 3
+
+    with pytest.raises(package.errors.ModelError, match=r"numbers between 3 and 70\.5") as error:
+        package.audit(model, frame, hired, protected=["sex"])
+    assert "divide them by 100" in str(error.value)

@@ -1,0 +1,136 @@
+"""Curves over the threshold: the same numbers as deciding by each threshold and counting, and honest about the rest."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.groups import measure_recorded_decisions, threshold_answers, threshold_table
+from evenhand.schema import DecisionRoles
+from support import scaled
+
+
+def curves_of(frame, threshold=0.5, **settings):
+    roles = DecisionRoles(
+        None,
+        ["sex"],
+        "y" if "y" in frame else None,
+        "score",
+        weight="w" if "w" in frame else None,
+        favourable=1 if "y" in frame else None,
+        threshold=threshold,
+    )
+    return measure_recorded_decisions(roles.read(frame), thresholds=True, **{"min_group_size": 1, **settings})
+
+
+BY_HAND = pd.DataFrame(
+    {
+        "sex": ["F", "F", "F", "F", "M", "M", "M", "M"],
+        "score": [0.2, 0.4, 0.4, 0.6, 0.2, 0.6, 0.6, 0.8],
+        "y": [0, 0, 1, 1, 0, 1, 0, 1],
+    }
+)
+
+
+def test_curves_by_hand():
+    found = curves_of(BY_HAND).thresholds
+    assert found.thresholds == (0.2, 0.4, 0.5, 0.6, 0.8)  # every score, and the threshold in force
+    assert found.different == 4
+    assert found.curve("selection_rate").values == (1, 0.75, 0.5, 0.5, 0.125)
+    # right at 0.2: the 4 deserving; at 0.4: 2 others more; at 0.5, 0.6: one other more, one deserving less; at 0.8: 5
+    assert found.curve("accuracy").values == (0.5, 0.75, 0.75, 0.75, 0.625)
+    assert found.curve("selection_rate", "sex", "F").values == (1, 0.75, 0.25, 0.25, 0)
+    assert found.curve("demographic_parity_difference", "sex").values == (0, 0, 0.5, 0.5, 0.25)
+    assert found.curve("equal_opportunity_difference", "sex").values == (0, 0, 0.5, 0.5, 0.5)
+    assert found.in_force.default == 0.5
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+@settings(max_examples=scaled(50), deadline=None)
+def test_curves_are_what_deciding_by_each_threshold_gives(seed, weighted):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(8, 60))
+    frame = pd.DataFrame(
+        {
+            "sex": rng.choice(["A", "B", "C"], n),
+            "score": rng.integers(0, 9, n) / 8,
+            "y": [0, 1, *rng.integers(0, 2, n - 2)],
+        }
+    )
+    if weighted:
+        frame["w"] = rng.integers(1, 4, n)
+    found = curves_of(frame).thresholds
+    for i in rng.choice(len(found.thresholds), 3):
+        at = curves_of(frame, threshold=found.thresholds[i])
+        assert found.curve("accuracy").values[i] == pytest.approx(at.overall["accuracy"].value, abs=1e-6)
+        assert found.curve("selection_rate").values[i] == pytest.approx(at.overall["selection_rate"].value, abs=1e-6)
+        for name in ("demographic_parity_difference", "equal_opportunity_difference"):
+            gap, curve = at.breakdowns[0].gap(name), found.curve(name, "sex")
+            if not weighted and gap is not None and gap.value.kind == "observed":
+                assert curve.values[i] == pytest.approx(gap.value.value, abs=1e-6)
+    for curve in found.curves:
+        assert all(low <= value <= high for value, low, high in zip(curve.values, curve.low, curve.high, strict=True))
+
+
+def test_without_true_labels_no_accuracy_is_made_up():
+    result = curves_of(BY_HAND.drop(columns="y"))
+    assert {one.name for one in result.thresholds.curves} == {"selection_rate", "demographic_parity_difference"}
+    assert "accuracy" not in result.overall
+    assert threshold_answers(result.thresholds) == []
+    said = result.to_markdown()
+    assert "nothing is said about accuracy" in said
+    assert "What a smaller demographic parity difference" not in said
+
+
+def test_small_groups_are_named_and_in_no_gap():
+    frame = pd.concat([BY_HAND] * 10 + [BY_HAND.assign(sex="X").head(3)])
+    found = curves_of(frame, min_group_size=30).thresholds
+    assert found.curve("demographic_parity_difference", "sex").not_assessable == {"X": 3}
+    assert found.curve("selection_rate", "sex", "X") is None
+    assert "X (3)" in curves_of(frame, min_group_size=30).to_markdown()
+
+
+def test_more_scores_than_thresholds_are_divided_into_equal_parts():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"sex": rng.choice(["F", "M"], 5000), "score": rng.random(5000)})
+    found = curves_of(frame).thresholds
+    assert found.different == 5000
+    assert 100 <= len(found.thresholds) <= 101
+    steps = -np.diff([*found.curve("selection_rate").values, 0])
+    assert steps.max() <= 0.0102
+
+
+def test_the_same_seed_gives_the_same_bands_and_json_brings_them_back():
+    first, again, other = (curves_of(BY_HAND, seed=seed) for seed in (1, 1, 2))
+    assert first.thresholds == again.thresholds
+    assert first.thresholds != other.thresholds
+    assert type(first).from_json(first.to_json()) == first
+
+
+def test_a_what_if_with_thresholds_of_groups_says_that_it_uses_the_attribute():
+    result = curves_of(BY_HAND, threshold=[0.6, "sex=F:0.4"])
+    rates = [group.metrics["selection_rate"].value for group in result.breakdowns[0].groups]
+    assert rates == [0.75, 0.75]
+    said = result.summary()
+    assert "what-if" in said
+    assert "decision uses sex" in " ".join(said.split())
+    assert "what-if" not in curves_of(BY_HAND).summary()
+
+
+def test_scores_that_are_no_probabilities_say_what_was_seen():
+    points = BY_HAND.assign(score=100 * BY_HAND["score"])
+    result = curves_of(points, threshold=50)
+    assert "seen: 20 to 80" in result.overall["mean_score"].reason
+    assert result.thresholds.curve("accuracy").values == curves_of(BY_HAND).thresholds.curve("accuracy").values
+
+
+def test_the_table_lists_some_thresholds_and_those_in_force():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"sex": rng.choice(["F", "M"], 500), "score": rng.random(500), "y": rng.integers(0, 2, 500)})
+    found = curves_of(frame, threshold=0.437).thresholds
+    table = threshold_table(found)
+    assert 9 <= len(table.rows) <= 11
+    assert "0.437 (in force)" in [row.cells[0].text for row in table.rows]
+    assert len(threshold_table(found, every=True).rows) == len(found.thresholds)
+    assert len(threshold_answers(found)) == 1
