@@ -52,7 +52,7 @@ class Thresholds(BaseModel):
         several = given if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) else [given]
         default: float | None = None
         attribute: str | None = None
-        own: dict[str, float] = Field(default_factory=dict)
+        own: dict[str, float] = {}
         for one in several:
             about, _, number = str(one).rpartition(":")
             threshold = _read_number(number, one)
