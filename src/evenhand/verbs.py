@@ -7,6 +7,7 @@ data frame, describes the columns where no schema does, asks the engine, and ret
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
@@ -38,7 +39,14 @@ Names: TypeAlias = Sequence[str] | None
 
 
 def audit(
-    model: Any, data: Any, y: Any = None, *, target: str | None = None, protected: Names = None, **settings: Any
+    model: Any,
+    data: Any,
+    y: Any = None,
+    *,
+    target: str | None = None,
+    protected: Names = None,
+    sample_weight: Any = None,
+    **settings: Any,
 ) -> AuditResult:
     """Audit a model: groups, subgroups, individuals, and proofs where the model can be read from inside.
 
@@ -50,6 +58,9 @@ def audit(
         y: the true labels, shape (n,), if they are not a column of the data.
         target: the column of the true labels.
         protected: columns that a decision must not depend on.
+        sample_weight: how much each person counts, shape (n,), or the column of the data that says it; what is said of
+            groups is weighted then, with intervals that allow for it. Flip rates, searches and proofs count every
+            person alike, and subgroups are not searched for.
         settings: ``favourable``, ``ignore`` and ``schema`` (see ``evenhand.schema.ColumnRoles``); ``kind``, ``order``
             and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``, ``model_name`` and
             ``trust`` (see ``evenhand.models.Subject``); fields of ``evenhand.auditing.AuditConfig``,
@@ -76,9 +87,15 @@ def audit(
         [0.81]
     """
     from evenhand import auditing
+    from evenhand.schema import read_weights
 
     clock = _clock(settings)
-    subject = _subject(model, data, y, target, protected, settings)
+    frame, weight = _add_weights(data, sample_weight)
+    if weight is not None:
+        settings["ignore"] = [*(settings.get("ignore") or ()), weight]
+    subject = _subject(model, frame, y, target, protected, settings)
+    if weight is not None:
+        subject = replace(subject, weights=read_weights(frame, weight, subject.people.rows))
     return auditing.audit(subject, auditing.AuditConfig(**settings), clock=clock)
 
 
@@ -393,6 +410,35 @@ def _clock(settings: dict[str, Any]) -> WorkClock | None:
 
     work = settings.pop("work", None)
     return None if work is None else WorkClock(work)
+
+
+def _add_weights(data: Any, weights: Any) -> tuple[Any, str | None]:
+    """Return the data with a column of weights, and its name; the data as they are where there are none.
+
+    Raises:
+        DataError: there is not one weight for each row.
+    """
+    if weights is None:
+        return data, None
+    import narwhals as nw
+    import numpy as np
+
+    from evenhand.datasets import read_frame
+    from evenhand.errors import DataError
+    from evenhand.schema import list_columns, require_column
+
+    frame = read_frame(data) if isinstance(data, str | Path) else data
+    names = list_columns(frame)
+    if isinstance(weights, str):
+        require_column(weights, names, "sample_weight")
+        return frame, weights
+    table = nw.from_native(frame, eager_only=True)
+    values = weights.to_list() if hasattr(weights, "to_list") else np.asarray(weights).tolist()
+    if not isinstance(values, list) or len(values) != len(table):
+        given = f"{len(values):,}" if isinstance(values, list) else repr(values)
+        raise DataError(f"expected one weight per person, got {given} in sample_weight= for {len(table):,} rows")
+    name = "sample_weight" + " (given)" * ("sample_weight" in names)
+    return table.with_columns(nw.new_series(name, values, backend=table.implementation)).to_native(), name
 
 
 def _subject(

@@ -15,7 +15,10 @@ from evenhand.errors import EvenhandError, OptionError
 from evenhand.schema import DecisionRoles
 from evenhand.stats import quantity_value
 
-TRUTH = {"base_rate", "true_positive_rate", "false_positive_rate", "accuracy", "precision"}
+TRUTH = {"base_rate", "true_positive_rate", "false_positive_rate", "accuracy", "precision"} | {
+    "false_discovery_rate",
+    "false_omission_rate",
+}
 
 
 def people(n=600, seed=0):

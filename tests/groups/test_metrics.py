@@ -50,6 +50,8 @@ class TestByHand:
             "false_positive_rate": (4, 40),
             "accuracy": (52, 80),
             "precision": (16, 20),
+            "false_discovery_rate": (4, 20),
+            "false_omission_rate": (24, 60),
         }
         women = group_of(self.result, sex="women")
         assert (women.size, women.small, women.label) == (80, False, "women")
@@ -132,6 +134,8 @@ def reference(
                 "false_positive_rate": rate(d, ~y),
                 "accuracy": rate(d == y, everybody),
                 "precision": rate(y, d),
+                "false_discovery_rate": rate(~y, d),
+                "false_omission_rate": rate(y, ~d),
                 "mean_score": s.mean(),
                 "calibration_gap": s.mean() - y.mean(),
             }
@@ -141,7 +145,12 @@ def reference(
 def reference_gaps(rows: dict[str, dict[str, float]]) -> dict[str, float]:
     """fairlearn's definitions: difference and ratio between groups, equalized odds by the worst case."""
     everyone = pd.DataFrame(list(rows.values()))
-    denominators = {"true_positive_rate": everyone["base_rate"], "false_positive_rate": 1 - everyone["base_rate"]}
+    denominators = {
+        "true_positive_rate": everyone["base_rate"],
+        "false_positive_rate": 1 - everyone["base_rate"],
+        "false_discovery_rate": everyone["selection_rate"],
+        "false_omission_rate": 1 - everyone["selection_rate"],
+    }
     wide = {
         name: everyone[name][(denominators.get(name, 1.0) * everyone["size"]).round() >= SMALL] for name in everyone
     }
@@ -154,6 +163,8 @@ def reference_gaps(rows: dict[str, dict[str, float]]) -> dict[str, float]:
         else None,
         "equal_opportunity_difference": apart.get("true_positive_rate"),
         "accuracy_difference": apart.get("accuracy"),
+        "false_discovery_difference": apart.get("false_discovery_rate"),
+        "false_omission_difference": apart.get("false_omission_rate"),
         "calibration_difference": apart.get("calibration_gap"),
     }
     if {"true_positive_rate", "false_positive_rate"} <= set(apart):
@@ -260,7 +271,7 @@ def test_names_and_order_do_not_matter(population, names, seed):
 
 
 def test_groups_with_the_same_counts_can_be_merged():
-    favoured, deserving, origin = people({"a": (16, 4, 24, 36), "b": (16, 4, 24, 36), "c": (60, 20, 20, 20)})
+    favoured, deserving, origin = people({"a": (26, 14, 24, 36), "b": (26, 14, 24, 36), "c": (60, 20, 20, 20)})
     apart = groups.measure_decisions(favoured, deserving, {"origin": origin})
     merged = groups.measure_decisions(favoured, deserving, {"origin": np.where(origin == "b", "a", origin)})
     assert {gap.name: quantity_value(gap.value) for gap in apart.breakdowns[0].gaps} == pytest.approx(

@@ -62,6 +62,7 @@ def test_group_gap():
     assert found.explanation == (
         "observed on 9,769 people, 95 % interval 0.17 to 0.20",
         "highest selection rate: Male; lowest: Female",
+        "185 (168 to 203) in 1,000 people; distinguishable from 0",
         "four-fifths rule: not met (0.31)",
     )
     assert found.next_step == "compare the error rates of the groups; justify the gap or mitigate it"

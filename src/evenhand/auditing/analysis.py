@@ -31,7 +31,7 @@ from evenhand.models import (
     find_ledger,
 )
 from evenhand.population import MixturePopulation, ProductPopulation
-from evenhand.schema import People
+from evenhand.schema import People, PeopleWeights
 from evenhand.stats import Draws, quantity_value
 from evenhand.subgroups import SubgroupResult
 from evenhand.typing import Progress
@@ -59,6 +59,8 @@ SEARCH_SHARE = 0.1
 SUBGROUP_SHARE = 0.1
 LEAST_SUBGROUP_SECONDS = 2.0
 """Share of the time limit for the subgroups, at most, and what they get at least: mostly it is over in a second."""
+
+NO_WEIGHTS = "its permutations let every person count alike: leave the weights out for it"
 
 SEARCH_SEEDS = 50
 """People whom a search starts from."""
@@ -153,6 +155,8 @@ def _run_analyses(
         confidence=config.confidence,
         min_group_size=config.min_group_size,
         thresholds=config.thresholds,
+        reference=config.reference,
+        weights=subject.weights,
         seed=config.seed,
     )
     say("fitting the simulated population", 0.09)
@@ -188,7 +192,7 @@ def _run_analyses(
     searches: list[SearchResult] = []
     interrupted = (
         flips.interrupted
-        or _add_subgroups(scorer, flips.noise, people, config, say, timer, subgroups, not_run)
+        or _add_subgroups(subject, flips.noise, config, say, timer, subgroups, not_run)
         or _add_searches(
             subject,
             network if flips.counted_with == "white box" else None,
@@ -214,7 +218,7 @@ def _run_analyses(
     say("done", 1.0)
     return AuditResult(
         model=_make_model_card(scorer, network, why_not),
-        data=_make_data_card(people, subject.data_name),
+        data=_make_data_card(people, subject.data_name, subject.weights),
         described=schema,
         protected=schema.protected,
         groups=by_group,
@@ -227,6 +231,7 @@ def _run_analyses(
         settings=config.model_dump()
         | {
             "threshold": None if config.threshold is None else config.threshold.describe(),
+            "reference": ", ".join(config.reference) or None,
             "time_limit": config.seconds,
             "stop_at_little_progress": config.time_limit is None and config.max_boxes is None,
         }
@@ -276,9 +281,8 @@ def _open_white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | T
 
 
 def _add_subgroups(
-    scorer: Scorer,
+    subject: Subject,
     noise: NoiseCheck | None,
-    people: People,
     config: AuditConfig,
     say: Progress,
     clock: WorkClock,
@@ -287,11 +291,14 @@ def _add_subgroups(
 ) -> bool:
     """Add the search for subgroups over the protected attributes. Whether it was interrupted."""
     what = "search for subgroups"
+    if subject.weights is not None:
+        not_run.append(SkippedAnalysis(what=what, reason=NO_WEIGHTS))
+        return False
     say("counting subgroups", 0.34)
     try:
         found = subgroup.find_subgroups(
-            scorer,
-            people,
+            subject.scorer,
+            subject.people,
             noise=noise,
             confidence=config.confidence,
             time_limit=config.share(SUBGROUP_SHARE, LEAST_SUBGROUP_SECONDS),
@@ -478,16 +485,18 @@ def _make_model_card(scorer: Scorer, network: AdditiveNetwork | TreeEnsemble | N
     )
 
 
-def _make_data_card(people: People, name: str) -> DataCard:
+def _make_data_card(people: People, name: str, weights: PeopleWeights | None) -> DataCard:
     fingerprint = hashlib.sha256(np.ascontiguousarray(people.individuals).tobytes())
     fingerprint.update(np.ascontiguousarray(people.labels).tobytes())
+    if weights is not None:
+        fingerprint.update(weights.values.tobytes())
     return DataCard(
         name=name,
         people=len(people),
         dropped=people.dropped,
         fingerprint=fingerprint.hexdigest(),
         counts=count_values(people, people.schema.protected),
-        base_rate=float(people.favourable.mean()),
+        base_rate=float(np.average(people.favourable, weights=None if weights is None else weights.values)),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from evenhand.core import Config, setting
+from evenhand.core import Assignments, Config, setting
 from evenhand.schema import Thresholds
 
 DEFAULT_SECONDS = 20.0
@@ -23,6 +23,9 @@ class DecisionAuditConfig(Config):
     )
     thresholds: bool = setting(
         False, "trace accuracy, selection rates and gaps over the threshold of the score, in bands over all thresholds"
+    )
+    reference: Assignments = setting(
+        (), "compare every other group with this one, such as sex=Male, in place of best and worst"
     )
     seed: int = setting(0, "same seed, same result, unless a time limit is reached", ge=0)
 
@@ -69,6 +72,9 @@ class AuditConfig(Config):
     )
     threshold: Thresholds | None = setting(
         None, "decide by the model's score: favourable from it on, such as 0.5, or sex=Female:0.4 beside it (a what-if)"
+    )
+    reference: Assignments = setting(
+        (), "compare every other group with this one, such as sex=Male, in place of best and worst"
     )
     seed: int = setting(0, "same seed, same result, unless a time limit is reached", ge=0)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenhand import groups, subgroups
-from evenhand.auditing.analysis import count_values, library_versions
+from evenhand.auditing.analysis import NO_WEIGHTS, count_values, library_versions
 from evenhand.auditing.config import DecisionAuditConfig
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 from evenhand.core import WorkClock
@@ -56,6 +56,7 @@ def audit_decisions(
         confidence=config.confidence,
         min_group_size=config.min_group_size,
         thresholds=config.thresholds,
+        reference=config.reference,
         seed=config.seed,
     )
     not_run: list[SkippedAnalysis] = []
@@ -80,7 +81,7 @@ def audit_decisions(
         subgroups=found,
         not_run=tuple(not_run),
         interrupted=interrupted,
-        settings=config.model_dump(),
+        settings=config.model_dump() | {"reference": ", ".join(config.reference) or None},
         versions=library_versions(),
         seed=config.seed,
         work=timer.work(),
@@ -104,8 +105,7 @@ def _search_subgroups(
     """Return whether it was interrupted, and the subgroups; what could not be run is added with the reason."""
     what = "search for subgroups"
     if decisions.weights is not None:
-        reason = "its permutations let every person count alike: leave the weights out for it"
-        not_run.append(SkippedAnalysis(what=what, reason=reason))
+        not_run.append(SkippedAnalysis(what=what, reason=NO_WEIGHTS))
         return False, None
     try:
         found = subgroups.find_subgroups_of_decisions(

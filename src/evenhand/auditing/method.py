@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenhand.certification import estimated_share
-from evenhand.groups import GAP_TITLES, METRIC_TITLES, confidence_levels
+from evenhand.groups import METRIC_TITLES, confidence_levels, title_gap
 from evenhand.stats import Estimated, Observed, Quantity
 from evenhand.text import SIMULATED, list_some
 
@@ -64,7 +64,7 @@ def _group_quantities(groups: GroupMetrics) -> list[tuple[str, Quantity]]:
     for breakdown in groups.breakdowns:
         for group in breakdown.groups:
             found += [(METRIC_TITLES.get(name, name), quantity) for name, quantity in group.metrics.items()]
-        found += [(GAP_TITLES.get(gap.name, gap.name), gap.value) for gap in breakdown.gaps]
+        found += [(title_gap(gap), gap.value) for gap in breakdown.gaps]
     return found + [("observed rate, by score", one.base_rate) for one in groups.calibration]
 
 

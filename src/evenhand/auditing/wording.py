@@ -81,6 +81,13 @@ def build_document(audit: AuditResult) -> Document:
     if audit.interrupted:
         blocks.append(Note("Interrupted: this audit holds what was found before.", "caution"))
     blocks += rule_notes(audit.groups)
+    if audit.groups.weights is not None and not audit.model.recorded:
+        blocks.append(
+            Note(
+                f"Weights ({audit.groups.weights}) are in what is said of groups alone. Counterfactual flip rates, "
+                "searches and proofs count every person alike: they are unweighted."
+            )
+        )
     found = headlines(audit)
     blocks += [Text(items=tuple(found), role="finding")] if found else []
     blocks += answers(audit)
@@ -428,6 +435,10 @@ def _flip_fact(individual: IndividualResult) -> tuple[str, str]:
     )
 
 
+def _has_reference(audit: AuditResult) -> bool:
+    return any(gap.reference for breakdown in audit.groups.breakdowns for gap in breakdown.gaps)
+
+
 def _regulation(audit: AuditResult) -> Iterator[Block]:
     yield Heading("Tables for regulations", anchor="regulation", detail=True)
     if audit.groups.weights is not None:
@@ -450,7 +461,8 @@ def _regulation(audit: AuditResult) -> Iterator[Block]:
     )
     if ratios:
         compared = (Column("by"), Column("ratio", numeric=True), Column("rule"), Column("highest"), Column("lowest"))
-        caption = f"Lowest selection rate divided by the highest, observed; below each its {level} interval"
+        against = ", or of any group by that of its reference" if _has_reference(audit) else ""
+        caption = f"Lowest selection rate divided by the highest{against}, observed; below each its {level} interval"
         yield Table(caption, compared, ratios, usual="observed")
     else:
         yield Note("Not computable: there is one group only.")

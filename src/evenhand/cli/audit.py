@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -61,7 +61,7 @@ def audit(
         ),
     ] = None,
     weight: Annotated[
-        str | None, typer.Option("--weight", help="With --decision: column of how much each person counts.")
+        str | None, typer.Option("--weight", help="Column of how much each person counts, in what is said of groups.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -98,12 +98,12 @@ def audit(
             decision, people.protected, people.target, score, weight, people.favourable, threshold=threshold
         )
         result = _audit_decisions(context, model, roles, people, output, run, gates)
-    elif weight is not None:
-        hint = "write the model's decisions into a column, and audit them with --decision"
-        raise OptionError("--weight belongs to --decision", hint=hint)
     else:
+        if example is not None and (model is not None or data is not None):
+            raise OptionError("--example brings its own model and data", hint="leave MODEL and DATA out")
         config = SETTINGS.read(context, seed=people.seed, threshold=threshold or None)
-        result = _audit_model(config, model, data, example, people, output, run, gates)
+        chosen = _Chosen(model, data, example, weight)
+        result = _audit_model(chosen, config, people, output, run, gates)
     written = view.write_report(result, folder) if folder is not None else ()
     output.emit(result)
     if not output.silent:
@@ -135,11 +135,18 @@ def _audit_decisions(
         return auditing.audit_decisions(read, config, data_name=source.name, progress=progress, clock=run.clock)
 
 
+class _Chosen(NamedTuple):
+    """What is audited: MODEL on DATA or an example, and the column of weights."""
+
+    model: str | None
+    data: str | None
+    example: str | None
+    weight: str | None
+
+
 def _audit_model(
+    chosen: _Chosen,
     config: AuditConfig,
-    model: str | None,
-    data: str | None,
-    example: str | None,
     people: DataOptions,
     output: OutputOptions,
     run: RunOptions,
@@ -148,23 +155,21 @@ def _audit_model(
     """Audit MODEL on the people of DATA, or a model trained on the spot on an example."""
     from evenhand import auditing, view
 
-    clock = run.clock
+    model, data, example, weight = chosen
     with view.show_progress(quiet=output.silent) as progress:
         if example is not None:
-            if model is not None or data is not None:
-                raise OptionError("--example brings its own model and data", hint="leave MODEL and DATA out")
             progress(f"training a model on {example}", 0.0)
-            subject = _train_example(example, people)
+            subject = _train_example(example, people, weight)
         else:
             if model is None or data is None:
                 hint = "or decisions alone: --decision COLUMN; or try: evenhand audit --example adult"
                 raise OptionError("an audit needs a MODEL and DATA", hint=hint)
-            subject = people.read_subject(model, data, progress)
+            subject = people.read_subject(model, data, progress, weight=weight)
     for gate in gates:
         gate.check_attributes(subject.people.schema.protected)
     subject.ledger.budget = run.approve(model, config.budget, auditing.forecast_queries(subject.people, config))
     with view.show_progress(quiet=output.silent) as progress:
-        return auditing.audit(subject, config, progress=progress, clock=clock)
+        return auditing.audit(subject, config, progress=progress, clock=run.clock)
 
 
 def _leave(result: AuditResult, gates: list[Gate], *, allow_unassessable: bool) -> None:
@@ -186,7 +191,7 @@ def _leave(result: AuditResult, gates: list[Gate], *, allow_unassessable: bool) 
         raise typer.Exit(1)
 
 
-def _train_example(name: str, people: DataOptions) -> Subject:
+def _train_example(name: str, people: DataOptions, weight: str | None) -> Subject:
     """Return a model trained on the spot on a data set, and the people held out from its training."""
     from evenhand import auditing, datasets
     from evenhand.models import Subject
@@ -194,5 +199,5 @@ def _train_example(name: str, people: DataOptions) -> Subject:
     dataset = datasets.load_dataset(name, data_home=people.data_home)
     trained, held_out = auditing.train_example(dataset, seed=people.seed)
     described = DataSource(held_out, dataset.schema, f"data set {name}, people held out from training")
-    encoded = people.encode(described, people.protected)
-    return Subject(trained, encoded, described.name, f"logistic regression trained on {name}")
+    encoded, weights = people.weigh(described, weight)
+    return Subject(trained, encoded, described.name, f"logistic regression trained on {name}", weights=weights)

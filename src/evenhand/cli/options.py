@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenhand.core import Document, Result, WorkClock
     from evenhand.datasets import identity
     from evenhand.models import Subject
-    from evenhand.schema import OutcomeRole, People, Schema
+    from evenhand.schema import OutcomeRole, People, PeopleWeights, Schema
     from evenhand.typing import Progress
 
 PARAMETER = re.compile(r"`(\w+)=([^`]*)`")
@@ -158,14 +158,29 @@ class DataOptions(ReadOptions, OutcomeOptions):
 
     protected: ProtectedOption = None
 
-    def read_subject(self, model: Any, data: str, progress: Progress, *, varied: bool = True) -> Subject:
-        """Return MODEL and the people of DATA."""
+    def read_subject(
+        self, model: Any, data: str, progress: Progress, *, varied: bool = True, weight: str | None = None
+    ) -> Subject:
+        """Return MODEL and the people of DATA, with the column of their weights if there is one."""
         from evenhand.models import Subject
 
         progress("reading the people", 0.0)
         source = self.read(data)
-        people = self.encode(source, self.protected, varied=varied)
-        return Subject(model, people, data_name=source.name, trust=self.trust)
+        people, weights = self.weigh(source, weight, varied=varied)
+        return Subject(model, people, data_name=source.name, trust=self.trust, weights=weights)
+
+    def weigh(
+        self, source: DataSource, weight: str | None, *, varied: bool = True
+    ) -> tuple[People, PeopleWeights | None]:
+        """Return the people of DATA and their weights; their column is no attribute unless a schema says so."""
+        from evenhand.schema import list_columns, read_weights, require_column
+
+        if weight is None:
+            return self.encode(source, self.protected, varied=varied), None
+        require_column(weight, list_columns(source.frame), "weight")
+        ignore = list(dict.fromkeys([*(self.ignore or []), weight]))
+        people = replace(self, ignore=ignore).encode(source, self.protected, varied=varied)
+        return people, read_weights(source.frame, weight, people.rows)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The shape that every engine has: configuration, expressions, result; below every engine."""
 
-from evenhand.core.config import Config, field_choices, field_limits, field_unit, setting
+from evenhand.core.config import Assignments, Config, field_choices, field_limits, field_unit, setting
 from evenhand.core.configuration import (
     check_configuration,
     first_fault,
@@ -54,6 +54,7 @@ __all__ = [
     "COMPARISONS",
     "NEVER",
     "Arithmetic",
+    "Assignments",
     "Block",
     "Call",
     "Cell",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from evenhand.errors import EvenhandError, OptionError
 from evenhand.text import suggest_name
@@ -23,6 +23,14 @@ def setting(default: Any, text: str, *, unit: str = "", **limits: Any) -> Any:
         limits: ``gt``, ``ge``, ``lt``, ``le``: what a number must be above, at least, below, at most.
     """
     return Field(default, description=text, json_schema_extra={"unit": unit} if unit else None, **limits)
+
+
+def _list_assignments(given: Any) -> Any:
+    return tuple(f"{name}={value}" for name, value in given.items()) if isinstance(given, Mapping) else given
+
+
+Assignments: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_list_assignments)]
+"""Texts ``NAME=VALUE``, as an option is given; a mapping ``{NAME: VALUE}`` becomes such."""
 
 
 class Config(BaseModel):

@@ -1,20 +1,20 @@
 """Performance and group metrics: selection rates, error rates and calibration of every group, and the gaps."""
 
-from evenhand.groups.analysis import GroupConfig, measure_decisions, measure_groups, measure_recorded_decisions
+from evenhand.groups.analysis import (
+    GroupConfig,
+    measure_decisions,
+    measure_groups,
+    measure_recorded_decisions,
+)
+from evenhand.groups.breakdown import Breakdown, Gap, Group
+from evenhand.groups.gap_wording import title_gap
 from evenhand.groups.membership import Membership, group_by_attribute
 from evenhand.groups.metrics import number_combinations
+from evenhand.groups.names import GAP_NAMES, GAP_TITLES, METRIC_NAMES, METRIC_TITLES, OVERALL_NAMES
 from evenhand.groups.result import (
     DRAWN,
-    GAP_NAMES,
-    GAP_TITLES,
-    METRIC_NAMES,
-    METRIC_TITLES,
-    OVERALL_NAMES,
     SMALL,
-    Breakdown,
     CalibrationBin,
-    Gap,
-    Group,
     GroupMetrics,
     breakdown_blocks,
     calibration_blocks,
@@ -65,5 +65,6 @@ __all__ = [
     "threshold_answers",
     "threshold_section",
     "threshold_table",
+    "title_gap",
     "weighted_by",
 ]

@@ -9,25 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand.core import Config, setting
+from evenhand.core import Assignments, Config, setting
 from evenhand.errors import DataError, OptionError
-from evenhand.groups.membership import Membership, group_by_attribute, group_by_values
+from evenhand.groups.breakdown import Breakdown, Group
+from evenhand.groups.gaps import GroupComparison, compute_gaps
+from evenhand.groups.membership import Membership, find_references, group_by_attribute, group_by_values
 from evenhand.groups.metrics import (
     TENTHS,
     ContingencyTable,
-    GroupComparison,
-    compute_gaps,
     compute_metrics,
     count_groups,
     cross_tabulate,
     measure_rates,
     number_combinations,
 )
-from evenhand.groups.result import SMALL, Breakdown, CalibrationBin, Group, GroupMetrics
+from evenhand.groups.result import SMALL, CalibrationBin, GroupMetrics
 from evenhand.groups.thresholds import BandSettings, ScoredPeople, trace_curves
 from evenhand.models import Scorer, ask_people
 from evenhand.schema import People, PeopleWeights, RecordedDecisions, Thresholds, describe_scale
-from evenhand.stats import Quantity, Unknown, auc
+from evenhand.stats import Quantity, auc
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
 ROUNDING = 1e-6
@@ -47,6 +47,9 @@ class GroupConfig(Config):
     min_group_size: int = setting(
         SMALL, "smallest denominator of a rate that is compared between groups; smaller ones are not assessable", ge=1
     )
+    reference: Assignments = setting(
+        (), "compare every other group with this one, such as sex=Male, in place of best and worst"
+    )
     thresholds: bool = setting(
         False, "trace accuracy, selection rates and gaps over the threshold of the score, in simultaneous bands"
     )
@@ -58,6 +61,7 @@ def measure_groups(
     people: People,
     config: GroupConfig | None = None,
     *,
+    weights: PeopleWeights | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> GroupMetrics:
@@ -70,6 +74,7 @@ def measure_groups(
         people: whom it decides about, with true labels. An integer attribute with many values is cut into at most five
             ranges.
         config: the settings.
+        weights: how much each person counts; None where all count alike.
         progress: called with what is being done and the share done, 0 to 1.
         settings: fields of ``GroupConfig`` by name, in place of those in ``config``.
 
@@ -97,6 +102,7 @@ def measure_groups(
         deserving,
         scores,
         in_force=getattr(scorer, "thresholds", None),
+        weights=weights,
         why_no_scores=LABELS_ONLY,
         favourable=str(schema.target.favourable),
         config=config,
@@ -206,8 +212,7 @@ def _build_result(
 ) -> GroupMetrics:
     area: Quantity | None = None
     if scores is not None and deserving is not None:
-        unweighted = Unknown(reason="not computed for people with weights")
-        area = unweighted if weights is not None else auc(scores, deserving, config.confidence)
+        area = auc(scores, deserving, config.confidence, weights=None if weights is None else weights.values)
     probabilities = scores
     # Calibration compares scores with rates, which makes sense for probabilities only.
     if scores is not None and (scores.min() < -ROUNDING or scores.max() > 1 + ROUNDING):
@@ -219,6 +224,7 @@ def _build_result(
     overall = compute_metrics(everybody, config.confidence, why_no_scores=why_no_scores)[0]
     if area is not None:
         overall["auc"] = area
+    references = find_references(config.reference, memberships)
     sets = [[i] for i in range(len(memberships))]
     # Each attribute by itself, and all of them intersected.
     if len(memberships) > 1:
@@ -231,7 +237,8 @@ def _build_result(
         min_group_size=config.min_group_size,
         overall=overall,
         breakdowns=tuple(
-            _build_breakdown(memberships, chosen, tally, config, why_no_scores=why_no_scores) for chosen in sets
+            _build_breakdown(memberships, chosen, tally, config, references, why_no_scores=why_no_scores)
+            for chosen in sets
         ),
         calibration=()
         if probabilities is None or deserving is None
@@ -258,6 +265,7 @@ def _build_breakdown(
     chosen: list[int],
     tally: ContingencyTable,
     config: GroupConfig,
+    references: Mapping[str, str],
     *,
     why_no_scores: str,
 ) -> Breakdown:
@@ -280,11 +288,14 @@ def _build_breakdown(
             values, counted.size.tolist(), counted.effective.tolist(), measured, strict=True
         )
     )
+    # The reference of an intersection is that of each of its attributes.
+    reference = next((i for i, named in enumerate(values) if named.items() <= references.items()), None)
+    labels = [group.label for group in groups]
     return Breakdown(
         by=tuple(memberships[i].name for i in chosen),
         groups=groups,
         gaps=compute_gaps(
-            GroupComparison(counted, [group.label for group in groups], config.confidence, config.min_group_size)
+            GroupComparison(counted, labels, config.confidence, config.min_group_size, reference=reference)
         ),
     )
 

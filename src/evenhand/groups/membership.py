@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from evenhand.errors import DataError, OptionError
 from evenhand.schema import Attribute
+from evenhand.text import list_some, suggest_name
 from evenhand.typing import Floats, Integers
 
 MOST_NUMBERS = 10
@@ -82,6 +84,30 @@ def group_by_values(name: str, values: ArrayLike) -> Membership:
     rank[-1] = len(found)  # pandas marks a missing value by position -1
     labels = tuple(str(found[i]) for i in order)
     return Membership(name, rank[positions], (*labels, MISSING) if (positions < 0).any() else labels)
+
+
+def find_references(given: Sequence[str], memberships: Sequence[Membership]) -> dict[str, str]:
+    """Return attribute -> the group of it that others are compared with, from texts such as ``sex=Male``.
+
+    Raises:
+        OptionError: a text is not of that form, or there is no such attribute or group.
+    """
+    found: dict[str, str] = {}
+    by_name = {membership.name: membership for membership in memberships}
+    for text in given:
+        name, equals, label = text.partition("=")
+        if not equals or name not in by_name:
+            hint = f"the attributes are: {', '.join(by_name)}" if equals else "such as sex=Male"
+            hint = (suggest_name(name, by_name) if equals else "") + hint
+            raise OptionError(f"expected a reference as ATTRIBUTE=GROUP, got {text!r}", location="reference", hint=hint)
+        membership = by_name[name]
+        present = [membership.labels[code] for code in np.unique(membership.codes).tolist()]
+        if label not in present:
+            hint = f"{suggest_name(label, present)}the groups by {name} are: {list_some(present)}"
+            raise OptionError(f"there is no group {label!r} by {name} to compare with", location="reference", hint=hint)
+        if found.setdefault(name, label) != label:
+            raise OptionError(f"expected one reference by {name}, got {found[name]!r} and {label!r}")
+    return found
 
 
 def _group_by_numbers(name: str, numbers: Floats) -> Membership:

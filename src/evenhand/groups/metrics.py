@@ -1,4 +1,4 @@
-"""Metrics of groups: rates, errors and calibration of each group, and the gaps between groups."""
+"""Metrics of groups: everybody counted once by kind, and the rates, errors and calibration of each group."""
 
 from __future__ import annotations
 
@@ -9,19 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.groups.membership import Membership
-from evenhand.groups.result import METRIC_NAMES, Gap
+from evenhand.groups.names import METRIC_NAMES
 from evenhand.stats import (
     Observed,
     Quantity,
     Unknown,
-    bonferroni,
-    count_pairs,
-    has_score_limits,
-    largest_difference_of_means,
-    largest_difference_of_proportions,
     observed_means,
     observed_rates,
-    smallest_ratio_of_proportions,
 )
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -29,6 +23,7 @@ EFFECTIVE = ", of effective sample sizes (weights; Korn-Graubard)"
 NOBODY_DESERVING = "no one here truly has the favourable label"
 EVERYBODY_DESERVING = "everybody here truly has the favourable label"
 NOBODY_FAVOURED = "the model gives no one here the favourable label"
+EVERYBODY_FAVOURED = "the model gives everybody here the favourable label"
 
 
 @dataclass(frozen=True)
@@ -66,8 +61,8 @@ class GroupCounts:
         size: people.
         effective: how many people drawn alike say as much about a mean (Kish's effective size); without weights, size.
         weighted: whether people have weights.
-        rates: selection_rate; with true labels base_rate, true_positive_rate, false_positive_rate, accuracy and
-            precision.
+        rates: selection_rate; with true labels base_rate, true_positive_rate, false_positive_rate, accuracy, precision,
+            false_discovery_rate and false_omission_rate.
         moments: mean_score, and with true labels calibration_gap (score - truth per person); empty without scores.
     """
 
@@ -112,6 +107,8 @@ def count_groups(tally: ContingencyTable, group: Integers, groups: int) -> Group
             "false_positive_rate": rate(given, ~true),
             "accuracy": rate(given == true, everybody),
             "precision": rate(true, given),
+            "false_discovery_rate": rate(~true, given),
+            "false_omission_rate": rate(true, ~given),
         }
         if tally.mean is not None:
             # Score minus true label: its mean in a group is the group's calibration error, from -1 to 1.
@@ -162,6 +159,8 @@ def compute_metrics(counted: GroupCounts, confidence: float, *, why_no_scores: s
         "true_positive_rate": NOBODY_DESERVING,
         "false_positive_rate": EVERYBODY_DESERVING,
         "precision": NOBODY_FAVOURED,
+        "false_discovery_rate": NOBODY_FAVOURED,
+        "false_omission_rate": EVERYBODY_FAVOURED,
     }
     found: dict[str, list[Quantity]] = {}
     known = counted.rates.keys() | counted.moments.keys()
@@ -370,168 +369,3 @@ def number_combinations(
             found, combined = np.unique(combined, return_inverse=True)
         keys = np.column_stack([keys[found // size], found % size])
     return combined, keys
-
-
-DENOMINATORS = {
-    "selection_rate": "people",
-    "true_positive_rate": "people whose true label is favourable",
-    "false_positive_rate": "people whose true label is unfavourable",
-    "accuracy": "people",
-    "calibration_gap": "people",
-}
-"""Metric -> who is counted below the line of its rate."""
-
-
-class _Extremes(NamedTuple):
-    best: int
-    worst: int
-    difference: float
-    ratio: float | None
-    people: int
-
-
-class GroupComparison(NamedTuple):
-    """What gaps are computed from.
-
-    Attributes:
-        counted: what was counted in each group.
-        labels: the groups in words, in the same order.
-        confidence: of every interval.
-        least: the smallest denominator of a rate that is compared.
-    """
-
-    counted: GroupCounts
-    labels: Sequence[str]
-    confidence: float
-    least: int
-
-    def note(self, groups: int, comparisons: int = 1) -> str:
-        """Return what else a reader must know of the interval for a gap between so many groups."""
-        compared = count_pairs(groups) * comparisons
-        together = "" if compared == 1 else f", simultaneous over {compared} comparisons (Bonferroni)"
-        return (EFFECTIVE if self.counted.weighted else "") + together
-
-    def split(self, n: Floats | Integers) -> tuple[Integers, dict[str, int]]:
-        """Return the positions of the groups with a denominator to compare, and the others with theirs."""
-        enough = n >= self.least
-        return np.flatnonzero(enough), {self.labels[i]: int(n[i]) for i in np.flatnonzero(~enough).tolist()}
-
-
-def compute_gaps(comparison: GroupComparison) -> tuple[Gap, ...]:
-    """Return the gaps between two or more groups, each over those whose rate rests on enough people.
-
-    A gap that fewer than two groups have is unknown, with the reason. There is none of what is not known: true labels,
-    scores.
-    """
-    if len(comparison.labels) < 2:
-        return ()
-    found = [
-        _difference_gap("demographic_parity_difference", "selection_rate", comparison),
-        _ratio_gap("demographic_parity_ratio", "selection_rate", comparison),
-    ]
-    if "base_rate" in comparison.counted.rates:
-        found += [
-            _difference_gap("equal_opportunity_difference", "true_positive_rate", comparison),
-            _equalized_odds_gap(comparison),
-            _difference_gap("accuracy_difference", "accuracy", comparison),
-        ]
-    if "calibration_gap" in comparison.counted.moments:
-        found.append(_calibration_gap(comparison))
-    return tuple(found)
-
-
-def _difference_gap(name: str, metric: str, comparison: GroupComparison, *, comparisons: int = 1) -> Gap:
-    """Return the gap of a rate, one of so many ``comparisons`` that are to hold together."""
-    counts = comparison.counted.rates[metric]
-    usable, left_out = comparison.split(counts.n)
-    if len(usable) < 2:
-        return _unknown_gap(name, metric, comparison, left_out)
-    k, n = counts.k[usable], counts.n[usable]
-    ends = _find_extremes(k / n, counts.people[usable])
-    low, high = largest_difference_of_proportions(k, n, bonferroni(comparison.confidence, comparisons))
-    limits = "Newcombe hybrid score" if has_score_limits(n) else "squared and added Clopper-Pearson limits"
-    method = limits + comparison.note(len(usable), comparisons)
-    value = Observed(
-        value=ends.difference, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
-    )
-    return _known_gap(name, metric, value, comparison, usable, ends, left_out)
-
-
-def _ratio_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
-    counts = comparison.counted.rates[metric]
-    usable, left_out = comparison.split(counts.n)
-    if len(usable) < 2:
-        return _unknown_gap(name, metric, comparison, left_out)
-    k, n = counts.k[usable], counts.n[usable]
-    ends = _find_extremes(k / n, counts.people[usable])
-    limits = "Wilson" if has_score_limits(n) else "Clopper-Pearson"
-    value: Observed | Unknown = Unknown(reason="the highest rate is 0, and nothing can be divided by it")
-    if ends.ratio is not None:
-        low, high = smallest_ratio_of_proportions(k, n, comparison.confidence)
-        method = f"Donner-Zou ratio of {limits} limits" + comparison.note(len(usable))
-        value = Observed(
-            value=ends.ratio, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
-        )
-    return _known_gap(name, metric, value, comparison, usable, ends, left_out)
-
-
-def _equalized_odds_gap(comparison: GroupComparison) -> Gap:
-    """Return the larger of the two rates' gaps (Hardt, Price & Srebro, NeurIPS 2016); both rates are needed."""
-    name = "equalized_odds_difference"
-    parts = [
-        _difference_gap(name, metric, comparison, comparisons=2)
-        for metric in ("true_positive_rate", "false_positive_rate")
-    ]
-    left_out = parts[1].not_assessable | parts[0].not_assessable
-    known = [(part, part.value) for part in parts if isinstance(part.value, Observed)]
-    if len(known) < 2:
-        unknown = next(part for part in parts if isinstance(part.value, Unknown))
-        return unknown.model_copy(update={"not_assessable": left_out})
-    larger, value = max(known, key=lambda pair: pair[1].value)
-    # The true larger gap lies between the larger of the lower and the larger of the upper ends.
-    low, high = (max(getattr(quantity, end) for _, quantity in known) for end in ("low", "high"))
-    ends = value.model_copy(update={"low": low, "high": high})
-    return larger.model_copy(update={"value": ends, "not_assessable": left_out})
-
-
-def _calibration_gap(comparison: GroupComparison) -> Gap:
-    name, metric, counted = "calibration_difference", "calibration_gap", comparison.counted
-    usable, left_out = comparison.split(counted.effective)
-    if len(usable) < 2:
-        return _unknown_gap(name, metric, comparison, left_out)
-    moments = counted.moments[metric]
-    mean, size = moments.mean[usable], counted.effective[usable]
-    low, high = largest_difference_of_means(
-        mean, moments.variance[usable], size, comparison.confidence, lower=moments.lower, upper=moments.upper
-    )
-    ends = _find_extremes(mean, counted.size[usable])
-    method = "squared and added limits of Student's t, observations added" + comparison.note(len(usable))
-    value = Observed(
-        value=ends.difference, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
-    )
-    return _known_gap(name, metric, value, comparison, usable, ends, left_out)
-
-
-def _known_gap(
-    name: str,
-    metric: str,
-    value: Observed | Unknown,
-    comparison: GroupComparison,
-    usable: Integers,
-    ends: _Extremes,
-    left_out: dict[str, int],
-) -> Gap:
-    best, worst = (comparison.labels[usable[i]] for i in (ends.best, ends.worst))
-    return Gap(name=name, metric=metric, value=value, best=best, worst=worst, not_assessable=left_out)
-
-
-def _unknown_gap(name: str, metric: str, comparison: GroupComparison, left_out: dict[str, int]) -> Gap:
-    reason = f"{DENOMINATORS[metric]} must number {comparison.least} in at least two groups"
-    return Gap(name=name, metric=metric, value=Unknown(reason=reason), best="", worst="", not_assessable=left_out)
-
-
-def _find_extremes(values: Floats, n: Integers) -> _Extremes:
-    best = int(np.argmax(values))
-    worst = len(values) - 1 - int(np.argmin(values[::-1]))  # on a tie of all, another one than the best
-    high, low = float(values[best]), float(values[worst])
-    return _Extremes(best, worst, high - low, low / high if high > 0 else None, int(n.sum()))

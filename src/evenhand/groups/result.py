@@ -22,6 +22,9 @@ from evenhand.core import (
     TableRow,
     Text,
 )
+from evenhand.groups.breakdown import Breakdown, Gap, Group
+from evenhand.groups.gap_wording import describe_size, format_not_assessable, reference_table, title_gap
+from evenhand.groups.names import METRIC_TITLES
 from evenhand.groups.thresholds import ThresholdCurves, describe_rule, threshold_blocks
 from evenhand.schema import Thresholds
 from evenhand.stats import (
@@ -48,128 +51,12 @@ another number is asked for."""
 FOUR_FIFTHS = 0.8
 """The four-fifths rule: the lowest selection rate should be at least this share of the highest (29 CFR 1607.4 D)."""
 
-METRIC_TITLES = {
-    "selection_rate": "selection rate",
-    "base_rate": "base rate",
-    "true_positive_rate": "true positive rate",
-    "false_positive_rate": "false positive rate",
-    "accuracy": "accuracy",
-    "precision": "precision",
-    "mean_score": "mean score",
-    "calibration_gap": "calibration error",
-    "auc": "area under the ROC curve",
-}
-"""Metric -> its name in a sentence."""
-
-GAP_TITLES = {
-    "demographic_parity_difference": "demographic parity difference: highest minus lowest selection rate",
-    "demographic_parity_ratio": "demographic parity ratio: lowest divided by highest selection rate",
-    "equal_opportunity_difference": "equal opportunity difference: highest minus lowest true positive rate",
-    "equalized_odds_difference": "equalized odds difference: true or false positive rates, whichever differ more",
-    "calibration_difference": "calibration error: highest minus lowest",
-    "accuracy_difference": "accuracy: highest minus lowest",
-}
-"""Gap -> what is compared."""
-
 DRAWN = 40
 """Groups drawn of one breakdown."""
 
 DOTS = "Dots: the rate, with its interval."
 BASE_RATES = " Short upright lines: the base rate, the share whose true label is favourable."
 DASHED = " Dashed line: four fifths of the highest selection rate."
-
-METRIC_NAMES = (
-    "selection_rate",
-    "base_rate",
-    "true_positive_rate",
-    "false_positive_rate",
-    "accuracy",
-    "precision",
-    "mean_score",
-    "calibration_gap",
-)
-"""What is measured of every group, see ``Group``."""
-
-OVERALL_NAMES = (*METRIC_NAMES, "auc")
-"""What is measured of everybody together."""
-
-GAP_NAMES = (
-    "demographic_parity_difference",
-    "demographic_parity_ratio",
-    "equal_opportunity_difference",
-    "equalized_odds_difference",
-    "accuracy_difference",
-    "calibration_difference",
-)
-"""What is compared between groups, see ``Gap``."""
-
-
-class Group(BaseModel):
-    """Everybody with the same values of some protected attributes.
-
-    Attributes:
-        values: attribute -> value in the data's own words, e.g. ``{"sex": "Female"}``.
-        size: people in it.
-        effective_size: how many people of equal weight say as much, where people have weights; else None.
-        small: whether it has fewer people (by effective size) than the smallest denominator that is compared, and so is
-            in no gap.
-        metrics: name -> number. Names: ``selection_rate`` (share given the favourable label), ``base_rate``
-            (share whose true label is favourable), ``true_positive_rate``, ``false_positive_rate``, ``accuracy``
-            (share for whom the model is right about favourable or not), ``precision``, ``mean_score`` (of the
-            favourable label), ``calibration_gap`` (mean score - base rate). Without true labels there are the
-            selection rate and the mean score alone.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    values: dict[str, str]
-    size: int
-    effective_size: float | None = None
-    small: bool
-    metrics: dict[str, Quantity]
-
-    @property
-    def label(self) -> str:
-        """The group in words."""
-        return ", ".join(self.values.values())
-
-
-class Gap(BaseModel):
-    """The distance between the best and the worst treated group under one metric.
-
-    Attributes:
-        name: ``demographic_parity_difference``, ``demographic_parity_ratio`` (worst / best selection rate),
-            ``equal_opportunity_difference`` (true positive rates), ``equalized_odds_difference`` (the larger of
-            the true and false positive rate gaps), ``calibration_difference``, ``accuracy_difference``.
-        metric: the groups' metric it is about.
-        value: the gap; differences are >= 0, ratios in [0, 1]. Its interval is for the true gap between the groups that
-            are truly furthest apart, whichever they are: with more than two groups it is simultaneous over all pairs.
-        best, worst: labels of the groups with the highest and the lowest value here; empty where nothing is compared.
-        not_assessable: groups left out because the denominator of their rate is too small, and how large it is.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    metric: str
-    value: Quantity
-    best: str
-    worst: str
-    not_assessable: dict[str, int] = {}
-
-
-class Breakdown(BaseModel):
-    """Groups by one protected attribute, or by several at once (their intersection)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    by: tuple[str, ...]
-    groups: tuple[Group, ...]
-    gaps: tuple[Gap, ...]
-
-    def gap(self, name: str) -> Gap | None:
-        """Return the gap of that name, if it could be computed."""
-        return next((gap for gap in self.gaps if gap.name == name), None)
 
 
 class CalibrationBin(BaseModel):
@@ -302,19 +189,13 @@ def four_fifths_sentence(gap: Gap) -> str:
     if isinstance(ratio, Unknown):
         return f"unknown ({ratio.reason})"
     met = ratio.value >= FOUR_FIFTHS
-    side = f"{'met' if met else 'not met'} ({format_against(ratio.value, FOUR_FIFTHS)})"
+    against = f" of the reference {gap.reference}" if gap.reference else ""
+    side = f"{'met' if met else 'not met'} ({format_against(ratio.value, FOUR_FIFTHS)}{against})"
     if met and gap.not_assessable:
         side = f"{side} by the groups that can be assessed; {format_not_assessable(gap)}"
     if not isinstance(ratio, Proved) and ratio.low < FOUR_FIFTHS <= ratio.high:
         return f"{side}, but the interval {format_ends(ratio, 'demographic_parity_ratio')} leaves it open"
     return side
-
-
-def format_not_assessable(gap: Gap) -> str:
-    """Say which groups a gap leaves out: ``not assessable for: B (24)``; empty if none."""
-    if not gap.not_assessable:
-        return ""
-    return f"not assessable for: {list_some([f'{label} ({n})' for label, n in gap.not_assessable.items()])}"
 
 
 def confidence_levels(result: GroupMetrics) -> str:
@@ -380,13 +261,14 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
             (Column("what is compared"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
             tuple(
                 TableRow(
-                    (GAP_TITLES.get(gap.name, gap.name), show_quantity(gap.value, gap.name), gap.best, gap.worst),
-                    format_not_assessable(gap),
+                    (title_gap(gap), show_quantity(gap.value, gap.name), gap.best, gap.worst),
+                    "; ".join(part for part in (describe_size(gap), format_not_assessable(gap)) if part),
                 )
                 for gap in breakdown.gaps
             ),
             usual="observed",
         )
+    yield from reference_table(breakdown, levels, weighted_by(result))
     present = {metric for group in breakdown.groups for metric in group.metrics}
     names = [name for name in METRIC_TITLES if name in present] + sorted(present - METRIC_TITLES.keys())
     effective = () if result.weights is None else (Column("effective size", numeric=True),)
@@ -467,7 +349,12 @@ def _gap_answer(breakdown: Breakdown, result: GroupMetrics) -> Metric:
             about=about,
             next_step=f"bring at least {least} people of each group",
         )
-    notes = [f"highest selection rate: {difference.best}; lowest: {difference.worst}{weighted_by(result)}"]
+    if difference.reference:
+        other = difference.worst if difference.best == difference.reference else difference.best
+        notes = [f"selection rate of {other} against the reference {difference.reference}{weighted_by(result)}"]
+    else:
+        notes = [f"highest selection rate: {difference.best}; lowest: {difference.worst}{weighted_by(result)}"]
+    notes.append(describe_size(difference))
     if ratio is not None:
         notes.append(f"four-fifths rule: {four_fifths_sentence(ratio)}")
     if difference.not_assessable and "not assessable" not in notes[-1]:

@@ -15,7 +15,7 @@ from evenhand.models.scorer import Scorer
 from evenhand.models.thresholds import ThresholdScorer
 from evenhand.models.trees.ensemble import TreeEnsemble
 from evenhand.models.white_box import extract_white_box, refuse_opaque
-from evenhand.schema import People, Thresholds
+from evenhand.schema import People, PeopleWeights, Thresholds
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Subject:
         model_name: how to call the model; by default its file, URL or type.
         trust: whether the model's file may run code.
         thresholds: from which score on the favourable label is given, in place of the model's own decision.
+        weights: how much each person counts in what is measured of groups; None where all count alike.
         ledger: counts whom the model is asked about, and keeps to a budget if it has one.
     """
 
@@ -38,6 +39,7 @@ class Subject:
     model_name: str | None = None
     trust: bool = False
     thresholds: Thresholds | None = None
+    weights: PeopleWeights | None = None
     ledger: QuestionLedger = field(default_factory=QuestionLedger)
 
     @cached_property

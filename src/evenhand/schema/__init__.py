@@ -1,10 +1,10 @@
 """Data schema: attributes, domains, encodings, who is protected, what is decided."""
 
 from evenhand.schema.attribute import AffineEncoding, Attribute, Missing, Value
-from evenhand.schema.columns import ColumnRoles, change_target, list_names
+from evenhand.schema.columns import ColumnRoles, change_target, list_columns, list_names, require_column
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.counterparts import Counterparts, counterparts_of
-from evenhand.schema.decisions import DecisionRoles, PeopleWeights, RecordedDecisions, table_of_decisions
+from evenhand.schema.decisions import DecisionRoles, PeopleWeights, RecordedDecisions, read_weights, table_of_decisions
 from evenhand.schema.infer import infer_schema
 from evenhand.schema.people import People, decode, encode, plain_value
 from evenhand.schema.rules import Dependency, Link, Proposal
@@ -42,6 +42,7 @@ __all__ = [
     "describe_scale",
     "encode",
     "infer_schema",
+    "list_columns",
     "list_entries",
     "list_names",
     "looks_like_points",
@@ -49,6 +50,8 @@ __all__ = [
     "parse_subdomain",
     "plain_value",
     "read_schema",
+    "read_weights",
+    "require_column",
     "schema_to_yaml",
     "table_of_decisions",
     "write_schema",

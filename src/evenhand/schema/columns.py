@@ -91,12 +91,7 @@ class ColumnRoles:
         ignored = list_names(() if self.ignore is None else self.ignore, "ignore")
         for argument, given in (("target", [target]), ("protected", names), ("ignore", ignored)):
             for name in given:
-                if name not in columns:
-                    known = f"the columns are: {', '.join(columns)}"
-                    raise DataError(
-                        f"expected a column of the data as {argument}=, got {name!r}",
-                        hint=suggest_name(name, columns) + known,
-                    )
+                require_column(name, columns, argument)
         return infer_schema(
             frame,
             target=target,
@@ -105,6 +100,17 @@ class ColumnRoles:
             ignore=ignored,
             outcome=self.outcome,
         )
+
+
+def require_column(name: str, columns: Sequence[str], argument: str) -> None:
+    """Refuse a name that is no column, given as such an argument.
+
+    Raises:
+        DataError: there is no such column.
+    """
+    if name not in columns:
+        hint = f"{suggest_name(name, columns)}the columns are: {', '.join(columns)}"
+        raise DataError(f"expected a column of the data as {argument}=, got {name!r}", hint=hint)
 
 
 def change_target(

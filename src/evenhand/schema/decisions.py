@@ -10,13 +10,13 @@ import numpy as np
 
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.columns import list_columns, list_names
+from evenhand.schema.columns import list_columns, list_names, require_column
 from evenhand.schema.infer import describe_attribute, guess_favourable
 from evenhand.schema.people import CodedColumn, People, encode, is_missing, list_values, sort_key
 from evenhand.schema.schema import Schema
 from evenhand.schema.thresholds import Thresholds
 from evenhand.text import suggest_name
-from evenhand.typing import Booleans, Floats
+from evenhand.typing import Booleans, Floats, Integers
 
 NEGLIGIBLE = 1e-12
 """A weight below this share of the mean weight counts as 0."""
@@ -127,7 +127,7 @@ class DecisionRoles:
             people=replace(people, labels=labels, rows=kept),
             selected=selected,
             scores=scores,
-            weights=None if self.weight is None else _read_weights(table[self.weight], kept),
+            weights=None if self.weight is None else _weights_of(table[self.weight], kept),
             truth=self.target,
             undecided=int((~known).sum()),
             thresholds=thresholds,
@@ -180,10 +180,7 @@ class DecisionRoles:
             for name in named:
                 if name is None:
                     continue
-                if name not in columns:
-                    known = f"the columns are: {', '.join(columns)}"
-                    hint = suggest_name(name, columns) + known
-                    raise DataError(f"expected a column of the data as {role}=, got {name!r}", hint=hint)
+                require_column(name, columns, role)
                 if roles.setdefault(name, role) != role:
                     raise OptionError(f"expected different columns as {roles[name]}= and {role}=, got {name!r} twice")
         return tuple(dict.fromkeys(names))
@@ -266,7 +263,21 @@ def _opposite(label: Value) -> Value:
     return 1 - label if label in (0, 1) else f"not {label}"
 
 
-def _read_weights(column: Any, rows: Any) -> PeopleWeights:
+def read_weights(frame: Any, name: str, rows: Integers) -> PeopleWeights:
+    """Return the weights in a column of a data frame.
+
+    Args:
+        rows: whose, by their positions in the frame, such as ``People.rows``.
+
+    Raises:
+        DataError: a weight is missing, no finite number, or negative; or all are 0.
+    """
+    import narwhals as nw
+
+    return _weights_of(nw.from_native(frame, eager_only=True)[name], rows)
+
+
+def _weights_of(column: Any, rows: Integers) -> PeopleWeights:
     """Return the weights of some rows.
 
     Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from evenhand.typing import Booleans, Floats
 METHOD = "score interval, variance by DeLong or Newcombe"
 
 
-def auc(scores: Floats, positive: Booleans, confidence: float = 0.95) -> Observed | Unknown:
+def auc(
+    scores: Floats, positive: Booleans, confidence: float = 0.95, *, weights: Floats | None = None
+) -> Observed | Unknown:
     """Return the probability that a positive has a higher score than a negative (ties count half), with its interval.
 
     All areas t with ``|area - t| <= z sqrt(V(t))``. ``V(t)`` is the larger of two variances. Newcombe's ("Confidence
@@ -24,39 +27,75 @@ def auc(scores: Floats, positive: Booleans, confidence: float = 0.95) -> Observe
     areas under two or more correlated receiver operating characteristic curves", Biometrics 1988) assumes nothing about
     the scores; it is taken in proportion to ``t (1 - t)``. Assumes independent people.
 
+    With weights w, the area is ``sum(w_i w_j [s_i > s_j]) / (sum(w_i) sum(w_j))`` over positives i and negatives j. The
+    shares that DeLong's variance is made of are weighted, and it is the linearised one, ``sum(w^2 (u - area)^2) /
+    sum(w)^2`` for the shares u of either class; for Newcombe's, each class has Kish's effective size.
+
     Args:
         scores: shape (n,), finite.
         positive: shape (n,).
+        weights: at least 0, shape (n,); None where all count alike.
 
     Returns:
-        Unknown if all or none are positive.
+        Unknown if all or none are positive, or one of the two classes has no weight.
     """
-    above, below = np.sort(scores[positive]), np.sort(scores[~positive])
-    if len(above) == 0 or len(below) == 0:
+    shares = np.ones(len(scores)) if weights is None else weights
+    kept = shares > 0
+    above, below = (_ScoredClass.sort(scores[side & kept], shares[side & kept]) for side in (positive, ~positive))
+    if len(above.scores) == 0 or len(below.scores) == 0:
         return Unknown(reason="everybody has the same true label")
-    wins = share_below(above, below)
-    losses = share_below(below, above)
-    area = float(wins.mean())
+    wins, losses = below.share_below(above.scores), above.share_below(below.scores)
+    area = above.mean(wins)
     z = normal_quantile(confidence)
-    observed = (_mean_variance(wins) + _mean_variance(losses)) / (area * (1 - area)) if 0 < area < 1 else 0.0
-    middle, pairs = len(scores) / 2 - 1, len(above) * len(below)
+    linearised = above.mean_variance(wins) + below.mean_variance(losses)
+    observed = linearised / (area * (1 - area)) if 0 < area < 1 else 0.0
+    middle, pairs = (above.size + below.size) / 2 - 1, above.size * below.size
 
     def inside(t: float) -> bool:
         newcombe = (1 + middle * (1 - t) / (2 - t) + middle * t / (1 + t)) / pairs
         return abs(area - t) <= z * math.sqrt(t * (1 - t) * max(newcombe, observed))
 
     low, high = _bisect_edge(inside, area, 0.0), _bisect_edge(inside, area, 1.0)
-    return Observed(value=area, n=len(scores), low=low, high=high, confidence=confidence, method=METHOD)
+    method = METHOD if weights is None else f"{METHOD}, weighted and linearised, of Kish's effective sizes"
+    return Observed(value=area, n=len(scores), low=low, high=high, confidence=confidence, method=method)
+
+
+class _ScoredClass(NamedTuple):
+    """The people of one true label, by score: scores and weights (n,), and Kish's effective size."""
+
+    scores: Floats
+    weights: Floats
+    size: float
+
+    @classmethod
+    def sort(cls, scores: Floats, weights: Floats) -> _ScoredClass:
+        """Return people in the order of their scores."""
+        order = np.argsort(scores, kind="stable")
+        ordered = weights[order]
+        return cls(scores[order], ordered, float(ordered.sum() ** 2 / max((ordered**2).sum(), np.finfo(float).tiny)))
+
+    def share_below(self, queries: Floats) -> Floats:
+        """For each query, the share by weight of these people who lie below it, ties counted half."""
+        sums = np.concatenate([[0.0], np.cumsum(self.weights)])
+        left, right = np.searchsorted(self.scores, queries, "left"), np.searchsorted(self.scores, queries, "right")
+        return np.asarray((sums[left] + sums[right]) / (2 * sums[-1]))
+
+    def mean(self, values: Floats) -> float:
+        """Return the weighted mean of a number of each."""
+        return float(np.average(values, weights=self.weights))
+
+    def mean_variance(self, values: Floats) -> float:
+        """Return the linearised variance of the weighted mean; equal weights give that of the mean (divisor n - 1)."""
+        if self.size <= 1:
+            return 0.0
+        spread = (self.weights**2 * (values - self.mean(values)) ** 2).sum() / self.weights.sum() ** 2
+        return float(spread * self.size / (self.size - 1))
 
 
 def share_below(queries: Floats, others: Floats) -> Floats:
     """For each query, the share of the others (sorted) that lie below it, ties counted half."""
     left, right = np.searchsorted(others, queries, "left"), np.searchsorted(others, queries, "right")
     return np.asarray((left + right) / (2 * len(others)))
-
-
-def _mean_variance(values: Floats) -> float:
-    return float(values.var(ddof=1)) / len(values) if len(values) > 1 else 0.0
 
 
 def _bisect_edge(inside: Callable[[float], bool], start: float, end: float) -> float:

@@ -303,8 +303,64 @@ def has_score_limits(n: ArrayLike) -> bool:
     return sizes.size == 2 and bool(sizes.min() >= ENOUGH)
 
 
-def _bonferroni_limits(k: ArrayLike, n: ArrayLike, confidence: float) -> Interval:
-    level = bonferroni(confidence, count_pairs(np.asarray(k).size))
+def differences_from_reference(k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95) -> Interval:
+    """Return simultaneous intervals for ``p - p[reference]`` of every other group, shape (groups - 1,).
+
+    Limits as for ``largest_difference_of_proportions``, at the Bonferroni level of one comparison for each other group.
+
+    Args:
+        k, n: successes and trials of each group, shape (groups,).
+        reference: the position of the group that the others are compared with.
+    """
+    sides = _reference_sides(k, n, reference, confidence)
+    return square_and_add(*sides)
+
+
+def ratios_to_reference(k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95) -> Interval:
+    """Return simultaneous intervals for ``p / p[reference]`` of every other group; see ``differences_from_reference``.
+
+    Donner & Zou's ratio of limits. The upper ends are infinite where the reference has no successes.
+    """
+    sides = _reference_sides(k, n, reference, confidence)
+    return ratio_of_limits(*sides)
+
+
+def mean_differences_from_reference(
+    means: tuple[ArrayLike, ArrayLike, ArrayLike],
+    reference: int,
+    confidence: float = 0.95,
+    *,
+    lower: float = 0.0,
+    upper: float = 1.0,
+) -> Interval:
+    """Return simultaneous intervals for ``mean - mean[reference]`` of every other group, shape (groups - 1,).
+
+    Args:
+        means: sample means, variances (divisor n - 1) and sizes of each group, shape (groups,).
+        reference: the position of the group that the others are compared with.
+        lower, upper: the range of a single value.
+    """
+    mean, variance, n = (np.asarray(part, dtype=np.float64) for part in means)
+    level = bonferroni(confidence, len(mean) - 1)
+    low, high = adjusted_mean_interval(mean, variance, n, level, lower=lower, upper=upper)
+    mean, others = np.clip(mean, low, high), np.arange(len(mean)) != reference
+    own = mean[reference], (low[reference], high[reference])
+    return square_and_add(mean[others], (low[others], high[others]), *own)
+
+
+def _reference_sides(
+    k: ArrayLike, n: ArrayLike, reference: int, confidence: float
+) -> tuple[Floats, Interval, Floats, Interval]:
+    """Return the rates of all groups but the reference with their limits, and those of the reference."""
+    p = proportion_or_half(k, n)
+    low, high = _bonferroni_limits(k, n, confidence, len(p) - 1)
+    others = np.arange(len(p)) != reference
+    return p[others], (low[others], high[others]), p[reference], (low[reference], high[reference])
+
+
+def _bonferroni_limits(k: ArrayLike, n: ArrayLike, confidence: float, comparisons: int | None = None) -> Interval:
+    """Return limits that hold together for so many comparisons; by default for those of all pairs."""
+    level = bonferroni(confidence, count_pairs(np.asarray(k).size) if comparisons is None else comparisons)
     return wilson(k, n, level) if has_score_limits(n) else clopper_pearson(k, n, level)
 
 

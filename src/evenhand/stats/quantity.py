@@ -115,6 +115,8 @@ DECIMAL = frozenset(
         "demographic_parity_ratio",
         "equal_opportunity_difference",
         "equalized_odds_difference",
+        "false_discovery_difference",
+        "false_omission_difference",
         "mean_score",
     }
 )

@@ -1,0 +1,84 @@
+"""Groups by one protected attribute or several, with their metrics and the gaps between them."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from evenhand.stats import Quantity
+
+
+class Group(BaseModel):
+    """Everybody with the same values of some protected attributes.
+
+    Attributes:
+        values: attribute -> value in the data's own words, e.g. ``{"sex": "Female"}``.
+        size: people in it.
+        effective_size: how many people of equal weight say as much, where people have weights; else None.
+        small: whether it has fewer people (by effective size) than the smallest denominator that is compared, and so is
+            in no gap.
+        metrics: name -> number. Names: ``selection_rate`` (share given the favourable label), ``base_rate``
+            (share whose true label is favourable), ``true_positive_rate``, ``false_positive_rate``, ``accuracy``
+            (share for whom the model is right about favourable or not), ``precision``, ``false_discovery_rate``
+            (of those selected, the share whose true label is unfavourable), ``false_omission_rate`` (of those not
+            selected, the share whose true label is favourable), ``mean_score`` (of the favourable label),
+            ``calibration_gap`` (mean score - base rate). Without true labels there are the selection rate and the mean
+            score alone.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    values: dict[str, str]
+    size: int
+    effective_size: float | None = None
+    small: bool
+    metrics: dict[str, Quantity]
+
+    @property
+    def label(self) -> str:
+        """The group in words."""
+        return ", ".join(self.values.values())
+
+
+class Gap(BaseModel):
+    """The distance between the best and the worst treated group under one metric.
+
+    Attributes:
+        name: ``demographic_parity_difference``, ``demographic_parity_ratio`` (worst / best selection rate),
+            ``equal_opportunity_difference`` (true positive rates), ``equalized_odds_difference`` (the larger of
+            the true and false positive rate gaps), ``calibration_difference``, ``accuracy_difference``,
+            ``false_discovery_difference``, ``false_omission_difference``.
+        metric: the groups' metric it is about.
+        value: the gap; differences are >= 0, ratios in [0, 1]. Its interval is for the true gap between the groups that
+            are truly furthest apart, whichever they are: with more than two groups it is simultaneous over all pairs.
+        best, worst: labels of the groups with the highest and the lowest value here; empty where nothing is compared.
+        reference: label of the group that every other one is compared with; empty where best and worst are compared.
+        by_group: with a reference, group -> its value minus the reference's (the ratio: divided by it; equalized odds:
+            without sign), with intervals that hold together; ``value`` is then the largest of them without sign (the
+            ratio: the smallest).
+        not_assessable: groups left out because the denominator of their rate is too small, and how large it is.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    metric: str
+    value: Quantity
+    best: str
+    worst: str
+    reference: str = ""
+    by_group: dict[str, Quantity] = {}
+    not_assessable: dict[str, int] = {}
+
+
+class Breakdown(BaseModel):
+    """Groups by one protected attribute, or by several at once (their intersection)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: tuple[str, ...]
+    groups: tuple[Group, ...]
+    gaps: tuple[Gap, ...]
+
+    def gap(self, name: str) -> Gap | None:
+        """Return the gap of that name, if it could be computed."""
+        return next((gap for gap in self.gaps if gap.name == name), None)

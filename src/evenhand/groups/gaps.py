@@ -1,0 +1,312 @@
+"""Gaps between groups: of the best from the worst treated, or of every group from a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.groups.breakdown import Gap
+from evenhand.groups.metrics import EFFECTIVE, GroupCounts
+from evenhand.groups.names import DENOMINATORS
+from evenhand.stats import (
+    Observed,
+    Quantity,
+    Unknown,
+    bonferroni,
+    count_pairs,
+    differences_from_reference,
+    has_score_limits,
+    largest_difference_of_means,
+    largest_difference_of_proportions,
+    mean_differences_from_reference,
+    ratios_to_reference,
+    smallest_ratio_of_proportions,
+)
+from evenhand.typing import Floats, Integers
+
+
+class _Extremes(NamedTuple):
+    best: int
+    worst: int
+    difference: float
+    ratio: float | None
+    people: int
+
+
+class GroupComparison(NamedTuple):
+    """What gaps are computed from.
+
+    Attributes:
+        counted: what was counted in each group.
+        labels: the groups in words, in the same order.
+        confidence: of every interval.
+        least: the smallest denominator of a rate that is compared.
+        reference: the position of the group that every other one is compared with; None to compare best and worst.
+    """
+
+    counted: GroupCounts
+    labels: Sequence[str]
+    confidence: float
+    least: int
+    reference: int | None = None
+
+    def note(self, groups: int, comparisons: int = 1) -> str:
+        """Return what else a reader must know of the interval for a gap between so many groups."""
+        compared = (count_pairs(groups) if self.reference is None else groups - 1) * comparisons
+        together = "" if compared == 1 else f", simultaneous over {compared} comparisons (Bonferroni)"
+        return (EFFECTIVE if self.counted.weighted else "") + together
+
+    def split(self, n: Floats | Integers) -> tuple[Integers, dict[str, int]]:
+        """Return the positions of the groups with a denominator to compare, and the others with theirs."""
+        enough = n >= self.least
+        return np.flatnonzero(enough), {self.labels[i]: int(n[i]) for i in np.flatnonzero(~enough).tolist()}
+
+    def why_unknown(self, usable: Integers, metric: str) -> str | None:
+        """Return why groups with so much to compare have no gap; None where they have one."""
+        if self.reference is not None and self.reference not in usable:
+            return f"{DENOMINATORS[metric]} must number {self.least} in the reference group {self.reference_label}"
+        if len(usable) < 2:
+            return f"{DENOMINATORS[metric]} must number {self.least} in at least two groups"
+        return None
+
+    @property
+    def reference_label(self) -> str:
+        """The group that every other one is compared with; nothing without one."""
+        return "" if self.reference is None else self.labels[self.reference]
+
+
+def compute_gaps(comparison: GroupComparison) -> tuple[Gap, ...]:
+    """Return the gaps between two or more groups, each over those whose rate rests on enough people.
+
+    With a reference, a gap is the furthest that any group lies from it, and every group's own distance is given too. A
+    gap that fewer than two groups have, or the reference has not, is unknown, with the reason. There is none of what is
+    not known: true labels, scores.
+    """
+    if len(comparison.labels) < 2:
+        return ()
+    found = [
+        _difference_gap("demographic_parity_difference", "selection_rate", comparison),
+        _ratio_gap("demographic_parity_ratio", "selection_rate", comparison),
+    ]
+    if "base_rate" in comparison.counted.rates:
+        found += [
+            _difference_gap("equal_opportunity_difference", "true_positive_rate", comparison),
+            _equalized_odds_gap(comparison),
+            _difference_gap("accuracy_difference", "accuracy", comparison),
+            _difference_gap("false_discovery_difference", "false_discovery_rate", comparison),
+            _difference_gap("false_omission_difference", "false_omission_rate", comparison),
+        ]
+    if "calibration_gap" in comparison.counted.moments:
+        found.append(_calibration_gap(comparison))
+    return tuple(found)
+
+
+def _difference_gap(name: str, metric: str, comparison: GroupComparison, *, comparisons: int = 1) -> Gap:
+    """Return the gap of a rate, one of so many ``comparisons`` that are to hold together."""
+    counts = comparison.counted.rates[metric]
+    usable, left_out = comparison.split(counts.n)
+    reason = comparison.why_unknown(usable, metric)
+    if reason is not None:
+        return _unknown_gap(name, metric, comparison, left_out, reason)
+    k, n, confidence = counts.k[usable], counts.n[usable], bonferroni(comparison.confidence, comparisons)
+    limits = "Newcombe hybrid score" if has_score_limits(n) else "squared and added Clopper-Pearson limits"
+    method = limits + comparison.note(len(usable), comparisons)
+    if comparison.reference is not None:
+        own = int(np.searchsorted(usable, comparison.reference))
+        distances = _Distances(k / n - k[own] / n[own], differences_from_reference(k, n, own, confidence), method)
+        return _reference_gap(name, metric, comparison, usable, counts.people, distances, left_out)
+    ends = _find_extremes(k / n, counts.people[usable])
+    low, high = largest_difference_of_proportions(k, n, confidence)
+    value = Observed(
+        value=ends.difference, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
+    )
+    return _known_gap(name, metric, value, comparison, usable, ends, left_out)
+
+
+def _ratio_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
+    counts = comparison.counted.rates[metric]
+    usable, left_out = comparison.split(counts.n)
+    reason = comparison.why_unknown(usable, metric)
+    if reason is not None:
+        return _unknown_gap(name, metric, comparison, left_out, reason)
+    k, n = counts.k[usable], counts.n[usable]
+    limits = "Wilson" if has_score_limits(n) else "Clopper-Pearson"
+    method = f"Donner-Zou ratio of {limits} limits" + comparison.note(len(usable))
+    if comparison.reference is not None:
+        own = int(np.searchsorted(usable, comparison.reference))
+        if k[own] == 0:
+            reason = f"the rate of {comparison.reference_label} is 0, and nothing can be divided by it"
+            return _unknown_gap(name, metric, comparison, left_out, reason)
+        distances = _Distances(
+            (k / n) / (k[own] / n[own]), ratios_to_reference(k, n, own, comparison.confidence), method, ratio=True
+        )
+        return _reference_gap(name, metric, comparison, usable, counts.people, distances, left_out)
+    ends = _find_extremes(k / n, counts.people[usable])
+    value: Observed | Unknown = Unknown(reason="the highest rate is 0, and nothing can be divided by it")
+    if ends.ratio is not None:
+        low, high = smallest_ratio_of_proportions(k, n, comparison.confidence)
+        value = Observed(
+            value=ends.ratio, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
+        )
+    return _known_gap(name, metric, value, comparison, usable, ends, left_out)
+
+
+def _equalized_odds_gap(comparison: GroupComparison) -> Gap:
+    """Return the larger of the two rates' gaps (Hardt, Price & Srebro, NeurIPS 2016); both rates are needed."""
+    name = "equalized_odds_difference"
+    parts = [
+        _difference_gap(name, metric, comparison, comparisons=2)
+        for metric in ("true_positive_rate", "false_positive_rate")
+    ]
+    left_out = parts[1].not_assessable | parts[0].not_assessable
+    known = [(part, part.value) for part in parts if isinstance(part.value, Observed)]
+    if len(known) < 2:
+        unknown = next(part for part in parts if isinstance(part.value, Unknown))
+        return unknown.model_copy(update={"not_assessable": left_out})
+    larger, value = max(known, key=lambda pair: pair[1].value)
+    # The true larger gap lies between the larger of the lower and the larger of the upper ends.
+    low, high = (max(getattr(quantity, end) for _, quantity in known) for end in ("low", "high"))
+    ends = value.model_copy(update={"low": low, "high": high})
+    by_group = _larger_distances(*(part.by_group for part in parts))
+    return larger.model_copy(update={"value": ends, "not_assessable": left_out, "by_group": by_group})
+
+
+def _larger_distances(first: dict[str, Quantity], second: dict[str, Quantity]) -> dict[str, Quantity]:
+    """Return for each group the larger of two distances, without their signs; none where one of them is not known."""
+    found: dict[str, Quantity] = {}
+    for label in first.keys() & second.keys():
+        pair = [one for one in (first[label], second[label]) if isinstance(one, Observed)]
+        sides = [_unsigned(one) for one in pair]
+        largest = max(pair, key=lambda one: abs(one.value))
+        low, high = (max(side[i] for side in sides) for i in range(2))
+        found[label] = largest.model_copy(update={"value": abs(largest.value), "low": low, "high": high})
+    return {label: found[label] for label in first if label in found}
+
+
+def _unsigned(distance: Observed) -> tuple[float, float]:
+    """Return the interval of the distance without its sign."""
+    return max(0.0, distance.low, -distance.high), max(distance.high, -distance.low)
+
+
+def _calibration_gap(comparison: GroupComparison) -> Gap:
+    name, metric, counted = "calibration_difference", "calibration_gap", comparison.counted
+    usable, left_out = comparison.split(counted.effective)
+    reason = comparison.why_unknown(usable, metric)
+    if reason is not None:
+        return _unknown_gap(name, metric, comparison, left_out, reason)
+    moments = counted.moments[metric]
+    mean, variance, size = moments.mean[usable], moments.variance[usable], counted.effective[usable]
+    method = "squared and added limits of Student's t, observations added" + comparison.note(len(usable))
+    if comparison.reference is not None:
+        own = int(np.searchsorted(usable, comparison.reference))
+        limits = mean_differences_from_reference(
+            (mean, variance, size), own, comparison.confidence, lower=moments.lower, upper=moments.upper
+        )
+        distances = _Distances(mean - mean[own], limits, method)
+        return _reference_gap(name, metric, comparison, usable, counted.size, distances, left_out)
+    low, high = largest_difference_of_means(
+        mean, variance, size, comparison.confidence, lower=moments.lower, upper=moments.upper
+    )
+    ends = _find_extremes(mean, counted.size[usable])
+    value = Observed(
+        value=ends.difference, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
+    )
+    return _known_gap(name, metric, value, comparison, usable, ends, left_out)
+
+
+class _Distances(NamedTuple):
+    """How far groups lie from the reference: that of every group, and the limits of all but the reference."""
+
+    values: Floats
+    limits: tuple[Floats, Floats]
+    method: str
+    ratio: bool = False
+
+
+def _reference_gap(
+    name: str,
+    metric: str,
+    comparison: GroupComparison,
+    usable: Integers,
+    people: Integers,
+    distances: _Distances,
+    left_out: dict[str, int],
+) -> Gap:
+    """Return the furthest that a group lies from the reference (of ratios the smallest), with that of every group.
+
+    The limits of all groups hold together, so the true furthest lies between the furthest of their ends.
+    """
+    others = usable[usable != comparison.reference]
+    by_group = {
+        comparison.labels[i]: Observed(
+            value=value,
+            n=int(people[i] + people[comparison.reference]),
+            low=low,
+            high=high,
+            confidence=comparison.confidence,
+            method=distances.method,
+        )
+        for i, value, low, high in zip(
+            others.tolist(),
+            distances.values[usable != comparison.reference].tolist(),
+            distances.limits[0].tolist(),
+            distances.limits[1].tolist(),
+            strict=True,
+        )
+    }
+    own = comparison.reference_label
+    if distances.ratio:
+        label, furthest = min(by_group.items(), key=lambda pair: pair[1].value)
+        ends = [(one.low, one.high) for one in by_group.values()]
+        low, high = (min(side) for side in zip(*ends, strict=True))
+        update, below = {"low": low, "high": high}, furthest.value <= 1
+    else:
+        label, furthest = max(by_group.items(), key=lambda pair: abs(pair[1].value))
+        ends = [_unsigned(one) for one in by_group.values()]
+        low, high = (max(side) for side in zip(*ends, strict=True))
+        update, below = {"value": abs(furthest.value), "low": low, "high": high}, furthest.value <= 0
+    best, worst = (own, label) if below else (label, own)
+    return Gap(
+        name=name,
+        metric=metric,
+        value=furthest.model_copy(update=update),
+        best=best,
+        worst=worst,
+        reference=own,
+        by_group=by_group,
+        not_assessable=left_out,
+    )
+
+
+def _known_gap(
+    name: str,
+    metric: str,
+    value: Observed | Unknown,
+    comparison: GroupComparison,
+    usable: Integers,
+    ends: _Extremes,
+    left_out: dict[str, int],
+) -> Gap:
+    best, worst = (comparison.labels[usable[i]] for i in (ends.best, ends.worst))
+    return Gap(name=name, metric=metric, value=value, best=best, worst=worst, not_assessable=left_out)
+
+
+def _unknown_gap(name: str, metric: str, comparison: GroupComparison, left_out: dict[str, int], reason: str) -> Gap:
+    return Gap(
+        name=name,
+        metric=metric,
+        value=Unknown(reason=reason),
+        best="",
+        worst="",
+        reference=comparison.reference_label,
+        not_assessable=left_out,
+    )
+
+
+def _find_extremes(values: Floats, n: Integers) -> _Extremes:
+    best = int(np.argmax(values))
+    worst = len(values) - 1 - int(np.argmin(values[::-1]))  # on a tie of all, another one than the best
+    high, low = float(values[best]), float(values[worst])
+    return _Extremes(best, worst, high - low, low / high if high > 0 else None, int(n.sum()))

@@ -1,0 +1,70 @@
+"""What is measured of groups and compared between them: names, titles, denominators."""
+
+from __future__ import annotations
+
+METRIC_TITLES = {
+    "selection_rate": "selection rate",
+    "base_rate": "base rate",
+    "true_positive_rate": "true positive rate",
+    "false_positive_rate": "false positive rate",
+    "accuracy": "accuracy",
+    "precision": "precision",
+    "false_discovery_rate": "false discovery rate",
+    "false_omission_rate": "false omission rate",
+    "mean_score": "mean score",
+    "calibration_gap": "calibration error",
+    "auc": "area under the ROC curve",
+}
+"""Metric -> its name in a sentence."""
+
+GAP_TITLES = {
+    "demographic_parity_difference": "demographic parity difference: highest minus lowest selection rate",
+    "demographic_parity_ratio": "demographic parity ratio: lowest divided by highest selection rate",
+    "equal_opportunity_difference": "equal opportunity difference: highest minus lowest true positive rate",
+    "equalized_odds_difference": "equalized odds difference: true or false positive rates, whichever differ more",
+    "calibration_difference": "calibration error: highest minus lowest",
+    "accuracy_difference": "accuracy: highest minus lowest",
+    "false_discovery_difference": "false discovery rate: highest minus lowest",
+    "false_omission_difference": "false omission rate: highest minus lowest",
+}
+"""Gap -> what is compared."""
+
+METRIC_NAMES = (
+    "selection_rate",
+    "base_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "accuracy",
+    "precision",
+    "false_discovery_rate",
+    "false_omission_rate",
+    "mean_score",
+    "calibration_gap",
+)
+"""What is measured of every group, see ``Group``."""
+
+DENOMINATORS = {
+    "selection_rate": "people",
+    "true_positive_rate": "people whose true label is favourable",
+    "false_positive_rate": "people whose true label is unfavourable",
+    "accuracy": "people",
+    "false_discovery_rate": "people selected",
+    "false_omission_rate": "people not selected",
+    "calibration_gap": "people",
+}
+"""Metric -> who is counted below the line of its rate."""
+
+OVERALL_NAMES = (*METRIC_NAMES, "auc")
+"""What is measured of everybody together."""
+
+GAP_NAMES = (
+    "demographic_parity_difference",
+    "demographic_parity_ratio",
+    "equal_opportunity_difference",
+    "equalized_odds_difference",
+    "accuracy_difference",
+    "false_discovery_difference",
+    "false_omission_difference",
+    "calibration_difference",
+)
+"""What is compared between groups, see ``Gap``."""
