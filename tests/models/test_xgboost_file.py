@@ -262,7 +262,7 @@ def test_what_is_refused(tmp_path):
         read_booster(xgboost.XGBClassifier(), SCHEMA)
     with pytest.raises(ModelError, match=r"takes the number -1 for a missing value"):
         read_booster(xgboost.XGBClassifier(missing=-1.0, n_estimators=1, n_jobs=1).fit(INPUTS[:, :1], BINARY), SCHEMA)
-    with pytest.raises(ModelError, match="not a model of XGBoost or LightGBM"):
+    with pytest.raises(ModelError, match="not a model of XGBoost, LightGBM or CatBoost"):
         read_booster(object(), SCHEMA)
     booster, _ = train(inputs=FRAME[["age", "balance"]].to_numpy(), categories=False, names=["age", "height"])
     with pytest.raises(ModelError, match="'height', which is not an attribute"):

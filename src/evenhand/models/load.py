@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import EvenhandError, MissingExtraError, ModelError, TrustError
+from evenhand.errors import EvenhandError, MissingExtraError, ModelError, NotAdditiveError, TrustError
 from evenhand.models.blackbox.questions import summarize_error
 from evenhand.models.encodings import require_encodings
 from evenhand.models.ledger import QuestionLedger
@@ -55,10 +55,10 @@ def load_model(
     """Make a model askable.
 
     Args:
-        source: a model object (scikit-learn estimator or Pipeline, PyTorch module, XGBoost or LightGBM model, ONNX
-            model, any function of a batch, a ``Scorer``), or a file (``.npz``, ``.h5``, ``.keras``, ``.onnx``,
-            ``.pt2``, ``.pt``, ``.pth``, ``.skops``, ``.pkl``, ``.joblib``, ``.json``, ``.ubj``, ``.txt``), an
-            ``http(s)://`` URL, or ``module:function``.
+        source: a model object (scikit-learn estimator or Pipeline, PyTorch module, XGBoost, LightGBM or CatBoost model,
+            ONNX model, any function of a batch, a ``Scorer``), or a file (``.npz``, ``.h5``, ``.keras``, ``.onnx``,
+            ``.pt2``, ``.pt``, ``.pth``, ``.skops``, ``.pkl``, ``.joblib``, ``.cbm``, ``.json``, ``.ubj``, ``.txt``),
+            an ``http(s)://`` URL, or ``module:function``.
         schema: what the model's individuals are.
         like: the user's data; a model that takes data frames is asked with frames of its type.
         trust: allow files that can run code when they are loaded.
@@ -312,6 +312,34 @@ def _load_torch_object(request: LoadRequest) -> Scorer:
     return _load_contained(loaded, request)
 
 
+def _load_tree_json(request: LoadRequest) -> Scorer:
+    from evenhand.models.readers.catboost.file import is_catboost
+    from evenhand.models.readers.xgboost_file import read_xgboost
+
+    if is_catboost(request.path.read_bytes()):
+        return _load_catboost(request)
+    return require_encodings(read_xgboost(request.path, request.schema), request.like)
+
+
+def _load_catboost(request: LoadRequest) -> Scorer:
+    """Read a CatBoost file; with trust, CatBoost itself answers where more than trees computes."""
+    from evenhand.models.readers.catboost.file import read_catboost
+
+    try:
+        return require_encodings(read_catboost(request.path, request.schema), request.like)
+    except NotAdditiveError:
+        # CatBoost's own loader crashes on some damaged files: what it does with a hostile one, nobody knows.
+        if not request.trust:
+            raise
+    try:
+        import catboost
+    except ImportError:
+        raise MissingExtraError("catboost", extra="catboost", purpose="to ask a CatBoost model with CTR") from None
+    model = catboost.CatBoostClassifier()
+    model.load_model(str(request.path), format="json" if request.path.suffix.lower() == ".json" else "cbm")
+    return _load_contained(model, request)
+
+
 def load_stored_object(path: Path, *, trust: bool, name: str | None = None) -> Any:
     """Return the Python object in a ``.skops``, ``.joblib`` or pickle file.
 
@@ -400,7 +428,8 @@ LOADERS: dict[str, Callable[[LoadRequest], Scorer]] = {
     ".pkl": _load_stored,
     ".pickle": _load_stored,
     ".joblib": _load_stored,
-    ".json": _reader("readers.xgboost_file:read_xgboost"),
+    ".cbm": _load_catboost,
+    ".json": _load_tree_json,
     ".ubj": _reader("readers.xgboost_file:read_xgboost"),
     ".txt": _reader("readers.lightgbm_file:read_lightgbm"),
 }

@@ -218,9 +218,9 @@ def input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | No
     Raises:
         ModelError: the schema does not describe one of them.
     """
-    names = getattr(model, "feature_names_in_", None)
-    if names is None or all(re.fullmatch(r"Column_\d+", str(column)) for column in names):
-        return None  # LightGBM numbers the columns of an array
+    names = getattr(model, "feature_names_in_", getattr(model, "feature_names_", None))
+    if names is None or all(re.fullmatch(r"(Column_)?\d+", str(column)) for column in names):
+        return None  # LightGBM and CatBoost number the columns of an array
     columns = tuple(str(column) for column in names)
     absent = [column for column in columns if column not in schema.names]
     if absent:

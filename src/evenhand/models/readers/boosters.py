@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from evenhand.errors import ModelError
+from evenhand.models.readers.catboost.file import parse_catboost
 from evenhand.models.readers.lightgbm_file import parse_lightgbm
 from evenhand.models.readers.xgboost_file import parse_xgboost
 from evenhand.models.trees.ensemble import TreeEnsemble
@@ -14,12 +17,13 @@ from evenhand.schema import Schema
 
 
 def read_booster(model: Any, schema: Schema) -> TreeEnsemble:
-    """Return an XGBoost or LightGBM model in memory, ``Booster`` or classifier, through its own file format.
+    """Return an XGBoost, LightGBM or CatBoost model in memory, booster or classifier, through its own file format.
 
-    Neither library is imported here: such a model exists only after its library was imported.
+    None of these libraries is imported here: such a model exists only after its library was imported.
 
     Args:
-        model: ``xgboost.Booster``, ``XGBClassifier``, ``lightgbm.Booster``, ``LGBMClassifier`` or the like.
+        model: ``xgboost.Booster``, ``XGBClassifier``, ``lightgbm.Booster``, ``LGBMClassifier``,
+            ``CatBoostClassifier`` or the like.
         schema: what its individuals are.
 
     Raises:
@@ -35,7 +39,14 @@ def read_booster(model: Any, schema: Schema) -> TreeEnsemble:
         answers = getattr(model, "classes_", None)
         text = _fitted_booster(model, "booster_", "model_to_string", name).model_to_string()
         return parse_lightgbm(text, schema, location=name, answers=None if answers is None else list(answers))
-    raise ModelError(f"a {name} is not a model of XGBoost or LightGBM", location=name)
+    if family == "catboost" and hasattr(model, "save_model"):
+        if not model.is_fitted():
+            raise ModelError("the model is not fitted", location=name, hint="call fit first")
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "model.cbm")
+            model.save_model(str(path))
+            return parse_catboost(path.read_bytes(), schema, location=name)
+    raise ModelError(f"a {name} is not a model of XGBoost, LightGBM or CatBoost", location=name)
 
 
 def _fitted_booster(model: Any, attribute: str, method: str, name: str) -> Any:

@@ -1,14 +1,17 @@
-"""What every importer of a white box says when a model cannot be read."""
+"""What importers of white boxes share: what they say when a model cannot be read, and JSON asked part by part."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from evenhand.errors import ModelError, NotAdditiveError, TrustError
 from evenhand.schema import Schema
+from evenhand.typing import Floats, Integers
 
 BLACK_BOX_HINT = (
     "as a black box it can still be audited and searched, but not certified: that needs preprocessing that acts on one "
@@ -43,3 +46,85 @@ def check_width(width: int, schema: Schema, *, location: str) -> None:
             location=location,
             hint="describe every input of the model in the schema, in its order, with the right encoding",
         )
+
+
+# A JSON document as models are written in, asked part by part.
+
+
+@dataclass(frozen=True)
+class JsonObject:
+    """One object of a document; every question about it that has no answer is a ModelError.
+
+    Attributes:
+        fields: the object, as read from the file.
+        location: the file and the place of the object in it.
+        hint: what to do if the file is damaged.
+    """
+
+    fields: Any
+    location: str
+    hint: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.fields, dict):
+            raise ModelError(
+                f"a JSON object is expected, and there is a {type(self.fields).__name__}",
+                location=self.location,
+                hint=self.hint,
+            )
+
+    def _field(self, key: str) -> Any:
+        if key not in self.fields:
+            raise ModelError(
+                f"{key!r} is missing: the file is damaged, or no such model", location=self.location, hint=self.hint
+            )
+        return self.fields[key]
+
+    def part(self, key: str) -> JsonObject:
+        """Return an object inside."""
+        return JsonObject(self._field(key), f"{self.location}, {key}", self.hint)
+
+    def text(self, key: str) -> str:
+        """Return a text."""
+        value = self._field(key)
+        if not isinstance(value, str):
+            raise ModelError(f"{key!r} is not text", location=self.location, hint=self.hint)
+        return value
+
+    def items(self, key: str) -> list[Any]:
+        """Return a list of anything."""
+        value = self._field(key)
+        if isinstance(value, np.ndarray):
+            return list(value.tolist())
+        if not isinstance(value, list):
+            raise ModelError(f"{key!r} is not a list", location=self.location, hint=self.hint)
+        return value
+
+    def integer(self, key: str) -> int:
+        """Return a whole number, also one written as text."""
+        value = self._field(key)
+        try:
+            return int(value if isinstance(value, int | float) else str(value))
+        except (ValueError, OverflowError):
+            raise ModelError(f"{key!r} is not a whole number", location=self.location, hint=self.hint) from None
+
+    def numbers(self, key: str, *, least: int = 0) -> Floats:
+        """Return a list of at least so many numbers, shape (n,)."""
+        value = self._field(key)
+        try:
+            with np.errstate(invalid="ignore"):  # a NaN of any kind is somebody else's to refuse
+                numbers = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            numbers = np.zeros(())
+        if numbers.ndim != 1 or len(numbers) < least:
+            raise ModelError(f"{key!r} is not a list of {least or ''} numbers", location=self.location, hint=self.hint)
+        return numbers
+
+    def integers(self, key: str, *, least: int = 0) -> Integers:
+        """Return a list of at least so many whole numbers (or flags), shape (n,)."""
+        numbers = self.numbers(key, least=least)
+        if not (np.abs(numbers) < 2**53).all() or (numbers != np.floor(numbers)).any():
+            raise ModelError(
+                f"{key!r} holds something that is not a whole number", location=self.location, hint=self.hint
+            )
+        return numbers.astype(np.int64)

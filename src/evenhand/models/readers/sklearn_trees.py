@@ -123,18 +123,32 @@ def _read_histogram_boosting(estimator: Any, schema: Schema, name: str) -> TreeE
     categorical = estimator.is_categorical_
     by_name = hasattr(estimator, "feature_names_in_")
     if categorical is None:
-        columns, codes = _match_columns(estimator, schema, name), {}
-    else:
-        named = np.flatnonzero(categorical).tolist() if by_name else []
-        positions = _match_columns(estimator, schema, name, named)
-        # The trees number the features as the encoder puts them out: the categorical ones first.
-        order = np.concatenate([np.flatnonzero(categorical), np.flatnonzero(~categorical)])
-        columns = positions[order]
-        listed = estimator._preprocessor.named_transformers_["encoder"].categories_
-        codes = {
-            i: category_codes(schema, int(columns[i]), _without_nan(categories), by_name=by_name, location=name)
-            for i, categories in enumerate(listed)
-        }
+        return _histogram_ensemble(estimator, schema, _match_columns(estimator, schema, name), {}, name)
+    named = np.flatnonzero(categorical).tolist() if by_name else []
+    positions = _match_columns(estimator, schema, name, named)
+    # The trees number the features as the encoder puts them out: the categorical ones first.
+    order = np.concatenate([np.flatnonzero(categorical), np.flatnonzero(~categorical)])
+    columns = positions[order]
+    listed = estimator._preprocessor.named_transformers_["encoder"].categories_
+    codes = {
+        i: category_codes(schema, int(columns[i]), _without_nan(categories), by_name=by_name, location=name)
+        for i, categories in enumerate(listed)
+    }
+    return _histogram_ensemble(estimator, schema, columns, codes, name)
+
+
+def _histogram_ensemble(
+    estimator: Any, schema: Schema, columns: Integers, codes: dict[int, Integers], name: str
+) -> TreeEnsemble:
+    """Return the trees over these columns of the schema's inputs.
+
+    Args:
+        estimator: fitted.
+        schema: what its individuals are.
+        columns: the input column of each feature, in the order in which the trees number them.
+        codes: of a feature with categories, the model's own code of each input number; by default that number.
+        name: how to call it.
+    """
     trees = [
         _read_histogram_tree(predictor, columns, codes, k)
         for iteration in estimator._predictors
@@ -182,7 +196,7 @@ def _read_histogram_tree(predictor: Any, columns: Integers, codes: dict[int, Int
     for node in np.flatnonzero((nodes["is_categorical"] != 0) & ~leaf):
         words = np.asarray(predictor.raw_left_cat_bitsets[nodes["bitset_idx"][node]]).astype(np.int64)
         bits = ((words[:, None] >> np.arange(32)) & 1).ravel() == 1
-        known = codes[int(feature[node])]
+        known = codes.get(int(feature[node]), np.arange(len(bits)))
         # A category that the model has not met goes where a missing one goes.
         left_categories[int(node)] = np.flatnonzero(np.where(known >= 0, bits[known], default_left[node]))
     return DecisionTree(
@@ -219,6 +233,7 @@ def _ask_rows(method: Callable[[Any], Any], rows: Floats) -> Floats:
 
 # Tree classifiers behind preprocessing that acts on one attribute at a time, as ensembles over the attributes.
 
+BOOSTERS = ("catboost", "lightgbm", "xgboost")
 TREES = frozenset(
     {"DecisionTreeClassifier", "ExtraTreeClassifier", "RandomForestClassifier", "ExtraTreesClassifier",
      "GradientBoostingClassifier", "HistGradientBoostingClassifier"}
@@ -240,7 +255,7 @@ def read_tree_pipeline(box: EstimatorModel) -> TreeEnsemble | None:
         steps += model.steps[:-1]
         model = getattr(model.steps[-1][1], "best_estimator_", model.steps[-1][1])
     family = type(model).__module__.partition(".")[0]
-    if family not in ("xgboost", "lightgbm") and type(model).__name__ not in TREES:
+    if family not in BOOSTERS and type(model).__name__ not in TREES:
         return None
     if not steps and box.form == "numbers":
         return _read_tree_model(model, box.schema)
@@ -250,6 +265,12 @@ def read_tree_pipeline(box: EstimatorModel) -> TreeEnsemble | None:
     columns = estimator_columns(box)
     for name, step in steps:
         columns = transform_columns(step, columns, name, box.name)
+    categorical = getattr(model, "is_categorical_", None)
+    if categorical is not None:
+        # An encoder of its own numbers the categories and puts them first.
+        encoder = model._preprocessor.named_transformers_["encoder"]
+        encoded = transform_columns(encoder, columns[categorical], "the model's encoder", box.name)
+        columns = np.concatenate([encoded, columns[~categorical]])
     return _trees_over_columns(columns, model, box)
 
 
@@ -258,8 +279,9 @@ def _trees_over_columns(columns: cell.Cells, model: Any, box: EstimatorModel) ->
     for column in columns:
         if isinstance(column, cell.ListedCell) and column.values.dtype.kind not in "fiub":
             raise NotAdditiveError("the trees look at words", location=box.name)
+    encoded = getattr(model, "is_categorical_", None) is not None
     names = [str(name) for name in getattr(model, "feature_names_in_", [])]
-    if len(names) != len(columns):
+    if len(names) != len(columns) or encoded:
         names = [f"f{i}" for i in range(len(columns))]
     target = box.schema.target.model_dump()
     attributes = [{"name": name, "kind": "real", "lower": 0, "upper": 1, "encoding": "value"} for name in names]
@@ -267,7 +289,10 @@ def _trees_over_columns(columns: cell.Cells, model: Any, box: EstimatorModel) ->
     while taken in names:
         taken += "_"
     plain = Schema.parse({"target": target | {"name": taken}, "attributes": attributes})
-    read = _read_tree_model(model, plain)
+    if encoded:
+        read = _histogram_ensemble(model, plain, np.arange(len(columns)), {}, box.name)
+    else:
+        read = _read_tree_model(model, plain)
     classes, favourable = ensemble_labels(box.schema, list(read.classes), location=box.name)
     trees = dataclasses.replace(
         read, schema=box.schema, columns=columns, classes=classes, favourable=favourable, takes_missing=False
@@ -281,7 +306,6 @@ def _trees_over_columns(columns: cell.Cells, model: Any, box: EstimatorModel) ->
 
 
 def _read_tree_model(model: Any, schema: Schema) -> TreeEnsemble:
-    if type(model).__module__.partition(".")[0] in ("xgboost", "lightgbm"):
+    if type(model).__module__.partition(".")[0] in BOOSTERS:
         return read_booster(model, schema)
-
     return read_sklearn_trees(model, schema)

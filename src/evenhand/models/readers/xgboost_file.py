@@ -7,13 +7,14 @@ import itertools
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evenhand.errors import ModelError
+from evenhand.models.readers.reading import JsonObject
 from evenhand.models.readers.ubjson import decode_ubjson
 from evenhand.models.trees.columns import FeatureColumns, category_codes, match_columns
 from evenhand.models.trees.ensemble import Link, TreeEnsemble, build_ensemble
@@ -74,12 +75,6 @@ def parse_xgboost(data: bytes, schema: Schema, *, location: str, stop_early: boo
         ModelError: as ``read_xgboost``.
     """
     document = JsonObject(_decode_document(data, location), location, SAVE_AGAIN_HINT)
-    if "oblivious_trees" in document.fields:
-        raise ModelError(
-            "this is a CatBoost model, which is read from ONNX alone",
-            location=location,
-            hint="model.save_model('model.onnx', format='onnx')",
-        )
     learner = document.part("learner")
     booster = learner.part("gradient_booster")
     kind = booster.text("name")
@@ -332,85 +327,3 @@ def _add_categories(tree: DecisionTree, part: JsonObject, feature: Integers, col
             left[node], right[node] = tree.right[node], tree.left[node]
             default_left[node] = not tree.default_left[node]
     return replace(tree, left=left, right=right, default_left=default_left, left_categories=listed)
-
-
-# A JSON document as models are written in, asked part by part.
-
-
-@dataclass(frozen=True)
-class JsonObject:
-    """One object of a document; every question about it that has no answer is a ModelError.
-
-    Attributes:
-        fields: the object, as read from the file.
-        location: the file and the place of the object in it.
-        hint: what to do if the file is damaged.
-    """
-
-    fields: Any
-    location: str
-    hint: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.fields, dict):
-            raise ModelError(
-                f"a JSON object is expected, and there is a {type(self.fields).__name__}",
-                location=self.location,
-                hint=self.hint,
-            )
-
-    def _field(self, key: str) -> Any:
-        if key not in self.fields:
-            raise ModelError(
-                f"{key!r} is missing: the file is damaged, or no such model", location=self.location, hint=self.hint
-            )
-        return self.fields[key]
-
-    def part(self, key: str) -> JsonObject:
-        """Return an object inside."""
-        return JsonObject(self._field(key), f"{self.location}, {key}", self.hint)
-
-    def text(self, key: str) -> str:
-        """Return a text."""
-        value = self._field(key)
-        if not isinstance(value, str):
-            raise ModelError(f"{key!r} is not text", location=self.location, hint=self.hint)
-        return value
-
-    def items(self, key: str) -> list[Any]:
-        """Return a list of anything."""
-        value = self._field(key)
-        if isinstance(value, np.ndarray):
-            return list(value.tolist())
-        if not isinstance(value, list):
-            raise ModelError(f"{key!r} is not a list", location=self.location, hint=self.hint)
-        return value
-
-    def integer(self, key: str) -> int:
-        """Return a whole number, also one written as text."""
-        value = self._field(key)
-        try:
-            return int(value if isinstance(value, int | float) else str(value))
-        except (ValueError, OverflowError):
-            raise ModelError(f"{key!r} is not a whole number", location=self.location, hint=self.hint) from None
-
-    def numbers(self, key: str, *, least: int = 0) -> Floats:
-        """Return a list of at least so many numbers, shape (n,)."""
-        value = self._field(key)
-        try:
-            with np.errstate(invalid="ignore"):  # a NaN of any kind is somebody else's to refuse
-                numbers = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            numbers = np.zeros(())
-        if numbers.ndim != 1 or len(numbers) < least:
-            raise ModelError(f"{key!r} is not a list of {least or ''} numbers", location=self.location, hint=self.hint)
-        return numbers
-
-    def integers(self, key: str, *, least: int = 0) -> Integers:
-        """Return a list of at least so many whole numbers (or flags), shape (n,)."""
-        numbers = self.numbers(key, least=least)
-        if not (np.abs(numbers) < 2**53).all() or (numbers != np.floor(numbers)).any():
-            raise ModelError(
-                f"{key!r} holds something that is not a whole number", location=self.location, hint=self.hint
-            )
-        return numbers.astype(np.int64)

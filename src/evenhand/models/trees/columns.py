@@ -170,6 +170,16 @@ def category_codes(schema: Schema, column: int, categories: Sequence[Any], *, by
     return codes
 
 
+def category_texts(schema: Schema, column: int, location: str) -> list[str]:
+    """Return every text by which a model may know a category of an input column: values, and the input numbers.
+
+    Raises:
+        ModelError: as ``category_codes``.
+    """
+    numbers, values = _numbers_and_values(column_attribute(schema, column), location)
+    return [str(value) for value in values] + [_category_text(each) for each in (*values, *numbers)]
+
+
 def _numbers_and_values(attribute: Attribute, location: str) -> tuple[Floats, list[Any]]:
     """Return the input numbers that an attribute can give, and the value that each means."""
     if attribute.size is None or attribute.size > MAX_CATEGORY:

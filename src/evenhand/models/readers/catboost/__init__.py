@@ -1,0 +1,1 @@
+"""CatBoost models from their own files (.cbm and .json), without CatBoost."""
