@@ -152,7 +152,8 @@ def audit_predictions(
     clock = _clock(settings)
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
-    about = {name: settings.pop(name) for name in ("favourable", "schema") if name in settings}
+    kept = ("favourable", "schema", "accept_proposals")
+    about = {name: settings.pop(name) for name in kept if name in settings}
     frame, roles = table_of_decisions(
         y_pred,
         sensitive_features,
@@ -458,7 +459,8 @@ def _subject(
 
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
-    about = {name: settings.pop(name) for name in ("favourable", "ignore", "schema") if name in settings}
+    kept = ("favourable", "ignore", "schema", "accept_proposals")
+    about = {name: settings.pop(name) for name in kept if name in settings}
     said = {name: settings.pop(name) for name in ("kind", "order", "unit") if name in settings}
     roles = ColumnRoles(target=target, protected=protected, y=y, outcome=OutcomeRole.of(**said), **about)
     people = roles.read(read_frame(data) if isinstance(data, str | Path) else data, varied=varied)

@@ -1,6 +1,7 @@
 """Tables of people: what reads, how, and what is refused with which words."""
 
 import bz2
+import datetime as dt
 import gzip
 import lzma
 import pickle
@@ -97,7 +98,8 @@ def test_zstd(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "extra"), [("zstandard", "p.csv.zst", "zstd"), ("pyarrow", "p.parquet", "parquet")]
+    ("module", "name", "extra"),
+    [("zstandard", "p.csv.zst", "zstd"), ("pyarrow", "p.parquet", "parquet"), ("openpyxl", "p.xlsx", "excel")],
 )
 def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch, module, name, extra):
     monkeypatch.setitem(sys.modules, module, None)
@@ -119,6 +121,67 @@ def test_parquet(tmp_path):
         datasets.read_frame(path)
 
 
+def test_text_that_says_it_is_utf_16_is_read(tmp_path):
+    data = "name,n\nJürgen,1\n日本,2\n"
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+        mark = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}.get(encoding, b"")
+        frame = frame_of(tmp_path, mark + data.encode(encoding))
+        assert frame.to_dict("list") == {"name": ["Jürgen", "日本"], "n": [1, 2]}
+
+
+def test_windows_text_says_how_to_go_on(tmp_path):
+    said = refused(tmp_path, "name;n\nJürgen;1\n".encode("cp1252"))
+    assert "line 2: the text is not UTF-8: byte 0xfc" in said
+    assert "iconv -f WINDOWS-1252 -t UTF-8" in said
+
+
+def workbook(tmp_path, sheets):
+    """Write a workbook of sheets, each a list of rows."""
+    openpyxl = pytest.importorskip("openpyxl", reason="needs the extra excel")
+    made = openpyxl.Workbook()
+    made.remove(made.active)
+    for title, rows in sheets.items():
+        sheet = made.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    made.save(tmp_path / "people.xlsx")
+    return tmp_path / "people.xlsx"
+
+
+def test_a_workbook_is_its_one_sheet(tmp_path):
+    day = dt.datetime(2024, 1, 31)
+    rows = [["name ", "age", "paid", "since", "note"], ["Ann", 31, 1.5, day, None], [], ["Bo", 40, 2, day, "NA"]]
+    frame = datasets.read_frame(workbook(tmp_path, {"People": rows, "Empty": []}))
+    assert frame.columns.tolist() == ["name", "age", "paid", "since", "note"]
+    assert frame["age"].tolist() == [31, 40]
+    assert frame["age"].dtype == "int64"
+    assert frame["since"].tolist() == [pd.Timestamp(day)] * 2
+    assert frame["note"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("sheets", "words"),
+    [
+        ({"a": [["x"], [1]], "b": [["x"], [2]]}, "2 sheets that are not empty: 'a', 'b'\n  -> save the one"),
+        ({"a": []}, "the workbook is empty"),
+        ({"a": [["x", "y"]]}, "there are no rows"),
+        ({"a": [["x", None], [1, 2]]}, "row 1: column 2 has no name"),
+        ({"a": [["x", "x"], [1, 2]]}, "two columns are called 'x'"),
+        ({"a": [["x", "y"], [1, 2], [2, "#DIV/0!"]]}, "row 3: column 'y': the cell is the error #DIV/0!"),
+        ({"a": [["x", "y"], [1, 2], [2, "=A1+1"]]}, "row 3: column 'y': the cell has a formula without a saved value"),
+    ],
+)
+def test_a_workbook_that_cannot_be_read_says_why(tmp_path, sheets, words):
+    with pytest.raises(DataError, match=words):
+        datasets.read_frame(workbook(tmp_path, sheets))
+
+
+def test_a_damaged_workbook_says_so(tmp_path):
+    pytest.importorskip("openpyxl", reason="needs the extra excel")
+    for data in (b"PK\x03\x04\x14\0", b"nothing at all"):
+        assert "not a readable Excel workbook" in refused(tmp_path, data, "people.xlsx")
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -134,8 +197,8 @@ def test_parquet(tmp_path):
         (b'a,b\n1,"2"x\n', "quotes do not match"),
         (b"a,b\n1,2\ncaf\xe9,3\n", "line 3: the text is not UTF-8: byte 0xe9"),
         (b"a,b\n1,2\n\0,3\n", "line 3: a zero byte"),
-        ("a,b\n1,2\n".encode("utf-16"), "UTF-16"),
-        (b"PK\x03\x04\x14\0\x06\0\x08\0", "Excel workbook?), not a text table\n  -> save it as CSV"),
+        (b"\xff\xfea,b\n1", "begins as UTF-16 and is not"),
+        (b"PK\x03\x04\x14\0\x06\0\x08\0", "Excel workbook?), not a text table\n  -> call it .xlsx, or save it as CSV"),
         (pickle.dumps([1]), "a pickle of Python objects, not a text table\n  -> the model comes first, then the data"),
         (b"PAR1\x15\x04", "Parquet file\n  -> call it .parquet"),
     ],

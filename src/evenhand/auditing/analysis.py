@@ -487,6 +487,8 @@ def _make_model_card(scorer: Scorer, network: AdditiveNetwork | TreeEnsemble | N
 
 def _make_data_card(people: People, name: str, weights: PeopleWeights | None) -> DataCard:
     fingerprint = hashlib.sha256(np.ascontiguousarray(people.individuals).tobytes())
+    for column in people.carried_columns():
+        fingerprint.update("\x1f".join(map(str, column)).encode("utf-8", "surrogatepass"))
     fingerprint.update(np.ascontiguousarray(people.labels).tobytes())
     if weights is not None:
         fingerprint.update(weights.values.tobytes())
@@ -496,6 +498,7 @@ def _make_data_card(people: People, name: str, weights: PeopleWeights | None) ->
         dropped=people.dropped,
         fingerprint=fingerprint.hexdigest(),
         counts=count_values(people, people.schema.protected),
+        unknown=people.count_unknown(),
         base_rate=float(np.average(people.favourable, weights=None if weights is None else weights.values)),
     )
 
@@ -504,7 +507,8 @@ def count_values(people: People, names: Sequence[str]) -> dict[str, dict[str, in
     """Return how many people have each value of these attributes."""
     counts = {}
     for attribute in (people.schema[name] for name in names):
-        entries, sizes = np.unique(people.individuals[:, people.schema.position(attribute.name)], return_counts=True)
+        column = people.individuals[people.is_known([attribute.name]), people.schema.position(attribute.name)]
+        entries, sizes = np.unique(column, return_counts=True)
         counts[attribute.name] = {attribute.text(entry): int(size) for entry, size in zip(entries, sizes, strict=True)}
     return counts
 

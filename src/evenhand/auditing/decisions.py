@@ -138,5 +138,6 @@ def _make_data_card(decisions: RecordedDecisions, name: str) -> DataCard:
         dropped=decisions.undecided,
         fingerprint=fingerprint.hexdigest(),
         counts=count_values(people, people.schema.names),
+        unknown=people.count_unknown(),
         base_rate=None if people.labels is None else float(np.average(people.favourable, weights=weights)),
     )

@@ -28,9 +28,21 @@ class SchemaRow(NamedTuple):
 def schema_rows(schema: Schema) -> list[SchemaRow]:
     """Return the attributes of an individual as a table."""
     missing = {"refuse": "refused", "drop": "the person is left out", "keep": "handed to the model as missing"}
-    return [
-        SchemaRow(one.name, one.kind, _describe_domain(one), missing[one.missing], one.protected)
+    unknown = "unknown, and left out of figures by it"
+    attributes = [
+        SchemaRow(
+            one.name,
+            one.kind,
+            _describe_domain(one),
+            missing[one.missing] if one.unknown is None else unknown,
+            one.protected,
+        )
         for one in schema.attributes
+    ]
+    carried = "handed to the model as missing"
+    return attributes + [
+        SchemaRow(name, "passthrough", "none: given to the model as it is", carried, False)
+        for name in schema.passthrough
     ]
 
 
@@ -107,6 +119,13 @@ def describe_limits(audit: AuditResult) -> list[str]:
         said.append(
             "Proofs are about the model as it was read and about the domain in the schema; missing values and values "
             "outside the domain are in no proof."
+        )
+    if audit.described.passthrough:
+        named = list_some(list(audit.described.passthrough))
+        said.append(
+            f"Passthrough columns ({named}) are given to the model as they are in the data and never varied. Everybody "
+            f"in {SIMULATED} has those of a person of the data, drawn at random; everybody in a search those of the "
+            "first row."
         )
     if audit.data.training_rows is None and not audit.model.recorded:
         said.append(

@@ -44,6 +44,7 @@ class DataCard(BaseModel):
         people: rows used; dropped: rows left out for missing values.
         fingerprint: SHA-256 of the individuals and labels as read.
         counts: protected attribute -> value -> people.
+        unknown: attribute that declares what stands for unknown -> people of unknown value.
         base_rate: share with the favourable label as the truth; None where true labels are not known.
         training_rows: whether the model is known to have been trained on these rows (None: unknown).
     """
@@ -55,6 +56,7 @@ class DataCard(BaseModel):
     dropped: int
     fingerprint: str
     counts: dict[str, dict[str, int]]
+    unknown: dict[str, int] = {}
     base_rate: float | None
     training_rows: bool | None = None
 

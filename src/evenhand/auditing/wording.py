@@ -237,6 +237,15 @@ def _people(audit: AuditResult) -> Iterator[Block]:
             ("Base rate", base),
         )
     )
+    for name, unknown in data.unknown.items():
+        if unknown:
+            people = format_count(unknown, "person", "people")
+            yield Note(f"{name} is unknown of {people}: left out of every figure by {name}, and in all others.")
+    if audit.described.passthrough:
+        yield Note(
+            f"Given to the model as they are, and never varied: {', '.join(audit.described.passthrough)} (passthrough "
+            "columns)."
+        )
     groups = {
         one.by[0]: {group.label: group.size for group in one.groups}
         for one in audit.groups.breakdowns

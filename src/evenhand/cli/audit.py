@@ -41,7 +41,7 @@ def audit(
     model: Annotated[
         str | None, typer.Argument(help="Model file, http(s) URL or module:function; leave it out with --decision.")
     ] = None,
-    data: Annotated[str | None, typer.Argument(help="CSV or Parquet file, or a data set's name.")] = None,
+    data: Annotated[str | None, typer.Argument(help="CSV, Parquet or Excel file, or a data set's name.")] = None,
     example: Annotated[
         str | None, typer.Option("--example", help="Audit a model trained on the spot on this data set, e.g. adult.")
     ] = None,
@@ -95,7 +95,14 @@ def audit(
         from evenhand.schema import DecisionRoles
 
         roles = DecisionRoles(
-            decision, people.protected, people.target, score, weight, people.favourable, threshold=threshold
+            decision,
+            people.protected,
+            people.target,
+            score,
+            weight,
+            people.favourable,
+            threshold=threshold,
+            accept_proposals=people.accept_proposals,
         )
         result = _audit_decisions(context, model, roles, people, output, run, gates)
     else:

@@ -31,9 +31,10 @@ def schema(
     import numpy as np
 
     from evenhand.proposals import add_proposals, propose_rules
-    from evenhand.schema import encode, infer_schema, schema_to_yaml
+    from evenhand.schema import encode, infer_schema, propose_columns, schema_to_yaml
 
     source = read_data(data, schema=None, data_home=data_home)
+    remarks: dict[str, str] = {}
     if source.schema is not None and roles.target is None:
         described = source.schema.with_protected(protected) if protected else source.schema
     elif roles.target is None:
@@ -46,11 +47,14 @@ def schema(
             favourable=roles.favourable,
             ignore=roles.ignore or (),
             outcome=roles.outcome,
+            accept_proposals=roles.accept_proposals,
         )
+        found = propose_columns(source.frame, target=roles.target, protected=protected or (), ignore=roles.ignore or ())
+        remarks = {one.column: one.problem if roles.accept_proposals else str(one) for one in found}
     # Labels do not matter here, not even those that are missing.
     people = nw.from_native(source.frame, eager_only=True).drop(described.target.name, strict=False)
     proposals = propose_rules(encode(described, people, location=source.name), np.random.default_rng(0))
-    text = schema_to_yaml(described, proposals)
+    text = schema_to_yaml(described, proposals, remarks)
     output.emit_text(add_proposals(described, proposals).model_dump_json(indent=2, exclude_defaults=True))
     if out is not None:
         try:

@@ -23,7 +23,19 @@ GIVEN = "evenhand.settings"
 """Where a command finds what was given of its settings, by option."""
 
 SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
-SHARED = ("target", "protected", "favourable", "schema", "ignore", "trust", "seed", "data_home", "json", "quiet")
+SHARED = (
+    "target",
+    "protected",
+    "favourable",
+    "schema",
+    "ignore",
+    "accept_proposals",
+    "trust",
+    "seed",
+    "data_home",
+    "json",
+    "quiet",
+)
 """Options that stand last in the help of a command: those that many have."""
 
 

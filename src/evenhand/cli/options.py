@@ -67,6 +67,13 @@ SchemaOption = Annotated[
 IgnoreOption = Annotated[
     list[str] | None, typer.Option("--ignore", help="Column that is not an attribute (an identifier); may be repeated.")
 ]
+AcceptOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-proposals",
+        help="Without a schema: take what is proposed for columns that cannot be attributes as they are.",
+    ),
+]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Load model files that can run code (pickle, joblib, full PyTorch objects).")
 ]
@@ -87,7 +94,7 @@ HomeOption = Annotated[
 OutOption = Annotated[Path | None, typer.Option("--out", help="Write all findings as a table: .csv or .parquet.")]
 HtmlOption = Annotated[Path | None, typer.Option("--html", help="Write a page to read.")]
 ModelArgument = Annotated[str, typer.Argument(help="Model file, http(s) URL or module:function.")]
-DataArgument = Annotated[str, typer.Argument(help="CSV or Parquet file, or a data set's name.")]
+DataArgument = Annotated[str, typer.Argument(help="CSV, Parquet or Excel file, or a data set's name.")]
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,7 @@ class RoleOptions:
     target: TargetOption = None
     favourable: FavourableOption = None
     ignore: IgnoreOption = None
+    accept_proposals: AcceptOption = False
 
     @property
     def outcome(self) -> OutcomeRole | None:
@@ -148,7 +156,15 @@ class ReadOptions(RoleOptions, SourceOptions):
         """Return the people of DATA; ``varied`` where protected attributes will be given other values."""
         from evenhand.schema import ColumnRoles
 
-        roles = ColumnRoles(self.target, protected, self.favourable, self.ignore, source.schema, outcome=self.outcome)
+        roles = ColumnRoles(
+            self.target,
+            protected,
+            self.favourable,
+            self.ignore,
+            source.schema,
+            outcome=self.outcome,
+            accept_proposals=self.accept_proposals,
+        )
         return roles.read(source.frame, location=source.name, varied=varied)
 
 
@@ -363,7 +379,7 @@ def read_data(data: str, *, schema: Path | None, data_home: Path | None = None) 
     if not Path(data).exists():
         raise OptionError(
             f"there is no file {data!r}, and no data set of that name",
-            hint=f"give a CSV or Parquet file, or one of: {', '.join(datasets.dataset_names())}",
+            hint=f"give a CSV, Parquet or Excel file, or one of: {', '.join(datasets.dataset_names())}",
         )
     return DataSource(datasets.read_frame(data), given, Path(data).name)
 

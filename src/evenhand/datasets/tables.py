@@ -1,12 +1,13 @@
-"""Files of people as data frames: text tables and parquet, plain or compressed, refused clearly when damaged."""
+"""Files of people as data frames: text tables, parquet and Excel workbooks, refused clearly when damaged."""
 
 from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import DataError, MissingExtraError
 
@@ -27,10 +28,11 @@ MODEL_FIRST = "the model comes first, then the data"
 
 
 def read_frame(path: str | Path, *, words: bool = False) -> pd.DataFrame:
-    """Read a table: ``.csv``, ``.tsv`` and the like (also ``.gz``, ``.xz``, ``.bz2``, ``.zst``), or ``.parquet``.
+    """Read a table: ``.csv``, ``.tsv`` and the like (also ``.gz``, ``.xz``, ``.bz2``, ``.zst``), parquet or ``.xlsx``.
 
-    A text table is UTF-8 with one line of column names; its values are separated by a comma, semicolon,
-    tab or bar, whichever fits. Columns of numbers become numbers, ``True``/``False`` booleans, everything
+    A text table is UTF-8 (UTF-16 where it says so) with one line of column names; its values are separated by a comma,
+    semicolon, tab or bar, whichever fits. A workbook has one sheet that is not empty, the column names in its first
+    row. Columns of numbers become numbers, ``True``/``False`` booleans, everything
     else words. The words in ``MISSING`` are read as missing.
 
     Args:
@@ -39,10 +41,12 @@ def read_frame(path: str | Path, *, words: bool = False) -> pd.DataFrame:
 
     Raises:
         DataError: the file is absent, empty, damaged or no table; the message names file and line.
-        MissingExtraError: parquet or zstd, and the library that reads it is not installed.
+        MissingExtraError: parquet, Excel or zstd, and the library that reads it is not installed.
     """
     path = Path(path)
     location = str(path)
+    if _file_suffixes(path)[-1:] in ([".xlsx"], [".xlsm"]):
+        return _read_workbook(path)
     if _file_suffixes(path)[-1:] in ([".parquet"], [".pq"]):
         return _read_parquet(path)
     return parse_table(decompress_file(path), location=location, words=words)
@@ -140,8 +144,8 @@ def _read_bytes(path: Path) -> bytes:
 
 
 BINARY_KINDS = (
-    (b"PK\x03\x04", "this is a zipped file (an Excel workbook?), not a text table", "save it as CSV"),
-    (b"\xd0\xcf\x11\xe0", "this is an Excel workbook, not a text table", "save it as CSV"),
+    (b"PK\x03\x04", "this is a zipped file (an Excel workbook?), not a text table", "call it .xlsx, or save it as CSV"),
+    (b"\xd0\xcf\x11\xe0", "this is an old Excel workbook, not a text table", "save it as .xlsx or as CSV"),
     (b"PAR1", "this is a Parquet file", "call it .parquet"),
     (b"\x80", "this is a pickle of Python objects, not a text table", MODEL_FIRST),
     (b"\x93NUMPY", "this is a NumPy array, whose columns have no names", "save it as CSV with a line of names"),
@@ -153,16 +157,19 @@ def _decode_text(data: bytes, location: str) -> str:
     for start, message, hint in BINARY_KINDS:
         if data.startswith(start):
             raise DataError(message, location=location, hint=hint)
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError("the text is UTF-16", location=location, hint="save it as UTF-8")
+    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode(encoding)
     except UnicodeDecodeError as error:
+        if encoding == "utf-16":
+            raise DataError(
+                "the text begins as UTF-16 and is not", location=location, hint="save it as UTF-8"
+            ) from None
         line = data.count(b"\n", 0, error.start) + 1
         raise DataError(
             f"the text is not UTF-8: byte 0x{data[error.start]:02x}",
             location=f"{location}, line {line}",
-            hint="save it as UTF-8",
+            hint="save it as UTF-8; from Windows it is mostly: iconv -f WINDOWS-1252 -t UTF-8",
         ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
@@ -265,6 +272,71 @@ def _decompress_zstd(data: bytes) -> bytes:
             raise EOFError("the end is missing")
         data = frame.unused_data
     return b"".join(content)
+
+
+def _read_workbook(path: Path) -> pd.DataFrame:
+    """Return the one sheet of an Excel workbook; a cell with a formula has the value that was saved with it."""
+    import pandas as pd
+
+    data, location = _read_bytes(path), str(path)
+    filled = {title: rows for title, rows in _read_sheets(data, location, formulas=False).items() if rows}
+    if len(filled) > 1:
+        raise DataError(
+            f"the workbook has {len(filled)} sheets that are not empty: {', '.join(map(repr, filled))}",
+            location=location,
+            hint="save the one with the people as a file of its own",
+        )
+    if not filled:
+        raise DataError("the workbook is empty", location=location)
+    title, ((first, names), *rows) = next(iter(filled.items()))
+    header = _read_header(["" if name is None else str(name) for name in names], f"{location}, row {first}")
+    if not rows:
+        raise DataError("there are no rows", location=location)
+    gaps = any(None in cells for _, cells in rows)
+    written = dict(_read_sheets(data, location, formulas=True)[title]) if gaps else {}
+    for number, cells in rows:
+        for column, cell in enumerate(cells):
+            formula = cell is None and str(written[number][column] or "").startswith("=")
+            if formula or (isinstance(cell, str) and cell in EXCEL_ERRORS):
+                what = "has a formula without a saved value" if formula else f"is the error {cell}"
+                raise DataError(
+                    f"column {header[column]!r}: the cell {what}",
+                    location=f"{location}, row {number}",
+                    hint="open the workbook, correct the formula and save it again",
+                )
+    marks = {*MISSING_MARKS}
+    plain = [[None if isinstance(cell, str) and cell.strip() in marks else cell for cell in cells] for _, cells in rows]
+    return pd.DataFrame(plain, columns=header)
+
+
+def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, list[tuple[int, list[Any]]]]:
+    """Return the rows of each sheet that are not empty, each with its number from 1, as formulas or as their values."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise MissingExtraError("openpyxl", extra="excel", purpose="to read an Excel workbook") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of styles and validations that are not read
+            book = openpyxl.load_workbook(io.BytesIO(data), data_only=not formulas)
+            return {
+                sheet.title: [
+                    (number, list(cells))
+                    for number, cells in enumerate(sheet.iter_rows(values_only=True), 1)
+                    if any(cell is not None for cell in cells)
+                ]
+                for sheet in book.worksheets
+            }
+    except Exception as error:  # a damaged file surfaces as almost any exception of the reader
+        raise DataError(
+            f"not a readable Excel workbook: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            location=location,
+            hint="save it again as .xlsx, or as CSV",
+        ) from None
+
+
+EXCEL_ERRORS = ("#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!")
+"""What stands in a cell of a workbook whose formula failed."""
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

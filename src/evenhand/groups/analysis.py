@@ -28,7 +28,7 @@ from evenhand.groups.thresholds import BandSettings, ScoredPeople, trace_curves
 from evenhand.models import Scorer, ask_people
 from evenhand.schema import People, PeopleWeights, RecordedDecisions, Thresholds, describe_scale
 from evenhand.stats import Quantity, auc
-from evenhand.typing import Booleans, Floats, Integers, Progress
+from evenhand.typing import Booleans, Floats, Progress
 
 ROUNDING = 1e-6
 """Scores may leave [0, 1] by this much, as softmax in single precision does."""
@@ -245,7 +245,9 @@ def _build_result(
         else tuple(
             cell
             for i, membership in enumerate(memberships)
-            for cell in _calibration_bins(membership, tally.cells[:, i], tally, config.confidence)
+            for cell in _calibration_bins(
+                membership, i, tally.at(_are_known(memberships, [i], tally)), config.confidence
+            )
         ),
         decided_by=in_force,
         thresholds=None
@@ -269,6 +271,8 @@ def _build_breakdown(
     *,
     why_no_scores: str,
 ) -> Breakdown:
+    everybody = tally
+    tally = tally.at(_are_known(memberships, chosen, tally))
     group, keys = number_combinations([(tally.cells[:, i], len(memberships[i].labels)) for i in chosen])
     values = [
         {memberships[i].name: memberships[i].labels[code] for i, code in zip(chosen, key, strict=True)}
@@ -297,14 +301,23 @@ def _build_breakdown(
         gaps=compute_gaps(
             GroupComparison(counted, labels, config.confidence, config.min_group_size, reference=reference)
         ),
+        unknown=int(everybody.n.sum() - tally.n.sum()),
     )
 
 
+def _are_known(memberships: Sequence[Membership], chosen: Sequence[int], tally: ContingencyTable) -> Booleans:
+    """Return of which kinds of people all these attributes are known, shape (kinds,)."""
+    known = np.ones(len(tally.n), dtype=np.bool_)
+    for i in chosen:
+        known &= tally.cells[:, i] < len(memberships[i].known)
+    return known
+
+
 def _calibration_bins(
-    membership: Membership, codes: Integers, tally: ContingencyTable, confidence: float
+    membership: Membership, i: int, tally: ContingencyTable, confidence: float
 ) -> list[CalibrationBin]:
-    """Compute mean score and observed rate in each tenth of the score, per group."""
-    cell, keys = number_combinations([(codes, len(membership.labels)), (tally.tenth, TENTHS)])
+    """Compute mean score and observed rate in each tenth of the score, per group by attribute ``i``."""
+    cell, keys = number_combinations([(tally.cells[:, i], len(membership.labels)), (tally.tenth, TENTHS)])
     counted = count_groups(tally, cell, len(keys))
     counts = counted.rates["base_rate"]
     came_true: list[Quantity] = list(measure_rates(counts, confidence, weighted=counted.weighted))

@@ -71,13 +71,21 @@ class Gap(BaseModel):
 
 
 class Breakdown(BaseModel):
-    """Groups by one protected attribute, or by several at once (their intersection)."""
+    """Groups by one protected attribute, or by several at once (their intersection).
+
+    Attributes:
+        by: the attributes.
+        groups: everybody whose values are known.
+        gaps: between the groups.
+        unknown: how many people are in none of the groups because a value of theirs is unknown.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: tuple[str, ...]
     groups: tuple[Group, ...]
     gaps: tuple[Gap, ...]
+    unknown: int = 0
 
     def gap(self, name: str) -> Gap | None:
         """Return the gap of that name, if it could be computed."""

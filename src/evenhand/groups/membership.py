@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,18 @@ class Membership:
         name: the attribute.
         codes: the group of each person, shape (n,), a position in ``labels``.
         labels: the groups in words, in the attribute's order; a group may be empty.
+        unknown: whether who is in the last of them, of missing values, is of unknown value, and no group.
     """
 
     name: str
     codes: Integers
     labels: tuple[str, ...]
+    unknown: bool = False
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The groups of those whose value is known."""
+        return self.labels[:-1] if self.unknown else self.labels
 
 
 def group_by_attribute(attribute: Attribute, entries: Floats) -> Membership:
@@ -49,12 +56,13 @@ def group_by_attribute(attribute: Attribute, entries: Floats) -> Membership:
             f"{attribute.name!r} is a real number, and groups need finitely many values",
             hint="make it ordinal with `edges: [...]` in the schema, or integer",
         )
-    if attribute.kind == "integer":
-        return _group_by_numbers(attribute.name, entries)
-    labels = tuple(attribute.text(entry) for entry in attribute.domain())
     missing = np.isnan(entries)
+    unknown = attribute.unknown is not None and bool(missing.any())
+    if attribute.kind == "integer":
+        return replace(_group_by_numbers(attribute.name, entries), unknown=unknown)
+    labels = tuple(attribute.text(entry) for entry in attribute.domain())
     codes = np.where(missing, len(labels), entries).astype(np.int64)
-    return Membership(attribute.name, codes, (*labels, MISSING) if missing.any() else labels)
+    return Membership(attribute.name, codes, (*labels, MISSING) if missing.any() else labels, unknown)
 
 
 def group_by_values(name: str, values: ArrayLike) -> Membership:

@@ -289,6 +289,23 @@ class ContingencyTable:
     spread: Floats | None
     weights: WeightSums | None = None
 
+    def at(self, kinds: Booleans) -> ContingencyTable:
+        """Return the table of some kinds of people alone."""
+
+        def part(column: Any) -> Any:
+            return None if column is None else column[kinds]
+
+        return ContingencyTable(
+            self.cells[kinds],
+            self.tenth[kinds],
+            self.favoured[kinds],
+            part(self.deserving),
+            self.n[kinds],
+            part(self.mean),
+            part(self.spread),
+            None if self.weights is None else WeightSums(*(column[kinds] for column in self.weights)),
+        )
+
 
 def cross_tabulate(
     memberships: Sequence[Membership],

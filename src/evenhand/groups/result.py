@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -173,6 +173,12 @@ def headline_sentences(result: GroupMetrics) -> list[str]:
     return [sentence for _, sentence in sorted(found)]
 
 
+def say_left_out(unknown: int, by: Sequence[str]) -> str:
+    """Say how many people a figure by some attributes leaves out because a value of theirs is unknown."""
+    people = format_count(unknown, "person", "people")
+    return f"left out: {people} of unknown {' or '.join(by)}, who are in every figure that is not by {join_names(by)}"
+
+
 def weighted_by(result: GroupMetrics) -> str:
     """Return by what the numbers are weighted, to stand after them; nothing where people count alike."""
     return "" if result.weights is None else f", weighted by {result.weights}"
@@ -252,6 +258,8 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
             "selection rates; the table has all."
         )
     )
+    if breakdown.unknown:
+        yield Note(f"{say_left_out(breakdown.unknown, breakdown.by).capitalize()}.")
     marked = BASE_RATES if any("base_rate" in group.metrics for group in breakdown.groups) else ""
     weighted = "" if result.weights is None else f" Weighted by {result.weights}."
     yield Figure("group rates", DOTS + marked + DASHED + weighted + drawn, breakdown)
@@ -359,6 +367,8 @@ def _gap_answer(breakdown: Breakdown, result: GroupMetrics) -> Metric:
         notes.append(f"four-fifths rule: {four_fifths_sentence(ratio)}")
     if difference.not_assessable and "not assessable" not in notes[-1]:
         notes.append(format_not_assessable(difference))
+    if breakdown.unknown:
+        notes.append(say_left_out(breakdown.unknown, breakdown.by))
     return Metric(
         name,
         show_quantity(difference.value, difference.name),

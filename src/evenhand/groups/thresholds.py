@@ -183,8 +183,8 @@ class _Tracer:
 
     def trace_groups(self, membership: Membership) -> Iterator[Curve]:
         """Yield the selection rate of every group that is large enough, and the gaps between them."""
-        groups = len(membership.labels)
-        selected = self._count(membership.codes, groups)
+        groups, known = len(membership.labels), np.arange(len(membership.known))
+        selected = _pick(self._count(membership.codes, groups), known)
         kept = np.flatnonzero(selected.effective >= self.settings.least)
         if len(kept):
             labels = [membership.labels[i] for i in kept.tolist()]
@@ -192,7 +192,7 @@ class _Tracer:
         yield from self._gap("demographic_parity_difference", membership, selected, None)
         if self.people.deserving is not None:
             chosen = self.people.deserving
-            favoured = self._count(membership.codes, groups, chosen)
+            favoured = _pick(self._count(membership.codes, groups, chosen), known)
             yield from self._gap("equal_opportunity_difference", membership, favoured, chosen)
 
     def _gap(self, name: str, membership: Membership, curves: RateCurves, among: Booleans | None) -> Iterator[Curve]:
@@ -201,7 +201,7 @@ class _Tracer:
             return
         kept = _pick(curves, np.flatnonzero(enough))
         codes = membership.codes if among is None else membership.codes[among]
-        sizes = np.bincount(codes, minlength=len(membership.labels))
+        sizes = np.bincount(codes, minlength=len(membership.labels))[: len(membership.known)]
         left_out = {
             membership.labels[i]: int(curves.effective[i])
             for i in np.flatnonzero(~enough).tolist()

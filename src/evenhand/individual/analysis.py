@@ -166,10 +166,12 @@ def measure_flips(
             progress(f"flips with {' x '.join(protected)}, {source}", step / len(parts))
         share = 1 / (len(parts) - step)
         recorder = NoiseRecorder(decisions.model, rng) if isinstance(decisions.model, FreshScorer) else None
+        everybody = shuffled if source == "data" else sampled
+        known = everybody[_are_known(people.schema, everybody, protected)]
         answered = _count_flips(
             decisions,
             people,
-            shuffled if source == "data" else sampled,
+            known,
             protected,
             limit.share(share),
             allowance.share(share),
@@ -177,6 +179,7 @@ def measure_flips(
         )
         if answered.people > 0:
             rate = _flip_rate(source, answered, protected, people, population, config)
+            rate = rate.model_copy(update={"unknown": len(everybody) - len(known)})
             if recorder is not None:
                 sampled_from = rate.population if isinstance(rate.rate, Estimated) else None
                 beside = recorder.result(people.schema, protected, config.confidence, sampled_from)
@@ -207,6 +210,12 @@ def _some_variants(people: People, sources: Sequence[Floats], protected: Sequenc
     each = max(1, COMPARED // (len(sources) * len(assignments)))
     distinct = merge_by_unprotected(np.concatenate([source[:each] for source in sources]), columns)
     return build_variants(distinct.individuals, columns, assignments)
+
+
+def _are_known(schema: Schema, individuals: Floats, protected: Sequence[str]) -> Booleans:
+    """Return of which individuals (n, attributes) no protected value is declared unknown, shape (n,)."""
+    declared = [schema.position(name) for name in protected if schema[name].unknown is not None]
+    return np.asarray(~np.isnan(individuals[:, declared]).any(axis=1))
 
 
 class _Allowance:
@@ -436,7 +445,9 @@ def find_clearest(
         columns: positions of the protected attributes.
         decisions: of the model under each assignment.
     """
-    individuals, variants, compared, labels, scores = decisions
+    _, _, compared, labels, scores = decisions
+    width = len(schema.attributes)  # without the row of the data that everybody may carry
+    individuals, variants = decisions.individuals[:, :width], decisions.variants[:, :, :width]
     rows = np.arange(len(individuals))
     better = np.argmax(np.where(compared, scores, -np.inf), axis=1)
     other = compared & (labels != labels[rows, better][:, None])

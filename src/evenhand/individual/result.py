@@ -113,6 +113,7 @@ class FlipRate(BaseModel):
             In an audit, where a proof is about the same population, one number from what is proved and all draws.
         flips: how many of those asked about for this rate.
         n: of how many.
+        unknown: people in the data who were left out because a protected value of theirs is unknown.
         queries: individuals that were asked about.
         noise: the rate beside the model's own noise; None for a model that gives the same answer each time.
     """
@@ -126,6 +127,7 @@ class FlipRate(BaseModel):
     rate: Quantity
     flips: int
     n: int
+    unknown: int = 0
     queries: int
     noise: FlipNoise | None = None
 
@@ -361,6 +363,9 @@ def _flip_answer(result: IndividualResult, protected: tuple[str, ...], *, search
         step = "no one asked about was decided differently; the search found others"
     else:
         step = "no one asked about was decided differently; only a proof can say more"
+    left: tuple[str, ...] = ()
+    if first.unknown:
+        left = (f"left out: {format_count(first.unknown, 'person', 'people')} of unknown {' or '.join(protected)}",)
     basis = None
     if isinstance(number.rate, Estimated):
         basis = f"{format_basis(number.rate)} of {_population(first)}"
@@ -373,6 +378,7 @@ def _flip_answer(result: IndividualResult, protected: tuple[str, ...], *, search
             *(() if first.noise is None else describe_noise(first.noise)),
             *_describe_published(first),
             *(_describe_rate(rate) for rate in found[1:]),
+            *left,
         ),
         about=join_names(protected),
         next_step=step,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import BudgetError, DataError, EvenhandError
+from evenhand.errors import BudgetError, DataError, EvenhandError, OptionError
 from evenhand.mitigation.candidate import Candidate, MitigationTask, accuracy
 from evenhand.mitigation.comparison import SAMPLES, compare_candidates, flip_sets
 from evenhand.mitigation.config import MitigationConfig
@@ -89,6 +89,8 @@ def mitigate(
         KeyboardInterrupt: it was interrupted before there was any model.
     """
     config = MitigationConfig.of(config, settings)
+    for people in (subject.people, *(() if test is None else (test,))):
+        _require_attributes(people.schema)
     if config.as_published:
         subject = replace(subject, people=without_rules(subject.people))
         test = None if test is None else without_rules(test)
@@ -123,6 +125,20 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
             rows += unit * len(one.individuals) + relabelled_rows(config.rounds, unit, most)
         rows += sampled_rows(config.start, most) * len(found.subgroups[: config.subgroups])
     return rows
+
+
+def _require_attributes(schema: Schema) -> None:
+    """Refuse a schema with columns or values that new models are not trained on.
+
+    Raises:
+        OptionError: there are some.
+    """
+    named = [*schema.passthrough, *(one.name for one in schema.attributes if one.unknown is not None)]
+    if named:
+        raise OptionError(
+            f"expected attributes alone to train on, got passthrough columns or unknown values: {', '.join(named)}",
+            hint="leave such columns out of model and data, and drop people of unknown value with `missing: drop`",
+        )
 
 
 def without_rules(people: People) -> People:

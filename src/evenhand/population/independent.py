@@ -249,15 +249,36 @@ UNIFORM_POPULATION = "everyone in the domain, uniformly"
 
 @dataclass(frozen=True)
 class ProductPopulation:
-    """Independent attributes, each with its own distribution (what certification can count exactly)."""
+    """Independent attributes, each with its own distribution (what certification can count exactly).
+
+    Attributes:
+        name: how to call it in a report.
+        schema: what its individuals are.
+        marginals: of each attribute, in schema order.
+        rows: rows of the data that individuals may carry (see ``carry_rows``).
+    """
 
     name: str
     schema: Schema
     marginals: tuple[Marginal | UniformMarginal, ...]
+    rows: Integers | None = None
 
     def sample(self, n: int, rng: np.random.Generator) -> Floats:
         """Draw n individuals, shape (n, attributes)."""
-        return np.stack([marginal.sample(n, rng) for marginal in self.marginals], axis=1)
+        drawn = np.stack([marginal.sample(n, rng) for marginal in self.marginals], axis=1)
+        return carry_rows(self.schema, drawn, self.rows, rng)
+
+
+def carry_rows(schema: Schema, drawn: Floats, rows: Integers | None, rng: np.random.Generator) -> Floats:
+    """Return individuals drawn from a population (n, attributes) with the row of the data that each carries, if any do.
+
+    What is in no domain has no distribution: of passthrough columns everybody has those of a person of the data, drawn
+    at random and independently of the attributes; without any rows, those of the first.
+    """
+    if not schema.carries_rows:
+        return drawn
+    chosen = np.zeros(len(drawn)) if rows is None else rows[rng.integers(0, len(rows), len(drawn))]
+    return np.column_stack([drawn, chosen])
 
 
 @dataclass(frozen=True)
@@ -308,6 +329,7 @@ def product_of_marginals(people: People, *, smoothing: float = 0.0) -> ProductPo
             estimate_marginal(attribute, people.individuals[:, i], smoothing)
             for i, attribute in enumerate(people.schema.attributes)
         ),
+        rows=people.rows if people.schema.carries_rows else None,
     )
 
 

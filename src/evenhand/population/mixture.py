@@ -16,7 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.errors import OptionError
-from evenhand.population.independent import Marginal, UniformMarginal, estimate_marginal, uniform_population
+from evenhand.population.independent import (
+    Marginal,
+    UniformMarginal,
+    carry_rows,
+    estimate_marginal,
+    uniform_population,
+)
 from evenhand.population.latent_classes import CodedPeople, LatentClasses, fit_latent_classes
 from evenhand.schema import Attribute, People, Schema, counterparts_of
 from evenhand.typing import Booleans, Floats, Integers
@@ -64,6 +70,7 @@ class MixturePopulation:
         hub: the protected attributes, and what goes with them.
         blocks: other attributes that share a rule or a dependency.
         marginals: of each remaining attribute, in schema order, its distribution in each class.
+        rows: rows of the data that individuals may carry (see ``carry_rows``).
     """
 
     name: str
@@ -72,6 +79,7 @@ class MixturePopulation:
     hub: JointDistribution
     blocks: tuple[JointDistribution, ...]
     marginals: tuple[tuple[Marginal | UniformMarginal, ...], ...]
+    rows: Integers | None = None
 
     @property
     def singles(self) -> tuple[int, ...]:
@@ -90,7 +98,7 @@ class MixturePopulation:
                 drawn[rows[:, None], list(table.columns)] = table.values[chosen]
             for column, marginal in zip(self.singles, self.marginals, strict=True):
                 drawn[rows, column] = marginal[z].sample(len(rows), rng)
-        return drawn
+        return carry_rows(self.schema, drawn, self.rows, rng)
 
 
 def strata_of(schema: Schema, protected: Sequence[str] | None = None) -> tuple[tuple[int, ...], ...]:
@@ -168,6 +176,7 @@ def fit_mixture(
                 _list_singles(schema, groups), masses[len(groups) :], tables[len(groups) :], strict=True
             )
         ),
+        rows=people.rows if schema.carries_rows else None,
     )
 
 

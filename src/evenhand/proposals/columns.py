@@ -43,9 +43,10 @@ class CodedColumns:
 
 def code_columns(people: People) -> CodedColumns:
     """Return people's attributes as positions among the entries that occur."""
-    codes = np.full(people.individuals.shape, -1, dtype=np.int64)
+    individuals = people.individuals[:, : len(people.schema.attributes)]
+    codes = np.full(individuals.shape, -1, dtype=np.int64)
     entries = []
-    for column, values in enumerate(people.individuals.T):
+    for column, values in enumerate(individuals.T):
         known = ~np.isnan(values)
         found, codes[known, column] = np.unique(values[known], return_inverse=True)
         entries.append(found)

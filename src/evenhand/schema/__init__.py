@@ -5,8 +5,9 @@ from evenhand.schema.columns import ColumnRoles, change_target, list_columns, li
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.counterparts import Counterparts, counterparts_of
 from evenhand.schema.decisions import DecisionRoles, PeopleWeights, RecordedDecisions, read_weights, table_of_decisions
-from evenhand.schema.infer import infer_schema
+from evenhand.schema.infer import infer_schema, propose_columns
 from evenhand.schema.people import People, decode, encode, plain_value
+from evenhand.schema.review import ColumnProposal
 from evenhand.schema.rules import Dependency, Link, Proposal
 from evenhand.schema.schema import Schema, attribute_to_yaml, read_schema, schema_to_yaml, write_schema
 from evenhand.schema.subdomain import Runs, Subdomain, list_entries, parse_subdomain
@@ -16,6 +17,7 @@ from evenhand.schema.thresholds import Thresholds, describe_scale, looks_like_po
 __all__ = [
     "AffineEncoding",
     "Attribute",
+    "ColumnProposal",
     "ColumnRoles",
     "Constraint",
     "Counterparts",
@@ -49,6 +51,7 @@ __all__ = [
     "parse_constraint",
     "parse_subdomain",
     "plain_value",
+    "propose_columns",
     "read_schema",
     "read_weights",
     "require_column",

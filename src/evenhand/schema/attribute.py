@@ -51,6 +51,9 @@ class Attribute(BaseModel):
         protected: whether a decision must not depend on it.
         missing: what to do with a missing value: ``refuse`` it with an error, ``drop`` the person, or
             ``keep`` it and hand it to the model as missing (the domain itself never contains it).
+        unknown: what stands in the data where the value is not known, such as ``Prefer not to say``; with it, even if
+            it lists nothing, missing values count as unknown too. The model gets what stands there. People of unknown
+            value are left out of every figure by this attribute, and stay in all others.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,6 +67,7 @@ class Attribute(BaseModel):
     encoding: Encoding | None = None
     protected: bool = False
     missing: Missing = "refuse"
+    unknown: tuple[Value, ...] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -89,7 +93,17 @@ class Attribute(BaseModel):
                 "a protected attribute needs finitely many values: make it ordinal with `edges: [...]`, or integer"
             )
         if self.protected and self.missing == "keep":
-            raise ValueError("a protected attribute cannot keep missing values: use `missing: drop` or `refuse`")
+            raise ValueError(
+                "a protected attribute cannot keep missing values: count them with `unknown: []`, or use "
+                "`missing: drop` or `refuse`"
+            )
+        if self.unknown is not None and self.missing == "drop":
+            raise ValueError(
+                "`unknown` keeps people whose value is missing, and `missing: drop` drops them: choose one"
+            )
+        both = [value for value in self.unknown or () if value in (self.values or ())]
+        if both:
+            raise ValueError(f"{both[0]!r} is among the values and stands for an unknown one: choose one")
         return self
 
     def _check_values(self) -> None:

@@ -28,6 +28,8 @@ class ColumnRoles:
         schema: what the columns mean; inferred from the data if left out.
         y: the true labels, shape (n,), if they are not a column of the data.
         outcome: what the target is; inferred from the data, or the schema's, if left out.
+        accept_proposals: where the schema is inferred, take what is proposed for columns that cannot be attributes as
+            they are (see ``propose_columns``).
     """
 
     target: str | None = None
@@ -37,6 +39,7 @@ class ColumnRoles:
     schema: Schema | None = None
     y: Any = None
     outcome: OutcomeRole | None = None
+    accept_proposals: bool = False
 
     def read(self, frame: Any, *, location: str = "data", varied: bool = True) -> People:
         """Return the people in a data frame.
@@ -99,6 +102,7 @@ class ColumnRoles:
             favourable=self.favourable,
             ignore=ignored,
             outcome=self.outcome,
+            accept_proposals=self.accept_proposals,
         )
 
 

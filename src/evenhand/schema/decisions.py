@@ -11,8 +11,9 @@ import numpy as np
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.columns import list_columns, list_names, require_column
-from evenhand.schema.infer import describe_attribute, guess_favourable
+from evenhand.schema.infer import guess_favourable
 from evenhand.schema.people import CodedColumn, People, encode, is_missing, list_values, sort_key
+from evenhand.schema.review import choose_entries, review_columns
 from evenhand.schema.schema import Schema
 from evenhand.schema.thresholds import Thresholds
 from evenhand.text import suggest_name
@@ -63,6 +64,17 @@ class RecordedDecisions:
     thresholds: Thresholds | None = None
     decided_by: str = ""
 
+    def at(self, rows: Integers) -> RecordedDecisions:
+        """Return the decisions about some of the people, by their positions among these, in that order."""
+        weights = self.weights
+        return replace(
+            self,
+            people=self.people.at(rows),
+            selected=self.selected[rows],
+            scores=None if self.scores is None else self.scores[rows],
+            weights=None if weights is None else replace(weights, values=weights.values[rows]),
+        )
+
 
 @dataclass(frozen=True)
 class DecisionRoles:
@@ -79,6 +91,7 @@ class DecisionRoles:
         schema: what the protected columns mean; inferred from the data if left out.
         threshold: from which score on the favourable decision is given, in place of a column of decisions (see
             ``Thresholds.parse``).
+        accept_proposals: where it is inferred, take what is proposed for columns that cannot be attributes as they are.
     """
 
     decision: str | None = None
@@ -89,6 +102,7 @@ class DecisionRoles:
     favourable: Value | None = None
     schema: Schema | None = None
     threshold: Any = None
+    accept_proposals: bool = False
 
     def read(self, frame: Any, *, location: str = "data") -> RecordedDecisions:
         """Return the decisions in a data frame.
@@ -194,12 +208,13 @@ class DecisionRoles:
             raise SchemaError(
                 f"the schema has no attribute {missing[0]!r}", hint=suggest_name(missing[0], given) + known
             )
-        attributes = [
-            describe_attribute(table[name], name, protected=False)
-            if given is None
-            else given[name].model_dump(exclude_unset=True) | {"protected": False}
-            for name in names
-        ]
+        if given is None:
+            attributes = choose_entries(review_columns(table, names, protected=names), accept=self.accept_proposals)
+        else:
+            attributes = [given[name].model_dump(exclude_unset=True) for name in names]
+        attributes = [entry | {"protected": False} for entry in attributes]
+        if given is None:  # who lacks a value is compared as well
+            attributes = [entry | ({"missing": "keep"} if "missing" in entry else {}) for entry in attributes]
         name = self.decision or self.target or f"decision by {self.score}"
         target = {"name": name, "favourable": made.names[-1], "values": list(made.names)}
         return Schema.parse({"target": target, "attributes": attributes})
@@ -329,7 +344,7 @@ def table_of_decisions(
         sensitive_features: what groups are made by: a data frame, a mapping from names to columns, a column, or an
             array of shape (n,) or (n, attributes).
         y_true, y_score, sample_weight: true labels, scores and weights, shape (n,), or None.
-        about: ``favourable``, ``schema`` and ``threshold`` of ``DecisionRoles``.
+        about: ``favourable``, ``schema``, ``threshold`` and ``accept_proposals`` of ``DecisionRoles``.
 
     Raises:
         DataError: the columns differ in length, or something given is not a column.

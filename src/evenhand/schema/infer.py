@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.people import CodedColumn, is_missing, list_values, plain_value, sort_key
-from evenhand.schema.schema import Schema
+from evenhand.schema.people import CodedColumn, is_missing, list_values, sort_key
+from evenhand.schema.review import ColumnProposal, choose_entries, review_columns
+from evenhand.schema.schema import PASSTHROUGH, Schema
 from evenhand.schema.target import DIRECTIONS, OutcomeRole, guess_kind
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
-
-MAX_CATEGORIES = 1000
-"""A column of words with more distinct ones than this is taken for an identifier or free text."""
 
 GOOD_WORDS = frozenset({"1", "true", "yes", "y", "good", "approved", "accepted", "granted", "hired", "pass", "passed"})
 """Labels that are plainly the favourable one of two."""
@@ -34,6 +31,7 @@ def infer_schema(
     favourable: Value | None = None,
     ignore: Sequence[str] = (),
     outcome: OutcomeRole | None = None,
+    accept_proposals: bool = False,
 ) -> Schema:
     """Guess what each column is: words are categorical, ordered categories ordinal, whole numbers integer.
 
@@ -48,9 +46,11 @@ def infer_schema(
             ``higher`` or ``lower``.
         ignore: columns that are not attributes (identifiers, weights).
         outcome: what the target is; guessed if left out: many different numbers are a number.
+        accept_proposals: take what ``propose_columns`` proposes for columns that cannot be attributes as they are.
 
     Raises:
-        DataError: a named column is missing, a column cannot be described, the target has one class.
+        DataError: a named column is missing, the target has one class, or columns cannot be described; the message
+            lists all of these, each with what is proposed.
         SchemaError: the favourable label cannot be guessed or does not occur.
     """
     import narwhals as nw
@@ -59,16 +59,59 @@ def infer_schema(
     for name in (target, *protected, *ignore):
         if name not in table.columns:
             raise DataError(f"there is no column {name!r}", hint=f"the columns are: {', '.join(table.columns)}")
-    labels = {value.strip() if isinstance(value, str) else value for value in CodedColumn.read(table[target]).values}
-    attributes = [
-        describe_attribute(table[name], name, protected=name in protected)
-        for name in table.columns
-        if name != target and name not in ignore
-    ]
-    return Schema.parse(
-        {"target": infer_target(target, {value for value in labels if not is_missing(value)}, favourable, outcome),
-         "attributes": attributes}
-    )  # fmt: skip
+    decided = CodedColumn.read(table[target])
+    labels = {value.strip() if isinstance(value, str) else value for value in _hashable(target, decided.values)}
+    described = infer_target(target, {value for value in labels if not is_missing(value)}, favourable, outcome)
+    reviewed = review_columns(table, _attribute_names(table, target, ignore), protected=protected, target=decided)
+    attributes = choose_entries(reviewed, accept=accept_proposals)
+    if not any(entry["kind"] != PASSTHROUGH for entry in attributes):
+        raise DataError(
+            "no column can be an attribute", hint="an audit needs at least one column of numbers or categories"
+        )
+    return Schema.parse({"target": described, "attributes": attributes})
+
+
+def propose_columns(
+    frame: IntoDataFrame, *, target: str, protected: Sequence[str] = (), ignore: Sequence[str] = ()
+) -> tuple[ColumnProposal, ...]:
+    """Return what is proposed for columns that cannot be attributes as they are, or are better something else.
+
+    Args:
+        frame, target, protected, ignore: as for ``infer_schema``, whose ``accept_proposals`` takes them all.
+
+    Example:
+        >>> import pandas as pd
+        >>> people = pd.DataFrame({"sex": ["f", "m"] * 50, "hired": [0, 1, 1, 0] * 25})
+        >>> people["born"] = pd.date_range("1970", periods=100)
+        >>> for one in propose_columns(people, target="hired", protected=["sex"]):
+        ...     print(one)
+        born holds dates or times, such as 1970-01-01 00:00:00: passthrough
+    """
+    import narwhals as nw
+
+    table = nw.from_native(frame, eager_only=True)
+    decided = CodedColumn.read(table[target]) if target in table.columns else None
+    reviewed = review_columns(table, _attribute_names(table, target, ignore), protected=protected, target=decided)
+    return tuple(one.proposal for one in reviewed if one.proposal is not None)
+
+
+def _attribute_names(table: Any, target: str, ignore: Sequence[str]) -> list[str]:
+    return [name for name in table.columns if name != target and name not in ignore]
+
+
+def _hashable(name: str, values: Sequence[Any]) -> Sequence[Any]:
+    """Return labels, unless they are things that no label can be.
+
+    Raises:
+        DataError: one is no text, number or truth value.
+    """
+    odd = next((one for one in values if not is_missing(one) and not isinstance(one, str | bool | int | float)), None)
+    if odd is not None:
+        raise DataError(
+            f"the target column {name!r} holds {type(odd).__name__} values, which are no labels",
+            hint="turn them into words or numbers",
+        )
+    return values
 
 
 def infer_target(
@@ -178,62 +221,3 @@ def guess_favourable(name: str, labels: Sequence[Any]) -> Any:
 def _looks_favourable(value: Any) -> bool:
     word = str(value).strip().lower()
     return word in GOOD_WORDS or word == "1.0" or word.startswith(">")
-
-
-def describe_attribute(series: Any, name: str, *, protected: bool) -> dict[str, Any]:
-    """Return what a schema says of a column, guessed from its values.
-
-    Raises:
-        DataError: it is empty, looks like an identifier, or holds what no attribute can.
-    """
-    column = CodedColumn.read(series)
-    distinct = _distinct_values(name, column.values)
-    if not distinct:
-        raise DataError(f"column {name!r} is empty", hint="leave it out")
-    missing = column.each(is_missing)
-    present = int((~missing).sum())
-    entry: dict[str, Any] = {"name": name, "protected": protected}
-    if missing.any():
-        entry["missing"] = "drop" if protected else "keep"
-    order = _ordered_categories(series)
-    if order is not None:
-        return entry | {"kind": "ordinal", "values": [plain_value(value) for value in order]}
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in distinct):
-        low, high = float(min(distinct)), float(max(distinct))
-        whole = all(float(value).is_integer() for value in distinct)
-        return entry | {"kind": "integer" if whole else "real", "lower": low, "upper": high}
-    if len(distinct) > MAX_CATEGORIES or (len(distinct) > 50 and len(distinct) > present / 2):
-        raise DataError(
-            f"column {name!r} has {len(distinct):,} different values in {present:,} rows: "
-            "it looks like an identifier or free text",
-            hint="leave the column out (`ignore=NAME`), or describe it in a schema",
-        )
-    if {type(value) for value in distinct} == {str}:
-        distinct = {value.strip() for value in distinct}
-    return entry | {"kind": "categorical", "values": sorted(distinct, key=sort_key)}
-
-
-def _distinct_values(name: str, values: Sequence[Any]) -> set[Any]:
-    """Return the different values of a column, without what stands for a missing one."""
-    present = [value for value in values if not is_missing(value)]
-    odd = next((value for value in present if not isinstance(value, str | bool | int | float)), None)
-    if odd is not None:
-        raise DataError(
-            f"column {name!r} holds {type(odd).__name__} values, which no attribute can",
-            hint="turn it into numbers or words, or leave it out",
-        )
-    distinct = set(present)
-    endless = next((value for value in distinct if isinstance(value, float) and math.isinf(value)), None)
-    if endless is not None:
-        raise DataError(
-            f"expected finite numbers in column {name!r}, got {endless}",
-            hint="replace it by a number, or by a missing value",
-        )
-    return distinct
-
-
-def _ordered_categories(series: Any) -> list[Any] | None:
-    """Return the values of an ordered categorical (pandas) or Enum (polars) column, in order."""
-    import narwhals as nw
-
-    return list(series.dtype.categories) if isinstance(series.dtype, nw.Enum) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,7 +26,9 @@ class People:
 
     Attributes:
         schema: what the columns mean; its target lists every label.
-        individuals: shape (n, attributes), see ``Attribute`` for the entries.
+        individuals: shape (n, attributes), see ``Attribute`` for the entries. Where the schema says ``carries_rows``
+            there is one more column, the last: the row of ``frame`` whose passthrough columns, and whose words for
+            unknown values, an individual carries. Copies of a person keep it, whatever else is changed.
         labels: shape (n,), positions in ``schema.target.values``; None where the data has no target column.
         rows: shape (n,), the row of the frame each came from (0 is the first).
         dropped: how many rows were left out because a ``missing: drop`` attribute or the target was missing.
@@ -54,6 +56,25 @@ class People:
             raise DataError(f"the data has no column {self.schema.target.name!r} with the true label")
         return np.asarray(self.labels == values.index(self.schema.target.favourable))
 
+    def is_known(self, names: Iterable[str]) -> Booleans:
+        """Return whose value is known of all these attributes, as far as any is declared ``unknown``, shape (n,)."""
+        columns = [self.schema.position(name) for name in names if self.schema[name].unknown is not None]
+        return np.asarray(~np.isnan(self.individuals[:, columns]).any(axis=1))
+
+    def count_unknown(self) -> dict[str, int]:
+        """Return how many people's value is not known, by attribute that declares what stands for ``unknown``."""
+        declared = [one.name for one in self.schema.attributes if one.unknown is not None]
+        return {name: int((~self.is_known([name])).sum()) for name in declared}
+
+    def carried_columns(self) -> list[list[Any]]:
+        """Return the passthrough columns of these people, each a list of n values as they stand in the data."""
+        import narwhals as nw
+
+        if not self.schema.passthrough:
+            return []
+        table = nw.from_native(self.frame, eager_only=True)[self.rows.tolist()]
+        return [table[name].to_list() for name in self.schema.passthrough]
+
     def at(self, rows: Integers) -> People:
         """Return some of the people, by their positions among these, in that order."""
         return replace(
@@ -80,7 +101,7 @@ def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data") -> P
     import narwhals as nw
 
     table = nw.from_native(frame, eager_only=True)
-    absent = [name for name in schema.names if name not in table.columns]
+    absent = [name for name in schema.columns if name not in table.columns]
     if absent:
         raise DataError(
             f"column {absent[0]!r} is missing",
@@ -90,19 +111,22 @@ def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data") -> P
     if len(table) == 0:
         raise DataError("there are no rows", location=location)
     columns = [CodedColumn.read(table[name]) for name in schema.names]
-    gone = [_missing_mask(column, schema.missing_markers) for column in columns]
+    gone = [
+        _missing_mask(column, schema.missing_markers) | _unknown_mask(column, attribute.unknown)
+        for attribute, column in zip(schema.attributes, columns, strict=True)
+    ]
     keep = np.ones(len(table), dtype=bool)
     for attribute, missing in zip(schema.attributes, gone, strict=True):
         if attribute.missing == "drop":
             keep &= ~missing
     for attribute, missing in zip(schema.attributes, gone, strict=True):
         lacking = missing & keep
-        if attribute.missing == "refuse" and lacking.any():
+        if attribute.missing == "refuse" and attribute.unknown is None and lacking.any():
             raise DataError(
                 f"column {attribute.name!r}, row {int(np.argmax(lacking)) + 1}: the value is missing "
                 f"({int(lacking.sum())} of {len(table)} rows)",
                 location=location,
-                hint="fill it in, or say `missing: drop` or `missing: keep` for it in the schema",
+                hint="fill it in, or say `missing: drop`, `missing: keep` or `unknown: []` for it in the schema",
             )
     entries = [
         # A row that is dropped for one value may hold anything in the others.
@@ -117,6 +141,8 @@ def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data") -> P
     rows = np.flatnonzero(keep)
     if len(rows) == 0:
         raise DataError("no row is left after dropping those with missing values", location=location)
+    if schema.carries_rows:
+        entries.append(np.arange(len(table), dtype=np.float64))
     return People(
         schema=schema,
         individuals=np.stack(entries, axis=1)[rows],
@@ -128,21 +154,32 @@ def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data") -> P
     )
 
 
-def decode(schema: Schema, individuals: Floats, *, like: Any = None) -> Any:
+def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any = None) -> Any:
     """Return individuals as a data frame in the data's own words: pandas, or the type and column types of ``like``.
 
     A bin of an ordinal attribute with ``edges`` becomes its midpoint, since a model that reads frames
     was trained on the numbers themselves.
+
+    Args:
+        schema: what the individuals are.
+        individuals: shape (n, attributes). Where the schema carries rows, one more entry is the row of ``rows`` that
+            passthrough columns and words for unknown values are taken from; without this entry it is the first row.
+        like: a frame whose type and column types are wanted.
+        rows: the frame that individuals carry rows of; by default ``like``. Without any there are attributes alone.
     """
     import narwhals as nw
 
-    columns = {
+    columns: dict[str, Any] = {
         attribute.name: _decode_attribute(attribute, individuals[:, i]) for i, attribute in enumerate(schema.attributes)
     }
+    rows = like if rows is None else rows
+    carried: dict[str, Any] = {}
+    if schema.carries_rows and rows is not None:
+        carried = _carried_columns(schema, individuals, nw.from_native(rows, eager_only=True), columns)
     if like is None:
         import pandas as pd
 
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns | {name: series.to_list() for name, series in carried.items()})
     template = nw.from_native(like, eager_only=True)
     if template.implementation.is_pandas():
         import pandas as pd
@@ -150,11 +187,42 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None) -> Any:
         frame = pd.DataFrame(columns)
         wanted = {name: like[name].dtype for name in frame.columns if name in like.columns}
         lossy = {name for name in wanted if _cast_loses_values(frame[name], wanted[name])}
-        return frame.astype({name: dtype for name, dtype in wanted.items() if name not in lossy})
+        frame = frame.astype({name: dtype for name, dtype in wanted.items() if name not in lossy})
+        for name, series in carried.items():
+            frame[name] = series.to_native().reset_index(drop=True)
+        return frame[[name for name in like.columns if name in frame.columns]] if carried else frame
     lists = {name: [None if is_missing(value) else value for value in column] for name, column in columns.items()}
     built = nw.from_dict(lists, backend=template.implementation)
     casts = [nw.col(name).cast(template.schema[name]) for name in built.columns if name in template.columns]
-    return built.with_columns(*casts).to_native()
+    built = built.with_columns(*casts, *carried.values())
+    return (
+        built.select([name for name in template.columns if name in built.columns]).to_native()
+        if carried
+        else (built.to_native())
+    )
+
+
+def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: dict[str, Any]) -> dict[str, Any]:
+    """Return the passthrough columns of individuals, and put what stands for unknown values into ``columns``.
+
+    What an individual carries is the cell of its row of the data.
+    """
+    width = len(schema.attributes)
+    carried = individuals[:, width] if individuals.shape[1] > width else np.zeros(len(individuals))
+    at = carried.astype(np.int64).tolist()
+    for i, attribute in enumerate(schema.attributes):
+        if attribute.unknown is None or attribute.name not in rows.columns:
+            continue
+        gone = np.flatnonzero(np.isnan(individuals[:, i]))
+        if len(gone):
+            cells = rows[attribute.name][[at[row] for row in gone]].to_list()
+            filled = columns[attribute.name].astype(object)
+            if attribute.kind == "integer":
+                filled = np.array([value if is_missing(value) else int(value) for value in filled], dtype=object)
+            for row, cell in zip(gone, cells, strict=True):
+                filled[row] = np.nan if is_missing(cell) else plain_value(cell)
+            columns[attribute.name] = filled
+    return {name: rows[name][at] for name in schema.passthrough if name in rows.columns}
 
 
 def _cast_loses_values(column: Any, dtype: Any) -> bool:
@@ -225,6 +293,16 @@ class CodedColumn:
 def _missing_mask(column: CodedColumn, markers: tuple[str, ...]) -> Booleans:
     marked = set(markers)
     return column.each(lambda value: is_missing(value) or (isinstance(value, str) and value.strip() in marked))
+
+
+def _unknown_mask(column: CodedColumn, unknown: tuple[Value, ...] | None) -> Booleans:
+    keys = {value_key(value) for value in unknown or ()}
+
+    def stands_for_unknown(value: Any) -> bool:
+        plain = value.strip() if isinstance(value, str) else value
+        return isinstance(value, Hashable) and (value_key(plain) in keys or value_key(value) in keys)
+
+    return column.each(stands_for_unknown) if keys else np.zeros(len(column.codes), dtype=np.bool_)
 
 
 def _encode_attribute(attribute: Attribute, column: CodedColumn, missing: Booleans, location: str) -> Floats:

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError, model_validator
 
 from evenhand.core import first_fault, read_configuration, yaml_loader
 from evenhand.errors import EvenhandError, OptionError, SchemaError
@@ -29,6 +29,9 @@ from evenhand.schema.rules import (
 from evenhand.schema.target import Target
 from evenhand.typing import Booleans, Floats
 
+PASSTHROUGH = "passthrough"
+"""The kind, in a schema file, of a column that the model is given as it stands."""
+
 MAX_ASSIGNMENTS = 10_000
 """More protected assignments than this per individual are refused: the answer would be too long to read."""
 
@@ -39,6 +42,8 @@ class Schema(BaseModel):
     Attributes:
         target: what is decided.
         attributes: one ``Attribute`` per input column.
+        passthrough: columns that the model is given as they stand in the data, such as identifiers, dates and texts.
+            They are in no domain and never varied. In a file they are attributes of ``kind: passthrough``.
         missing_markers: strings that mean "missing" in the data, e.g. ``["?"]``.
         rules: constraints that hold for everybody who can exist, e.g. ``relationship == Husband -> sex == Male``.
         dependencies: attributes that others determine.
@@ -49,6 +54,7 @@ class Schema(BaseModel):
 
     target: Target
     attributes: tuple[Attribute, ...]
+    passthrough: tuple[Annotated[StrictStr, Field(min_length=1)], ...] = ()
     missing_markers: tuple[StrictStr, ...] = ()
     rules: tuple[StrictStr, ...] = ()
     dependencies: tuple[Dependency, ...] = ()
@@ -58,7 +64,7 @@ class Schema(BaseModel):
     def _check_consistency(self) -> Self:
         if not self.attributes:
             raise ValueError("a schema needs at least one attribute")
-        names = [attribute.name for attribute in self.attributes]
+        names = [*(attribute.name for attribute in self.attributes), *self.passthrough]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise ValueError(f"attribute names must differ, but these repeat: {repeated}")
@@ -77,6 +83,24 @@ class Schema(BaseModel):
     def protected(self) -> tuple[str, ...]:
         """Names of the protected attributes, in order."""
         return tuple(attribute.name for attribute in self.attributes if attribute.protected)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of all columns that a model may be given: the attributes, then the passthrough columns."""
+        return (*self.names, *self.passthrough)
+
+    @property
+    def carries_rows(self) -> bool:
+        """Whether individuals have one more entry, behind their attributes: the row of the data that they come from.
+
+        What no domain describes is taken from there: passthrough columns, and what stands for an unknown value.
+        """
+        return bool(self.passthrough) or any(attribute.unknown is not None for attribute in self.attributes)
+
+    @property
+    def row_width(self) -> int:
+        """How many entries an individual has."""
+        return len(self.attributes) + self.carries_rows
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -108,7 +132,12 @@ class Schema(BaseModel):
 
     def without_rules(self) -> Schema:
         """Return the same attributes without rules, dependencies and links: as published, everybody can exist."""
-        return Schema(target=self.target, attributes=self.attributes, missing_markers=self.missing_markers)
+        return Schema(
+            target=self.target,
+            attributes=self.attributes,
+            passthrough=self.passthrough,
+            missing_markers=self.missing_markers,
+        )
 
     def without(self, names: Iterable[str]) -> Schema:
         """Return the schema without some attributes, and without the rules, dependencies and links that name them.
@@ -178,6 +207,7 @@ class Schema(BaseModel):
         Raises:
             SchemaError: anything about the description is wrong.
         """
+        described = _part_passthrough(described, location)
         try:
             return cls.model_validate(described)
         except ValidationError as error:
@@ -257,6 +287,32 @@ class Schema(BaseModel):
         return np.stack([grid.ravel() for grid in grids], axis=1)
 
 
+def _part_passthrough(described: Any, location: str | None) -> Any:
+    """Return a description with its attributes of kind passthrough under ``passthrough``.
+
+    Raises:
+        SchemaError: such an attribute says more than its name.
+    """
+    listed = described.get("attributes") if isinstance(described, dict) else None
+    if not isinstance(listed, list | tuple):
+        return described
+    kinds = [one.get("kind") if isinstance(one, dict) else None for one in listed]
+    if PASSTHROUGH not in kinds:
+        return described
+    named = [one for one, kind in zip(listed, kinds, strict=True) if kind == PASSTHROUGH]
+    for one in named:
+        more = [key for key, value in one.items() if key not in ("name", "kind") and value not in (None, False)]
+        if more:
+            raise SchemaError(
+                f"attribute {one.get('name')!r}: a passthrough column has a name and nothing else, got {more[0]}",
+                location=location,
+                hint="it is given to the model as it stands; what is to be varied or protected needs another kind",
+            )
+    rest = [one for one, kind in zip(listed, kinds, strict=True) if kind != PASSTHROUGH]
+    names = [*described.get("passthrough", ()), *(one.get("name") for one in named)]
+    return described | {"attributes": rest, "passthrough": names}
+
+
 def _first_error(error: ValidationError, described: Any, location: str | None) -> SchemaError:
     cause = error.errors()[0].get("ctx", {}).get("error")
     if isinstance(cause, EvenhandError):
@@ -285,7 +341,9 @@ HEADER = """\
 # Data schema: one line per attribute, in the order of the model's inputs.
 # target: what is decided, and the label that people want; for a number `kind: number`, and favourable: higher | lower
 # kind: categorical | ordinal (values in order, or edges of bins) | integer | real (lower and upper, both included)
+#   | passthrough (given to the model as it stands, never varied: identifiers, dates, texts)
 # missing: refuse (default) | drop | keep      protected: true for what a decision must not depend on
+# unknown: [what stands for a value that is not known]: counted, and left out of figures by this attribute
 # encoding: which numbers a model that takes numbers gets for a categorical attribute, as it was trained:
 #   code (0, 1, 2, ... in the order of values) | one-hot | [one number per value]; for other models leave it out
 """
@@ -311,22 +369,27 @@ TO_CONFIRM = """\
 """
 
 
-def schema_to_yaml(schema: Schema, proposals: Sequence[Proposal] = ()) -> str:
+def schema_to_yaml(schema: Schema, proposals: Sequence[Proposal] = (), remarks: Mapping[str, str] | None = None) -> str:
     """Return the schema as YAML text; reading it back gives an equal schema.
 
     Args:
         schema: what to write.
         proposals: written behind the schema's own entries, each with its evidence: as entries those that are accepted,
             as comments those that a person must confirm.
+        remarks: column -> what is written as a comment beside its line.
     """
     import yaml
+
+    def remark(name: str) -> str:
+        return f"  # {' '.join(remarks[name].split())}" if remarks and name in remarks else ""
 
     described = schema.model_dump(mode="python", exclude_defaults=True)
     lines = [HEADER, f"target: {_flow_style(described['target'])}\n"]
     if schema.missing_markers:
         lines.append(f"missing_markers: {_flow_style(list(schema.missing_markers))}\n")
     lines.append("attributes:\n")
-    lines += [f"{attribute_to_yaml(attribute)}\n" for attribute in schema.attributes]
+    lines += [f"{attribute_to_yaml(attribute)}{remark(attribute.name)}\n" for attribute in schema.attributes]
+    lines += [f"  - {_flow_style({'name': name, 'kind': PASSTHROUGH})}{remark(name)}\n" for name in schema.passthrough]
     lines += [TO_CONFIRM] if proposals else []
     for key, kind in (("rules", str), ("dependencies", Dependency), ("links", Link)):
         own = described.get(key, [])

@@ -31,7 +31,7 @@ from evenhand.subgroups.measures import MeasuredOutcomes, find_concerned, measur
 from evenhand.subgroups.neighbourhood import NeighbourhoodConfig, sample_neighbourhood
 from evenhand.subgroups.result import SubgroupResult
 from evenhand.subgroups.rules import Rules
-from evenhand.typing import Progress
+from evenhand.typing import Integers, Progress
 
 SHARED_SETTINGS = ("method", "measure", "against", "control", "confidence", "margin", "support", "min_size", "seed")
 """Settings that a result repeats."""
@@ -76,6 +76,8 @@ def find_subgroups(
     say = progress or (lambda what, share: None)
     timer = WorkClock.start(clock, config)
     limit = timer.limit(config.time_limit)
+    names, everybody = config.attributes or people.schema.protected, len(people)
+    people = people.at(known_rows(people, names))
     ledger = find_ledger(scorer) or QuestionLedger()
     asked: Scorer | None = None
 
@@ -117,6 +119,7 @@ def find_subgroups(
             result = SubgroupResult(**settings | found_by, seconds=0.0)
     return result.model_copy(
         update={
+            "unknown": everybody - len(people),
             "noise": noise,
             "notes": (*result.notes, *filter(None, [find_caution(scorer)])),
             "repeats": 1 if asked is None else answers_per_row(asked),
@@ -158,6 +161,8 @@ def find_subgroups_of_decisions(
     if config.attributes is None:
         config = config.model_copy(update={"attributes": decisions.people.schema.names})
     timer = WorkClock.start(clock, config)
+    everybody = len(decisions.people)
+    decisions = decisions.at(known_rows(decisions.people, config.attributes or ()))
     result = search_exactly(
         decisions.people,
         lambda: recorded_outcomes(decisions, config.measure),
@@ -165,7 +170,27 @@ def find_subgroups_of_decisions(
         progress=progress,
         limit=timer.limit(config.time_limit),
     )
-    return result.model_copy(update={"work": timer.work(), "seconds": time.perf_counter() - started})
+    return result.model_copy(
+        update={
+            "unknown": everybody - len(decisions.people),
+            "work": timer.work(),
+            "seconds": time.perf_counter() - started,
+        }
+    )
+
+
+def known_rows(people: People, names: Sequence[str]) -> Integers:
+    """Return the positions of people of whom no attribute is unknown that describes subgroups.
+
+    Raises:
+        OptionError: there is nobody.
+    """
+    rows = np.flatnonzero(people.is_known(names))
+    if not len(rows):
+        raise OptionError(
+            f"nobody in the data has known values of all of {', '.join(names)}", hint="name fewer of them"
+        )
+    return rows
 
 
 def forecast_queries(people: People, config: SubgroupConfig) -> int | None:

@@ -176,6 +176,7 @@ class SubgroupResult(Result):
         support, min_size: floors: the share and the number of people in a rule set, and outside it, at least. One
             that was asked about needs the number only.
         people: how many are concerned.
+        unknown: how many were left out because a value that would describe them is unknown.
         rate: the overall rate, or mean score.
         rule_sets: how many there are, before floors.
         tested: how many different groups of people meet the floors: the number of statistics looked at.
@@ -206,6 +207,7 @@ class SubgroupResult(Result):
     support: float
     min_size: int
     people: int
+    unknown: int = 0
     rate: float
     rule_sets: int
     tested: int

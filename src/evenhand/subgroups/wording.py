@@ -281,7 +281,16 @@ def worst_answer(result: SubgroupResult, worst: Finding | None) -> Metric:
     step = "see under Subgroups whom else it concerns; look closer with evenhand subgroups"
     if not worst.found:
         step = f"{reason_unclear(result, worst)}; see under Subgroups"
-    return Metric("worst subgroup", number, (whom, f"adjusted interval, simultaneous over {among}"), about, step)
+    notes = [whom, f"adjusted interval, simultaneous over {among}"]
+    if result.unknown:
+        notes.append(say_left_out(result))
+    return Metric("worst subgroup", number, tuple(notes), about, step)
+
+
+def say_left_out(result: SubgroupResult) -> str:
+    """Say how many people were left out because a value that would describe them is unknown."""
+    names = " or ".join(cells.name for cells in result.attributes)
+    return f"left out: {format_count(result.unknown, 'person', 'people')} of unknown {names}"
 
 
 def subgroup_blocks(result: SubgroupResult, label: str | None = None, *, level: int = 2) -> Iterator[Block]:
@@ -334,6 +343,8 @@ def method_facts(result: SubgroupResult) -> Facts:
                 "among those outside it; of those left the clearest is shown next, and so on",
             )
         )
+    if result.unknown:
+        entries.append(("unknown", say_left_out(result)))
     entries += [("note", note) for note in result.notes]
     return Facts(tuple(entries))
 

@@ -347,6 +347,8 @@ def _next_seed_count(count: int, cost: int, left: float) -> int:
 
 def _check_seeds(seeds: Floats, schema: Schema) -> Floats:
     """Return given seeds, if they are individuals of this schema."""
+    if seeds.ndim == 2:
+        seeds = seeds[:, : len(schema.attributes)]  # everybody in a search carries the first row of the data
     if seeds.ndim != 2 or seeds.shape[1] != len(schema.attributes) or len(seeds) == 0:
         raise OptionError(
             f"seeds of shape {seeds.shape} are not individuals",
@@ -394,7 +396,9 @@ def estimate_flip_rates(
     """
     populations: list[Population] = [uniform_population(oracle.space.schema)]
     if isinstance(source, People):
-        populations = [product_of_marginals(source), DataPopulation(source), *populations]
+        # The people in the data are not asked about as they are where a search has everybody carry one row of them.
+        own = [] if source.schema.carries_rows else [DataPopulation(source)]
+        populations = [product_of_marginals(source), *own, *populations]
     if oracle.ledger.budget is not None:
         affordable = BUDGET_SHARE * oracle.ledger.budget / len(oracle.space.assignments) / len(populations)
         samples = min(samples, math.floor(affordable))

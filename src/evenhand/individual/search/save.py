@@ -84,6 +84,7 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
         )
     if len(table) == 0:
         raise OptionError("nothing was found, so there is nothing to test again", location="save_tests")
+    _check_testable(table.schema)
     order = np.lexsort((-table.gap, ~table.found.valid))[:most]
     names = table.unprotected_names
     profiles = [dict(zip(names, row, strict=True)) for row in _profile_values(table, order)]
@@ -103,6 +104,21 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
     )
     write_program(program, path)
     return len(order)
+
+
+def _check_testable(schema: Schema) -> None:
+    """Refuse to save tests of people who carry a row of the data, which a file of tests does not hold.
+
+    Raises:
+        OptionError: there are passthrough columns, or values declared unknown.
+    """
+    if schema.carries_rows:
+        named = [*schema.passthrough, *(one.name for one in schema.attributes if one.unknown is not None)]
+        raise OptionError(
+            f"tests hold attributes alone, got passthrough columns or unknown values: {', '.join(named)}",
+            location="save_tests",
+            hint="leave the tests out, or such columns",
+        )
 
 
 def write_program(program: str, path: Path) -> None:

@@ -116,7 +116,10 @@ class ProfileSpace:
         self._kmeans: Any = None
         self.people: Floats | None = None
         if isinstance(source, People):
-            known = source.individuals[~np.isnan(source.individuals).any(axis=1)]
+            entries = source.individuals[
+                :, : len(self.schema.attributes)
+            ]  # everybody carries the first row of the data
+            known = entries[~np.isnan(entries).any(axis=1)]
             if len(known) == 0:
                 raise OptionError("everybody in the data lacks some value, so no one can be a start of the search")
             self._known = known

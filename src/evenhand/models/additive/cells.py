@@ -58,12 +58,23 @@ class RampCell:
     whole: bool
 
 
+@dataclass(frozen=True, eq=False)
+class PassthroughCell:
+    """A column that the model is given as it stands in the data: it is in no domain, so nothing can be said of it.
+
+    Attributes:
+        name: of the column.
+    """
+
+    name: str
+
+
 Cell: TypeAlias = ListedCell | RampCell
 Cells: TypeAlias = NDArray[Any]
 """An object array of ``Cell``."""
 
 
-def cell_array(cells: Sequence[Cell], shape: tuple[int, ...] | None = None) -> Cells:
+def cell_array(cells: Sequence[Cell | PassthroughCell], shape: tuple[int, ...] | None = None) -> Cells:
     """Return the cells in a row, or in the given shape."""
     out = np.empty(len(cells), dtype=object)
     for i, cell in enumerate(cells):
@@ -80,6 +91,21 @@ def evaluate_cell(cell: Cell, attribute: Attribute, entries: Floats) -> Floats:
     if len(cell.values) == 1:
         return np.full(len(entries), float(cell.values[0]))
     return np.asarray(cell.values[(entries - attribute.first).astype(np.int64)], dtype=np.float64)
+
+
+def refuse_passthrough(cells: Cells) -> None:
+    """Refuse columns of which some are in no domain: over a domain nothing can be proved about a model that reads them.
+
+    Raises:
+        NotAdditiveError: one is.
+    """
+    for cell in cells.ravel():
+        if isinstance(cell, PassthroughCell):
+            raise NotAdditiveError(
+                f"the model reads the passthrough column {cell.name!r}, which is in no domain, so nothing can be "
+                "proved over one",
+                hint=f"describe {cell.name!r} in the schema by its values or its range, or train without it",
+            )
 
 
 def constant_cells(array: Values) -> Cells:

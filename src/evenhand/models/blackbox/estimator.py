@@ -107,7 +107,7 @@ class EstimatorModel:
         """Return the estimator's labels of a frame's rows, without going through the schema, shape (n,)."""
         import narwhals as nw
 
-        columns = list(self.columns or self.schema.names)
+        columns = list(self.columns or self.schema.columns)
         table = nw.from_native(frame, eager_only=True).select(columns)
         self.ledger.charge(len(table))
         return self._labels(self._call("predict", table.to_native()), len(table))
@@ -222,7 +222,7 @@ def input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | No
     if names is None or all(re.fullmatch(r"(Column_)?\d+", str(column)) for column in names):
         return None  # LightGBM and CatBoost number the columns of an array
     columns = tuple(str(column) for column in names)
-    absent = [column for column in columns if column not in schema.names]
+    absent = [column for column in columns if column not in schema.columns]
     if absent:
         raise ModelError(
             f"the model was fitted on a column {absent[0]!r} that the schema does not describe"
@@ -255,7 +255,8 @@ def candidate_forms(model: Any, schema: Schema, columns: tuple[str, ...] | None,
             f"the model was fitted on {fitted} columns, but the schema's {len(schema.attributes)} attributes "
             f"give {schema.width}",
             location=name,
-            hint="describe every column in the schema, in the model's order, with the right encoding",
+            hint="describe every column in the schema, in the model's order, with the right encoding"
+            + ("; passthrough columns need a model that was fitted on a data frame" if schema.passthrough else ""),
         )
     return forms
 

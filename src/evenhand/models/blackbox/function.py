@@ -88,7 +88,7 @@ class FunctionModel:
         """Return the labels of a frame's rows without going through the schema, shape (n,)."""
         import narwhals as nw
 
-        table = nw.from_native(frame, eager_only=True).select(list(self.schema.names))
+        table = nw.from_native(frame, eager_only=True).select(list(self.schema.columns))
         return self._call(table.to_native(), len(table)).labels
 
     def _call(self, asked: Any, n: int) -> Reply:

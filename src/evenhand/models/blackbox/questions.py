@@ -63,7 +63,9 @@ def model_input(
     """
     if form == "numbers":
         return plain_numbers(schema, individuals, location=location)
-    frame = decode(schema, individuals, like=like if form == "frame" else None)
+    frame = decode(schema, individuals, like=like if form == "frame" else None, rows=like)
+    if columns is None and form == "words":
+        columns = schema.names
     if columns is not None:
         frame = _select_columns(frame, columns)
     return frame if form == "frame" else frame.to_numpy(dtype=object)
@@ -143,15 +145,16 @@ def check_same_people(
     import narwhals as nw
 
     table = nw.from_native(like, eager_only=True)
-    absent = set(schema.names) - set(table.columns)
+    absent = set(schema.columns) - set(table.columns)
     if absent or any(attribute.edges is not None for attribute in schema.attributes):
         return
-    rows = table.select(list(schema.names)).head(COMPARED_PEOPLE)
+    rows = table.select([name for name in table.columns if name in schema.columns]).head(COMPARED_PEOPLE)
     try:
         people = encode(schema, rows.to_native())
         given = rows[people.rows.tolist()]
-        described = nw.from_native(decode(schema, people.individuals, like=like), eager_only=True)
-        changed = _changed_rows(given, described)
+        described = nw.from_native(decode(schema, people.individuals, like=rows.to_native()), eager_only=True)
+        # Passthrough columns are the data's own.
+        changed = _changed_rows(given.select(list(schema.names)), described.select(list(schema.names)))
         if not changed:
             return
         forms = [frame[changed].to_native() for frame in (given, described)]

@@ -16,7 +16,7 @@ import numpy as np
 from evenhand.errors import NotAdditiveError
 from evenhand.models.additive import cells as cell
 from evenhand.models.additive import linear as lin
-from evenhand.models.additive.cells import Cell, Cells, ListedCell, RampCell, Values
+from evenhand.models.additive.cells import Cell, Cells, ListedCell, PassthroughCell, RampCell, Values
 from evenhand.models.additive.linear import LinearTensor
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.estimator import EstimatorModel, wrap_estimator
@@ -85,8 +85,13 @@ def estimator_columns(box: EstimatorModel) -> Cells:
         asked = model_input(alone, entries[:, None], box.form, like=box.like, columns=[name], location=box.name)
         return np.asarray(asked.to_numpy() if hasattr(asked, "to_numpy") else asked)[:, 0]
 
-    positions = schema.positions(box.columns or schema.names)
-    return cell.cell_array([cell.column_cell(i, schema.attributes[i], partial(read, i)) for i in positions])
+    def column(name: str) -> Cell | PassthroughCell:
+        if name in schema.passthrough:
+            return PassthroughCell(name)
+        position = schema.position(name)
+        return cell.column_cell(position, schema.attributes[position], partial(read, position))
+
+    return cell.cell_array([column(name) for name in box.columns or schema.names])
 
 
 def _classifier_logits(model: Any, value: Cells, name: str) -> LinearTensor:
@@ -96,6 +101,8 @@ def _classifier_logits(model: Any, value: Cells, name: str) -> LinearTensor:
         for step_name, step in model.steps[:-1]:
             value = transform_columns(step, value, step_name, name)
         return _classifier_logits(model.steps[-1][1], value, name)
+    with locate_errors(f"the classifier {type(model).__name__}", location=name):
+        cell.refuse_passthrough(value)
     kind = type(model).__name__
     if _is_kind(model, LINEAR_CLASSIFIERS):
         with locate_errors(f"the classifier {kind}", location=name):
@@ -135,6 +142,7 @@ def transform_columns(step: Any, value: Cells, path: str, name: str) -> Cells:
     with locate_errors(f"the step {path!r} ({type(step).__name__})", location=name):
         if _is_kind(step, SELECTORS):
             return np.asarray(value[step.get_support(indices=True)])
+        cell.refuse_passthrough(value)
         return _FittedStep(step, value).outcome()
 
 

@@ -257,6 +257,8 @@ def read_tree_pipeline(box: EstimatorModel) -> TreeEnsemble | None:
     family = type(model).__module__.partition(".")[0]
     if family not in BOOSTERS and type(model).__name__ not in TREES:
         return None
+    if not steps and box.form == "frame":
+        cell.refuse_passthrough(estimator_columns(box))
     if not steps and box.form == "numbers":
         return _read_tree_model(model, box.schema)
     if not steps and box.form == "frame" and family != "sklearn":
@@ -276,6 +278,7 @@ def read_tree_pipeline(box: EstimatorModel) -> TreeEnsemble | None:
 
 def _trees_over_columns(columns: cell.Cells, model: Any, box: EstimatorModel) -> TreeEnsemble:
     """Return the trees over columns that are functions of one attribute each."""
+    cell.refuse_passthrough(columns)
     for column in columns:
         if isinstance(column, cell.ListedCell) and column.values.dtype.kind not in "fiub":
             raise NotAdditiveError("the trees look at words", location=box.name)

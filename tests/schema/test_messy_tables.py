@@ -1,0 +1,355 @@
+"""A zoo of ugly tables: each gives a sound audit, or one clear error that names every column at fault and how to go on.
+
+A row of the tables below is a name, what is done to 60 tidy applicants, and what is expected of it: attributes and
+passthrough columns of the schema where it can be read, words of the error where it cannot.
+"""
+
+import datetime as dt
+import decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import evenhand
+from evenhand.errors import EvenhandError
+from evenhand.schema import encode, infer_schema
+
+N = 60
+RNG = np.random.default_rng(7)
+APPLICANTS = pd.DataFrame(
+    {
+        "sex": RNG.choice(["f", "m"], N),
+        "city": RNG.choice(["Rome", "Oslo", "Kiel"], N),
+        "points": RNG.integers(0, 10, N),
+        "hired": RNG.integers(0, 2, N),
+    }
+)
+EACH = range(N)
+
+
+def with_column(values, name="extra"):
+    """Return a change that adds one column."""
+    return lambda frame: frame.assign(**{name: values})
+
+
+def mixed(*values):
+    """Return a column of Python objects, repeated to its length."""
+    return pd.Series([values[i % len(values)] for i in EACH], dtype=object)
+
+
+def text(i):
+    return f"I have {i} years of practice and would like to learn more about the work"
+
+
+# Columns that cannot be attributes as they are: what is wrong, and the kind that is proposed in their place.
+PROPOSED = {
+    "identifier of words": (with_column([f"P-{i:05d}" for i in EACH]), "60 different values in 60 rows", "passthrough"),
+    "uuid": (with_column([f"{i:08x}-90ab-4cde-8f01-23456789abcd" for i in EACH]), "identifier", "passthrough"),
+    "row numbers from 0": (with_column(EACH), "an identifier", "passthrough"),
+    "row numbers from 1": (with_column(range(1, N + 1)), "an identifier", "passthrough"),
+    "identifier by name": (with_column([i * 7 % 61 for i in EACH], "person_id"), "an identifier", "passthrough"),
+    "identifier in camel case": (with_column([i * 7 % 61 for i in EACH], "applicantId"), "identifier", "passthrough"),
+    "index column of pandas": (with_column([i * 7 % 61 for i in EACH], "Unnamed: 0"), "identifier", "passthrough"),
+    "huge numbers": (with_column([2**60 + i for i in EACH]), "too large to be told apart", "passthrough"),
+    "datetimes": (with_column(pd.date_range("2020-01-01", periods=N)), "holds dates or times", "passthrough"),
+    "datetimes with zones": (
+        with_column(pd.date_range("2020-01-01", periods=N, tz="Europe/Rome")),
+        "holds dates or times",
+        "passthrough",
+    ),
+    "datetimes with gaps": (
+        with_column([pd.NaT, *pd.date_range("2020-01-01", periods=N - 1)]),
+        "holds dates or times",
+        "passthrough",
+    ),
+    "dates as objects": (with_column([dt.date(2020, 1, 1 + i % 28) for i in EACH]), "dates", "passthrough"),
+    "times of day": (with_column([dt.time(i % 24) for i in EACH]), "holds dates or times", "passthrough"),
+    "durations": (with_column(pd.to_timedelta(list(EACH), unit="D")), "holds dates or times", "passthrough"),
+    "periods": (with_column(pd.period_range("2020-01", periods=N, freq="M")), "holds Period values", "passthrough"),
+    "ISO dates as words": (
+        with_column([f"2020-{i % 12 + 1:02}-{i % 28 + 1:02}" for i in EACH]),
+        "dates",
+        "passthrough",
+    ),
+    "German dates": (with_column([f"{i % 28 + 1}.{i % 12 + 1}.2020" for i in EACH]), "dates", "passthrough"),
+    "American dates": (with_column([f"{i % 12 + 1}/{i % 28 + 1}/20" for i in EACH]), "dates", "passthrough"),
+    "dates with months in words": (
+        with_column([f"{i % 28 + 1} {['Jan', 'Feb', 'Mar'][i % 3]} 2020" for i in EACH]),
+        "dates",
+        "passthrough",
+    ),
+    "dates with times": (
+        with_column([f"2020-01-{i % 28 + 1:02}T{i % 24:02}:00:00Z" for i in EACH]),
+        "dates",
+        "passthrough",
+    ),
+    "dates as numbers": (
+        with_column([20200000 + (i % 12 + 1) * 100 + i % 28 + 1 for i in EACH]),
+        "dates written as numbers",
+        "passthrough",
+    ),
+    "dollars": (with_column([f"${1000 + i:,}.50" for i in EACH]), "amounts of money", "passthrough"),
+    "euros behind": (with_column([f"{1 + i}.000,50 €" for i in EACH]), "amounts of money", "passthrough"),
+    "currency codes": (with_column([f"CHF {1000 + i}" for i in EACH]), "amounts of money", "passthrough"),
+    "negative amounts": (with_column([f"-£{i}.20" if i % 2 else f"£{i}.20" for i in EACH]), "money", "passthrough"),
+    "percentages": (with_column([f"{i}.5 %" for i in EACH]), "percentages", "passthrough"),
+    "decimal commas": (with_column([f"{i},{i % 10}" for i in EACH]), "numbers with commas", "passthrough"),
+    "thousands separators": (with_column([f"{i + 1},000" for i in EACH]), "numbers with commas", "passthrough"),
+    "numbers as words": (with_column([str(i * 3) for i in EACH]), "numbers that are written as words", "passthrough"),
+    "zip codes as words": (with_column([f"{i * 137:05}" for i in EACH], "zip_code"), "zip codes", "passthrough"),
+    "zip codes as numbers": (with_column([10000 + i * 137 for i in EACH], "zip"), "zip codes", "passthrough"),
+    "free text": (with_column([text(i) for i in EACH]), "free text", "passthrough"),
+    "text with line breaks": (with_column([f"{text(i)}\nand\r\nmore" for i in EACH]), "free text", "passthrough"),
+    "text in another script": (
+        with_column([f"ich möchte gern 学ぶ число {i} bitte" for i in EACH]),
+        "text",
+        "passthrough",
+    ),
+    "too many categories": (with_column([f"job {i % 55}" for i in EACH]), "different values", "passthrough"),
+    "an empty column": (with_column(None), "has no value in any of 60 rows", "passthrough"),
+    "a column of NaN": (with_column(np.nan), "has no value", "passthrough"),
+    "infinity": (with_column([np.inf, *range(N - 1)]), "not finite: inf", "passthrough"),
+    "lists": (with_column([[1, 2]] * N), "holds list values", "passthrough"),
+    "dictionaries": (with_column([{"a": 1}] * N), "holds dict values", "passthrough"),
+    "sets": (with_column([{1}] * N), "holds set values", "passthrough"),
+    "bytes": (with_column([b"x"] * N), "holds bytes values", "passthrough"),
+    "decimals": (with_column([decimal.Decimal("1.10")] * N), "holds Decimal values", "passthrough"),
+    "complex numbers": (with_column([1j * i for i in EACH]), "holds complex values", "passthrough"),
+    "intervals": (with_column(pd.cut(np.arange(N), 3)), "holds Interval values", "passthrough"),
+    "the target in words": (
+        lambda frame: frame.assign(extra=np.where(frame["hired"] == 1, "yes", "no")),
+        "repeats the target",
+        "passthrough",
+    ),
+    "the target once more": (lambda frame: frame.assign(extra=frame["hired"]), "repeats the target", "passthrough"),
+    "unknown among numbers": (with_column(mixed(*range(40), "unknown")), "'unknown' among numbers", "integer"),
+    "unknown among fractions": (with_column(mixed(*np.arange(0, 9, 0.3), "n/a")), "'n/a' among numbers", "real"),
+    "unknown among written numbers": (
+        with_column([*(str(i) for i in range(N - 1)), "unknown"]),
+        "'unknown' among numbers",
+        "passthrough",
+    ),
+}
+
+# The same, where the column is protected.
+PROTECTED = {
+    "prefers not to say": (
+        mixed("f", "m", "d", "Prefer not to say"),
+        "'Prefer not to say' among its values",
+        "categorical",
+    ),
+    "question marks": (mixed("f", "m", "?"), "'?' among its values", "categorical"),
+    "not stated, in capitals": (mixed("f", "m", "NOT STATED"), "'NOT STATED' among its values", "categorical"),
+    "age with a word": (mixed(*range(20, 50), "unknown"), "'unknown' among numbers", "integer"),
+    "age with a word, as words": ([*(str(20 + i % 40) for i in range(N - 1)), "unknown"], "among numbers", "integer"),
+    "fractions": (np.linspace(18, 67.5, N), "protected number with fractions", "ordinal"),
+    "dates": (pd.date_range("1970-01-01", periods=N), "holds dates or times.*protected: turn it into a number", None),
+    "an identifier": ([f"P-{i:05d}" for i in EACH], "60 different values.*protected: group its values", None),
+    "capital letters": (
+        mixed("female", "Female", "male"),
+        "differ in capital letters.*make them one in the data",
+        None,
+    ),
+    "empty": ([None] * N, "has no value in any of 60 rows.*protected: leave it out", None),
+}
+
+# Tables that read without a question, and the kind of the column in question.
+PLAIN = {
+    "words with spaces around": (with_column(mixed(" a", "a ", "b")), "categorical"),
+    "words of several scripts": (with_column(mixed("Ärger", "日本", "naïve", "🙂")), "categorical"),
+    "words that YAML takes for others": (
+        with_column(mixed("no", "yes", "null", "1e3", "~", "2020-01-01")),
+        "categorical",
+    ),
+    "empty words": (with_column(mixed("", "a")), "categorical"),
+    "booleans": (with_column(mixed(True, False)), "categorical"),
+    "booleans and numbers": (with_column(mixed(True, 1, 0)), "categorical"),
+    "numbers and words": (with_column(mixed(1, 2, "many", "few")), "categorical"),
+    "missing words": (with_column(mixed("a", "b", None)), "categorical"),
+    "missing numbers": (with_column(mixed(1, 2, None)), "integer"),
+    "missing booleans": (with_column(mixed(True, None, False)), "categorical"),
+    "nullable integers": (with_column(pd.array([1, None] * (N // 2), dtype="Int64")), "integer"),
+    "nullable words": (with_column(pd.array(["a", None] * (N // 2), dtype="string")), "categorical"),
+    "tiny integers": (with_column(np.arange(N, dtype=np.uint8) % 7), "integer"),
+    "single precision": (with_column(np.linspace(0, 1, N, dtype=np.float32)), "real"),
+    "unused categories": (
+        with_column(pd.Categorical(["a", "b"] * (N // 2), categories=["a", "b", "c"])),
+        "categorical",
+    ),
+    "ordered categories": (
+        with_column(pd.Categorical(["S", "L"] * (N // 2), ["S", "M", "L"], ordered=True)),
+        "ordinal",
+    ),
+    "few dates": (with_column(mixed("2020-01-01", "2021-01-01")), "categorical"),
+    "a constant": (with_column("Europe"), "categorical"),
+    "names with spaces and dots": (with_column(mixed("a", "b"), "what, exactly?"), "categorical"),
+    "a name of Python": (with_column(mixed(1, 2), "class"), "integer"),
+    "an index out of order": (lambda frame: frame.assign(extra=mixed("a", "b")).iloc[::-1], "categorical"),
+    "an index with repetitions": (
+        lambda frame: frame.assign(extra=mixed("a", "b")).set_index(np.zeros(N)),
+        "categorical",
+    ),
+}
+
+# Tables that are wrong as a whole: the words of the one error.
+REFUSED = {
+    "no rows": (lambda frame: frame.iloc[:0], "without rows"),
+    "names twice": (lambda frame: pd.concat([frame, frame[["city"]]], axis=1), "different column names"),
+    "numbered columns": (lambda frame: frame.rename(columns={"city": 0}), "named by texts, got 0"),
+    "no target": (lambda frame: frame.drop(columns="hired"), "target=, got 'hired'"),
+    "one label": (lambda frame: frame.assign(hired=1), "one class only"),
+    "labels missing": (lambda frame: frame.assign(hired=[None, *[0, 1] * 29, 1]), "row 1: the label is missing"),
+    "labels that are lists": (lambda frame: frame.assign(hired=[[1]] * N), "holds list values, which are no labels"),
+    "labels that are dates": (
+        lambda frame: frame.assign(hired=pd.date_range("2020", periods=N)),
+        "which are no labels",
+    ),
+    "no attribute": (lambda frame: frame[["hired"]].assign(sex=frame["sex"]).iloc[:, [0]], "protected=, got 'sex'"),
+}
+
+
+def decide(frame):
+    """Decide by the attributes that every table has, whatever else there is."""
+    points = frame["points"] if hasattr(frame["points"], "to_numpy") else frame["points"].combine_chunks()
+    return (np.asarray(points).astype(float) - 2 * (np.asarray(frame["sex"]) == "f") > 3).astype(int)
+
+
+def check_cells(schema, frame):
+    """Make sure that the model is given the cells of the frame, each as it stands."""
+    seen = []
+
+    def model(asked):
+        seen.append(asked)
+        return decide(asked)
+
+    subject = evenhand.models.Subject(model, encode(schema, frame))
+    labels = subject.scorer.predict(subject.people.individuals)
+    assert (labels == decide(frame)).all()
+    for name in schema.passthrough:
+        assert list(map(repr, seen[-1][name])) == list(map(repr, frame[name]))
+    return seen[-1]
+
+
+@pytest.mark.parametrize("name", PROPOSED)
+def test_a_column_that_is_no_attribute_is_named_with_a_proposal(name):
+    change, words, kind = PROPOSED[name]
+    frame = change(APPLICANTS)
+    column = frame.columns[-1]
+    with pytest.raises(EvenhandError, match=rf"'{column}' .*{words}(?s:.*)`accept_proposals=True`"):
+        infer_schema(frame, target="hired", protected=["sex"])
+    schema = infer_schema(frame, target="hired", protected=["sex"], accept_proposals=True)
+    assert (column in schema.passthrough) == (kind == "passthrough")
+    assert kind == "passthrough" or (schema[column].kind, bool(schema[column].unknown)) == (kind, True)
+    asked = check_cells(schema, frame)
+    assert list(map(str, asked[column])) == list(map(str, frame[column]))
+
+
+@pytest.mark.parametrize("name", PROTECTED)
+def test_a_protected_column_is_named_with_a_proposal_or_a_way_out(name):
+    values, words, kind = PROTECTED[name]
+    frame = APPLICANTS.assign(extra=values)
+    with pytest.raises(EvenhandError, match=rf"'extra' .*{words}"):
+        infer_schema(frame, target="hired", protected=["sex", "extra"])
+    if kind is None:
+        with pytest.raises(EvenhandError, match=rf"'extra' .*{words}(?s:.*)`ignore=NAME`"):
+            infer_schema(frame, target="hired", protected=["sex", "extra"], accept_proposals=True)
+        return
+    schema = infer_schema(frame, target="hired", protected=["sex", "extra"], accept_proposals=True)
+    assert (schema["extra"].kind, schema["extra"].protected) == (kind, True)
+    people = encode(schema, frame)
+    unknown = people.count_unknown().get("extra", 0)
+    assert len(people) == N
+    assert unknown == sum(str(value) in ("Prefer not to say", "?", "NOT STATED", "unknown") for value in values)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_column_that_looks_odd_is_read(name):
+    change, kind = PLAIN[name]
+    frame = change(APPLICANTS)
+    schema = infer_schema(frame, target="hired", protected=["sex"])
+    assert schema[frame.columns[-1]].kind == kind
+    check_cells(schema, frame)
+    again = evenhand.schema.Schema.parse(schema.model_dump())
+    assert again == schema
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_table_that_is_wrong_is_refused_once(name):
+    change, words = REFUSED[name]
+    with pytest.raises(EvenhandError, match=words):
+        evenhand.audit(decide, change(APPLICANTS), target="hired", protected=["sex"], samples=50, max_boxes=10)
+
+
+def test_all_columns_are_named_in_one_error():
+    """Every column of the zoo in one table: one error names each of them, and one word accepts them all."""
+    frame = APPLICANTS
+    for number, (change, _, _) in enumerate(PROPOSED.values()):
+        changed = change(APPLICANTS)
+        frame = frame.assign(**{f"{changed.columns[-1]} {number}": changed[changed.columns[-1]].to_numpy()})
+    found = evenhand.schema.propose_columns(frame, target="hired", protected=["sex"])
+    required = [one.column for one in found if one.required]
+    assert len(required) > 40
+    with pytest.raises(EvenhandError) as caught:
+        infer_schema(frame, target="hired", protected=["sex"])
+    said = str(caught.value)
+    assert said.startswith(f"{len(required)} columns cannot be attributes as they are\n")
+    assert all(f"\n  {column}: " in said for column in required)
+    schema = infer_schema(frame, target="hired", protected=["sex"], accept_proposals=True)
+    assert set(required) <= {
+        *schema.passthrough,
+        "extra 45",
+        "extra 46",
+        "extra 47",
+        "extra 48",
+        "extra 49",
+        "extra 50",
+    }
+
+
+UGLY = [
+    "identifier of words",
+    "datetimes",
+    "dates as objects",
+    "free text",
+    "infinity",
+    "numbers as words",
+    "an empty column",
+]
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+@pytest.mark.parametrize("name", UGLY)
+def test_other_frames_are_read_alike(library, name):
+    extra = "parquet" if library == "pyarrow" else library
+    module = pytest.importorskip(library, reason=f"needs the extra {extra}")
+    frame = PROPOSED[name][0](APPLICANTS)
+    given = module.from_pandas(frame) if library == "polars" else module.Table.from_pandas(frame)
+    with pytest.raises(EvenhandError, match=r"'extra' .*passthrough"):
+        infer_schema(given, target="hired", protected=["sex"])
+    schema = infer_schema(given, target="hired", protected=["sex"], accept_proposals=True)
+    assert schema.passthrough == ("extra",)
+    settings = {
+        "target": "hired",
+        "protected": ["sex"],
+        "schema": schema,
+        "samples": 50,
+        "max_boxes": 10,
+        "searched": 0,
+    }
+    result = evenhand.audit(decide, given, **settings)
+    assert result.individual.rate(("sex",), "data").n == N
+
+
+def test_an_audit_of_the_ugliest_table_is_that_of_the_tidy_one():
+    """What is added to a table and not read by the model changes no figure of its people."""
+    frame = APPLICANTS
+    for name in ("identifier of words", "datetimes with zones", "dollars", "free text", "lists", "intervals"):
+        frame = frame.assign(**{name: PROPOSED[name][0](APPLICANTS)["extra"]})
+    about = {"target": "hired", "protected": ["sex"], "samples": 200, "searched": 0}
+    tidy = evenhand.audit(decide, APPLICANTS, **about)
+    ugly = evenhand.audit(decide, frame, **about, accept_proposals=True)
+    assert ugly.groups.breakdowns == tidy.groups.breakdowns
+    counted = [(rate.flips, rate.n) for rate in (one.individual.rate(("sex",), "data") for one in (ugly, tidy))]
+    assert counted[0] == counted[1]
+    assert ugly.flip_rate > 0
