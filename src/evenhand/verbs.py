@@ -64,7 +64,8 @@ def audit(
         settings: ``favourable``, ``ignore`` and ``schema`` (see ``evenhand.schema.ColumnRoles``); ``kind``, ``order``
             and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``, ``model_name`` and
             ``trust`` (see ``evenhand.models.Subject``); fields of ``evenhand.auditing.AuditConfig``,
-            above all ``time_limit`` in seconds and ``seed``; ``work``, that of an earlier result, to repeat its run.
+            above all ``time_limit`` in seconds and ``seed``; ``metrics``, functions of one's own by name (see
+            ``evenhand.groups.add_metrics``); ``work``, that of an earlier result, to repeat its run.
 
     Returns:
         The result; print it, or see ``result.groups``, ``result.individual``, ``result.certificates``, ...;
@@ -96,7 +97,8 @@ def audit(
     subject = _subject(model, frame, y, target, protected, settings)
     if weight is not None:
         subject = replace(subject, weights=read_weights(frame, weight, subject.people.rows))
-    return auditing.audit(subject, auditing.AuditConfig(**settings), clock=clock)
+    metrics = settings.pop("metrics", None)
+    return auditing.audit(subject, auditing.AuditConfig(**settings), metrics=metrics, clock=clock)
 
 
 def audit_predictions(
@@ -125,8 +127,8 @@ def audit_predictions(
         threshold: in place of ``y_pred``: the favourable decision is given from this score on, such as 0.5. With
             ``[0.5, "sex=Female:0.4"]``, what if a group had a threshold of its own.
         settings: ``favourable``, the label that people want, and ``schema`` (see ``evenhand.schema.DecisionRoles``);
-            ``data_name``; fields of ``evenhand.auditing.DecisionAuditConfig``; ``work``, that of an earlier result, to
-            repeat its run.
+            ``data_name``; fields of ``evenhand.auditing.DecisionAuditConfig``; ``metrics``, functions of one's own by
+            name (see ``evenhand.groups.add_metrics``); ``work``, that of an earlier result, to repeat its run.
 
     Returns:
         The result; see ``result.groups`` and ``result.subgroups``.

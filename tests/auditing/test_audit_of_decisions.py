@@ -15,6 +15,7 @@ from evenhand.errors import EvenhandError, OptionError
 from evenhand.schema import DecisionRoles
 from evenhand.stats import quantity_value
 
+INEQUALITY = {"generalized_entropy_index", "theil_index"}
 TRUTH = {"base_rate", "true_positive_rate", "false_positive_rate", "accuracy", "precision"} | {
     "false_discovery_rate",
     "false_omission_rate",
@@ -71,7 +72,7 @@ def test_scores_alone_give_mean_scores_and_true_labels_error_rates_and_calibrati
     assert set(scored.overall) == {"selection_rate", "mean_score"}
     assert scored.calibration == ()
     full = auditing.audit_decisions(decisions(people(), score="score", target="hired")).groups
-    assert set(full.overall) == {"selection_rate", "mean_score", "calibration_gap", "auc"} | TRUTH
+    assert set(full.overall) == {"selection_rate", "mean_score", "calibration_gap", "auc"} | TRUTH | INEQUALITY
     assert len(full.calibration) > 10
 
 

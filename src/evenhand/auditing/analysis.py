@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import importlib.metadata
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,7 @@ def audit(
     subject: Subject,
     config: AuditConfig | None = None,
     *,
+    metrics: Mapping[str, Callable[..., Any]] | None = None,
     progress: Progress | None = None,
     clock: WorkClock | None = None,
     **settings: Any,
@@ -79,6 +80,7 @@ def audit(
     Args:
         subject: the model and the people.
         config: time limit, population, confidence, seed.
+        metrics: more metrics of groups, of one's own, see ``evenhand.groups.add_metrics``.
         progress: called as work goes on.
         clock: by which limits of time are told; one made of ``AuditResult.work`` repeats that run.
         settings: fields of ``AuditConfig`` by name, in place of those in ``config``.
@@ -107,7 +109,7 @@ def audit(
     ledger = find_ledger(subject.model) or subject.ledger
     before = ledger.settled
     with ledger.within(config.budget):
-        found = _run_analyses(subject, config, say, timer, ledger)
+        found = _run_analyses(subject, config, metrics, say, timer, ledger)
     ledger.settle()
     return found.model_copy(
         update={"queries": ledger.sent - before, "work": timer.work(), "seconds": time.perf_counter() - started}
@@ -136,7 +138,12 @@ def forecast_queries(people: People, config: AuditConfig) -> int:
 
 
 def _run_analyses(
-    subject: Subject, config: AuditConfig, say: Progress, timer: WorkClock, ledger: QuestionLedger
+    subject: Subject,
+    config: AuditConfig,
+    metrics: Mapping[str, Callable[..., Any]] | None,
+    say: Progress,
+    timer: WorkClock,
+    ledger: QuestionLedger,
 ) -> AuditResult:
     started = time.perf_counter()
     people, schema = subject.people, subject.people.schema
@@ -157,6 +164,7 @@ def _run_analyses(
         thresholds=config.thresholds,
         reference=config.reference,
         weights=subject.weights,
+        metrics=metrics,
         seed=config.seed,
     )
     say("fitting the simulated population", 0.09)
@@ -232,6 +240,7 @@ def _run_analyses(
         | {
             "threshold": None if config.threshold is None else config.threshold.describe(),
             "reference": ", ".join(config.reference) or None,
+            "metrics": ", ".join(metrics or ()) or None,
             "time_limit": config.seconds,
             "stop_at_little_progress": config.time_limit is None and config.max_boxes is None,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ def audit_decisions(
     config: DecisionAuditConfig | None = None,
     *,
     data_name: str = "data",
+    metrics: Mapping[str, Callable[..., Any]] | None = None,
     progress: Progress | None = None,
     clock: WorkClock | None = None,
     **settings: Any,
@@ -38,6 +39,7 @@ def audit_decisions(
         decisions: the decisions, and the people they are about.
         config: confidence, sizes, seed.
         data_name: how to call the data in reports.
+        metrics: more metrics of groups, of one's own, see ``evenhand.groups.add_metrics``.
         progress: called with what is being done and the share done, 0 to 1.
         clock: by which the time limit is told; one made of ``AuditResult.work`` repeats that run.
         settings: fields of ``DecisionAuditConfig`` by name, in place of those in ``config``.
@@ -57,6 +59,7 @@ def audit_decisions(
         min_group_size=config.min_group_size,
         thresholds=config.thresholds,
         reference=config.reference,
+        metrics=metrics,
         seed=config.seed,
     )
     not_run: list[SkippedAnalysis] = []
@@ -81,7 +84,11 @@ def audit_decisions(
         subgroups=found,
         not_run=tuple(not_run),
         interrupted=interrupted,
-        settings=config.model_dump() | {"reference": ", ".join(config.reference) or None},
+        settings=config.model_dump()
+        | {
+            "reference": ", ".join(config.reference) or None,
+            "metrics": ", ".join(metrics or ()) or None,
+        },
         versions=library_versions(),
         seed=config.seed,
         work=timer.work(),

@@ -7,6 +7,7 @@ from evenhand.groups.analysis import (
     measure_recorded_decisions,
 )
 from evenhand.groups.breakdown import Breakdown, Gap, Group
+from evenhand.groups.custom import add_metrics
 from evenhand.groups.gap_wording import title_gap
 from evenhand.groups.membership import Membership, group_by_attribute
 from evenhand.groups.metrics import number_combinations
@@ -47,6 +48,7 @@ __all__ = [
     "GroupMetrics",
     "Membership",
     "ThresholdCurves",
+    "add_metrics",
     "breakdown_blocks",
     "calibration_blocks",
     "confidence_levels",

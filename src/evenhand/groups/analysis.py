@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,14 @@ from numpy.typing import ArrayLike
 from evenhand.core import Assignments, Config, setting
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.breakdown import Breakdown, Group
+from evenhand.groups.custom import BootstrapSettings, DecidedPeople, add_metrics
 from evenhand.groups.gaps import GroupComparison, compute_gaps
 from evenhand.groups.membership import Membership, find_references, group_by_attribute, group_by_values
 from evenhand.groups.metrics import (
     TENTHS,
     ContingencyTable,
     compute_metrics,
+    count_benefits,
     count_groups,
     cross_tabulate,
     measure_rates,
@@ -27,7 +29,7 @@ from evenhand.groups.result import SMALL, CalibrationBin, GroupMetrics
 from evenhand.groups.thresholds import BandSettings, ScoredPeople, trace_curves
 from evenhand.models import Scorer, ask_people
 from evenhand.schema import People, PeopleWeights, RecordedDecisions, Thresholds, describe_scale
-from evenhand.stats import Quantity, auc
+from evenhand.stats import Quantity, auc, decision_inequality
 from evenhand.typing import Booleans, Floats, Progress
 
 ROUNDING = 1e-6
@@ -62,6 +64,7 @@ def measure_groups(
     config: GroupConfig | None = None,
     *,
     weights: PeopleWeights | None = None,
+    metrics: Mapping[str, Callable[..., Any]] | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> GroupMetrics:
@@ -75,6 +78,7 @@ def measure_groups(
             ranges.
         config: the settings.
         weights: how much each person counts; None where all count alike.
+        metrics: more metrics of one's own, see ``add_metrics``.
         progress: called with what is being done and the share done, 0 to 1.
         settings: fields of ``GroupConfig`` by name, in place of those in ``config``.
 
@@ -96,7 +100,7 @@ def measure_groups(
     reply = ask_people(scorer, people.individuals)
     favoured = reply.labels == scorer.favourable
     scores = None if scorer.label_only else reply.scores[:, scorer.favourable]
-    return _build_result(
+    found = _build_result(
         memberships,
         favoured,
         deserving,
@@ -108,16 +112,23 @@ def measure_groups(
         config=config,
         started=started,
     )
+    known = DecidedPeople(memberships, favoured, deserving, scores, None if weights is None else weights.values)
+    return _add_own_metrics(found, metrics, known, config)
 
 
 def measure_recorded_decisions(
-    decisions: RecordedDecisions, config: GroupConfig | None = None, **settings: Any
+    decisions: RecordedDecisions,
+    config: GroupConfig | None = None,
+    *,
+    metrics: Mapping[str, Callable[..., Any]] | None = None,
+    **settings: Any,
 ) -> GroupMetrics:
     """Measure group metrics of decisions already made; those that compare with the truth where it is known.
 
     Args:
         decisions: the decisions, and the people they are about.
         config: the settings; by default groups are those of all attributes.
+        metrics: more metrics of one's own, see ``add_metrics``.
         settings: fields of ``GroupConfig`` by name, in place of those in ``config``.
 
     Raises:
@@ -128,10 +139,12 @@ def measure_recorded_decisions(
     config = GroupConfig.of(config, settings)
     people, schema = decisions.people, decisions.people.schema
     names = schema.names if config.protected is None else tuple(dict.fromkeys(config.protected))
-    return _build_result(
-        [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names],
+    memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names]
+    deserving = None if people.labels is None else people.favourable
+    found = _build_result(
+        memberships,
         decisions.selected,
-        None if people.labels is None else people.favourable,
+        deserving,
         decisions.scores,
         weights=decisions.weights,
         in_force=decisions.thresholds,
@@ -140,6 +153,20 @@ def measure_recorded_decisions(
         config=config,
         started=started,
     )
+    weights = None if decisions.weights is None else decisions.weights.values
+    known = DecidedPeople(memberships, decisions.selected, deserving, decisions.scores, weights)
+    return _add_own_metrics(found, metrics, known, config)
+
+
+def _add_own_metrics(
+    found: GroupMetrics,
+    metrics: Mapping[str, Callable[..., Any]] | None,
+    people: DecidedPeople,
+    config: GroupConfig,
+) -> GroupMetrics:
+    if not metrics:
+        return found
+    return add_metrics(found, metrics, people, BootstrapSettings(config.confidence, config.min_group_size, config.seed))
 
 
 def measure_decisions(
@@ -224,6 +251,10 @@ def _build_result(
     overall = compute_metrics(everybody, config.confidence, why_no_scores=why_no_scores)[0]
     if area is not None:
         overall["auc"] = area
+    if tally.deserving is not None:
+        counts = count_benefits(tally)
+        for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
+            overall[name] = decision_inequality(counts, len(favoured), alpha, config.confidence)
     references = find_references(config.reference, memberships)
     sets = [[i] for i in range(len(memberships))]
     # Each attribute by itself, and all of them intersected.

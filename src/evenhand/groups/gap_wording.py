@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from evenhand.core import Block, Column, Table, TableRow
 from evenhand.groups.breakdown import Breakdown, Gap
-from evenhand.groups.names import DENOMINATORS, GAP_TITLES, METRIC_TITLES
+from evenhand.groups.names import DENOMINATORS, GAP_TITLES, METRIC_TITLES, number_name
 from evenhand.stats import Proved, Unknown, show_quantity
 from evenhand.text import join_names, list_some
 
@@ -20,7 +20,7 @@ def format_not_assessable(gap: Gap) -> str:
 
 def title_gap(gap: Gap) -> str:
     """Return what a gap compares, in words."""
-    title = GAP_TITLES.get(gap.name, gap.name)
+    title = GAP_TITLES.get(gap.name, f"{gap.metric}: highest minus lowest")
     if not gap.reference:
         return title
     name, colon, _ = title.partition(":")
@@ -40,7 +40,7 @@ def describe_size(gap: Gap) -> str:
         apart, none = value.low > 0, "0"
         counted, low, high = (f"{1000 * number:.0f}" for number in (value.value, value.low, value.high))
         size = f"{counted} ({low} to {high}) in 1,000 {DENOMINATORS.get(gap.metric, 'people')}; "
-        size = "" if gap.metric == "calibration_gap" else size
+        size = "" if gap.metric == "calibration_gap" or gap.name not in GAP_TITLES else size
     return f"{size}{'distinguishable' if apart else 'not distinguishable'} from {none}"
 
 
@@ -49,7 +49,7 @@ def reference_table(breakdown: Breakdown, levels: str, weighted: str) -> Iterato
     gaps = [gap for gap in breakdown.gaps if gap.by_group]
     if not gaps:
         return
-    names = {GAP_TITLES.get(gap.name, gap.name).partition(":")[0]: gap for gap in gaps}
+    names = {GAP_TITLES.get(gap.name, gap.metric).partition(":")[0]: gap for gap in gaps}
     labels = [group.label for group in breakdown.groups if group.label != gaps[0].reference]
     yield Table(
         f"Every group against {gaps[0].reference} by {join_names(breakdown.by)}, observed{weighted}: its value minus "
@@ -60,7 +60,7 @@ def reference_table(breakdown: Breakdown, levels: str, weighted: str) -> Iterato
                 (
                     label,
                     *(
-                        show_quantity(gap.by_group[label], gap.name) if label in gap.by_group else "-"
+                        show_quantity(gap.by_group[label], number_name(gap.name)) if label in gap.by_group else "-"
                         for gap in names.values()
                     ),
                 )

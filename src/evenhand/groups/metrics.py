@@ -120,6 +120,19 @@ def count_groups(tally: ContingencyTable, group: Integers, groups: int) -> Group
     return GroupCounts(size=size, effective=effective, weighted=tally.weights is not None, rates=rates, moments=moments)
 
 
+def count_benefits(tally: ContingencyTable) -> Floats:
+    """Return how many were wrongly not selected, rightly decided and wrongly selected, shape (3,).
+
+    With weights, their weighted shares of Kish's effective size.
+    """
+    assert tally.deserving is not None
+    benefit = tally.favoured.astype(np.int64) - tally.deserving + 1
+    if tally.weights is None:
+        return _sums(benefit, tally.n.astype(np.float64), 3)
+    total, squares = tally.weights[:2]
+    return _sums(benefit, total, 3) * total.sum() / squares.sum()
+
+
 def _sums(group: Integers, values: Floats, groups: int) -> Floats:
     return np.asarray(np.bincount(group, weights=values, minlength=groups), dtype=np.float64)
 

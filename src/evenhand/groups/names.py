@@ -14,6 +14,8 @@ METRIC_TITLES = {
     "mean_score": "mean score",
     "calibration_gap": "calibration error",
     "auc": "area under the ROC curve",
+    "generalized_entropy_index": "generalised entropy of benefits (alpha 2)",
+    "theil_index": "Theil index of benefits",
 }
 """Metric -> its name in a sentence."""
 
@@ -54,7 +56,7 @@ DENOMINATORS = {
 }
 """Metric -> who is counted below the line of its rate."""
 
-OVERALL_NAMES = (*METRIC_NAMES, "auc")
+OVERALL_NAMES = (*METRIC_NAMES, "auc", "generalized_entropy_index", "theil_index")
 """What is measured of everybody together."""
 
 GAP_NAMES = (
@@ -68,3 +70,8 @@ GAP_NAMES = (
     "calibration_difference",
 )
 """What is compared between groups, see ``Gap``."""
+
+
+def number_name(name: str) -> str:
+    """Return by which name a number is written: its own, or that of metrics of the user's own."""
+    return name if name in METRIC_TITLES or name in GAP_TITLES else "own_metric"

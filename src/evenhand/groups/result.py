@@ -24,7 +24,7 @@ from evenhand.core import (
 )
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.gap_wording import describe_size, format_not_assessable, reference_table, title_gap
-from evenhand.groups.names import METRIC_TITLES
+from evenhand.groups.names import METRIC_TITLES, number_name
 from evenhand.groups.thresholds import ThresholdCurves, describe_rule, threshold_blocks
 from evenhand.schema import Thresholds
 from evenhand.stats import (
@@ -221,7 +221,7 @@ def overall_table(result: GroupMetrics) -> Table:
         f"Everybody together, observed{weighted_by(result)}; with {confidence_levels(result)} intervals",
         (Column("metric"), Column("value", numeric=True)),
         tuple(
-            TableRow((METRIC_TITLES.get(name, name), show_quantity(quantity, name)))
+            TableRow((METRIC_TITLES.get(name, name), show_quantity(quantity, number_name(name))))
             for name, quantity in result.overall.items()
         ),
         usual="observed",
@@ -269,7 +269,7 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
             (Column("what is compared"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
             tuple(
                 TableRow(
-                    (title_gap(gap), show_quantity(gap.value, gap.name), gap.best, gap.worst),
+                    (title_gap(gap), show_quantity(gap.value, number_name(gap.name)), gap.best, gap.worst),
                     "; ".join(part for part in (describe_size(gap), format_not_assessable(gap)) if part),
                 )
                 for gap in breakdown.gaps
@@ -404,7 +404,7 @@ def _too_few(result: GroupMetrics) -> str:
 
 
 def _group_row(group: Group, names: list[str], too_few: str) -> TableRow:
-    cells = [show_quantity(group.metrics[name], name) if name in group.metrics else "" for name in names]
+    cells = [show_quantity(group.metrics[name], number_name(name)) if name in group.metrics else "" for name in names]
     detail = f"{too_few}: in no gap" if group.small else ""
     effective = () if group.effective_size is None else (f"{group.effective_size:,.0f}",)
     return TableRow((group.label, group.size, *effective, *cells), detail, faint=group.small)

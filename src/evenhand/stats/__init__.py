@@ -1,9 +1,11 @@
 """Every statistical formula in one place: numbers that say what they are, and their intervals."""
 
 from evenhand.stats.auc import auc
+from evenhand.stats.bootstrap import expanded_percentiles
 from evenhand.stats.combined import COMBINED, NOTHING_PROVED, Draws, OpenPart, combined_share
 from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
 from evenhand.stats.excess import FlipCounts, excess_over_noise
+from evenhand.stats.inequality import decision_inequality, generalized_entropy
 from evenhand.stats.level import bonferroni, normal_cdf, normal_quantile, poisson_cdf
 from evenhand.stats.mean import (
     ClusteredMeans,
@@ -121,9 +123,11 @@ __all__ = [
     "common_difference",
     "count_pairs",
     "critical_value",
+    "decision_inequality",
     "differences_from_reference",
     "estimated_rate",
     "excess_over_noise",
+    "expanded_percentiles",
     "false_coverage_confidence",
     "format_basis",
     "format_ends",
@@ -131,6 +135,7 @@ __all__ = [
     "format_quantity",
     "format_value",
     "gap_band",
+    "generalized_entropy",
     "group_skewness",
     "has_score_limits",
     "holm",

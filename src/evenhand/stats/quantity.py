@@ -117,7 +117,10 @@ DECIMAL = frozenset(
         "equalized_odds_difference",
         "false_discovery_difference",
         "false_omission_difference",
+        "generalized_entropy_index",
         "mean_score",
+        "own_metric",
+        "theil_index",
     }
 )
 """Numbers written as decimals; all others are shares of people, written in percent."""

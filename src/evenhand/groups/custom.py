@@ -1,0 +1,246 @@
+"""Metrics of one's own: any function of labels, decisions and scores, by group, with bootstrap intervals."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evenhand.errors import OptionError
+from evenhand.groups.breakdown import Breakdown, Gap
+from evenhand.groups.membership import Membership
+from evenhand.groups.names import OVERALL_NAMES
+from evenhand.groups.result import GroupMetrics
+from evenhand.stats import Observed, Quantity, Unknown, bonferroni, expanded_percentiles, normal_quantile
+from evenhand.typing import Booleans, Floats, Integers
+
+DRAWS = 1000
+LEAST_DRAWS = 200
+WORK = 200_000_000
+"""Samples drawn for an interval: at most, at least, and people in all of them together where these do not say."""
+
+SCORES = ("y_score", "y_prob", "y_proba")
+METHOD = "bootstrap percentiles, expanded (Hesterberg 2015)"
+
+
+class DecidedPeople(NamedTuple):
+    """What a metric may be a function of, each of shape (n,) or None where it is not known.
+
+    Attributes:
+        memberships: the group of each person by each protected attribute.
+        favoured, deserving: decision and truth.
+        scores, weights: of the favourable label; how much each person counts.
+    """
+
+    memberships: Sequence[Membership]
+    favoured: Booleans
+    deserving: Booleans | None
+    scores: Floats | None
+    weights: Floats | None
+
+
+class BootstrapSettings(NamedTuple):
+    """Confidence of the intervals, smallest group that is compared, seed."""
+
+    confidence: float
+    least: int
+    seed: int
+
+
+def add_metrics(
+    measured: GroupMetrics,
+    metrics: Mapping[str, Callable[..., Any]],
+    people: DecidedPeople,
+    settings: BootstrapSettings,
+) -> GroupMetrics:
+    """Return group metrics with more of them: overall, of every group, and the gap between groups, ``NAME_difference``.
+
+    A function is given 1 for the favourable label and decision, 0 for another. Its interval is that of the bootstrap:
+    people are drawn again from the group, with replacement, up to 1,000 times (fewer where there are many people). Ends
+    are percentiles, taken further out for small groups (Hesterberg, "What teachers should know about the bootstrap",
+    American Statistician 2015). Those of a gap are squared and added from the ends of two groups, as many standard
+    errors out as the number of pairs asks for (Bonferroni).
+
+    Args:
+        metrics: name -> function of ``y_true`` and ``y_pred`` or ``y_score`` (in that order, or by these names), and of
+            ``sample_weight`` if it takes it.
+
+    Raises:
+        OptionError: a name is taken, or a function needs what is not known.
+    """
+    rng = np.random.default_rng(settings.seed)
+    overall, breakdowns = dict(measured.overall), list(measured.breakdowns)
+    for name, function in metrics.items():
+        if name in OVERALL_NAMES or not name.isidentifier():
+            raise OptionError(
+                f"expected a new name for a metric, a word without spaces, got {name!r}", location="metrics"
+            )
+        metric = _Metric(name, function, _bind(name, function, people), people.weights is not None)
+        overall[name] = metric.measure(np.arange(len(people.favoured)), settings, rng)
+        breakdowns = [_add_to(breakdown, metric, people, settings, rng) for breakdown in breakdowns]
+    return measured.model_copy(update={"overall": overall, "breakdowns": tuple(breakdowns)})
+
+
+def _bind(name: str, function: Callable[..., Any], people: DecidedPeople) -> dict[str, Any]:
+    """Return the columns that a function takes, by the names of its parameters.
+
+    Raises:
+        OptionError: it needs labels or scores that are not known, or people have weights and it takes none.
+    """
+    if not callable(function):
+        raise OptionError(f"expected a function as metric {name!r}, got {function!r}", location="metrics")
+    parameters = list(inspect.signature(function).parameters)
+    scored = next((one for one in parameters[:2] if one in SCORES), None)
+    if len(parameters) < 2:
+        raise OptionError(f"metric {name!r} must be a function of y_true and y_pred or y_score", location="metrics")
+    given = {
+        "y_true": people.deserving,
+        "y_score" if scored else "y_pred": people.scores if scored else people.favoured,
+    }
+    for what, column in given.items():
+        if column is None:
+            hint = f"give {what}=" if what == "y_true" else "give y_score=, or a model that gives scores"
+            raise OptionError(f"metric {name!r} needs {what}, which is not known here", location="metrics", hint=hint)
+    columns: dict[str, Any] = {
+        parameter: np.asarray(column).astype(np.float64 if what == "y_score" else np.int64)
+        for parameter, (what, column) in zip(parameters[:2], given.items(), strict=True)
+    }
+    if people.weights is not None:
+        if "sample_weight" not in parameters:
+            raise OptionError(
+                f"people have weights, and metric {name!r} takes no sample_weight",
+                location="metrics",
+                hint="let it take sample_weight=, or leave the weights out",
+            )
+        columns["sample_weight"] = people.weights
+    return columns
+
+
+class _Metric(NamedTuple):
+    """A metric with the columns it is computed of."""
+
+    name: str
+    function: Callable[..., Any]
+    columns: dict[str, Any]
+    weighted: bool
+
+    def value(self, rows: Integers) -> float:
+        """Return the metric of some people."""
+        (first, labels), (second, decided), *rest = self.columns.items()
+        more = {name: column[rows] for name, column in rest}
+        positional = inspect.signature(self.function).parameters[first].kind is inspect.Parameter.POSITIONAL_ONLY
+        if positional:
+            return float(self.function(labels[rows], decided[rows], **more))
+        return float(self.function(**{first: labels[rows], second: decided[rows]}, **more))
+
+    def measure(self, rows: Integers, settings: BootstrapSettings, rng: np.random.Generator) -> Observed | Unknown:
+        """Return the metric of some people with its interval, or why there is none."""
+        try:
+            value = self.value(rows)
+        except (ArithmeticError, ValueError) as error:
+            return Unknown(reason=f"{self.name} is not defined here: {str(error).splitlines()[0][:120]}")
+        if not math.isfinite(value):
+            return Unknown(reason=f"{self.name} is {value} here")
+        draws = int(np.clip(WORK // max(len(rows), 1), LEAST_DRAWS, DRAWS))
+        found = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of samples that happen to hold one label alone; these are counted below
+            for _ in range(draws):
+                try:
+                    found.append(self.value(rows[rng.integers(0, len(rows), len(rows))]))
+                except (ArithmeticError, ValueError):
+                    found.append(math.nan)
+        drawn = np.array(found)
+        known = drawn[np.isfinite(drawn)]
+        if len(rows) < 2 or len(known) < 0.9 * draws:
+            return Unknown(reason=f"{self.name} is not defined for enough samples of {len(rows)} people")
+        low, high = expanded_percentiles(known, len(rows), settings.confidence)
+        weighted = ", weighted" if self.weighted else ""
+        return Observed(
+            value=value,
+            n=len(rows),
+            low=min(low, value),
+            high=max(high, value),
+            confidence=settings.confidence,
+            method=f"{METHOD}, {draws:,} samples{weighted}",
+        )
+
+
+def _add_to(
+    breakdown: Breakdown,
+    metric: _Metric,
+    people: DecidedPeople,
+    settings: BootstrapSettings,
+    rng: np.random.Generator,
+) -> Breakdown:
+    """Return a breakdown with one more metric of every group, and its gap."""
+    by_name = {membership.name: membership for membership in people.memberships}
+    groups = []
+    for group in breakdown.groups:
+        own = np.ones(len(people.favoured), dtype=np.bool_)
+        for name, label in group.values.items():
+            own &= by_name[name].codes == by_name[name].labels.index(label)
+        found: Quantity = metric.measure(np.flatnonzero(own), settings, rng)
+        groups.append(group.model_copy(update={"metrics": group.metrics | {metric.name: found}}))
+    small = {group.label: group.size for group in groups if group.small}
+    known = {
+        group.label: quantity
+        for group in groups
+        if not group.small and isinstance(quantity := group.metrics[metric.name], Observed)
+    }
+    reference = next((gap.reference for gap in breakdown.gaps if gap.reference), "")
+    gaps = breakdown.gaps if len(groups) < 2 else (*breakdown.gaps, _gap(metric.name, known, reference, small))
+    return breakdown.model_copy(update={"groups": tuple(groups), "gaps": gaps})
+
+
+def _gap(name: str, known: Mapping[str, Observed], reference: str, small: dict[str, int]) -> Gap:
+    """Return the gap of a metric between groups, or of every group from the reference."""
+    gap, metric = f"{name}_difference", name
+    if len(known) < 2 or (reference and reference not in known):
+        reason = f"{name} must be known in " + (f"the reference group {reference}" if reference else "two groups")
+        return Gap(
+            name=gap, metric=metric, value=Unknown(reason=reason), best="", worst="", reference=reference,
+            not_assessable=small,
+        )  # fmt: skip
+    labels = list(known)
+    pairs = [(label, reference) for label in labels if label != reference]
+    if not reference:
+        pairs = [(one, other) for i, one in enumerate(labels) for other in labels[i + 1 :]]
+    found = {pair: _difference(known[pair[0]], known[pair[1]], len(pairs)) for pair in pairs}
+    (one, other), widest = max(found.items(), key=lambda item: abs(item[1].value))
+    low, high = (
+        max(max(sign * (d.low if sign > 0 else d.high), 0.0) for d in found.values() for sign in (1, -1)),
+        max(max(d.high, -d.low) for d in found.values()),
+    )
+    best, worst = (one, other) if widest.value >= 0 else (other, one)
+    n = widest.n if reference else sum(quantity.n for quantity in known.values())
+    return Gap(
+        name=gap,
+        metric=metric,
+        value=widest.model_copy(update={"value": abs(widest.value), "low": low, "high": high, "n": n}),
+        best=best,
+        worst=worst,
+        reference=reference,
+        by_group={pair[0]: distance for pair, distance in found.items()} if reference else {},
+        not_assessable=small,
+    )
+
+
+def _difference(one: Observed, other: Observed, comparisons: int) -> Observed:
+    """Return the difference of two groups, its ends as far out as so many comparisons ask for."""
+    further = normal_quantile(bonferroni(one.confidence, comparisons)) / normal_quantile(one.confidence)
+    value = one.value - other.value
+    together = "" if comparisons == 1 else f", simultaneous over {comparisons} comparisons (Bonferroni)"
+    return one.model_copy(
+        update={
+            "value": value,
+            "n": one.n + other.n,
+            "low": value - further * math.hypot(one.value - one.low, other.high - other.value),
+            "high": value + further * math.hypot(one.high - one.value, other.value - other.low),
+            "method": f"squared and added, {one.method}{together}",
+        }
+    )
