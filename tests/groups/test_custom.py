@@ -130,7 +130,7 @@ def test_percentiles_of_a_mean_are_students_interval():
     values = np.random.default_rng(0).normal(size=12)
     spread = values.std() / np.sqrt(12)  # of the bootstrap: with divisor n
     draws = values.mean() + spread * np.random.default_rng(1).normal(size=200_000)
-    expected = student_interval(values.mean(), values.var(ddof=1), 12)
+    expected = student_interval(values.mean(), values.var(ddof=1), 12, lower=-9, upper=9)
     assert expanded_percentiles(draws, 12) == pytest.approx([float(end) for end in expected], abs=0.01)
 
 
