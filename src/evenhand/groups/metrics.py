@@ -130,7 +130,7 @@ def count_benefits(tally: ContingencyTable) -> Floats:
     if tally.weights is None:
         return _sums(benefit, tally.n.astype(np.float64), 3)
     total, squares = tally.weights[:2]
-    return _sums(benefit, total, 3) * total.sum() / squares.sum()
+    return np.asarray(_sums(benefit, total, 3) * total.sum() / squares.sum())
 
 
 def _sums(group: Integers, values: Floats, groups: int) -> Floats:

@@ -29,10 +29,11 @@ def generalized_entropy(benefits: ArrayLike, alpha: float = 2.0, *, weights: Arr
         OptionError: a benefit is negative, or no one has any.
     """
     b = np.asarray(benefits, dtype=np.float64)
-    mean = float(np.average(b, weights=weights)) if len(b) else 0.0
+    shares = np.ones(len(b)) if weights is None else np.asarray(weights, dtype=np.float64)
+    mean = float(np.average(b, weights=shares)) if len(b) else 0.0
     if not len(b) or b.min() < 0 or mean <= 0:
         raise OptionError("expected benefits of at least 0, and some above it")
-    return float(np.average(_terms(b / mean, alpha), weights=weights))
+    return float(np.average(_terms(b / mean, alpha), weights=shares))
 
 
 def _terms(share: Floats, alpha: float) -> Floats:
