@@ -17,6 +17,7 @@ from evenhand.http import redact_url
 from evenhand.models.blackbox.questions import summarize_error
 from evenhand.models.encodings import require_encodings
 from evenhand.models.ledger import QuestionLedger
+from evenhand.models.mlflow_folder import find_model_file, find_registered, is_logged_model, is_registered
 from evenhand.models.regressor import Regressor
 from evenhand.models.replies import match_labels
 from evenhand.models.scorer import Scorer
@@ -59,7 +60,8 @@ def load_model(
         source: a model object (scikit-learn estimator or Pipeline, PyTorch module, XGBoost, LightGBM or CatBoost model,
             ONNX model, any function of a batch, a ``Scorer``), or a file (``.npz``, ``.h5``, ``.keras``, ``.onnx``,
             ``.pt2``, ``.pt``, ``.pth``, ``.skops``, ``.pkl``, ``.joblib``, ``.cbm``, ``.json``, ``.ubj``, ``.txt``),
-            an ``http(s)://`` URL, or ``module:function``.
+            a folder that MLflow logged or ``models:/name/version`` in its local store, an ``http(s)://`` URL, or
+            ``module:function``.
         schema: what the model's individuals are.
         like: the user's data; a model that takes data frames is asked with frames of its type.
         trust: allow files that can run code when they are loaded.
@@ -76,6 +78,8 @@ def load_model(
         SchemaError: the target is a number (see ``load_regressor``).
     """
     schema.target.require_labels("this analysis")
+    if isinstance(source, str) and is_registered(source):
+        source, name = find_registered(source), name or source
     if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
         return _load_file(Path(source), schema, like=like, trust=trust, name=name, ledger=ledger)
     if not isinstance(source, str):
@@ -182,8 +186,15 @@ def _load_file(
     if not path.exists():
         known = "" if loader else f"; known kinds are {', '.join(LOADERS)}, http(s):// URLs and module:function"
         raise ModelError("there is no such file", location=str(path), hint=f"check the path{known}")
+    if is_logged_model(path):
+        inside, suffix = find_model_file(path)
+        path, name, loader = inside, name or path.name, LOADERS.get(suffix)
     if path.is_dir():
-        raise ModelError("this is a folder, not a model file", location=str(path), hint="give the file in it")
+        raise ModelError(
+            "this is a folder, not a model file",
+            location=str(path),
+            hint="give the file in it; a folder of MLflow has a file MLmodel",
+        )
     if loader is None:
         raise ModelError(
             f"a file that ends in {path.suffix!r} is not a known kind of model"
