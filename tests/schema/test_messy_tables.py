@@ -263,6 +263,18 @@ def test_a_protected_column_is_named_with_a_proposal_or_a_way_out(name):
     assert unknown == sum(str(value) in ("Prefer not to say", "?", "NOT STATED", "unknown") for value in values)
 
 
+def test_columns_that_only_describe_subgroups_may_be_numbers_and_still_have_no_unknown_group():
+    frame = APPLICANTS.assign(gender=PROTECTED["prefers not to say"][0], income=np.linspace(1, 9.5, N))
+    about = {"target": "hired", "protected": ["gender", "income"], "min_size": 5}
+    with pytest.raises(EvenhandError, match="'gender' has 'Prefer not to say' among its values"):
+        evenhand.find_subgroups(decide, frame, **about)
+    found = evenhand.find_subgroups(decide, frame, accept_proposals=True, **about)
+    assert (found.people, found.unknown) == (45, 15)
+    assert found.attributes[0].cells == ("d", "f", "m")
+    with pytest.raises(EvenhandError, match=r"'key' has 60 different values.*groups are made by it"):
+        evenhand.find_subgroups(decide, frame.assign(key=[f"P-{i}" for i in EACH]), target="hired", protected=["key"])
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_column_that_looks_odd_is_read(name):
     change, kind = PLAIN[name]

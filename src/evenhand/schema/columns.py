@@ -99,6 +99,7 @@ class ColumnRoles:
             frame,
             target=target,
             protected=names if varied else (),
+            compared=() if varied else names,
             favourable=self.favourable,
             ignore=ignored,
             outcome=self.outcome,

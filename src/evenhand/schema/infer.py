@@ -32,6 +32,7 @@ def infer_schema(
     ignore: Sequence[str] = (),
     outcome: OutcomeRole | None = None,
     accept_proposals: bool = False,
+    compared: Sequence[str] = (),
 ) -> Schema:
     """Guess what each column is: words are categorical, ordered categories ordinal, whole numbers integer.
 
@@ -47,6 +48,7 @@ def infer_schema(
         ignore: columns that are not attributes (identifiers, weights).
         outcome: what the target is; guessed if left out: many different numbers are a number.
         accept_proposals: take what ``propose_columns`` proposes for columns that cannot be attributes as they are.
+        compared: attributes that groups are made by, and that are not varied.
 
     Raises:
         DataError: a named column is missing, the target has one class, or columns cannot be described; the message
@@ -56,13 +58,14 @@ def infer_schema(
     import narwhals as nw
 
     table = nw.from_native(frame, eager_only=True)
-    for name in (target, *protected, *ignore):
+    for name in (target, *protected, *compared, *ignore):
         if name not in table.columns:
             raise DataError(f"there is no column {name!r}", hint=f"the columns are: {', '.join(table.columns)}")
     decided = CodedColumn.read(table[target])
     labels = {value.strip() if isinstance(value, str) else value for value in _hashable(target, decided.values)}
     described = infer_target(target, {value for value in labels if not is_missing(value)}, favourable, outcome)
-    reviewed = review_columns(table, _attribute_names(table, target, ignore), protected=protected, target=decided)
+    names = _attribute_names(table, target, ignore)
+    reviewed = review_columns(table, names, protected=protected, compared=compared, target=decided)
     attributes = choose_entries(reviewed, accept=accept_proposals)
     if not any(entry["kind"] != PASSTHROUGH for entry in attributes):
         raise DataError(

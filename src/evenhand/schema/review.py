@@ -95,7 +95,12 @@ class ReviewedColumn:
 
 
 def review_columns(
-    table: Any, names: Iterable[str], *, protected: Sequence[str] = (), target: CodedColumn | None = None
+    table: Any,
+    names: Iterable[str],
+    *,
+    protected: Sequence[str] = (),
+    compared: Sequence[str] = (),
+    target: CodedColumn | None = None,
 ) -> list[ReviewedColumn]:
     """Look at some columns of a table that narwhals wraps.
 
@@ -103,9 +108,10 @@ def review_columns(
         table: one row per person.
         names: the columns.
         protected: those that a decision must not depend on.
+        compared: those that groups are made by, and no more; they may be numbers with fractions.
         target: the true labels, to find columns that repeat them.
     """
-    return [_Review(table[name], name, name in protected, target).column() for name in names]
+    return [_Review(table[name], name, name in protected, name in compared, target).column() for name in names]
 
 
 def choose_entries(reviewed: Sequence[ReviewedColumn], *, accept: bool) -> list[dict[str, Any]]:
@@ -152,8 +158,9 @@ def _open_questions(proposals: Sequence[ColumnProposal]) -> DataError:
 class _Review:
     """One column, and what is said about it."""
 
-    def __init__(self, series: Any, name: str, protected: bool, target: CodedColumn | None) -> None:
+    def __init__(self, series: Any, name: str, protected: bool, compared: bool, target: CodedColumn | None) -> None:
         self.series, self.name, self.protected, self.target = series, name, protected, target
+        self.groups = protected or compared
         self.coded = CodedColumn.read(series)
         missing = self.coded.each(is_missing)
         self.rows, self.present, self.missing = len(missing), int((~missing).sum()), int(missing.sum())
@@ -252,7 +259,7 @@ class _Review:
             return self._passthrough(f"has another number in each of {self.rows:,} rows, an identifier", "leave it out")
         shown = list_values(strays)
         problem = f"has {shown} among numbers" if strays else f"has {len(words):,} numbers that are written as words"
-        if not self.protected:
+        if not self.groups:
             return self._passthrough(problem, "")
         numbers = [float(word) for word in words if NUMBER.fullmatch(word)]
         whole = all(number.is_integer() for number in numbers)
@@ -301,8 +308,8 @@ class _Review:
         found = {"name": self.name, "protected": self.protected} | entry
         if self.missing:
             found["missing"] = "drop" if self.protected else "keep"
-        if self.protected:
-            return self._checked_protected(found, values)
+        if self.groups:
+            return self._checked_groups(found, values)
         if len(values) == 1:
             proposal = self._pass_on(f"has the same value in all rows: {values[0]!r}", required=False)
             return ReviewedColumn(found, proposal)
@@ -310,7 +317,7 @@ class _Review:
             return ReviewedColumn(None, self._pass_on("repeats the target under another name, row by row"))
         return ReviewedColumn(found)
 
-    def _checked_protected(self, found: dict[str, Any], values: Sequence[Any]) -> ReviewedColumn:
+    def _checked_groups(self, found: dict[str, Any], values: Sequence[Any]) -> ReviewedColumn:
         unknown = [value for value in values if isinstance(value, str) and UNKNOWN.fullmatch(value)]
         known = [value for value in values if value not in unknown]
         if unknown and len(known) > 1:
@@ -327,18 +334,18 @@ class _Review:
         if self.missing:
             entry = {key: value for key, value in found.items() if key != "missing"}
             proposal = self._proposal(
-                f"lacks a value in {self.missing:,} of {self.rows:,} rows, which are left out", entry | {"unknown": []},
+                f"lacks a value in {self.missing:,} of {self.rows:,} rows", entry | {"unknown": []},
                 "`unknown`: counted, and left out of figures by it", required=False,
             )  # fmt: skip
             return ReviewedColumn(found, proposal)
         return ReviewedColumn(found)
 
     def _passthrough(self, problem: str, otherwise: str) -> ReviewedColumn:
-        """Return a column that is given to the model as it stands, unless it is protected."""
-        if self.protected:
-            return ReviewedColumn(
-                None, ColumnProposal(self.name, problem, None, f"protected: {otherwise or 'correct'}")
-            )
+        """Return a column that is given to the model as it stands, unless groups are made by it."""
+        if self.groups:
+            whose = "protected" if self.protected else "groups are made by it"
+            advice = f"{whose}: {otherwise or 'correct the data'}"
+            return ReviewedColumn(None, ColumnProposal(self.name, problem, None, advice))
         return ReviewedColumn(None, self._pass_on(problem))
 
     def _pass_on(self, problem: str, *, required: bool = True) -> ColumnProposal:
@@ -363,7 +370,7 @@ class _Review:
 
     def _numbers_rows(self, low: float, high: float) -> bool:
         """Return whether a column of whole numbers tells rows apart: by its name, or by numbering them in order."""
-        if self.protected or self.missing or not len(self.values) == self.rows >= COUNTED_ROWS:
+        if self.groups or self.missing or not len(self.values) == self.rows >= COUNTED_ROWS:
             return False
         if IDENTIFIER_NAME.fullmatch(self.name) or self.name.startswith("Unnamed: "):
             return True

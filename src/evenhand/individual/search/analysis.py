@@ -211,7 +211,7 @@ def search(
         memory.close()
     found = table.found
     return SearchResult(
-        caution=find_caution(scorer),
+        caution=" ".join(filter(None, [find_caution(scorer), _say_carried(space.schema)])),
         method=config.method,
         protected=space.protected,
         counterparts=space.schema.constrains_people,
@@ -343,6 +343,16 @@ def _next_seed_count(count: int, cost: int, left: float) -> int:
     """Seeds of the next round: twice as many as in the last, as far as the budget is likely to pay for the round."""
     payable = int(count * left / cost) if cost else count
     return max(SEEDS, min(2 * count, payable, MOST_SEEDS))
+
+
+def _say_carried(schema: Schema) -> str:
+    """Say what the model was given of columns that are in no domain; empty where there are none."""
+    if not schema.passthrough:
+        return ""
+    return (
+        f"Everybody in this search has the passthrough columns ({', '.join(schema.passthrough)}) of the first row of "
+        "the data."
+    )
 
 
 def _check_seeds(seeds: Floats, schema: Schema) -> Floats:
