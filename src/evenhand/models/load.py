@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
+import warnings
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -314,13 +316,17 @@ def _load_torch_object(request: LoadRequest) -> Scorer:
     _need_trust(
         request.trust,
         request.name,
-        "a PyTorch object",
+        "a TorchScript program" if _is_torchscript(request.path) else "a PyTorch object",
         "torch.export.save(torch.export.export(model, example), 'model.pt2')",
     )
     try:
         import torch
     except ImportError:
         raise MissingExtraError("torch", extra="torch", purpose="to run a PyTorch model") from None
+    if _is_torchscript(request.path):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=DeprecationWarning)  # of TorchScript itself: the file exists
+            return _load_contained(torch.jit.load(request.path, map_location="cpu"), request)
     loaded = torch.load(request.path, map_location="cpu", weights_only=False)
     if isinstance(loaded, dict):
         raise ModelError(
@@ -357,6 +363,15 @@ def _load_catboost(request: LoadRequest) -> Scorer:
     model = catboost.CatBoostClassifier()
     model.load_model(str(request.path), format="json" if request.path.suffix.lower() == ".json" else "cbm")
     return _load_contained(model, request)
+
+
+def _is_torchscript(path: Path) -> bool:
+    """Return whether a file is what ``torch.jit.save`` writes: an archive with code and its constants."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("/constants.pkl") for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False
 
 
 def load_stored_object(path: Path, *, trust: bool, name: str | None = None) -> Any:

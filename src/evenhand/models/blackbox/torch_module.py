@@ -189,12 +189,27 @@ def _last_layer_name(module: Any) -> str:
     """Return the name of a module's last operation: traced, or else its last part."""
     import torch
 
+    if isinstance(module, torch.jit.ScriptModule):
+        return _last_script_operation(module)
     try:
         traced = torch.fx.symbolic_trace(module)
     except Exception:  # a module that branches on its input cannot be traced
         leaves = [part for part in module.modules() if not any(part.children())]
         return str(getattr(leaves[-1], "original_name", type(leaves[-1]).__name__))
     return _last_operation(traced.graph, traced)
+
+
+def _last_script_operation(module: Any) -> str:
+    """Return the name of the operation that made a TorchScript program's output, as ``_last_operation`` does."""
+    graph = module.inlined_graph  # kept: its nodes end with it
+    made = next(iter(graph.outputs()))
+    while True:
+        node = made.node()
+        name = str(node.kind()).partition("::")[2]
+        inputs = list(node.inputs())
+        if name not in SHAPING or not inputs:
+            return name
+        made = inputs[0]
 
 
 def _last_operation(graph: Any, owner: Any) -> str:

@@ -209,7 +209,8 @@ def _label_names(node: Any, graph: Any) -> tuple[Any, ...] | None:
         from onnx import numpy_helper
 
         for tensor in graph.initializer:
-            if tensor.name == node.input[0]:
+            # A table of more than one dimension holds no labels: it is an embedding.
+            if tensor.name == node.input[0] and (node.op_type != "Gather" or len(tensor.dims) == 1):
                 values = numpy_helper.to_array(tensor).reshape(-1).tolist()
                 return tuple(value.decode() if isinstance(value, bytes) else value for value in values)
     return None
