@@ -12,6 +12,7 @@ from evenhand.groups.gap_wording import title_gap
 from evenhand.groups.membership import Membership, group_by_attribute
 from evenhand.groups.metrics import number_combinations
 from evenhand.groups.names import GAP_NAMES, GAP_TITLES, METRIC_NAMES, METRIC_TITLES, OVERALL_NAMES
+from evenhand.groups.proxies import ProxyRate, ProxyRates, measure_proxies
 from evenhand.groups.result import (
     DRAWN,
     SMALL,
@@ -47,6 +48,8 @@ __all__ = [
     "GroupConfig",
     "GroupMetrics",
     "Membership",
+    "ProxyRate",
+    "ProxyRates",
     "ThresholdCurves",
     "add_metrics",
     "breakdown_blocks",
@@ -59,6 +62,7 @@ __all__ = [
     "headline_sentences",
     "measure_decisions",
     "measure_groups",
+    "measure_proxies",
     "measure_recorded_decisions",
     "number_combinations",
     "overall_table",
