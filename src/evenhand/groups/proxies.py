@@ -14,8 +14,8 @@ from evenhand.stats import Observed, bonferroni, clopper_pearson, normal_quantil
 from evenhand.typing import Floats, Integers
 
 ASSUMPTION = (
-    "The estimates assume that the probabilities are calibrated, and that among people with the same inputs of the proxy "
-    "(name, address) the decision does not depend on the group. Where it does they are biased; the bounds assume "
+    "The estimates assume that the probabilities are calibrated, and that among people with the same inputs of the "
+    "proxy (name, address) the decision does not depend on the group. Where it does they are biased; the bounds assume "
     "calibrated probabilities alone."
 )
 SUM_TOLERANCE = 1e-3
