@@ -143,6 +143,11 @@ def test_what_cannot_take_passthrough_columns_says_so(audited, tmp_path):
     about = {"protected": ["gender"], "accept_proposals": True}
     with pytest.raises(ModelError, match="not sent to an endpoint: id, applied, text, gender"):
         evenhand.search("http://localhost:1/model", frame, labels, **about)
+    schema = evenhand.schema.infer_schema(
+        frame.assign(hired=labels), target="hired", protected=["gender"], accept_proposals=True
+    )
+    with pytest.raises(ModelError, match=r"passthrough columns \(id, applied, text\), which only the data have"):
+        evenhand.certify(fitted(frame, labels, reads_text=False), schema=schema)
     found = evenhand.search(model, frame, labels, budget=3000, seed=1, **about)
     with pytest.raises(OptionError, match="tests hold attributes alone"):
         evenhand.individual.search.save_tests(found, tmp_path / "test_people.py")

@@ -52,7 +52,8 @@ def check_certificate(
 
     def load(stated: Schema) -> AdditiveNetwork:
         described = stated if source.schema is None else read_schema(source.schema)
-        network = models.load_white_box(model, described, trust=source.trust)
+        like = None if source.data is None else source.read(source.data).frame
+        network = models.load_white_box(model, described, like=like, trust=source.trust)
         if not isinstance(network, models.AdditiveNetwork):
             raise OptionError("certificates are about networks, and this model is made of trees", location=model)
         return network

@@ -67,6 +67,12 @@ def model_input(
     if columns is None and form == "words":
         columns = schema.names
     if columns is not None:
+        if like is None and any(name in schema.passthrough for name in columns):
+            raise ModelError(
+                f"the model is given passthrough columns ({', '.join(schema.passthrough)}), which only the data have",
+                location=location,
+                hint="give the data too: `data=FILE`",
+            )
         frame = _select_columns(frame, columns)
     return frame if form == "frame" else frame.to_numpy(dtype=object)
 
