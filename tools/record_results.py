@@ -193,6 +193,8 @@ def fit(frame, labels):
     return make_pipeline(words, DecisionTreeClassifier(max_depth=4, random_state=0)).fit(frame, labels)
 '''
 FILES = {
+    "dossier.yaml": "outcome: {column: hired, selected: ['yes']}\n"
+    "attributes: {sex: {column: sex}, race: {column: race}}\n",
     "small.yaml": 'target: {name: hired, favourable: "yes", values: ["no", "yes"]}\n' + ATTRIBUTES,
     "wide.yaml": "target: {name: grade, favourable: high, values: [low, high]}\n" + WIDE,
     "three.yaml": "target: {name: grade, favourable: high, values: [low, middle, high]}\n" + WIDE,

@@ -8,6 +8,7 @@ EvenhandError                 root: what went wrong, where, and how to go on (ex
 ├── OptionError (ValueError)       an option or expression given by the user makes no sense
 ├── DecisionError (ValueError)     a decision, a label or a state that a running shield cannot take
 ├── AccessError (PermissionError)  a caller of the service may not do this, or not now
+├── DossierError (ValueError)      people, outcomes or a configuration of which no dossier can be made
 ├── TrustError (PermissionError)   loading the file could run code, and that was not allowed
 ├── MissingExtraError (ImportError) an optional part is not installed
 ├── StoreError (OSError)           where the service keeps its state cannot be read or written
@@ -75,6 +76,22 @@ class DecisionError(EvenhandError, ValueError):
     def __init__(self, message: str, *, code: str, location: str | None = None, hint: str | None = None) -> None:
         super().__init__(message, location=location, hint=hint)
         self.code = code
+
+
+class DossierError(EvenhandError, ValueError):
+    """People, outcomes or a configuration of which no dossier can be made.
+
+    Args:
+        code: one word for programs, such as ``unlisted-category`` or ``not-below-2-percent``.
+        place: where it is, for programs: ``column``, ``value``, ``row`` (the first person is row 1), ``category``.
+    """
+
+    def __init__(
+        self, message: str, *, code: str, location: str | None = None, hint: str | None = None, **place: object
+    ) -> None:
+        super().__init__(message, location=location, hint=hint)
+        self.code = code
+        self.place = place
 
 
 class AccessError(EvenhandError, PermissionError):

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from evenhand import __version__
-from evenhand.cli import audit, certify, data, genai, mitigate, reproduce, search, service, shield, subgroups
+from evenhand.cli import audit, certify, data, dossier, genai, mitigate, reproduce, search, service, shield, subgroups
 from evenhand.cli.factory import with_settings
 from evenhand.cli.options import name_options
 from evenhand.errors import EvenhandError
@@ -53,6 +53,7 @@ app.command("check-certificate")(certify.check_certificate)
 app.command("search", cls=with_settings(search.ROWS, search.TEXTS))(search.search)
 app.command("subgroups", cls=with_settings(subgroups.ROWS, subgroups.TEXTS))(subgroups.subgroups)
 app.command("mitigate", cls=with_settings(mitigate.SETTINGS))(mitigate.mitigate)
+app.command("dossier")(dossier.dossier)
 app.add_typer(shield.app)
 app.add_typer(genai.app)
 app.add_typer(service.app)

@@ -27,17 +27,18 @@ SNIFFED_ROWS = 50
 MODEL_FIRST = "the model comes first, then the data"
 
 
-def read_frame(path: str | Path, *, words: bool = False) -> pd.DataFrame:
+def read_frame(path: str | Path, *, words: bool = False, missing: Sequence[str] = MISSING_MARKS) -> pd.DataFrame:
     """Read a table: ``.csv``, ``.tsv`` and the like (also ``.gz``, ``.xz``, ``.bz2``, ``.zst``), parquet or ``.xlsx``.
 
     A text table is UTF-8 (UTF-16 where it says so) with one line of column names; its values are separated by a comma,
     semicolon, tab or bar, whichever fits. A workbook has one sheet that is not empty, the column names in its first
     row. Columns of numbers become numbers, ``True``/``False`` booleans, everything
-    else words. The words in ``MISSING`` are read as missing.
+    else words. The words in ``missing`` are read as missing.
 
     Args:
         path: the file.
         words: leave the values of a text table as they are written, numbers too.
+        missing: words of a text table that are read as missing.
 
     Raises:
         DataError: the file is absent, empty, damaged or no table; the message names file and line.
@@ -49,7 +50,7 @@ def read_frame(path: str | Path, *, words: bool = False) -> pd.DataFrame:
         return _read_workbook(path)
     if _file_suffixes(path)[-1:] in ([".parquet"], [".pq"]):
         return _read_parquet(path)
-    return parse_table(decompress_file(path), location=location, words=words)
+    return parse_table(decompress_file(path), location=location, words=words, missing=missing)
 
 
 def decompress_file(path: Path) -> bytes:
@@ -87,7 +88,14 @@ def decompress_bytes(data: bytes, suffix: str, *, location: str) -> bytes:
         ) from None
 
 
-def parse_table(data: bytes, *, location: str, names: Sequence[str] | None = None, words: bool = False) -> pd.DataFrame:
+def parse_table(
+    data: bytes,
+    *,
+    location: str,
+    names: Sequence[str] | None = None,
+    words: bool = False,
+    missing: Sequence[str] = MISSING_MARKS,
+) -> pd.DataFrame:
     """Read a text table from bytes; ``names`` are the columns of a table without a line of names.
 
     With ``words`` no value becomes a number or a boolean.
@@ -108,7 +116,7 @@ def parse_table(data: bytes, *, location: str, names: Sequence[str] | None = Non
             names=list(range(len(header))),
             index_col=False,
             keep_default_na=False,
-            na_values=list(MISSING_MARKS),
+            na_values=list(missing),
             skipinitialspace=True,
             low_memory=False,
             dtype=str if words else None,

@@ -3,6 +3,13 @@
 from evenhand.stats.auc import auc
 from evenhand.stats.bootstrap import expanded_percentiles
 from evenhand.stats.combined import COMBINED, NOTHING_PROVED, Draws, OpenPart, combined_share
+from evenhand.stats.contingency import (
+    StratifiedOdds,
+    TwoRates,
+    fisher_exact,
+    mantel_haenszel,
+    pooled_z,
+)
 from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
 from evenhand.stats.excess import FlipCounts, excess_over_noise
 from evenhand.stats.inequality import decision_inequality, generalized_entropy
@@ -105,7 +112,9 @@ __all__ = [
     "RateCurves",
     "SampleMoments",
     "SequentialDifference",
+    "StratifiedOdds",
     "StratifiedTotal",
+    "TwoRates",
     "Unknown",
     "adjusted_mean_interval",
     "adjusted_p",
@@ -129,6 +138,7 @@ __all__ = [
     "excess_over_noise",
     "expanded_percentiles",
     "false_coverage_confidence",
+    "fisher_exact",
     "format_basis",
     "format_ends",
     "format_interval",
@@ -142,6 +152,7 @@ __all__ = [
     "kolmogorov_width",
     "largest_difference_of_means",
     "largest_difference_of_proportions",
+    "mantel_haenszel",
     "mcnemar",
     "mean_differences_from_reference",
     "miettinen_nurminen",
@@ -158,6 +169,7 @@ __all__ = [
     "permute_counts",
     "permute_sums",
     "poisson_cdf",
+    "pooled_z",
     "quantity_value",
     "rate_bands",
     "ratio_interval",

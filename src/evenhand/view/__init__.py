@@ -9,7 +9,7 @@ from evenhand import doors
 if TYPE_CHECKING:
     from evenhand.view.charts import FigureSource, add_figures
     from evenhand.view.drawing import DASHES, LIGHT, SERIES, Spec, draw_figure
-    from evenhand.view.files import write_page, write_report
+    from evenhand.view.files import write_dossier, write_page, write_report
     from evenhand.view.markdown import render_markdown
     from evenhand.view.page_template import render_fragment, render_page
     from evenhand.view.screen import summarize
@@ -29,6 +29,7 @@ __all__ = [
     "show_document",
     "show_progress",
     "summarize",
+    "write_dossier",
     "write_page",
     "write_report",
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +14,11 @@ from evenhand.view.page_template import render_page
 
 if TYPE_CHECKING:
     from evenhand.auditing import AuditResult
+    from evenhand.dossier import DossierResult
 
 
 def write_report(audit: AuditResult, folder: str | Path) -> tuple[Path, ...]:
     """Write ``report.html`` and ``report.json`` into a folder, which is made if need be.
-
-    Everything is made before anything is written, and written beside its place before it takes it.
 
     Returns:
         The files, the one to read first.
@@ -25,8 +26,38 @@ def write_report(audit: AuditResult, folder: str | Path) -> tuple[Path, ...]:
     Raises:
         OptionError: the folder cannot be written to; no file there is left half-written.
     """
+    return _write_files(folder, {"report.html": render_page(audit.document()), "report.json": audit.to_json() + "\n"})
+
+
+def write_dossier(dossier: DossierResult, folder: str | Path) -> tuple[Path, ...]:
+    """Write a page per dossier, ``dossier.json`` and every table as CSV into a folder, which is made if need be.
+
+    A text in a CSV that a spreadsheet would take for a formula (beginning with ``=``, ``+``, ``-`` or ``@``) has an
+    apostrophe before it.
+
+    Returns:
+        The files, those to read first.
+
+    Raises:
+        OptionError: the folder cannot be written to; no file there is left half-written.
+    """
+    texts = {f"{name}.html": render_page(document) for name, document in dossier.documents().items()}
+    texts["dossier.json"] = dossier.to_json() + "\n"
+    for name, frame in dossier.tables().items():
+        safe = re.sub(r"[^\w-]+", "-", name)
+        while f"{safe}.csv" in texts:
+            safe += "-"
+        texts[f"{safe}.csv"] = frame.map(_quote_formula).to_csv(index=False, lineterminator="\n")
+    return _write_files(folder, texts)
+
+
+def _quote_formula(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@")) else cell
+
+
+def _write_files(folder: str | Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
+    """Write all of some files or none: each is written beside its place before any takes it."""
     folder = Path(folder)
-    texts = {"report.html": render_page(audit.document()), "report.json": audit.to_json() + "\n"}
     waiting: dict[Path, Path] = {}
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,151 @@
+"""``evenhand dossier DATA --config D.yaml --for ll144``: tables by the letter of a rule, for auditors."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from evenhand.cli.factory import grouped
+from evenhand.cli.options import HomeOption, OutputOptions, read_data
+from evenhand.errors import DataError, OptionError
+
+if TYPE_CHECKING:
+    from evenhand.dossier import DataFile, DossierName
+
+DEFAULT_OUT = Path("evenhand-dossier")
+
+
+@grouped
+def dossier(
+    output: OutputOptions,
+    data: Annotated[
+        str | None, typer.Argument(help="CSV or Parquet file of people and outcomes, or a data set's name.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="What the columns mean, and who says so (YAML).")
+    ] = None,
+    for_: Annotated[
+        list[str] | None, typer.Option("--for", help="Dossier: ll144, ugesp or disparity; may be repeated.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the files (default evenhand-dossier; none with --json).")
+    ] = None,
+    final: Annotated[bool, typer.Option("--final", help="Exit with 1 while a required entry is open.")] = False,
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", metavar="DATE", help="Make it by the law of another day than the audit's.")
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option("--template", metavar="NAME", help="Print a config with every entry, and nothing else."),
+    ] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option("--check", metavar="FILE", help="Compute this dossier.json again from DATA; 1 if a cell differs."),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List dossiers and the law that they cite.")] = False,
+    data_home: HomeOption = None,
+) -> None:
+    """Write what auditors and regulators ask for, by the rule's own formula, from people and outcomes alone."""
+    from evenhand import view
+    from evenhand.dossier import compile_dossier, read_dossier_config, write_template
+
+    if list_:
+        _list_dossiers()
+        return
+    if template is not None:
+        typer.echo(write_template(_dossier_names([template], "--template")), nl=False)
+        return
+    if data is None:
+        raise OptionError("a dossier needs DATA", hint="evenhand dossier people.csv --config dossier.yaml --for ll144")
+    if check is not None:
+        _check_dossier(check, data, data_home, quiet=output.silent)
+        return
+    names = _dossier_names(for_ or [], "--for")
+    if config is None:
+        hint = f"print one to fill: evenhand dossier --template {names[0]}"
+        raise OptionError("a dossier needs --config", hint=hint)
+    folder = out if out is not None else None if output.json is not None else DEFAULT_OUT
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise OptionError(f"{folder} is a file, not a folder", location="--out")
+    described, day = read_dossier_config(config), _read_day(as_of)
+    frame, source = _read_people(data, data_home)
+    result = compile_dossier(frame, described, dossiers=names, as_of=day, data=source)
+    written = view.write_dossier(result, folder) if folder is not None else ()
+    output.emit(result)
+    output.show(result.document, written)
+    if final and result.open_fields:
+        for one in result.open_fields:
+            typer.echo(f"--final: to be filled: {one.field} ({one.asks})", err=True)
+        raise typer.Exit(1)
+
+
+def _dossier_names(given: list[str], option: str) -> tuple[DossierName, ...]:
+    from evenhand.dossier import OUTLINES
+
+    known = ", ".join(OUTLINES)
+    for name in given:
+        if name not in OUTLINES:
+            raise OptionError(f"there is no dossier {name!r}", location=option, hint=f"one of: {known}")
+    if not given:
+        raise OptionError("which dossier?", hint=f"--for with one of: {known}")
+    return cast("tuple[DossierName, ...]", tuple(given))
+
+
+def _read_day(text: str | None) -> dt.date | None:
+    if text is None:
+        return None
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        raise OptionError(f"expected a date, got {text!r}", location="--as-of", hint="such as 2026-06-30") from None
+
+
+def _read_people(data: str, data_home: Path | None) -> tuple[Any, DataFile]:
+    """Return the people of DATA, words as they are written, and what was read."""
+    from evenhand.datasets import read_frame
+    from evenhand.dossier import DataFile
+
+    path = Path(data)
+    if not path.exists():
+        source = read_data(data, schema=None, data_home=data_home)
+        return source.frame, DataFile(name=source.name)
+    frame = read_frame(path, words=True, missing=("",))
+    return frame, DataFile(name=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def _check_dossier(path: Path, data: str, data_home: Path | None, *, quiet: bool) -> None:
+    """Compute a dossier again, and leave with 1 if a cell differs."""
+    from evenhand.dossier import DossierResult, find_changed_cells
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the dossier cannot be read: {error}", location=str(path)) from None
+    written = DossierResult.from_json(text)
+    frame, source = _read_people(data, data_home)
+    changed = find_changed_cells(written, frame)
+    for one in changed:
+        typer.echo(one, err=True)
+    if written.data.sha256 != source.sha256:
+        typer.echo(f"note: {source.name} is not the very file that was read for it (another SHA-256)", err=True)
+    if changed:
+        raise typer.Exit(1)
+    if not quiet:
+        typer.echo(f"{path}: every cell is as computed from {source.name}")
+
+
+def _list_dossiers() -> None:
+    from evenhand.dossier import OUTLINES, list_citations
+
+    for name, outline in OUTLINES.items():
+        typer.echo(f"{name}: {outline.title}. {outline.about}")
+    for one in list_citations():
+        valid = f", from {one.valid_from}" if one.valid_from else ""
+        until = f", until {one.valid_to}" if one.valid_to else ""
+        typer.echo(
+            f"  {one.citation} ({', '.join(one.dossiers)}): {one.status}{valid}{until}; checked {one.checked_on}"
+        )

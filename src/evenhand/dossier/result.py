@@ -1,0 +1,159 @@
+"""A dossier: the tables, what people must still fill, and the law by which it was made."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
+from evenhand.core import Document, Result, ResultPart
+from evenhand.dossier.citations import Citation
+from evenhand.dossier.config import DossierConfig
+from evenhand.dossier.tables import ImpactRatios, RateComparisons, StratifiedComparisons
+from evenhand.dossier.trade import ScoreComparisons
+from evenhand.text import join_names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DossierName = Literal["ll144", "ugesp", "disparity"]
+
+
+class OutcomeTables(ResultPart):
+    """The tables of one outcome, or of one class.
+
+    Attributes:
+        of: what is counted: ``selected``, ``above the median``, or the class.
+        ll144: rates and impact ratios; four_fifths: every category against the reference.
+        mantel_haenszel: the same within strata; only there if strata are declared.
+    """
+
+    of: str
+    ll144: tuple[ImpactRatios, ...]
+    four_fifths: tuple[RateComparisons, ...]
+    mantel_haenszel: tuple[StratifiedComparisons, ...] | None = None
+
+    @model_serializer(mode="wrap")
+    def _leave_out_absent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in write(self).items() if name != "mantel_haenszel" or value is not None}
+
+
+class OpenField(ResultPart):
+    """A field that a person must fill: its place in the configuration, what it is, and for which dossier."""
+
+    dossier: DossierName
+    field: str
+    asks: str
+
+
+class DataFile(ResultPart):
+    """The data as it was read: its name, and the SHA-256 of the file if it was one."""
+
+    name: str
+    sha256: str | None = None
+
+
+class DossierResult(Result):
+    """The tables that auditors and regulators ask for, with what they rest on.
+
+    Equal input gives equal JSON: ``seconds`` is not measured, and the day on which it was made is part of the input.
+
+    Attributes:
+        people: rows; no_outcome: those without an outcome, who are in no table; assessed: the others.
+        unknown_any: assessed people of whom at least one category is unknown.
+        median: of the scores of everybody who has one.
+        runs: the tables, per outcome or class; trade: those of scores, only with scores and declared references.
+        dossiers: which documents were asked for; config: what people said; open_fields: what they did not say.
+        values: words of the outcome column that count as selected, and those that do not.
+        citations: the law on ``law_date``, which is the day of the audit unless another was asked for.
+        data: what was read; made_on: the day on which the dossier was made.
+    """
+
+    kind: Literal["dossier"] = "dossier"
+    seed: int = 0
+    seconds: float = 0.0
+    people: int
+    no_outcome: int
+    assessed: int
+    unknown_any: int
+    median: float | None
+    runs: tuple[OutcomeTables, ...]
+    trade: tuple[ScoreComparisons, ...] | None = None
+    dossiers: tuple[DossierName, ...]
+    config: DossierConfig
+    open_fields: tuple[OpenField, ...]
+    citations: tuple[Citation, ...]
+    law_date: dt.date
+    made_on: dt.date
+    data: DataFile
+
+    @model_serializer(mode="wrap")
+    def _leave_out_absent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in write(self).items() if name != "trade" or value is not None}
+
+    def document(self) -> Document:
+        """Return all dossiers that were asked for as one document."""
+        return self._write_document("evenhand.dossier.wording")
+
+    def documents(self) -> dict[DossierName, Document]:
+        """Return each dossier as a document of its own."""
+        return {name: self._write_document("evenhand.dossier.wording", name) for name in self.dossiers}
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Return every table of the dossiers that were asked for as a frame, by a name such as ``ll144-sex``."""
+        import pandas as pd
+
+        found: dict[str, pd.DataFrame] = {}
+        for name, rows in self._rows():
+            frame = pd.DataFrame(rows)
+            found[name] = frame if name not in found else pd.concat([found[name], frame], ignore_index=True)
+        return found
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return impact ratios of all tables as one frame."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {"of": run.of, "by": join_names(table.by), **_flat(row)}
+                for run in self.runs
+                for table in run.ll144
+                for row in table.rows
+            ]
+        )
+
+    def _rows(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        for run in self.runs:
+            if "ll144" in self.dossiers:
+                for one in run.ll144:
+                    yield f"ll144-{'-'.join(one.by)}", [{"of": run.of, **_flat(row)} for row in one.rows]
+            if {"ugesp", "disparity"} & set(self.dossiers):
+                for each in run.four_fifths:
+                    reference = " x ".join(each.reference or ())
+                    yield (
+                        f"four-fifths-{'-'.join(each.by)}",
+                        [{"of": run.of, "reference": reference, **_flat(row)} for row in each.rows],
+                    )
+                for within in run.mantel_haenszel or ():
+                    reference = " x ".join(within.reference or ())
+                    yield (
+                        f"mantel-haenszel-{'-'.join(within.by)}",
+                        [{"of": run.of, "reference": reference, **_flat(row)} for row in within.rows],
+                    )
+        for scores in self.trade or () if "disparity" in self.dossiers else ():
+            yield f"scores-{'-'.join(scores.by)}", [_flat(row) for row in scores.rows]
+            yield (
+                f"quantiles-{'-'.join(scores.by)}",
+                [
+                    {"q": cut.q, "cut": cut.cut, "selected": cut.selected, **_flat(row)}
+                    for cut in scores.quantiles
+                    for row in cut.rows
+                ],
+            )
+
+
+def _flat(row: ResultPart) -> dict[str, Any]:
+    """Return a row with its category as one text."""
+    return {name: " x ".join(value) if name == "category" else value for name, value in row.model_dump().items()}

@@ -1,0 +1,86 @@
+"""``evenhand dossier`` as an auditor uses it."""
+
+import json
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from evenhand.cli.main import app
+from evenhand.errors import DossierError, OptionError
+
+CONFIG = """\
+outcome: {column: selected}
+attributes:
+  sex: {column: sex, categories: {M: Male, F: Female, NA: Not any}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"sex": ["M", "F", "", "NA"] * 25, "selected": [1, 0, 1, 1] * 25}).to_csv("people.csv", index=False)
+    (tmp_path / "dossier.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+def run(*arguments, catch=True):
+    return CliRunner().invoke(app, ["dossier", *arguments], catch_exceptions=catch)
+
+
+def test_files_are_written_and_checked(folder):
+    done = run("people.csv", "--config", "dossier.yaml", "--for", "ll144", "--for", "ugesp", "--out", "out", "--quiet")
+    assert done.exit_code == 0, done.output
+    names = {path.name for path in (folder / "out").iterdir()}
+    assert names == {"ll144.html", "ugesp.html", "dossier.json", "ll144-sex.csv", "four-fifths-sex.csv"}
+    written = json.loads((folder / "out" / "dossier.json").read_text())
+    # NA is a category here, and only the empty cell is unknown.
+    assert [row["n"] for row in written["runs"][0]["ll144"][0]["rows"]] == [25, 25, 25]
+    assert run("--check", "out/dossier.json", "people.csv").exit_code == 0
+    text = (folder / "people.csv").read_text().replace("M,1", "M,0", 1)
+    (folder / "people.csv").write_text(text)
+    failed = run("--check", "out/dossier.json", "people.csv")
+    assert failed.exit_code == 1
+    assert "runs[0].ll144[0].rows[0].k: written 25, computed 24" in failed.output
+
+
+def test_a_final_dossier_has_no_open_entry(folder):
+    arguments = ("people.csv", "--config", "dossier.yaml", "--for", "ugesp", "--json", "-", "--final")
+    assert run(*arguments).exit_code == 1
+    said = "system: {name: Ranker}\naudit: {date: 2024-05-01}\ndata: {explanation: applications of 2023}\n"
+    (folder / "dossier.yaml").write_text(CONFIG + said)
+    assert run(*arguments).exit_code == 0
+
+
+def test_a_template_can_be_filled_and_the_list_names_the_law():
+    assert "race_ethnicity:" in run("--template", "ll144").output
+    listed = run("--list").output
+    assert all(word in listed for word in ("ll144", "ugesp", "disparity", "6 RCNY 5-300", "being repealed"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "needs DATA"),
+        (("people.csv",), "which dossier"),
+        (("people.csv", "--for", "gdpr"), "no dossier 'gdpr'"),
+        (("people.csv", "--for", "ll144"), "needs --config"),
+        (("people.csv", "--for", "ll144", "--config", "dossier.yaml", "--as-of", "soon"), "expected a date"),
+        (("people.csv", "--for", "ll144", "--config", "absent.yaml"), "cannot be read"),
+        (("absent.csv", "--for", "ll144", "--config", "dossier.yaml"), "no file 'absent.csv'"),
+        (("--template", "gdpr"), "no dossier 'gdpr'"),
+    ],
+)
+def test_a_wrong_option_is_one_clear_error(folder, arguments, said):
+    failed = run(*arguments)
+    assert isinstance(failed.exception, OptionError)
+    assert said in str(failed.exception)
+    assert not (folder / "evenhand-dossier").exists()
+
+
+def test_bad_people_write_nothing(folder):
+    (folder / "people.csv").write_text("sex,selected\nM,1\nX,0\n")
+    failed = run("people.csv", "--config", "dossier.yaml", "--for", "ll144")
+    assert isinstance(failed.exception, DossierError)
+    assert "people.csv, column 'sex', row 2" in str(failed.exception)
+    assert not (folder / "evenhand-dossier").exists()

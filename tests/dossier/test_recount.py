@@ -1,0 +1,129 @@
+"""Random people against a plain recount, every cell; and what must not change a table."""
+
+import math
+import random
+
+import pandas as pd
+import pytest
+from plain_recount import comparisons, impact_ratios, rows_by, stratified
+
+from evenhand.dossier import DossierConfig, compile_dossier
+from evenhand.stats import TwoRates, fisher_exact, mantel_haenszel
+
+CATEGORIES = {"sex": ["Male", "Female"], "race": ["A", "B", "C", "D"]}
+
+
+def random_people(rng):
+    """People with small, skewed and missing groups, decided at random, often all alike within a group."""
+    rates = {(sex, race): rng.choice([0, 0.2, 0.5, 0.9, 1]) for sex in "MF" for race in "ABCD"}
+    shares = [rng.choice([0, 1, 2, 20]) for _ in "ABCD"]
+    people = []
+    for _ in range(rng.randint(1, 60)):
+        sex, race = rng.choice(["Male", "Female"]), rng.choices("ABCD", [share + 0.01 for share in shares])[0]
+        people.append(
+            {
+                "sex": sex if rng.random() > 0.1 else rng.choice(["", "Unknown"]),
+                "race": race if rng.random() > 0.1 else "",
+                "job": rng.choice("xyz"),
+                "score": rng.choice([1, 2, 2.5, 3, 7]) if rng.random() > 0.05 else None,
+                "selected": ("1" if rng.random() < rates[sex[0], race] else "0") if rng.random() > 0.05 else "",
+            }
+        )
+    return people
+
+
+def configuration(kind, declared, strata):
+    column = "score" if kind == "score" else "selected"
+    return DossierConfig(
+        outcome={"column": column, "kind": kind},
+        attributes={name: {"column": name, "categories": listed} for name, listed in CATEGORIES.items()},
+        reference={"sex": "Male"} if declared else {},
+        strata=strata,
+    )
+
+
+def close(one, other):
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+    return one == other
+
+
+@pytest.mark.parametrize("many", [30, pytest.param(5000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("kind", ["selection", "score"])
+def test_every_cell_is_that_of_a_plain_recount(kind, many):
+    rng = random.Random(7)
+    for _ in range(many):
+        people = random_people(rng)
+        column = "score" if kind == "score" else "selected"
+        assessed = [one for one in people if one[column] not in ("", None)]
+        declared = any(one["sex"] == "Male" for one in assessed) and rng.random() < 0.5
+        if not assessed:
+            continue
+        strata = "job" if rng.random() < 0.3 else None
+        found = compile_dossier(pd.DataFrame(people), configuration(kind, declared, strata))
+        ordered = sorted(one["score"] for one in assessed) if kind == "score" else [0]
+        median = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+        def is_selected(one, median=median):
+            return one["score"] > median if kind == "score" else one["selected"] == "1"
+
+        assert found.people == len(people)
+        assert found.assessed == len(assessed)
+        assert found.median == (median if kind == "score" else None)
+        (run,) = found.runs
+        for number, table in enumerate(run.ll144):
+            cells, unknown = rows_by(assessed, table.by, CATEGORIES)
+            assert table.unknown == unknown
+            expected = impact_ratios(cells, is_selected)
+            assert [(row.n, row.k, row.rate, row.status) for row in table.rows] == [each[:4] for each in expected]
+            assert all(close(row.ratio, each[4]) for row, each in zip(table.rows, expected, strict=True))
+            given = ("Male",) if declared and table.by == ("sex",) else None
+            reference, compared = comparisons(cells, is_selected, given)
+            assert run.four_fifths[number].reference == reference
+            for row in run.four_fifths[number].rows:
+                for name, value in compared.get(row.category, {}).items():
+                    assert close(getattr(row, name), value), (row, name, value)
+            for row in run.mantel_haenszel[number].rows if strata else ():
+                for name, value in stratified(
+                    cells, is_selected, reference, row.category, lambda one: one["job"]
+                ).items():
+                    assert close(getattr(row, name), value), (row, name, value)
+
+
+def test_the_order_of_people_changes_nothing():
+    people = random_people(random.Random(3))
+    frame = pd.DataFrame(people)
+    one, other = (
+        compile_dossier(each, configuration("score", False, "job")).plain()
+        for each in (frame, frame.sample(frac=1, random_state=1))
+    )
+    assert one == other
+
+
+def test_fisher_holds_where_products_are_large_and_ties_are_exact():
+    assert fisher_exact(TwoRates(3, 5, 3, 5)) == 1.0
+    # Both ends of a symmetric distribution are equally likely: one end alone would give half of it.
+    assert fisher_exact(TwoRates(0, 10, 10, 10)) == pytest.approx(2 / math.comb(20, 10), rel=1e-12)
+    assert fisher_exact(TwoRates(600, 1000, 400, 1000)) == pytest.approx(
+        2 * _upper_tail(600, 1000, 1000, 1000), rel=1e-9
+    )
+    assert fisher_exact(TwoRates(300_000, 500_000, 1, 500_000)) < 1e-300
+
+
+def _upper_tail(k, n, n_r, m):
+    return sum(math.comb(n, x) * math.comb(n_r, m - x) for x in range(k, min(n, m) + 1)) / math.comb(n + n_r, m)
+
+
+def test_one_stratum_is_the_table_itself():
+    found = mantel_haenszel([TwoRates(4, 10, 7, 9)])
+    assert found.odds_ratio == pytest.approx(4 * 2 / (6 * 7))
+    assert found.rate_ratio == pytest.approx((4 / 10) / (7 / 9))
+    assert found.homogeneity is None
+
+
+def test_strata_of_one_odds_ratio_are_homogeneous():
+    found = mantel_haenszel([TwoRates(10, 20, 5, 20), TwoRates(30, 40, 20, 40)])
+    assert found.odds_ratio == pytest.approx(3)
+    assert found.homogeneity == pytest.approx(0, abs=1e-9)
+    assert found.homogeneity_p == pytest.approx(1)
+    assert found.odds_low < 3 < found.odds_high
