@@ -137,6 +137,13 @@ def test_parts_come_in_order(audit):
     assert [link.attributes["href"] for link in root.one("nav").all("a")] == [f"#{part}" for part in parts]
 
 
+def test_the_dossier_is_named_in_place_of_tables_for_regulations(audit):
+    _, root = audit
+    (part,) = [section for section in root.one("main").all("section") if section.attributes["id"] == "regulation"]
+    assert "evenhand dossier DATA --config dossier.yaml --for ll144" in part.text
+    assert not list(part.all("table"))
+
+
 def test_it_gives_no_verdict(audit):
     _, root = audit
     words = re.sub(r"certified (un)?fair", "", root.one("body").text, flags=re.I)

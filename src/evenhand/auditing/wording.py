@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 
 from evenhand.auditing.method import confidence_level, describe_limits, interval_methods, schema_rows
-from evenhand.auditing.regulation import RequiredItem, annex_iv, four_fifths, impact_tables, local_law_144
 from evenhand.auditing.result import AuditResult
 from evenhand.certification import proof_answers, proof_blocks
 from evenhand.core import (
@@ -18,6 +17,7 @@ from evenhand.core import (
     Fold,
     Heading,
     Metric,
+    NextStep,
     Note,
     ReportedNumber,
     Table,
@@ -50,12 +50,11 @@ from evenhand.individual import (
     search_answer,
     search_blocks,
 )
-from evenhand.stats import Unknown, format_value, quantity_value, show_quantity
+from evenhand.stats import Unknown, format_value, quantity_value
 from evenhand.subgroups import comparison_group, describe_significant, method_facts, subgroup_blocks, worst_answer
 from evenhand.text import (
     SIMULATED,
     format_count,
-    format_decimal,
     format_duration,
     format_percent,
     join_names,
@@ -450,74 +449,14 @@ def _has_reference(audit: AuditResult) -> bool:
 
 def _regulation(audit: AuditResult) -> Iterator[Block]:
     yield Heading("Tables for regulations", anchor="regulation", detail=True)
-    if audit.groups.weights is not None:
-        yield Note("Not made: these tables count people, and here people are weighted. Audit without weights for them.")
-        return
+    weighted = " It counts people, without weights." if audit.groups.weights is not None else ""
     yield Text(
-        "Numbers as some regulations ask for them. Whether one applies to this model, and whether it is complied with, "
-        "this report cannot say."
+        "The figures of this report are not the tables that a regulation asks for: those count people by the rule's "
+        "own formula, count whom they leave out, and name the law by which they are made. A dossier has them; it needs "
+        f"the people with their outcomes, and a configuration of what the values mean.{weighted}"
     )
-    yield Heading("Four-fifths rule", level=3)
-    yield Text(
-        "US Uniform Guidelines, 29 CFR 1607.4 D: a selection rate below four fifths (0.8) of the highest is generally "
-        "taken as evidence of adverse impact. Smaller differences can matter too, and larger ones may be chance where "
-        "numbers are small."
-    )
-    level = confidence_level(audit)
-    ratios = tuple(
-        TableRow((row.by, show_quantity(row.ratio, "demographic_parity_ratio"), row.finding, row.highest, row.lowest))
-        for row in four_fifths(audit)
-    )
-    if ratios:
-        compared = (Column("by"), Column("ratio", numeric=True), Column("rule"), Column("highest"), Column("lowest"))
-        against = ", or of any group by that of its reference" if _has_reference(audit) else ""
-        caption = f"Lowest selection rate divided by the highest{against}, observed; below each its {level} interval"
-        yield Table(caption, compared, ratios, usual="observed")
-    else:
-        yield Note("Not computable: there is one group only.")
-    yield Heading("New York City Local Law 144", level=3)
-    caption = "What the summary of a bias audit holds (6 RCNY 5-300 to 5-304)"
-    yield _item_table(local_law_144(audit), caption)
-    for one in impact_tables(audit):
-        columns = (
-            Column("category"),
-            Column("people", numeric=True),
-            Column("selected", numeric=True),
-            Column("selection rate", numeric=True),
-            Column("impact ratio", numeric=True),
-            Column("note"),
-        )
-        rows = tuple(
-            TableRow(
-                (
-                    row.category,
-                    row.people,
-                    "-" if row.selected is None else row.selected,
-                    show_quantity(row.rate, "rate"),
-                    "-" if row.ratio is None else ReportedNumber(format_decimal(row.ratio), row.ratio, "observed"),
-                    row.note,
-                ),
-                faint=row.small,
-            )
-            for row in one.rows
-        )
-        crossed = "Intersections: " if one.is_intersection else ""
-        caption = (
-            f"{crossed}selection rates and impact ratios by {one.by}, observed; below each rate its {level} interval"
-        )
-        table = Table(caption, columns, rows, usual="observed")
-        yield Fold(f"Impact ratios by {one.by}: {len(rows)} categories", (table,)) if len(rows) > LONG else table
-    if audit.model.recorded:
-        return  # the documentation of a model asks for more than its decisions
-    yield Heading("EU AI Act, Annex IV", level=3)
-    caption = "Technical documentation of a high-risk system: the parts on data and testing"
-    yield _item_table(annex_iv(audit), caption)
-
-
-def _item_table(items: list[RequiredItem], caption: str) -> Table:
-    names = ("place", "what is asked", "what this report fills", "what you must add")
-    rows = tuple(TableRow((item.place, item.asks, item.here or "-", item.yours or "-")) for item in items)
-    return Table(caption, tuple(Column(name) for name in names), rows)
+    yield NextStep("print the configuration, to be filled in", "evenhand dossier --template ll144 > dossier.yaml")
+    yield NextStep("write the dossier", "evenhand dossier DATA --config dossier.yaml --for ll144")
 
 
 def _not_run(audit: AuditResult, words: str) -> Iterator[Note]:
