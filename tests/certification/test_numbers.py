@@ -91,6 +91,10 @@ def test_a_change_by_hand(options: dict[str, object]) -> None:
     assert found.certified == 1.0
 
 
+def test_a_number_that_nothing_protected_moves_does_not_change() -> None:
+    assert certification.certify(premium_network(0.0), tolerance=0.0).certified == 1.0
+
+
 def test_the_rewritten_network_gives_the_differences() -> None:
     """Whatever the numbers: the identities hold for every sign of the unit and of its change."""
     rng = np.random.default_rng(0)
@@ -232,3 +236,18 @@ def test_counts_of_labels_are_never_proved_against_the_truth(seed: int) -> None:
             found = certification.certify(model, outcomes=most, population=population, jobs=1, samples=100, **options)
             assert [share.least for share in found.outcomes] == list(range(2, most + 1))
             check_outcomes(found, mass, count)
+
+
+@given(SEEDS)
+@settings(max_examples=scaled(30), deadline=None)
+def test_where_no_leaf_changes_the_number_of_trees_does_not(seed: int) -> None:
+    model, population = random_model(seed)
+    if len(model.classes) > 2:
+        return
+    mass, numbers = answers_of_all(model, population, lambda rows: numbers_of(model, rows))
+    found = certification.certify(model, tolerance=0.0, population=population, jobs=1, samples=100)
+    changes = np.ptp(numbers, axis=0)
+    assert found.certified <= mass[changes < 1e-9].sum() + ROUNDING
+    assert found.falsified <= mass[changes > 0].sum() + ROUNDING
+    if model.nodes.trees == 1:  # of several trees, changes may cancel out
+        assert found.certified >= mass[changes == 0].sum() - ROUNDING

@@ -50,11 +50,13 @@ def test_the_engines_are_all_here():
         "find_subgroups_of_decisions",
         "find_text_subgroups",
         "measure_confusion",
+        "measure_changes",
         "measure_flips",
         "measure_groups",
         "measure_recorded_decisions",
         "mitigate",
         "search",
+        "search_numbers",
         "search_texts",
         "trace_frontier",
     }

@@ -50,7 +50,7 @@ def _root_options(
 app.command("audit", cls=with_settings(audit.SETTINGS, audit.DECISIONS))(audit.audit)
 app.command("certify", cls=with_settings(certify.SETTINGS))(certify.certify)
 app.command("check-certificate")(certify.check_certificate)
-app.command("search", cls=with_settings(search.ROWS, search.TEXTS))(search.search)
+app.command("search", cls=with_settings(search.ROWS, search.NUMBERS, search.TEXTS))(search.search)
 app.command("subgroups", cls=with_settings(subgroups.ROWS, subgroups.TEXTS))(subgroups.subgroups)
 app.command("mitigate", cls=with_settings(mitigate.SETTINGS))(mitigate.mitigate)
 app.command("dossier")(dossier.dossier)

@@ -24,14 +24,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evenhand.core import Document
-    from evenhand.individual import SearchResult, TextSearchResult
+    from evenhand.individual import NumberSearchConfig, NumberSearchResult, SearchResult, TextSearchResult
     from evenhand.individual import search as searching
+    from evenhand.models import Subject
 
 ROWS: ConfigOptions[searching.SearchConfig] = ConfigOptions(
     "evenhand.individual.search:SearchConfig",
     hint="name the column of the texts: --text-column NAME",
     without=("protected", "confidence", "seed"),
     renamed={"h": "step", "constraints": "constraint", "most_examples": "examples"},
+)
+NUMBERS: ConfigOptions[NumberSearchConfig] = ConfigOptions(
+    "evenhand.individual:NumberSearchConfig",
+    about="a number that is decided",
+    without=("protected", "seed"),
+    renamed={"most_examples": "examples"},
 )
 TEXTS: ConfigOptions[searching.TextSearchConfig] = ConfigOptions(
     "evenhand.individual.search:TextSearchConfig", about="texts", without=("confidence", "labels", "favourable")
@@ -77,13 +84,16 @@ def search(
     else:
         if terms:
             raise OptionError("--terms is for texts", hint="name the column of the texts: --text-column NAME")
+        clock = run.clock
+        with view.show_progress(quiet=output.silent) as progress:
+            subject = people.read_subject(model, data, progress)
+        if subject.people.schema.target.is_number:
+            _search_numbers(context, subject, people, output, save_tests)
+            return
         config = ROWS.read(context, seed=people.seed)
         if config.method not in searching.METHODS:
             known = f"one of: {', '.join(searching.METHODS)}"
             raise OptionError(f"there is no method {config.method!r}", location="--method", hint=known)
-        clock = run.clock
-        with view.show_progress(quiet=output.silent) as progress:
-            subject = people.read_subject(model, data, progress)
         if save_tests is not None and subject.people.schema.carries_rows:
             message = "tests hold attributes alone, and the schema has passthrough columns or unknown values"
             raise OptionError(message, location="--save-tests", hint="leave the tests out, or such columns")
@@ -99,6 +109,24 @@ def search(
         tests(save_tests)
         written.append(save_tests)
     output.finish(result, document, written, interrupted=result.interrupted)
+
+
+def _search_numbers(
+    context: typer.Context, subject: Subject, people: DataOptions, output: FindingsOptions, save_tests: Path | None
+) -> None:
+    """Search for people whose number changes most."""
+    from evenhand import individual, view
+
+    if save_tests is not None:
+        raise OptionError("tests are written of labels that flip, and a number is decided here",
+                          location="--save-tests", hint="leave it out")  # fmt: skip
+    config = NUMBERS.read(context, seed=people.seed)
+    subject.ledger.budget = config.budget
+    with view.show_progress(quiet=output.silent) as progress:
+        result: NumberSearchResult = individual.search_numbers(
+            subject.regressor, subject.people, config, progress=progress
+        )
+    output.finish(result, result.document, output.write_findings(result, result.document))
 
 
 def _search_texts(

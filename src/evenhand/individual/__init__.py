@@ -8,6 +8,16 @@ from evenhand import doors
 
 if TYPE_CHECKING:
     from evenhand.individual.analysis import FlipConfig, measure_flips
+    from evenhand.individual.changes import (
+        ChangeConfig,
+        ChangedPerson,
+        ChangeResult,
+        NumberChange,
+        change_answers,
+        change_blocks,
+        measure_changes,
+        write_number,
+    )
     from evenhand.individual.flips import (
         CLOSE,
         Variants,
@@ -16,6 +26,7 @@ if TYPE_CHECKING:
         labels_by_assignment,
         merge_by_unprotected,
     )
+    from evenhand.individual.number_search import NumberSearchResult, search_numbers
     from evenhand.individual.result import (
         Assignment,
         CounterpartRate,
@@ -29,6 +40,7 @@ if TYPE_CHECKING:
         pair_blocks,
         rate_blocks,
     )
+    from evenhand.individual.search.config import NumberSearchConfig
     from evenhand.individual.search.findings import ProfileTable
     from evenhand.individual.search.methods import MethodOptions
     from evenhand.individual.search.reading import AttributeReading, PeopleCluster, ValueShare
@@ -49,12 +61,18 @@ __all__ = [
     "TABLES",
     "Assignment",
     "AttributeReading",
+    "ChangeConfig",
+    "ChangeResult",
+    "ChangedPerson",
     "CounterpartRate",
     "Example",
     "FlipConfig",
     "FlipRate",
     "IndividualResult",
     "MethodOptions",
+    "NumberChange",
+    "NumberSearchConfig",
+    "NumberSearchResult",
     "PeopleCluster",
     "Profile",
     "ProfileSpace",
@@ -65,12 +83,15 @@ __all__ = [
     "ValueShare",
     "Variants",
     "build_variants",
+    "change_answers",
+    "change_blocks",
     "check_table",
     "describe_kind",
     "explain_comparison",
     "find_flips",
     "flip_answers",
     "labels_by_assignment",
+    "measure_changes",
     "measure_flips",
     "merge_by_unprotected",
     "noise_notes",
@@ -80,6 +101,8 @@ __all__ = [
     "save_table",
     "search_answer",
     "search_blocks",
+    "search_numbers",
+    "write_number",
 ]
 
 __getattr__, __dir__ = doors.open_when_used(__name__)

@@ -121,7 +121,8 @@ def load_regressor(
     Args:
         source: a fitted regressor (scikit-learn estimator or Pipeline, ``XGBRegressor``, ``LGBMRegressor``, anything
             with ``predict``), a function from a frame of n people to n numbers, a ``Regressor``; or a file of one
-            (``.skops``, ``.pkl``, ``.joblib``), or ``module:function``.
+            (``.skops``, ``.pkl``, ``.joblib``, ``.npz``, XGBoost's ``.json`` and ``.ubj``, LightGBM's ``.txt``), or
+            ``module:function``.
         schema: what the model's individuals are; its target is a number.
         like, trust, name, ledger: as for ``load_model``.
 
@@ -136,12 +137,15 @@ def load_regressor(
 
     if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
         path = Path(source)
+        if path.suffix.lower() in NUMBER_LOADERS and path.exists():
+            with _refuse_damage(path):
+                return NUMBER_LOADERS[path.suffix.lower()](path, schema)
         if path.suffix.lower() not in OBJECT_LOADERS:
             raise ModelError(
                 f"the target {schema.target.name!r} is a number, and models that give numbers are not read from "
                 f"{path.suffix or 'such'} files",
                 location=str(path),
-                hint=f"give the model as {', '.join(OBJECT_LOADERS)}, or wrap it as module:function",
+                hint=f"give it as {', '.join([*OBJECT_LOADERS, *NUMBER_LOADERS])}, or wrap it as module:function",
             )
         source, name = load_stored_object(path, trust=trust), name or path.name
     elif isinstance(source, str) and OBJECT_NAME.fullmatch(source) and not is_url(source):
@@ -164,6 +168,32 @@ def load_regressor(
         hint="give a fitted regressor with predict, a function, a file of one, or module:function",
     )
 
+
+def _numbers_npz(path: Path, schema: Schema) -> Regressor:
+    from evenhand.models.readers.npz import read_npz
+
+    return read_npz(path, schema)
+
+
+def _numbers_xgboost(path: Path, schema: Schema) -> Regressor:
+    from evenhand.models.readers.xgboost_file import read_xgboost
+
+    return read_xgboost(path, schema)
+
+
+def _numbers_lightgbm(path: Path, schema: Schema) -> Regressor:
+    from evenhand.models.readers.lightgbm_file import read_lightgbm
+
+    return read_lightgbm(path, schema)
+
+
+NUMBER_LOADERS: dict[str, Callable[[Path, Schema], Regressor]] = {
+    ".npz": _numbers_npz,
+    ".json": _numbers_xgboost,
+    ".ubj": _numbers_xgboost,
+    ".txt": _numbers_lightgbm,
+}
+"""Files that are read as white boxes which give numbers."""
 
 OBJECT_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """How an object of a module is named: ``module:function``."""

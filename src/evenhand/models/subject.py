@@ -75,7 +75,7 @@ class Subject:
             NotAdditiveError: it cannot be read from the inside; an endpoint or a function is not asked to find out.
         """
         refuse_opaque(self.model)
-        return extract_white_box(self.scorer)
+        return extract_white_box(self.regressor if self.people.schema.target.is_number else self.scorer)
 
     @property
     def card(self) -> SubjectCard:

@@ -13,9 +13,11 @@ from evenhand.http import redact_url
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.estimator import EstimatorModel
 from evenhand.models.blackbox.function import import_object
+from evenhand.models.blackbox.number_model import NumberModel
 from evenhand.models.blackbox.onnx_model import OnnxModel
 from evenhand.models.blackbox.torch_module import TorchModule
-from evenhand.models.load import OBJECT_NAME, is_path, is_url, load_model
+from evenhand.models.load import OBJECT_NAME, is_path, is_url, load_model, load_regressor
+from evenhand.models.regressor import Regressor
 from evenhand.models.scorer import Scorer, WrappedScorer
 from evenhand.population import uniform_population
 from evenhand.schema import Schema
@@ -37,6 +39,8 @@ def load_white_box(
         EvenhandError: as ``load_model``.
     """
     refuse_opaque(source)
+    if schema.target.is_number:
+        return extract_white_box(load_regressor(source, schema, like=like, trust=trust))
     return extract_white_box(load_model(source, schema, like=like, trust=trust))
 
 
@@ -62,11 +66,11 @@ def refuse_opaque(source: Any) -> None:
     )
 
 
-def extract_white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
+def extract_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsemble:
     """Return a model as an additive network, or as decision trees: what certification needs.
 
     Args:
-        scorer: any model. It stays what it is; the white box answers for it.
+        scorer: any model, of labels or of a number. It stays what it is; the white box answers for it.
 
     Raises:
         NotAdditiveError: it cannot be written so; the message says why, and what that rules out.
@@ -75,6 +79,12 @@ def extract_white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
     if isinstance(scorer, AdditiveNetwork) or type(scorer).__name__ == "TreeEnsemble":
         return scorer  # type: ignore[return-value]  # told apart by name: trees load Numba
     try:
+        if isinstance(scorer, NumberModel):
+            from evenhand.models.readers.regressors import read_regressor
+
+            return read_regressor(scorer)
+        if not isinstance(scorer, Scorer):
+            raise NotAdditiveError(f"this one only answers questions ({type(scorer).__name__})")
         network = _read_white_box(scorer)
         if network.classes != scorer.classes or network.favourable != scorer.favourable:
             raise NotAdditiveError(f"its labels read {network.classes} inside and {scorer.classes} outside")

@@ -130,14 +130,16 @@ def difference_query_of(
     fixed = np.abs(first_bias) + sum((np.abs(parts[i].at(assignments[:, c])).max(axis=0) for c, i in enumerate(varied)),
                                      np.zeros(len(first_bias)))  # fmt: skip
     reach = _deployed_error(sizes, fixed, len(parts), layers, fold)
-    if layers:
+    if layers and len(assignments) > 1:
         twin = rewrite_differences(biases, layers, pairs, limit)
         cells = cells_by({i: _select_units(parts[i], twin.units) for i in free})
     else:
-        # Without hidden units the differences are constants, the same for everybody.
-        outputs = (biases @ fold)[:, 0]
-        twin = DifferenceNetwork(np.zeros(len(pairs), dtype=np.int64), outputs[[p for p, _ in pairs]]
-                                 - outputs[[q for _, q in pairs]] - limit, ())  # fmt: skip
+        # Without hidden units the differences are constants, the same for everybody; under one assignment there are
+        # none, and one margin stands for that.
+        outputs = (biases @ fold)[:, 0] if not layers else np.zeros(1)
+        pairs = pairs or [(0, 0)]
+        constant = outputs[[p for p, _ in pairs]] - outputs[[q for _, q in pairs]] - limit
+        twin = DifferenceNetwork(np.zeros(len(pairs), dtype=np.int64), constant, ())
         cells = cells_by({i: _no_term(parts[i], len(pairs)) for i in free})
     offset = sum((each.offset for each in cells), np.zeros(len(twin.units)))
     return DifferenceQuery(

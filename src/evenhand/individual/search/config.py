@@ -70,3 +70,18 @@ class TextSearchConfig(Config):
     confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
     labels: tuple[Any, ...] | None = setting(None, "labels in the order of the model's scores, if it names none")
     favourable: Any = setting(None, "label whose score is compared; the last unless set")
+
+
+class NumberSearchConfig(Config):
+    """Settings of a search for the largest change of a number."""
+
+    protected: tuple[str, ...] | None = setting(
+        None, "attributes whose joint values are compared; by default those that the schema marks"
+    )
+    tolerance: float = setting(0.0, "count people whose number changes by more than this", ge=0)
+    budget: int = setting(20_000, "ask the model about so many individuals at most, all told", ge=2)
+    most_examples: int = setting(20, "profiles shown in full", ge=0)
+    as_published: bool = setting(
+        False, "change the protected attributes alone, whatever rules the schema has and whatever the data say of them"
+    )
+    seed: int = setting(0, "same seed, same result", ge=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -72,7 +73,7 @@ class AdditiveNetwork:
     Preprocessing that acts on one attribute at a time (scaling, one-hot, bins, embeddings) disappears into
     the parts. Without ``layers`` it is a (logistic) linear model: z are the logits themselves.
     A single logit decides for ``classes[1]`` when it is > 0, else for ``classes[0]``; with one logit per class the
-    largest wins, the first on a tie.
+    largest wins, the first on a tie. A model that gives a number has no ``classes``: its single output is the number.
 
     Attributes:
         schema: what its individuals are.
@@ -111,9 +112,11 @@ class AdditiveNetwork:
                     location=self.name,
                 )
             width = len(layer.bias)
-        if width != (1 if len(self.classes) == 2 else len(self.classes)) and width != len(self.classes):
-            raise ModelError(f"{width} outputs for the {len(self.classes)} labels {self.classes}", location=self.name)
-        if not 0 <= self.favourable < len(self.classes):
+        number = not self.classes
+        if width != (1 if number or len(self.classes) == 2 else len(self.classes)) and width != len(self.classes):
+            labels = "a number" if number else f"the {len(self.classes)} labels {self.classes}"
+            raise ModelError(f"{width} outputs for {labels}", location=self.name)
+        if not number and not 0 <= self.favourable < len(self.classes):
             raise ModelError(f"favourable label {self.favourable} of {len(self.classes)}", location=self.name)
         arrays = [self.bias, *(a for layer in self.layers for a in (layer.weights, layer.bias))]
         if not all(np.isfinite(array).all() for array in arrays):
@@ -160,6 +163,15 @@ class AdditiveNetwork:
             return np.asarray(logits[:, 0] > 0, dtype=np.int64)
         return np.asarray(np.argmax(logits, axis=1), dtype=np.int64)
 
+    def predict_numbers(self, individuals: Floats) -> Floats:
+        """Return the number of each individual, shape (n,).
+
+        Raises:
+            ModelError: it gives labels.
+        """
+        require_numbers(self.classes, self.name)
+        return self.logits(individuals)[:, 0]
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of schema, parts and weights: two networks that can answer differently differ in it."""
@@ -172,6 +184,17 @@ class AdditiveNetwork:
             state.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
         state.update(repr((self.classes, self.favourable)).encode())
         return state.hexdigest()
+
+
+def require_numbers(classes: Sequence[Value], name: str) -> None:
+    """Refuse a model that gives labels where numbers are asked for.
+
+    Raises:
+        ModelError: it gives some.
+    """
+    if classes:
+        labels = ", ".join(str(label) for label in classes)
+        raise ModelError(f"the model gives labels ({labels}), and the target is a number", location=name)
 
 
 def _check_term(attribute: Attribute, part: AttributeTerm, units: int, name: str) -> None:
@@ -209,7 +232,7 @@ def network_from_dense(
     Args:
         schema: says how each attribute becomes inputs; their number must match the first layer.
         layers: (weights (inputs, outputs), bias (outputs,)) in order, ReLU between them.
-        classes: labels in the order of the outputs; by default (unfavourable, favourable).
+        classes: labels in the order of the outputs; by default (unfavourable, favourable), of a number none.
         favourable: position of the favourable label in ``classes``.
 
     Raises:
@@ -239,7 +262,7 @@ def network_from_dense(
         parts=tuple(parts),
         bias=bias,
         layers=rest,
-        classes=binary_labels(schema) if classes is None else classes,
+        classes=(() if schema.target.is_number else binary_labels(schema)) if classes is None else classes,
         favourable=favourable,
         name=name,
     )

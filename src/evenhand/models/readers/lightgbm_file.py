@@ -32,6 +32,9 @@ LINKS: dict[str, Link] = {
 }
 """Objectives that make a classifier, and how their raw scores become probabilities."""
 
+NUMBERS = frozenset({"regression", "regression_l1", "huber", "fair", "quantile", "mape"})
+"""Objectives whose raw score is the number that the model gives."""
+
 NONE, ZERO, NAN = range(3)
 """What a LightGBM node takes for missing: nothing (NaN is then 0), zero and NaN, or NaN."""
 
@@ -82,7 +85,7 @@ def parse_lightgbm(text: str, schema: Schema, *, location: str, answers: Sequenc
             location=location,
             hint="save the model again with LightGBM 3 or 4",
         )
-    link, steepness = _read_objective(head, location)
+    link, steepness = _read_objective(head, schema, location)
     outputs = head.integer("num_tree_per_iteration")
     features = head.integer("max_feature_idx") + 1
     names = head.text("feature_names").split()
@@ -174,9 +177,17 @@ def _split_sections(text: str, location: str) -> tuple[_Section, list[_Section],
     return _Section.read(head.splitlines(), location), sections, tail
 
 
-def _read_objective(head: _Section, location: str) -> tuple[Link, float]:
-    """Return how raw scores become probabilities."""
+def _read_objective(head: _Section, schema: Schema, location: str) -> tuple[Link, float]:
+    """Return how raw scores become probabilities, or the number that is decided."""
     name, *options = head.fields.get("objective", "none of LightGBM's own").split() or ["none"]
+    if schema.target.is_number:
+        if name not in NUMBERS or "sqrt" in options:
+            raise ModelError(
+                f"with the objective {head.fields.get('objective', '')[:40]!r} the trees do not add up to the number",
+                location=location,
+                hint=f"train with one of {', '.join(sorted(NUMBERS))}, or give the model as module:function",
+            )
+        return "identity", 1.0
     if name not in LINKS:
         raise ModelError(
             f"the objective {head.fields.get('objective', '')[:40]!r} makes no classifier with probabilities",

@@ -23,7 +23,8 @@ def read_npz(path: str | Path, schema: Schema) -> AdditiveNetwork:
 
     It computes ``x @ W0 + b0``, then ReLU before every further layer. Attribute i of the schema is its input i (several
     inputs where the attribute's encoding is one-hot). One output is a logit, favourable when > 0; several outputs are
-    one per label of the schema's target, in its order. Nothing in the file is executed (no pickles).
+    one per label of the schema's target, in its order. Where the target is a number, the one output is that number.
+    Nothing in the file is executed (no pickles).
 
     Raises:
         ModelError: the file is absent, truncated or no such archive; an array is missing, has the wrong shape or holds
@@ -32,6 +33,8 @@ def read_npz(path: str | Path, schema: Schema) -> AdditiveNetwork:
     name = Path(path).name
     layers = _pair_layers(_read_arrays(Path(path)), name)
     outputs = layers[-1][1].shape[0]
+    if schema.target.is_number:
+        return network_from_dense(schema, layers, classes=(), favourable=0, name=name)
     classes, favourable = labels_of_outputs(schema, outputs, location=name)
     return network_from_dense(schema, layers, classes=classes, favourable=favourable, name=name)
 

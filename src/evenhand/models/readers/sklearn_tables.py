@@ -20,6 +20,7 @@ from evenhand.models.additive.cells import Cell, Cells, ListedCell, PassthroughC
 from evenhand.models.additive.linear import LinearTensor
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.estimator import EstimatorModel, wrap_estimator
+from evenhand.models.blackbox.number_model import NumberModel
 from evenhand.models.blackbox.questions import model_input, refusal_error
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
 from evenhand.population import uniform_population
@@ -73,7 +74,7 @@ def read_estimator(box: EstimatorModel) -> AdditiveNetwork:
     return network
 
 
-def estimator_columns(box: EstimatorModel) -> Cells:
+def estimator_columns(box: EstimatorModel | NumberModel) -> Cells:
     """Return the columns that the estimator is asked with, in its order."""
     if box.form == "numbers":
         return cell.plain_inputs(box.schema)
@@ -109,14 +110,15 @@ def _classifier_logits(model: Any, value: Cells, name: str) -> LinearTensor:
             return lin.affine(value, np.atleast_2d(model.coef_).T, np.atleast_1d(model.intercept_))
     if _is_kind(model, {"MLPClassifier"}) and model.activation in ("relu", "identity"):
         with locate_errors(f"the classifier {kind}", location=name):
-            return _perceptron_logits(model, value)
+            return perceptron_outputs(model, value)
     activation = f" with {model.activation} activation" if hasattr(model, "activation") else ""
     raise NotAdditiveError(
         f"a {kind}{activation} is neither a linear classifier nor a ReLU network", location=name, hint=BLACK_BOX_HINT
     )
 
 
-def _perceptron_logits(model: Any, value: Cells) -> LinearTensor:
+def perceptron_outputs(model: Any, value: Cells) -> LinearTensor:
+    """Return the outputs of a fitted perceptron of scikit-learn, before its last activation."""
     tensor = lin.affine(value, model.coefs_[0], model.intercepts_[0])
     for weights, bias in zip(model.coefs_[1:], model.intercepts_[1:], strict=True):
         source = lin.relu(tensor) if model.activation == "relu" else tensor

@@ -78,7 +78,7 @@ def _read_forest(estimator: Any, schema: Schema, name: str) -> TreeEnsemble:
     members = getattr(estimator, "estimators_", [estimator])
     ensemble = build_ensemble(
         schema,
-        [_read_tree(member.tree_, columns, output=0) for member in members],
+        [read_tree(member.tree_, columns, output=0) for member in members],
         base=np.zeros(len(estimator.classes_)),
         link="frequency",
         answers=estimator.classes_,
@@ -100,7 +100,7 @@ def _read_boosting(estimator: Any, schema: Schema, name: str) -> TreeEnsemble:
     trees = []
     for stage in estimator.estimators_:
         for k, member in enumerate(stage):
-            trees.append(_read_tree(member.tree_, columns, output=k, scale=float(estimator.learning_rate)))
+            trees.append(read_tree(member.tree_, columns, output=k, scale=float(estimator.learning_rate)))
     outputs = estimator.estimators_.shape[1]
     anybody = np.zeros((1, estimator.n_features_in_))
     raw = np.ravel(_ask_rows(estimator.decision_function, anybody))
@@ -150,7 +150,7 @@ def _histogram_ensemble(
         name: how to call it.
     """
     trees = [
-        _read_histogram_tree(predictor, columns, codes, k)
+        read_histogram_tree(predictor, columns, codes, k)
         for iteration in estimator._predictors
         for k, predictor in enumerate(iteration)
     ]
@@ -172,8 +172,8 @@ def _match_columns(estimator: Any, schema: Schema, name: str, named_categories: 
     )
 
 
-def _read_tree(inside: Any, columns: Integers, *, output: int, scale: float = 1.0) -> DecisionTree:
-    """One tree in scikit-learn's own arrays: ``children_left`` is -1 at a leaf, ``value`` is (nodes, 1, width)."""
+def read_tree(inside: Any, columns: Integers, *, output: int, scale: float = 1.0) -> DecisionTree:
+    """Return a tree of scikit-learn's own arrays: ``children_left`` is -1 at a leaf, ``value`` is (nodes, 1, width)."""
     left = np.asarray(inside.children_left, dtype=np.int64)
     leaf = left < 0
     return DecisionTree(
@@ -187,7 +187,15 @@ def _read_tree(inside: Any, columns: Integers, *, output: int, scale: float = 1.
     )
 
 
-def _read_histogram_tree(predictor: Any, columns: Integers, codes: dict[int, Integers], output: int) -> DecisionTree:
+def read_histogram_tree(predictor: Any, columns: Integers, codes: dict[int, Integers], output: int) -> DecisionTree:
+    """Return one tree of histogram boosting.
+
+    Args:
+        predictor: the tree, as scikit-learn holds it.
+        columns: which column of the model's inputs each of its features is.
+        codes: of categorical features, the model's own number of each category.
+        output: which output it adds to.
+    """
     nodes = predictor.nodes
     leaf = nodes["is_leaf"] != 0
     feature = nodes["feature_idx"].astype(np.int64)

@@ -35,6 +35,9 @@ LINKS: dict[str, Link] = {
 }
 """Objectives that make a classifier, and how their margins become probabilities."""
 
+NUMBERS = frozenset({"reg:squarederror", "reg:linear", "reg:absoluteerror", "reg:pseudohubererror"})
+"""Objectives whose margin is the number that the model gives."""
+
 
 def read_xgboost(path: str | Path, schema: Schema) -> TreeEnsemble:
     """Read a model saved by XGBoost 1.0 or later (``save_model``), gbtree or dart.
@@ -87,7 +90,7 @@ def parse_xgboost(data: bytes, schema: Schema, *, location: str, stop_early: boo
     if kind not in ("gbtree", "dart"):
         raise ModelError(f"an XGBoost model with the unknown booster {kind!r}", location=location)
     parameters = learner.part("learner_model_param")
-    link, outputs = _read_objective(learner, parameters, location)
+    link, outputs = _read_objective(learner, parameters, schema, location)
     # DART wraps the same trees and weighs each of them.
     model = (booster.part("gbtree") if kind == "dart" else booster).part("model")
     weights = booster.numbers("weight_drop") if kind == "dart" else None
@@ -125,9 +128,18 @@ def _decode_document(data: bytes, location: str) -> Any:
         ) from None
 
 
-def _read_objective(learner: JsonObject, parameters: JsonObject, location: str) -> tuple[Link, int]:
-    """Return how margins become probabilities, and how many there are."""
+def _read_objective(learner: JsonObject, parameters: JsonObject, schema: Schema, location: str) -> tuple[Link, int]:
+    """Return how margins become probabilities, or the number that is decided, and how many there are."""
     name = learner.part("objective").text("name")
+    if schema.target.is_number:
+        several = "num_target" in parameters.fields and parameters.integer("num_target") > 1
+        if name not in NUMBERS or several:
+            raise ModelError(
+                f"with the objective {name!r} the trees do not add up to one number",
+                location=location,
+                hint=f"train with one of {', '.join(sorted(NUMBERS))}, or give the model as module:function",
+            )
+        return "identity", 1
     if name not in LINKS:
         raise ModelError(
             f"the objective {name!r} makes no classifier with probabilities",
@@ -151,7 +163,7 @@ def _base_is_probability(document: JsonObject, learner: JsonObject) -> bool:
     """
     objective = learner.part("objective").text("name")
     if objective != "binary:logitraw":
-        return LINKS[objective] == "logistic"
+        return LINKS.get(objective) == "logistic"
     return "version" in document.fields and bool(document.integers("version", least=1)[0] < 2)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from evenhand.errors import ModelError
 from evenhand.models.additive.cells import Cells, evaluate_cell
+from evenhand.models.additive.network import require_numbers
 from evenhand.models.replies import match_labels, softmax
 from evenhand.models.trees.nodes import LARGEST_SUM, DecisionTree, TreeNodes, collect_nodes
 from evenhand.schema import Schema, Value
@@ -115,7 +116,7 @@ def _walk_trees(nodes: TreeNodes, inputs: Any, total: Any) -> None:
                     total[row, output[tree] + k] += values[node, k]
 
 
-Link: TypeAlias = Literal["logistic", "softmax", "one-vs-rest", "frequency"]
+Link: TypeAlias = Literal["logistic", "softmax", "one-vs-rest", "frequency", "identity"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +134,7 @@ class TreeEnsemble:
     - ``one-vs-rest``: the logistic of each output, divided by their sum; the largest raw output is the label.
     - ``frequency``: raw outputs are already probabilities (class frequencies in the leaves, averaged over the trees);
       the largest is the label.
+    - ``identity``: one output, which is the number that the model gives; there are no labels.
 
     The first of several largest wins.
 
@@ -171,10 +173,13 @@ class TreeEnsemble:
     label_only: bool = False
 
     def __post_init__(self) -> None:
-        wanted = 1 if self.link == "logistic" else len(self.classes)
+        number = self.link == "identity"
+        wanted = 1 if number or self.link == "logistic" else len(self.classes)
         if len(self.base) != wanted or (self.link == "logistic" and len(self.classes) != 2):
             raise ModelError(f"{len(self.base)} outputs for the labels {list(self.classes)}", location=self.name)
-        if not 0 <= self.favourable < len(self.classes):
+        if number != (not self.classes):
+            raise ModelError(f"a number, and the labels {list(self.classes)}", location=self.name)
+        if not number and not 0 <= self.favourable < len(self.classes):
             raise ModelError(f"favourable label {self.favourable} of {len(self.classes)}", location=self.name)
         if not (np.abs(self.base) <= LARGEST_SUM).all():
             raise ModelError(f"the trees start from {self.base.tolist()}", location=self.name)
@@ -209,6 +214,15 @@ class TreeEnsemble:
             )
         total = leaf_sums(self.nodes, self.inputs(individuals), len(self.base))
         return np.asarray(self.base + total / self.divisor)
+
+    def predict_numbers(self, individuals: Floats) -> Floats:
+        """Return the number of each individual, shape (n,).
+
+        Raises:
+            ModelError: it gives labels; or as ``raw``.
+        """
+        require_numbers(self.classes, self.name)
+        return self.raw(individuals)[:, 0]
 
     def scores(self, individuals: Floats) -> Floats:
         """Return class probabilities, shape (n, classes)."""
@@ -246,7 +260,8 @@ def build_ensemble(
     Raises:
         ModelError: they make no ensemble, or the answers are not the schema's labels.
     """
-    classes, favourable = ensemble_labels(schema, answers, location=location)
+    labels: tuple[tuple[Value, ...], int] = ((), 0)
+    classes, favourable = labels if link == "identity" else ensemble_labels(schema, answers, location=location)
     return TreeEnsemble(
         schema=schema,
         nodes=collect_nodes(trees, inputs=schema.width, outputs=len(base), location=location),

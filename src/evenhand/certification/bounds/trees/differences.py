@@ -120,11 +120,17 @@ def difference_forest_of(query: TreeDifferenceQuery) -> FlatForest:
         places.append(leaves)
     # Trees without a difference fall away; one stays, as a forest has some.
     kept = np.array([tree for tree, table in enumerate(tables) if table.any()] or [0], dtype=np.int64)
+    # Two groups alike, so that ``said`` can name the leaves in which somebody is given another number: where a box
+    # reaches no such leaf, nobody's number changes at all, whatever is rounded.
     row, sizes, held = forest.row.copy(), np.zeros(margins), 0
+    values, said = [], []
     for tree in kept:
-        row[places[tree]] = held + np.arange(len(places[tree])) * margins
-        held += tables[tree].size
+        row[places[tree]] = held + np.arange(len(places[tree])) * 2 * margins
+        held += 2 * tables[tree].size
         sizes += np.abs(tables[tree]).max(axis=0)
+        values.append(np.repeat(tables[tree][:, None], 2, axis=1).ravel())
+        changes = tables[tree].any(axis=1)
+        said.append(np.stack([np.zeros_like(changes), changes], axis=1).ravel())
     sizes += query.limit
     rounding = 2.0**-52 * sizes
     slots = [forest.slots[forest.slot[tree] : forest.slot[tree + 1]] for tree in kept]
@@ -132,14 +138,14 @@ def difference_forest_of(query: TreeDifferenceQuery) -> FlatForest:
     return forest._replace(
         row=row,
         root=forest.root[kept],
-        groups=np.ones(len(kept), dtype=np.int32),
+        groups=np.full(len(kept), 2, dtype=np.int32),
         group=np.zeros((len(kept), 1), dtype=np.int32),
         slots=np.concatenate([*slots, np.zeros(0)]).astype(np.int32),
         slot=np.concatenate([[0], np.cumsum([len(each) for each in slots])]).astype(np.int64),
         margins=np.tile(np.arange(margins, dtype=np.int32), len(kept)),
         margin=margins * np.arange(len(kept) + 1, dtype=np.int64),
-        values=np.concatenate([tables[tree].ravel() for tree in kept]),
-        said=np.zeros(held // margins, dtype=np.int64),
+        values=np.concatenate(values),
+        said=np.concatenate(said).astype(np.int64),
         base=np.full(margins, -query.limit),
         slack=np.full(margins, 2 * query.slack[0]),
         pad=rounding * (len(kept) + 4 * len(query.cells) + 64) * (4 * touched + 8),

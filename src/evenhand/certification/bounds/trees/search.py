@@ -228,7 +228,7 @@ def inspect_box(f, w, t, lo, hi):
     # If no tree differs between the assignments anywhere in the box, neither does the decision.
     w.lo[:] = lo
     w.hi[:] = hi
-    if not bound_margins(f, w) and not f.demanded:
+    if not bound_margins(f, w):
         return FAIR, 1.0, 0.0, -1, 0
     kind = decide_box(f, w)
     if kind != OPEN:

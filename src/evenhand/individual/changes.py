@@ -1,0 +1,396 @@
+"""By how much a number, such as a premium, changes with a protected attribute: the individual effect, person by person.
+
+The individual effect is the largest difference between the model's numbers for one person under any two values of the
+protected attributes, everything else unchanged, in the unit of the number (of counterfactual fairness for a regression:
+Kusner et al., NIPS 2017; here without a causal model). Where the schema has rules, people are compared with plausible
+counterparts, as for labels. With a tolerance t, the flip rate is the share of people whose number changes by more than
+t.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from evenhand.core import (
+    Block,
+    Column,
+    Config,
+    Document,
+    Heading,
+    Metric,
+    Note,
+    Pair,
+    ReportedNumber,
+    Result,
+    Side,
+    Table,
+    TableRow,
+    setting,
+)
+from evenhand.errors import OptionError
+from evenhand.individual.flips import Variants
+from evenhand.models import Regressor, ask_numbers
+from evenhand.population import Population
+from evenhand.schema import People, Schema
+from evenhand.stats import Quantity, estimated_rate, observed_rate, show_quantity
+from evenhand.text import SIMULATED, join_names
+from evenhand.typing import Floats, Integers, Progress
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+"""Shares of people whose change is at most the number that stands for them."""
+CHUNK = 65_536
+"""People asked about at once, under all assignments."""
+
+
+class ChangeConfig(Config):
+    """Settings of the individual effect on a number."""
+
+    protected: tuple[str, ...] = setting(..., "attributes to vary, each alone and then all together")
+    tolerance: float = setting(0.0, "changes of the number by no more than this do not count as flips", ge=0)
+    samples: int = setting(20_000, "individuals drawn from the population", ge=1)
+    examples: int = setting(6, "people shown per set of protected attributes", ge=0)
+    confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
+    as_published: bool = setting(False, "change the protected attribute alone, whatever rules the schema has")
+    seed: int = setting(0, "same seed, same result", ge=0)
+
+    @field_validator("protected")
+    @classmethod
+    def _require_protected(cls, protected: tuple[str, ...]) -> tuple[str, ...]:
+        if not protected:
+            raise OptionError("no protected attribute to vary", hint="name at least one: `protected=NAME`")
+        return protected
+
+
+class NumberChange(BaseModel):
+    """The distribution of the individual effect over one set of people.
+
+    Attributes:
+        over: ``data`` (everybody in the data) or ``population`` (individuals drawn from it).
+        population: what it is called.
+        protected: the attributes that were changed, jointly.
+        rate: share of people whose number changes by more than the tolerance.
+        n: people compared.
+        without: people who have no plausible counterpart, or break a rule of the schema: they are not compared.
+        mean, largest: of the changes.
+        quantiles: share of people, in percent -> the change that so many of them do not exceed.
+        means: mean number of those compared under each joint value of the protected attributes; empty where some of
+            them cannot have every value.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    over: Literal["data", "population"]
+    population: str
+    protected: tuple[str, ...]
+    rate: Quantity
+    n: int
+    without: int
+    mean: float
+    largest: float
+    quantiles: dict[str, float]
+    means: dict[str, float]
+
+
+class ChangedPerson(BaseModel):
+    """Somebody in the data with the two protected values between which the number differs most.
+
+    Attributes:
+        protected: the attributes that were changed.
+        same: attribute -> value in the data's own words, of all that stays the same.
+        lower, higher: the protected values, and those that move with them, with the lower and the higher number.
+        lower_number, higher_number: the model's numbers.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    protected: tuple[str, ...]
+    same: dict[str, str]
+    lower: dict[str, str]
+    higher: dict[str, str]
+    lower_number: float
+    higher_number: float
+
+
+class ChangeResult(Result):
+    """Individual effects on a number per protected attribute (and jointly), and those who are affected most.
+
+    Attributes:
+        tolerance: changes by no more than this do not count as flips.
+        unit: of the number and of its changes, where the schema says it.
+        changes: one per protected attribute and for all of them together, over the data and the population.
+        examples: people in the data with the largest changes.
+    """
+
+    kind: Literal["changes"] = "changes"
+    tolerance: float
+    unit: str | None
+    changes: tuple[NumberChange, ...]
+    examples: tuple[ChangedPerson, ...]
+
+    def document(self) -> Document:
+        """Return the flip rates by the tolerance, the distribution of changes, and those who are affected most."""
+        return Document(
+            "Individuals: by how much the number changes with a protected attribute",
+            "Each person was asked about again with every other value of the protected attribute. The change is the "
+            "largest difference between the numbers that the same person is given.",
+            (*change_answers(self), Heading("Changes", detail=True), *change_blocks(self)),
+            brand="Evenhand individuals",
+            made=self.provenance,
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per set of protected attributes and people."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {"protected": join_names(one.protected), "over": one.over, "n": one.n, "mean": one.mean}
+                | {f"quantile {share}": value for share, value in one.quantiles.items()}
+                | {"largest": one.largest, "rate": getattr(one.rate, "value", None)}
+                for one in self.changes
+            ]
+        )
+
+
+def measure_changes(
+    regressor: Regressor,
+    people: People,
+    population: Population,
+    config: ChangeConfig | None = None,
+    *,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> ChangeResult:
+    """Measure by how much a model's number changes for the people in the data and of a population.
+
+    Args:
+        regressor: the model.
+        people: everybody is asked about, once per joint value of the protected attributes.
+        population: where further individuals are drawn from.
+        config: the settings; ``protected`` must be among them.
+        progress: called with what is being done and the share done, 0 to 1.
+        settings: fields of ``ChangeConfig`` by name, in place of those in ``config``.
+
+    Raises:
+        OptionError: a protected attribute has one value, or there are too many joint values.
+        BudgetError: the model may not be asked about so many.
+    """
+    started = time.perf_counter()
+    config = ChangeConfig.of(config, settings)
+    say = progress or (lambda what, share: None)
+    schema = people.schema.without_rules() if config.as_published else people.schema
+    sampled = population.sample(config.samples, np.random.default_rng(config.seed))
+    sets: list[tuple[str, ...]] = [(name,) for name in config.protected]
+    if len(config.protected) > 1:
+        sets.append(config.protected)
+    for protected in sets:
+        schema.assignments(protected)  # refuse all that is wrong before anything is asked
+    changes: list[NumberChange] = []
+    examples: list[ChangedPerson] = []
+    for step, protected in enumerate(sets):
+        say(f"changes with {' x '.join(protected)}", step / len(sets))
+        everybody = AssignedNumbers.ask(regressor, schema, protected, people.individuals)
+        changes.append(_summarize(everybody, protected, "data", "the people in the data", schema, config))
+        examples += most_affected(everybody, protected, schema, people.individuals, config.examples)
+        drawn = AssignedNumbers.ask(regressor, schema, protected, sampled)
+        changes.append(_summarize(drawn, protected, "population", population.name, schema, config))
+    return ChangeResult(
+        tolerance=config.tolerance,
+        unit=schema.target.unit,
+        changes=tuple(changes),
+        examples=tuple(examples),
+        seed=config.seed,
+        seconds=time.perf_counter() - started,
+    )
+
+
+class AssignedNumbers:
+    """The model's numbers of people under every joint value of the protected attributes.
+
+    Attributes:
+        variants: who they are under each.
+        numbers: shape (n, assignments); NaN where somebody cannot exist.
+        compared: who obeys the rules and has a counterpart, shape (n,).
+        change: largest difference of two numbers of a person who is compared, else 0, shape (n,).
+    """
+
+    def __init__(self, schema: Schema, individuals: Floats, variants: Variants, numbers: Floats) -> None:
+        self.variants, self.numbers = variants, numbers
+        self.compared = np.asarray((variants.plausible.sum(axis=1) > 1) & schema.obeys_rules(individuals))
+        ends = (
+            np.where(variants.plausible, numbers, -np.inf).max(axis=1),
+            np.where(variants.plausible, numbers, np.inf).min(axis=1),
+        )
+        self.change = np.where(self.compared, ends[0] - ends[1], 0.0)
+
+    @classmethod
+    def ask(
+        cls, regressor: Regressor, schema: Schema, protected: tuple[str, ...], individuals: Floats
+    ) -> AssignedNumbers:
+        """Ask a model about people (n, attributes)."""
+        variants = Variants.of(schema, protected, individuals)
+        numbers = np.full(variants.plausible.shape, np.nan)
+        rows = np.argwhere(variants.plausible)
+        for at in range(0, len(rows), CHUNK):
+            row, assignment = rows[at : at + CHUNK].T
+            numbers[row, assignment] = ask_numbers(regressor, variants.counterparts[row, assignment])
+        return cls(schema, individuals, variants, numbers)
+
+
+def _summarize(
+    found: AssignedNumbers,
+    protected: tuple[str, ...],
+    over: Literal["data", "population"],
+    population: str,
+    schema: Schema,
+    config: ChangeConfig,
+) -> NumberChange:
+    change = found.change[found.compared]
+    n, flips = len(change), int((change > config.tolerance).sum())
+    if over == "data":
+        rate: Quantity = observed_rate(flips, n, confidence=config.confidence)
+    else:
+        rate = estimated_rate(flips, n, population=population, confidence=config.confidence)
+    whole = found.variants.plausible[found.compared].all()
+    means = found.numbers[found.compared].mean(axis=0) if whole and n else []
+    names = schema.positions(protected)
+    said = [
+        " and ".join(schema.attributes[i].text(entry) for i, entry in zip(names, row, strict=True))
+        for row in schema.assignments(protected)
+    ]
+    return NumberChange(
+        over=over,
+        population=population,
+        protected=protected,
+        rate=rate,
+        n=n,
+        without=len(found.change) - n,
+        mean=float(change.mean()) if n else 0.0,
+        largest=float(change.max()) if n else 0.0,
+        quantiles={f"{100 * share:g}": float(np.quantile(change, share)) if n else 0.0 for share in QUANTILES},
+        means=dict(zip(said, map(float, means), strict=False)),
+    )
+
+
+def most_affected(
+    found: AssignedNumbers, protected: tuple[str, ...], schema: Schema, individuals: Floats, most: int
+) -> list[ChangedPerson]:
+    """Return the people with the largest changes, no two of them alike."""
+    order = np.argsort(-found.change, kind="stable")
+    columns = schema.positions(protected)
+    seen: set[bytes] = set()
+    shown: list[ChangedPerson] = []
+    for row in order[found.change[order] > 0].tolist():
+        if len(shown) >= most:
+            break
+        numbers = found.numbers[row]
+        lower, higher = int(np.nanargmin(numbers)), int(np.nanargmax(numbers))
+        pair = found.variants.counterparts[row, [lower, higher]]
+        if pair.tobytes() in seen:
+            continue
+        seen.add(pair.tobytes())
+        moved = _moved_columns(pair, columns, individuals[row])
+        shown.append(
+            ChangedPerson(
+                protected=protected,
+                same={a.name: a.text(pair[0, i]) for i, a in enumerate(schema.attributes) if i not in moved},
+                lower={schema.names[i]: schema.attributes[i].text(pair[0, i]) for i in moved},
+                higher={schema.names[i]: schema.attributes[i].text(pair[1, i]) for i in moved},
+                lower_number=float(numbers[lower]),
+                higher_number=float(numbers[higher]),
+            )
+        )
+    return shown
+
+
+def _moved_columns(pair: Floats, columns: list[int], own: Floats) -> list[int]:
+    """Return the columns that differ between two people, those that were varied among them."""
+    differ: Integers = np.flatnonzero((pair[0] != pair[1]) & ~np.isnan(own))
+    return sorted({*columns, *differ.tolist()})
+
+
+def write_number(number: float, unit: str | None = None) -> str:
+    """Return a number with up to four significant digits, whole where it is large, and its unit."""
+    digits = 0 if number == 0 else max(0, min(8, 3 - int(np.floor(np.log10(abs(number))))))
+    return f"{number:,.{digits}f}{f' {unit}' if unit else ''}"
+
+
+def change_answers(result: ChangeResult) -> list[Metric]:
+    """Return one answer for each set of protected attributes: over the data first, then over the population."""
+    unit, answers = result.unit, []
+    for protected in dict.fromkeys(one.protected for one in result.changes):
+        data, drawn = (one for one in result.changes if one.protected == protected)
+        beyond = f"by more than {write_number(result.tolerance, unit)}" if result.tolerance else "at all"
+        notes = [
+            f"half of the people change by at most {write_number(data.quantiles['50'], unit)}, 90 % by at most "
+            f"{write_number(data.quantiles['90'], unit)}, nobody by more than {write_number(data.largest, unit)}",
+            f"of {SIMULATED}: {show_quantity(drawn.rate, 'rate').text} change {beyond}, estimated",
+        ]
+        if data.means:
+            notes.insert(1, "mean number if everybody were " + ", ".join(
+                f"{value}: {write_number(mean, unit)}" for value, mean in data.means.items()))  # fmt: skip
+        if data.without:
+            notes.append(f"{data.without:,} people have no plausible counterpart and are not compared")
+        answers.append(
+            Metric(
+                f"number changes {beyond}",
+                show_quantity(data.rate, "rate", basis=f"of {data.n:,} people in the data"),
+                tuple(notes),
+                about=join_names(protected),
+                next_step="read who is affected most under Individuals"
+                if data.largest > result.tolerance
+                else "nobody in the data; only a proof can say more",
+            )
+        )
+    return answers
+
+
+def change_blocks(result: ChangeResult) -> Iterator[Block]:
+    """Yield the distribution of changes as a table, then those who are affected most."""
+    columns = (
+        Column("what changes"),
+        Column("population"),
+        Column("people", numeric=True),
+        *(Column(f"{share} % up to", numeric=True) for share in result.changes[0].quantiles),
+        Column("largest", numeric=True),
+        Column("mean", numeric=True),
+        Column("beyond the tolerance", numeric=True),
+    )
+    rows = tuple(
+        TableRow(
+            (
+                join_names(one.protected),
+                one.population,
+                one.n,
+                *(
+                    ReportedNumber(write_number(value), value, "observed" if one.over == "data" else "estimated")
+                    for value in (*one.quantiles.values(), one.largest, one.mean)
+                ),
+                show_quantity(one.rate, "rate"),
+            )
+        )
+        for one in result.changes
+    )
+    unit = f", in {result.unit}" if result.unit else ""
+    yield Table(f"By how much numbers change{unit}: shares of people, and the change they do not exceed", columns, rows)
+    for protected in dict.fromkeys(one.protected for one in result.changes):
+        shown = [one for one in result.examples if one.protected == protected]
+        if shown:
+            yield Heading(f"Who is affected most by {join_names(protected)}", level=3)
+        for one in shown:
+            yield Pair(
+                f"Somebody in the data: a change by {write_number(one.higher_number - one.lower_number, result.unit)}",
+                Side(one.lower, write_number(one.lower_number, result.unit)),
+                Side(one.higher, write_number(one.higher_number, result.unit)),
+                one.same,
+            )
+    if result.examples:
+        yield Note("These are real records: handle this document as you handle the data.")

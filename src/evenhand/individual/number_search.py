@@ -1,0 +1,191 @@
+"""Search for people whose number, such as a premium, changes most with the protected attributes.
+
+A random hill climb from the people in the data whose change is largest: everything that is not protected may move, one
+or two attributes at a time, within the domain and the schema's rules; a move is kept if the change grows. All climbers
+are asked about in one batch. What is found is a lower bound: others may change by more, which only a proof excludes.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from evenhand.core import Block, Document, Heading, Metric, Note, Pair, ReportedNumber, Result, Side
+from evenhand.errors import OptionError
+from evenhand.individual.changes import AssignedNumbers, ChangedPerson, most_affected, write_number
+from evenhand.individual.search.config import NumberSearchConfig
+from evenhand.models import Regressor
+from evenhand.schema import People, Schema
+from evenhand.text import format_count, join_names
+from evenhand.typing import Booleans, Floats, Progress
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CLIMBERS = 64
+"""People who are moved side by side."""
+FAR = 0.3
+"""How often a number is drawn anew from its whole domain, not moved nearby."""
+NEAR = 0.1
+"""Standard deviation of a move nearby, as a share of the domain."""
+
+
+class NumberSearchResult(Result):
+    """People whose number changes most, found by search.
+
+    Attributes:
+        protected: the attributes whose joint values were compared.
+        tolerance: what is counted changes by more than this.
+        unit: of the number.
+        largest: the largest change found; in_data: the largest among the people in the data that were asked about.
+        beyond: different people asked about whose number changes by more than the tolerance; no share of anybody.
+        queries: individuals that were asked about.
+        examples: those who are affected most.
+    """
+
+    kind: Literal["individual-number"] = "individual-number"
+    protected: tuple[str, ...]
+    tolerance: float
+    unit: str | None
+    largest: float
+    in_data: float
+    beyond: int
+    queries: int
+    examples: tuple[ChangedPerson, ...]
+
+    def document(self) -> Document:
+        """Return the largest change found, and for whom."""
+        name = join_names(self.protected)
+        blocks: list[Block] = [
+            Metric(
+                "largest change found",
+                ReportedNumber(write_number(self.largest, self.unit), self.largest, "observed"),
+                (
+                    f"among the people in the data {write_number(self.in_data, self.unit)}",
+                    f"{format_count(self.beyond, 'profile', 'profiles')} found that change by more than "
+                    f"{write_number(self.tolerance, self.unit)}",
+                    f"{self.queries:,} individuals asked about",
+                ),
+                about=name,
+                next_step="others may change by more: a certificate with a tolerance proves how many do not",
+            ),
+            *([Heading(f"Who is affected most by {name}")] if self.examples else []),
+            *(
+                Pair(
+                    f"A change by {write_number(one.higher_number - one.lower_number, self.unit)}",
+                    Side(one.lower, write_number(one.lower_number, self.unit)),
+                    Side(one.higher, write_number(one.higher_number, self.unit)),
+                    one.same,
+                )
+                for one in self.examples
+            ),
+            Note("Profiles start from people in the data and may be unlike anybody in it."),
+        ]
+        return Document(
+            f"Search: whose number changes most with {name}",
+            "Everything but the protected attributes is moved within the domain, as long as the change grows.",
+            tuple(blocks),
+            brand="Evenhand search",
+            made=self.provenance,
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per example."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                one.same
+                | {f"{name} (lower)": value for name, value in one.lower.items()}
+                | {f"{name} (higher)": value for name, value in one.higher.items()}
+                | {"lower": one.lower_number, "higher": one.higher_number}
+                for one in self.examples
+            ]
+        )
+
+
+def search_numbers(
+    regressor: Regressor,
+    people: People,
+    config: NumberSearchConfig | None = None,
+    *,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> NumberSearchResult:
+    """Search for people whose number changes most with the protected attributes.
+
+    Args:
+        regressor: the model.
+        people: whom to start from.
+        config: the settings.
+        progress: called with what is being done and the share done, 0 to 1.
+        settings: fields of ``NumberSearchConfig`` by name, in place of those in ``config``.
+
+    Raises:
+        OptionError: no attribute is protected, or the budget does not pay for a single person.
+    """
+    started = time.perf_counter()
+    config = NumberSearchConfig.of(config, settings)
+    say = progress or (lambda what, share: None)
+    schema = people.schema.without_rules() if config.as_published else people.schema
+    protected = tuple(config.protected or schema.protected)
+    if not protected:
+        raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
+    each = len(schema.assignments(protected))
+    if config.budget < each:
+        raise OptionError(f"a budget of {config.budget} pays for nobody: each person takes {each} questions")
+    rng = np.random.default_rng(config.seed)
+    start = people.individuals[rng.permutation(len(people))][: max(1, config.budget // (2 * each))]
+    start = start[~np.isnan(start).any(axis=1)]
+    asked = AssignedNumbers.ask(regressor, schema, protected, start)
+    queries = asked.variants.plausible.sum()
+    # The last question to each climber, about both ends, is paid for too.
+    climbers = max(1, min(CLIMBERS, (config.budget - int(queries)) // (2 * each)))
+    order = np.argsort(-asked.change, kind="stable")[:climbers]
+    best, change = start[order].copy(), asked.change[order].copy()
+    seen = {row.tobytes() for row in asked.variants.representatives[asked.change > config.tolerance]}
+    free = [i for i in range(len(schema.attributes)) if i not in schema.positions(protected)]
+    while len(best) and free and queries + 2 * len(best) * each <= config.budget:
+        say("searching for the largest change", min(1.0, queries / config.budget))
+        moved = _move(schema, best, free, rng)
+        found = AssignedNumbers.ask(regressor, schema, protected, moved)
+        queries += len(best) * each
+        better = found.change > change
+        best[better], change[better] = moved[better], found.change[better]
+        seen |= {row.tobytes() for row in found.variants.representatives[found.change > config.tolerance]}
+    final = AssignedNumbers.ask(regressor, schema, protected, best)
+    return NumberSearchResult(
+        protected=protected,
+        tolerance=config.tolerance,
+        unit=schema.target.unit,
+        largest=float(change.max(initial=0.0)),
+        in_data=float(asked.change.max(initial=0.0)),
+        beyond=len(seen),
+        queries=int(queries) + each * len(best),
+        examples=tuple(most_affected(final, protected, schema, best, config.most_examples)),
+        seed=config.seed,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _move(schema: Schema, people: Floats, free: list[int], rng: np.random.Generator) -> Floats:
+    """Return people of whom one or two attributes are others; who would break a rule stays."""
+    moved = people.copy()
+    for chance in (1.0, 0.5):
+        chosen = rng.choice(free, len(people))
+        going: Booleans = np.asarray(rng.random(len(people)) < chance)
+        for i in np.unique(chosen):
+            rows = np.flatnonzero((chosen == i) & going)
+            attribute = schema.attributes[i]
+            low, high = attribute.first, attribute.last
+            anywhere = rng.uniform(low, high, len(rows))
+            nearby = moved[rows, i] + rng.normal(0, NEAR * (high - low), len(rows))
+            entry = np.where(rng.random(len(rows)) < FAR, anywhere, nearby)
+            if attribute.size is not None:
+                # Every value of a category is as near as any other.
+                entry = np.round(entry) if attribute.ordered else rng.integers(int(low), int(high) + 1, len(rows))
+            moved[rows, i] = np.clip(entry, low, high)
+    obeys = schema.obeys_rules(moved)
+    return np.where(obeys[:, None], moved, people)

@@ -1,0 +1,102 @@
+"""Individual effects on a number: by hand, against one person at a time, and on a real model."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import GradientBoostingRegressor
+
+from evenhand.errors import OptionError
+from evenhand.individual import ChangeResult, measure_changes
+from evenhand.models import load_regressor
+from evenhand.population import uniform_population
+from evenhand.schema import ColumnRoles, People
+from support import scaled
+
+
+def people_of(frame: pd.DataFrame) -> People:
+    return ColumnRoles(target="premium", protected=["sex"]).read(frame)
+
+
+def example() -> tuple[People, ChangeResult]:
+    """Ten people; men pay 10 more up to age 4 and 60 more from age 5 on."""
+    frame = pd.DataFrame({"age": range(10), "sex": ["f", "m"] * 5})
+    frame["premium"] = 100.0 + frame["age"]
+    people = people_of(frame.loc[frame.index.repeat(2)].reset_index(drop=True).assign(premium=np.arange(20.0)))
+
+    def premium(rows: pd.DataFrame) -> np.ndarray:
+        age = rows["age"].to_numpy()
+        return 100.0 + age + (rows["sex"] == "m").to_numpy() * np.where(age < 5, 10.0, 60.0)
+
+    model = load_regressor(premium, people.schema, like=people.frame)
+    return people, measure_changes(model, people, uniform_population(people.schema), protected=("sex",), tolerance=50)
+
+
+def test_by_hand() -> None:
+    _, found = example()
+    data, drawn = found.changes
+    assert (data.n, data.without, data.largest, data.mean) == (20, 0, 60.0, 35.0)
+    assert getattr(data.rate, "value", None) == 0.5
+    assert data.quantiles["10"] == 10.0
+    assert data.quantiles["90"] == 60.0
+    assert data.means == pytest.approx({"f": 104.5, "m": 139.5})
+    assert getattr(drawn.rate, "value", 0.0) == pytest.approx(0.5, abs=0.02)
+    worst = found.examples[0]
+    assert worst.higher_number - worst.lower_number == 60.0
+    assert (worst.lower, worst.higher) == ({"sex": "f"}, {"sex": "m"})
+    assert ChangeResult.from_json(found.to_json()) == found
+
+
+def test_the_document_says_the_share_and_who() -> None:
+    text = str(example()[1].document())
+    assert "by more than 50.00" in text
+    assert "mean number if everybody were f: 104.5, m: 139.5" in text
+
+
+def test_no_protected_attribute_is_refused() -> None:
+    people, _ = example()
+    with pytest.raises(OptionError, match="no protected attribute"):
+        measure_changes(None, people, uniform_population(people.schema), protected=())  # type: ignore[arg-type]
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=scaled(20), deadline=None)
+def test_it_is_what_one_person_at_a_time_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"a": rng.integers(0, 4, 30), "b": rng.choice(["x", "y", "z"], 30)})
+    frame = frame.assign(sex=rng.choice(["f", "m", "d"], 30), premium=rng.normal(size=30))
+    people = people_of(frame)
+    table = {key: rng.normal() for key in itertools.product(range(4), "xyz", "fmd")}
+
+    def premium(rows: pd.DataFrame) -> np.ndarray:
+        return np.array([table[key] for key in zip(rows["a"], rows["b"], rows["sex"], strict=True)])
+
+    model = load_regressor(premium, people.schema, like=people.frame)
+    found = measure_changes(
+        model, people, uniform_population(people.schema), protected=("sex",), tolerance=0.5, samples=10
+    ).changes[0]
+    wanted = [np.ptp([table[a, b, sex] for sex in "fmd"]) for a, b in zip(frame["a"], frame["b"], strict=True)]
+    assert found.largest == pytest.approx(max(wanted))
+    assert found.mean == pytest.approx(np.mean(wanted))
+    assert getattr(found.rate, "value", None) == pytest.approx(np.mean(np.array(wanted) > 0.5))
+
+
+def test_a_real_model() -> None:
+    bunch = load_diabetes(as_frame=True, scaled=False)
+    frame = bunch.data[["bmi", "bp", "s5"]].assign(sex=bunch.data["sex"].astype(int) - 1, premium=bunch.target)
+    people = people_of(frame)
+    model = GradientBoostingRegressor(random_state=0).fit(frame.drop(columns="premium"), frame["premium"])
+    found = measure_changes(
+        load_regressor(model, people.schema, like=people.frame), people, uniform_population(people.schema),
+        protected=("sex",), tolerance=20.0,
+    ).changes[0]  # fmt: skip
+    asked = frame.drop(columns="premium")
+    change = np.abs(model.predict(asked.assign(sex=1)) - model.predict(asked.assign(sex=0)))
+    assert found.largest == pytest.approx(change.max())
+    assert getattr(found.rate, "value", None) == pytest.approx((change > 20).mean())
