@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, Self
 
 from pydantic import field_validator, model_validator
 
-from evenhand.certification.query.bands import check_edges
 from evenhand.core import Config, setting
 from evenhand.errors import OptionError
+
+MOST_BANDS = 62
+"""Sets of possible bands are bits of one machine word."""
 
 
 class CertifyConfig(Config):
@@ -105,3 +108,18 @@ class CertifyConfig(Config):
         if bands:
             check_edges(bands)
         return bands
+
+
+def check_edges(edges: Sequence[float]) -> None:
+    """Refuse edges that do not cut scores into bands.
+
+    Raises:
+        OptionError: one is no probability, they do not increase, or there are too many.
+    """
+    inside = all(0 < edge < 1 for edge in edges)
+    if not inside or any(low >= high for low, high in itertools.pairwise(edges)) or len(edges) >= MOST_BANDS:
+        raise OptionError(
+            f"expected scores between 0 and 1 in increasing order, fewer than {MOST_BANDS}, got "
+            f"{', '.join(f'{edge:g}' for edge in edges)}",
+            hint="such as 0.3,0.6",
+        )

@@ -15,13 +15,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.certification.config import check_edges
 from evenhand.certification.query.rounding import log_odds, resolution_of
 from evenhand.errors import OptionError
 from evenhand.schema import Value
 from evenhand.typing import Floats, Integers
-
-MOST_BANDS = 62
-"""Sets of possible bands are bits of one machine word."""
 
 
 @dataclass(frozen=True)
@@ -92,18 +90,3 @@ class ScoreBands:
         """Return the bands of scores, shape (n,)."""
         edges = np.asarray(self.edges, dtype=scores.dtype)
         return np.asarray(np.searchsorted(edges, scores, side="right"), dtype=np.int64)
-
-
-def check_edges(edges: Sequence[float]) -> None:
-    """Refuse edges that do not cut scores into bands.
-
-    Raises:
-        OptionError: one is no probability, they do not increase, or there are too many.
-    """
-    inside = all(0 < edge < 1 for edge in edges)
-    if not inside or any(low >= high for low, high in itertools.pairwise(edges)) or len(edges) >= MOST_BANDS:
-        raise OptionError(
-            f"expected scores between 0 and 1 in increasing order, fewer than {MOST_BANDS}, got "
-            f"{', '.join(f'{edge:g}' for edge in edges)}",
-            hint="such as 0.3,0.6",
-        )
