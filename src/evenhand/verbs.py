@@ -116,8 +116,8 @@ def audit_predictions(
     The arguments are named as those of ``fairlearn.metrics.MetricFrame``.
 
     Args:
-        y_pred: the decisions, shape (n,); any two labels, or more of which one is favourable. Left out where scores
-            decide.
+        y_pred: the decisions, shape (n,); any two labels, or more of which one is favourable; or numbers, such as
+            prices. Left out where scores decide.
         sensitive_features: what groups are made by: a data frame, a dictionary, a column, or an array of shape (n,) or
             (n, attributes).
         y_true: the true labels, shape (n,); without them there are no error rates, and none are made up.
@@ -127,8 +127,9 @@ def audit_predictions(
         threshold: in place of ``y_pred``: the favourable decision is given from this score on, such as 0.5. With
             ``[0.5, "sex=Female:0.4"]``, what if a group had a threshold of its own.
         settings: ``favourable``, the label that people want, and ``schema`` (see ``evenhand.schema.DecisionRoles``);
-            ``data_name``; fields of ``evenhand.auditing.DecisionAuditConfig``; ``metrics``, functions of one's own by
-            name (see ``evenhand.groups.add_metrics``); ``work``, that of an earlier result, to repeat its run.
+            ``kind`` and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``; fields of
+            ``evenhand.auditing.DecisionAuditConfig``; ``metrics``, functions of one's own by name (see
+            ``evenhand.groups.add_metrics``); ``work``, that of an earlier result, to repeat its run.
 
     Returns:
         The result; see ``result.groups`` and ``result.subgroups``.
@@ -149,13 +150,14 @@ def audit_predictions(
         0.4
     """
     from evenhand import auditing
-    from evenhand.schema import table_of_decisions
+    from evenhand.schema import OutcomeRole, table_of_decisions
 
     clock = _clock(settings)
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
     kept = ("favourable", "schema", "accept_proposals")
-    about = {name: settings.pop(name) for name in kept if name in settings}
+    about: dict[str, Any] = {name: settings.pop(name) for name in kept if name in settings}
+    about["outcome"] = OutcomeRole.of(**{n: settings.pop(n) for n in ("kind", "order", "unit") if n in settings})
     frame, roles = table_of_decisions(
         y_pred,
         sensitive_features,

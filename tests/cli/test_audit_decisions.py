@@ -57,7 +57,7 @@ def test_true_labels_scores_and_gates(evenhand, table, tmp_path):
         (["--decision", "selectd"], "did you mean 'selected'"),
         (["--decision", "selected", "--population", "uniform"], "--population is not about decisions already made"),
         (["--score", "points"], "expected decisions, or scores and a threshold"),
-        (["--decision", "points"], "if these are scores: --score"),
+        (["--decision", "points", "--kind", "label", "--favourable", "1"], "if these are scores: --score"),
         (["--decision", "selected", "--fail-on", "demographic_parity_ratio.sxe < 1"], "sxe"),
         (["model.onnx", "--decision", "selected"], "without a model"),
         (["--example", "adult", "--decision", "selected"], "without a model"),

@@ -95,7 +95,7 @@ def test_what_cannot_be_used_is_refused_in_one_message(roles, error, words):
 def test_scores_in_place_of_decisions_and_missing_scores_are_named():
     frame = pd.DataFrame({"sex": ["F", "M"] * 30, "selected": np.linspace(0, 1, 60)})
     with pytest.raises(DataError, match="60 different values"):
-        read(frame)
+        read(frame, favourable=1)
     with pytest.raises(DataError, match=r"row 3.*finite number"):
         read(pd.DataFrame(TABLE).assign(score=[0.1, 0.2, np.nan, 0.4, 0.5]), score="score")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.metadata
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,9 @@ import numpy as np
 from evenhand import certification, groups, individual, models, population
 from evenhand import subgroups as subgroup
 from evenhand.auditing.config import AuditConfig
+from evenhand.auditing.numbers import audit_number_model, refuse_metrics
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
+from evenhand.auditing.versions import count_values, library_versions
 from evenhand.certification import Certificate, estimated_share
 from evenhand.core import WorkClock
 from evenhand.errors import BudgetError, DataError, LimitError, ModelError, NotAdditiveError, OptionError
@@ -100,6 +101,9 @@ def audit(
         config.threshold.check_schema(subject.people.schema)
         subject = replace(subject, thresholds=config.threshold)
     people, schema = subject.people, subject.people.schema
+    if schema.target.is_number:
+        refuse_metrics(metrics)
+        return audit_number_model(subject, config, progress=say, clock=timer, started=started)
     if not schema.protected:
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     # Too many assignments are an error; better now than after minutes of work.
@@ -126,6 +130,8 @@ def forecast_queries(people: People, config: AuditConfig) -> int:
     from evenhand.individual import search
 
     schema, names = people.schema, people.schema.protected
+    if schema.target.is_number:
+        return len(people)
     sets = [[name] for name in names] + ([list(names)] if len(names) > 1 else [])
     variants = sum(len(schema.assignments(one)) for one in sets) * (2 if schema.constrains_people else 1)
     seeds, local = SEARCH_SEEDS, -(-config.searched // SEARCH_SEEDS)
@@ -510,21 +516,3 @@ def _make_data_card(people: People, name: str, weights: PeopleWeights | None) ->
         unknown=people.count_unknown(),
         base_rate=float(np.average(people.favourable, weights=None if weights is None else weights.values)),
     )
-
-
-def count_values(people: People, names: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Return how many people have each value of these attributes."""
-    counts = {}
-    for attribute in (people.schema[name] for name in names):
-        column = people.individuals[people.is_known([attribute.name]), people.schema.position(attribute.name)]
-        entries, sizes = np.unique(column, return_counts=True)
-        counts[attribute.name] = {attribute.text(entry): int(size) for entry, size in zip(entries, sizes, strict=True)}
-    return counts
-
-
-def library_versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that take part in an audit."""
-    import platform
-
-    libraries = {name: importlib.metadata.version(name) for name in ("evenhand", "numpy", "scipy", "scikit-learn")}
-    return {"python": platform.python_version()} | libraries

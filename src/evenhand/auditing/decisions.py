@@ -10,18 +10,20 @@ from typing import Any
 import numpy as np
 
 from evenhand import groups, subgroups
-from evenhand.auditing.analysis import NO_WEIGHTS, count_values, library_versions
+from evenhand.auditing.analysis import NO_WEIGHTS
 from evenhand.auditing.config import DecisionAuditConfig
+from evenhand.auditing.numbers import audit_recorded_numbers, refuse_metrics
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
+from evenhand.auditing.versions import count_values, library_versions
 from evenhand.core import WorkClock
 from evenhand.errors import LimitError, OptionError
-from evenhand.schema import RecordedDecisions
+from evenhand.schema import RecordedDecisions, RecordedNumbers
 from evenhand.subgroups import SubgroupResult
 from evenhand.typing import Progress
 
 
 def audit_decisions(
-    decisions: RecordedDecisions,
+    decisions: RecordedDecisions | RecordedNumbers,
     config: DecisionAuditConfig | None = None,
     *,
     data_name: str = "data",
@@ -33,10 +35,11 @@ def audit_decisions(
     """Audit decisions already made: everything that needs no model.
 
     Selection rates and their gaps by group and intersection, and subgroups; with true labels error rates too, and with
-    scores of known outcome calibration and the area under the ROC curve.
+    scores of known outcome calibration and the area under the ROC curve. Of numbers, their means, quantiles and
+    distributions by group; with true numbers their errors too.
 
     Args:
-        decisions: the decisions, and the people they are about.
+        decisions: the decisions or numbers, and the people they are about.
         config: confidence, sizes, seed.
         data_name: how to call the data in reports.
         metrics: more metrics of groups, of one's own, see ``evenhand.groups.add_metrics``.
@@ -51,6 +54,9 @@ def audit_decisions(
     config = DecisionAuditConfig.of(config, settings)
     timer = WorkClock.start(clock, config)
     say = progress or (lambda what, share: None)
+    if isinstance(decisions, RecordedNumbers):
+        refuse_metrics(metrics)
+        return audit_recorded_numbers(decisions, config, data_name=data_name, progress=say, clock=timer)
     schema = decisions.people.schema
     say("counting groups", 0.0)
     by_group = groups.measure_recorded_decisions(

@@ -20,7 +20,7 @@ from evenhand.core import (
     format_expression,
     parse_expression,
 )
-from evenhand.groups import GAP_NAMES, OVERALL_NAMES
+from evenhand.groups import GAP_NAMES, NUMBER_GAP_TITLES, NUMBER_TITLES, OVERALL_NAMES
 from evenhand.stats import Observed, Quantity, Unknown, quantity_value
 from evenhand.subgroups import SubgroupResult
 from evenhand.text import list_some, suggest_name
@@ -42,6 +42,8 @@ MEASURE_NAMES = frozenset(
         "worst_subgroup_gap",
         *GAP_NAMES,
         *OVERALL_NAMES,
+        *NUMBER_GAP_TITLES,
+        *NUMBER_TITLES,
     }
 )
 """What a condition may name."""

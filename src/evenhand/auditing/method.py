@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenhand.certification import estimated_share
-from evenhand.groups import METRIC_TITLES, confidence_levels, title_gap
+from evenhand.groups import METRIC_TITLES, NUMBER_GAP_TITLES, NUMBER_TITLES, confidence_levels, title_gap
 from evenhand.stats import Estimated, Observed, Quantity
 from evenhand.text import SIMULATED, list_some
 
@@ -72,12 +72,14 @@ def list_quantities(audit: AuditResult) -> list[tuple[str, Quantity]]:
 
 
 def _group_quantities(groups: GroupMetrics) -> list[tuple[str, Quantity]]:
-    found = [(METRIC_TITLES.get(name, name), quantity) for name, quantity in groups.overall.items()]
+    titles = METRIC_TITLES | NUMBER_TITLES
+    found = [(titles.get(name, name), quantity) for name, quantity in groups.overall.items()]
     for breakdown in groups.breakdowns:
         for group in breakdown.groups:
-            found += [(METRIC_TITLES.get(name, name), quantity) for name, quantity in group.metrics.items()]
-        found += [(title_gap(gap), gap.value) for gap in breakdown.gaps]
-    return found + [("observed rate, by score", one.base_rate) for one in groups.calibration]
+            found += [(titles.get(name, name), quantity) for name, quantity in group.metrics.items()]
+        found += [(NUMBER_GAP_TITLES.get(gap.name) or title_gap(gap), gap.value) for gap in breakdown.gaps]
+    binned = "observed rate, by score" if groups.outcome is None else "true mean, by number"
+    return found + [(binned, one.base_rate) for one in groups.calibration]
 
 
 def describe_limits(audit: AuditResult) -> list[str]:

@@ -119,7 +119,8 @@ class AuditResult(Result):
 
     def document(self) -> Document:
         """Return the first screen from the parts' answers, then what each part found and how it was done."""
-        return self._write_document("evenhand.auditing.wording")
+        words = "wording" if self.groups.outcome is None else "number_wording"
+        return self._write_document(f"evenhand.auditing.{words}")
 
     def to_frame(self) -> pd.DataFrame:
         """Return the group metrics as a table; ``individual.to_frame()`` and the certificates have their own."""

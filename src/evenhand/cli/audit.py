@@ -103,6 +103,7 @@ def audit(
             people.favourable,
             threshold=threshold,
             accept_proposals=people.accept_proposals,
+            outcome=people.outcome,
         )
         result = _audit_decisions(context, model, roles, people, output, run, gates)
     else:

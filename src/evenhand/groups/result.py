@@ -71,6 +71,34 @@ class CalibrationBin(BaseModel):
     base_rate: Quantity
 
 
+class QuantileCurve(BaseModel):
+    """The numbers of one group as a curve: below ``values[i]`` or at it is the share ``shares[i]`` of its people."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: str
+    group: str
+    n: int
+    shares: tuple[float, ...]
+    values: tuple[float, ...]
+
+
+class NumberOutcome(BaseModel):
+    """What is decided where it is a number.
+
+    Attributes:
+        name: the column.
+        unit: what it is measured in, if that was said.
+        curves: the distribution of each group of each single attribute.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    unit: str | None = None
+    curves: tuple[QuantileCurve, ...] = ()
+
+
 class GroupMetrics(Result):
     """Performance and group metrics of a model, or of decisions already made.
 
@@ -82,9 +110,11 @@ class GroupMetrics(Result):
         min_group_size: the smallest denominator of a rate that is compared between groups.
         overall: the metrics of ``Group`` for everybody, and ``auc`` where there are scores and true labels.
         breakdowns: one per protected attribute, then one for their intersection if there are several.
-        calibration: reliability per group of each single protected attribute; empty without scores or true labels.
         decided_by: the thresholds that made the decisions of scores; None where the model, or somebody, decided.
         thresholds: what other thresholds would do; None where it was not asked for, or there are no scores.
+        calibration: reliability per group of each single protected attribute; empty without scores or true labels. Of
+            numbers, their mean and the mean true number in each tenth of the numbers that are decided.
+        outcome: what is decided where it is a number; metrics and gaps are then those of ``NUMBER_TITLES``.
     """
 
     kind: Literal["groups"] = "groups"
@@ -98,9 +128,12 @@ class GroupMetrics(Result):
     calibration: tuple[CalibrationBin, ...] = ()
     decided_by: Thresholds | None = None
     thresholds: ThresholdCurves | None = None
+    outcome: NumberOutcome | None = None
 
     def document(self) -> Document:
         """Return the gaps between groups, then every group's numbers."""
+        if self.outcome is not None:
+            return self._write_document("evenhand.groups.number_words")
         return _build_document(self)
 
     def to_frame(self) -> pd.DataFrame:

@@ -4,7 +4,14 @@ from evenhand.schema.attribute import AffineEncoding, Attribute, Missing, Value
 from evenhand.schema.columns import ColumnRoles, change_target, list_columns, list_names, require_column
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.counterparts import Counterparts, counterparts_of
-from evenhand.schema.decisions import DecisionRoles, PeopleWeights, RecordedDecisions, read_weights, table_of_decisions
+from evenhand.schema.decisions import (
+    DecisionRoles,
+    PeopleWeights,
+    RecordedDecisions,
+    RecordedNumbers,
+    read_weights,
+    table_of_decisions,
+)
 from evenhand.schema.infer import infer_schema, propose_columns
 from evenhand.schema.people import People, decode, encode, plain_value
 from evenhand.schema.review import ColumnProposal
@@ -30,6 +37,7 @@ __all__ = [
     "PeopleWeights",
     "Proposal",
     "RecordedDecisions",
+    "RecordedNumbers",
     "Runs",
     "Schema",
     "Subdomain",

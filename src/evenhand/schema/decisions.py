@@ -11,10 +11,11 @@ import numpy as np
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.columns import list_columns, list_names, require_column
-from evenhand.schema.infer import guess_favourable
+from evenhand.schema.infer import guess_favourable, infer_target
 from evenhand.schema.people import CodedColumn, People, encode, is_missing, list_values, sort_key
 from evenhand.schema.review import choose_entries, review_columns
 from evenhand.schema.schema import Schema
+from evenhand.schema.target import OutcomeRole, guess_kind
 from evenhand.schema.thresholds import Thresholds
 from evenhand.text import suggest_name
 from evenhand.typing import Booleans, Floats, Integers
@@ -77,6 +78,24 @@ class RecordedDecisions:
 
 
 @dataclass(frozen=True)
+class RecordedNumbers:
+    """Numbers that were decided about people, such as premiums; the model that made them is not needed.
+
+    Attributes:
+        people: whom they are about. Their attributes are those that groups are made by; their target is the number,
+            and their ``numbers`` are the true ones (None where these are not known).
+        decided: what was decided, shape (n,).
+        truth: the column of the true numbers; None where these are not known.
+        undecided: rows left out because they have no number, or no true one where these are known.
+    """
+
+    people: People
+    decided: Floats
+    truth: str | None = None
+    undecided: int = 0
+
+
+@dataclass(frozen=True)
 class DecisionRoles:
     """What the columns of a table of decisions are for; other columns are not looked at.
 
@@ -87,11 +106,12 @@ class DecisionRoles:
         score: column of the score of the favourable decision, if it is known.
         weight: column of how much each person counts, if not all count alike.
         favourable: the decision that people want, and the true label that deserves it; guessed where one of two is
-            plainly good (``1``, ``"yes"``, ...).
+            plainly good (``1``, ``"yes"``, ...). Of a number ``higher`` or ``lower``.
         schema: what the protected columns mean; inferred from the data if left out.
         threshold: from which score on the favourable decision is given, in place of a column of decisions (see
             ``Thresholds.parse``).
         accept_proposals: where it is inferred, take what is proposed for columns that cannot be attributes as they are.
+        outcome: what the decision is; a label or a number as it looks if left out.
     """
 
     decision: str | None = None
@@ -103,9 +123,10 @@ class DecisionRoles:
     schema: Schema | None = None
     threshold: Any = None
     accept_proposals: bool = False
+    outcome: OutcomeRole | None = None
 
-    def read(self, frame: Any, *, location: str = "data") -> RecordedDecisions:
-        """Return the decisions in a data frame.
+    def read(self, frame: Any, *, location: str = "data") -> RecordedDecisions | RecordedNumbers:
+        """Return the decisions in a data frame: labels, or numbers where the column holds these.
 
         Args:
             frame: any data frame that narwhals knows (pandas, polars, pyarrow, ...), one row per person.
@@ -119,6 +140,9 @@ class DecisionRoles:
         thresholds = self._thresholds()
         names = self._protected(list_columns(frame))
         table = nw.from_native(frame, eager_only=True)
+        number = None if self.decision is None else self._describe_number(table[self.decision], self.decision)
+        if number is not None:
+            return self._read_numbers(table, names, number, location)
         truth = None if self.target is None else _Labels.read(table[self.target], self.favourable, strict=False)
         if self.decision is None:
             made = self._name_decisions(truth, len(table))
@@ -127,7 +151,9 @@ class DecisionRoles:
         known = made.known if truth is None else made.known & truth.known
         if not known.any():
             raise DataError("no row has both a decision and a true label" if truth else "no row has a decision")
-        schema = self._describe(table, names, made)
+        name = self.decision or self.target or f"decision by {self.score}"
+        target = {"name": name, "favourable": made.names[-1], "values": list(made.names)}
+        schema = self._describe(table, names, target)
         people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
         kept = np.flatnonzero(known)[people.rows]
         labels = None if truth is None else np.where(truth.favourable[kept], len(made.names) - 1, 0)
@@ -199,7 +225,46 @@ class DecisionRoles:
                     raise OptionError(f"expected different columns as {roles[name]}= and {role}=, got {name!r} twice")
         return tuple(dict.fromkeys(names))
 
-    def _describe(self, table: Any, names: Sequence[str], made: _Labels) -> Schema:
+    def _describe_number(self, column: Any, name: str) -> dict[str, Any] | None:
+        """Return what a schema says of the decision where it is a number; None where it is a label."""
+        values = {one for one in (_label_of(value) for value in CodedColumn.read(column).values) if one is not None}
+        outcome = self.outcome or OutcomeRole()
+        if (outcome.kind or guess_kind(values, self.favourable, outcome.order)) != "number":
+            if outcome.unit is not None:
+                raise OptionError(f"a unit belongs to a number, and {name!r} holds labels")
+            if outcome.kind == "ordinal" or outcome.order is not None:
+                hint = "leave `order=` out: its labels are then compared without one"
+                raise OptionError("recorded decisions are compared as labels or as numbers, not as ordinal", hint=hint)
+            return None
+        return infer_target(name, values, self.favourable, replace(outcome, kind="number"))
+
+    def _read_numbers(self, table: Any, names: Sequence[str], target: dict[str, Any], location: str) -> RecordedNumbers:
+        """Return numbers that were decided, without the rows that lack one."""
+        decision = str(target["name"])
+        for role, column in (("score", self.score), ("weight", self.weight)):
+            if column is not None:
+                raise OptionError(
+                    f"{role}s are read for decisions that are labels, and {decision!r} holds numbers",
+                    hint=f"leave `{'y_score' if role == 'score' else 'weight'}=` out; or say `kind=label` for labels",
+                )
+        columns = [decision] if self.target is None else [decision, self.target]
+        gone = [table[name].to_list() for name in columns]
+        known = np.array([all(_label_of(value) is not None for value in row) for row in zip(*gone, strict=True)])
+        if not known.any():
+            raise DataError("no row has a number" if self.target is None else "no row has both a number and a true one")
+        schema = self._describe(table, names, target)
+        people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
+        kept = np.flatnonzero(known)[people.rows]
+        numbers = [_read_numbers(table[name], kept, "decision" if name == decision else "true number")
+                   for name in columns]  # fmt: skip
+        return RecordedNumbers(
+            people=replace(people, numbers=None if self.target is None else numbers[1], rows=kept),
+            decided=numbers[0],
+            truth=self.target,
+            undecided=int((~known).sum()),
+        )
+
+    def _describe(self, table: Any, names: Sequence[str], target: dict[str, Any]) -> Schema:
         """Return a schema of the attributes that groups are made by, with the decision as its target."""
         given = None if self.schema is None else {one.name: one for one in self.schema.attributes}
         missing = [name for name in names if given is not None and name not in given]
@@ -215,8 +280,6 @@ class DecisionRoles:
         attributes = [entry | {"protected": False} for entry in attributes]
         if given is None:  # who lacks a value is compared as well
             attributes = [entry | ({"missing": "keep"} if "missing" in entry else {}) for entry in attributes]
-        name = self.decision or self.target or f"decision by {self.score}"
-        target = {"name": name, "favourable": made.names[-1], "values": list(made.names)}
         return Schema.parse({"target": target, "attributes": attributes})
 
 
@@ -244,7 +307,8 @@ class _Labels:
         if len(present) > MOST_LABELS:
             raise DataError(
                 f"expected decisions in column {column.name!r}, got {len(present):,} different values",
-                hint="if these are scores: `y_score=...` with `threshold=0.5`, and no decisions",
+                hint="if these are scores: `y_score=...` with `threshold=0.5`, and no decisions; "
+                "if numbers are decided: `kind=number`",
             )
         good = None if favourable is None else find_value(favourable, present)
         if favourable is not None and good is None and strict and len(present) > 1:
@@ -344,7 +408,7 @@ def table_of_decisions(
         sensitive_features: what groups are made by: a data frame, a mapping from names to columns, a column, or an
             array of shape (n,) or (n, attributes).
         y_true, y_score, sample_weight: true labels, scores and weights, shape (n,), or None.
-        about: ``favourable``, ``schema``, ``threshold`` and ``accept_proposals`` of ``DecisionRoles``.
+        about: ``favourable``, ``schema``, ``threshold``, ``accept_proposals`` and ``outcome`` of ``DecisionRoles``.
 
     Raises:
         DataError: the columns differ in length, or something given is not a column.

@@ -11,6 +11,16 @@ from evenhand.stats.contingency import (
     pooled_z,
 )
 from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
+from evenhand.stats.distribution import (
+    DistributionDistances,
+    LargestDistance,
+    NumberMoments,
+    distribution_distances,
+    largest_difference,
+    number_moments,
+    quantile_interval,
+    skewed_mean_interval,
+)
 from evenhand.stats.excess import FlipCounts, excess_over_noise
 from evenhand.stats.inequality import decision_inequality, generalized_entropy
 from evenhand.stats.level import bonferroni, normal_cdf, normal_quantile, poisson_cdf
@@ -67,6 +77,7 @@ from evenhand.stats.proportion import (
 )
 from evenhand.stats.quantity import (
     DECIMAL,
+    MEASURED,
     Estimated,
     Known,
     Observed,
@@ -97,13 +108,17 @@ __all__ = [
     "COMBINED",
     "DECIMAL",
     "FAR",
+    "MEASURED",
     "NOTHING_PROVED",
     "AucChange",
     "ClusteredMeans",
+    "DistributionDistances",
     "Draws",
     "Estimated",
     "FlipCounts",
     "Known",
+    "LargestDistance",
+    "NumberMoments",
     "Observed",
     "OpenPart",
     "PairedCells",
@@ -134,6 +149,7 @@ __all__ = [
     "critical_value",
     "decision_inequality",
     "differences_from_reference",
+    "distribution_distances",
     "estimated_rate",
     "excess_over_noise",
     "expanded_percentiles",
@@ -150,6 +166,7 @@ __all__ = [
     "has_score_limits",
     "holm",
     "kolmogorov_width",
+    "largest_difference",
     "largest_difference_of_means",
     "largest_difference_of_proportions",
     "mantel_haenszel",
@@ -160,6 +177,7 @@ __all__ = [
     "normal_cdf",
     "normal_p_value",
     "normal_quantile",
+    "number_moments",
     "observed_means",
     "observed_rate",
     "observed_rates",
@@ -170,12 +188,14 @@ __all__ = [
     "permute_sums",
     "poisson_cdf",
     "pooled_z",
+    "quantile_interval",
     "quantity_value",
     "rate_bands",
     "ratio_interval",
     "ratios_to_reference",
     "sequential_rate",
     "show_quantity",
+    "skewed_mean_interval",
     "smallest_ratio_of_proportions",
     "standardised_gap",
     "standardised_mean_gap",

@@ -118,17 +118,38 @@ DECIMAL = frozenset(
         "false_discovery_difference",
         "false_omission_difference",
         "generalized_entropy_index",
+        "kolmogorov_distance",
         "mean_score",
         "own_metric",
         "theil_index",
     }
 )
-"""Numbers written as decimals; all others are shares of people, written in percent."""
+"""Numbers written as decimals; all others are shares of people, written in percent, or measured in a unit."""
+
+MEASURED = frozenset(
+    {
+        "absolute_error_difference",
+        "mean",
+        "mean_absolute_error",
+        "mean_difference",
+        "mean_residual",
+        "median",
+        "median_difference",
+        "quantile_10",
+        "quantile_10_difference",
+        "quantile_90",
+        "quantile_90_difference",
+        "residual_difference",
+        "true_mean",
+        "wasserstein_distance",
+    }
+)
+"""Numbers in the unit of what is decided, such as prices."""
 
 
 def format_value(quantity: Known, name: str) -> str:
     """Return the number, with as many digits as its interval supports, never so few that it looks like 0."""
-    return _format_number(quantity.value, quantity, name) + ("" if name in DECIMAL else " %")
+    return _format_number(quantity.value, quantity, name) + _percent_sign(name)
 
 
 def format_ends(quantity: Known, name: str) -> str:
@@ -136,7 +157,11 @@ def format_ends(quantity: Known, name: str) -> str:
     if isinstance(quantity, Proved):
         return ""
     low, high = (_format_number(end, quantity, name) for end in (quantity.low, quantity.high))
-    return f"{low} to {high}{'' if name in DECIMAL else ' %'}"
+    return f"{low} to {high}{_percent_sign(name)}"
+
+
+def _percent_sign(name: str) -> str:
+    return "" if name in DECIMAL or name in MEASURED else " %"
 
 
 def format_interval(quantity: Known, name: str) -> str:
@@ -148,6 +173,10 @@ def format_interval(quantity: Known, name: str) -> str:
 
 def _format_number(number: float, quantity: Known, name: str) -> str:
     """Return one number of a quantity, without its unit; with more digits if it would look like 0."""
+    if name in MEASURED:
+        width = _width_digits(quantity, 1)
+        digits = min(8, max(0, width + 1 if width is not None else decimal_digits(number)))
+        return f"{number:,.{digits}f}"
     if name in DECIMAL:
         own, reason = decimal_digits(quantity.value), _width_digits(quantity, 1)
         digits = max(2, own if reason is None else max(reason, min(own, reason + 1)))

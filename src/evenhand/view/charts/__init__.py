@@ -91,6 +91,7 @@ FIGURES: dict[str, FigureSource] = {
     "items": FigureSource("items", "collect_items", "gallery"),
     "longest gaps": FigureSource("generation", "draw_gaps", "svg"),
     "proof over time": FigureSource("certification", "draw_history", "steps"),
+    "number quantiles": FigureSource("numbers", "draw_quantiles", "svg"),
     "prompts": FigureSource("assessment", "draw_prompts", "svg"),
     "proved shares": FigureSource("certification", "draw_shares", "rows"),
     "shares by attribute": FigureSource("certification", "draw_slices", "rows"),

@@ -9,6 +9,7 @@ from evenhand.groups import DRAWN, Breakdown, CalibrationBin, Group, GroupMetric
 from evenhand.stats import Unknown, quantity_value
 from evenhand.text import format_percent
 from evenhand.view import drawing
+from evenhand.view.charts.numbers import draw_quantiles
 from evenhand.view.drawing import Block, Dot, Line, Mark, Panel, Row, RowChart, Tick
 
 if TYPE_CHECKING:
@@ -32,7 +33,15 @@ WHOLE = drawing.Axis(0.0, 1.0, ((0.0, "0%"), (0.25, ""), (0.5, "50%"), (0.75, ""
 
 
 def plot_groups(result: GroupMetrics) -> alt.TopLevelMixin:
-    """All breakdowns above each other: selection, true and false positive rate of every group with its interval."""
+    """All breakdowns above each other: selection, true and false positive rate of every group with its interval.
+
+    Of numbers, the quantile curves by each attribute.
+    """
+    if result.outcome is not None:
+        names = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]
+        return drawing.to_altair(
+            drawing.stack_charts([draw_quantiles(result, name) for name in names], "Quantile curves of each group.")
+        )
     return drawing.to_altair(draw_groups(result))
 
 

@@ -1,0 +1,195 @@
+"""The audit of a number that is decided, such as a premium: by a model, or already made."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from evenhand import groups
+from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
+from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
+from evenhand.auditing.versions import count_values, library_versions
+from evenhand.core import WorkClock
+from evenhand.errors import DataError, OptionError
+from evenhand.groups import GroupMetrics
+from evenhand.models import Subject
+from evenhand.schema import People, RecordedNumbers
+from evenhand.typing import Floats, Progress
+
+LABELS_ALONE = "it compares labels, and a number is decided here"
+
+
+def audit_number_model(
+    subject: Subject, config: AuditConfig, *, progress: Progress, clock: WorkClock, started: float
+) -> AuditResult:
+    """Audit a model that decides a number: its numbers by group, and how far they are from the true ones.
+
+    Args:
+        subject: the model and the people, whose target is a number.
+        config: confidence, sizes, budget, seed.
+        progress: called with what is being done and the share done, 0 to 1.
+        clock: of this run.
+        started: when it began, by ``time.perf_counter``.
+
+    Raises:
+        EvenhandError: the people have no true numbers, or the model gives none.
+    """
+    people, schema = subject.people, subject.people.schema
+    if people.numbers is None:
+        raise DataError(f"the target column {schema.target.name!r} is missing: an audit needs the true numbers")
+    if not schema.protected:
+        raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
+    _refuse_label_settings(config, weighted=subject.weights is not None, threshold=subject.thresholds is not None)
+    before = subject.ledger.settled
+    with subject.ledger.within(config.budget):
+        progress("loading the model", 0.02)
+        regressor = subject.regressor
+        progress("asking the model about everybody in the data", 0.05)
+        measured = groups.measure_numbers(
+            regressor, people, confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
+        )
+    subject.ledger.settle()
+    progress("done", 1.0)
+    model = ModelCard(
+        name=regressor.name,
+        type=str(getattr(regressor, "kind", type(regressor).__name__)),
+        classes=(),
+        favourable=str(schema.target.favourable),
+        label_only=False,
+        white_box=False,
+        caution=str(getattr(regressor, "caution", "")),
+    )
+    skipped = [
+        SkippedAnalysis(what=what, reason=LABELS_ALONE)
+        for what in ("counterfactual flip rates", "search for subgroups", "certification")
+    ]
+    return _make_result(
+        model,
+        _make_data_card(people, subject.data_name, people.dropped, None),
+        people,
+        measured,
+        tuple(skipped),
+        config.model_dump(),
+        clock,
+        started,
+    ).model_copy(update={"queries": subject.ledger.sent - before})
+
+
+def audit_recorded_numbers(
+    decisions: RecordedNumbers,
+    config: DecisionAuditConfig,
+    *,
+    data_name: str,
+    progress: Progress,
+    clock: WorkClock,
+) -> AuditResult:
+    """Audit numbers that were decided, with no model to ask.
+
+    Args:
+        decisions: the numbers, and the people they are about.
+        config: confidence, sizes, seed.
+        data_name: how to call the data in reports.
+        progress: called with what is being done and the share done, 0 to 1.
+        clock: of this run.
+
+    Raises:
+        EvenhandError: the numbers or the settings cannot be used.
+    """
+    started = time.perf_counter()
+    _refuse_label_settings(config, weighted=False, threshold=False)
+    people, schema = decisions.people, decisions.people.schema
+    progress("comparing groups", 0.0)
+    measured = groups.measure_recorded_numbers(
+        decisions, confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
+    )
+    progress("done", 1.0)
+    model = ModelCard(
+        name=f"numbers in column {schema.target.name!r}",
+        type="numbers already decided",
+        classes=(),
+        favourable=str(schema.target.favourable),
+        label_only=True,
+        white_box=False,
+        recorded=True,
+    )
+    data = _make_data_card(people, data_name, decisions.undecided, decisions.decided)
+    skipped = (SkippedAnalysis(what="search for subgroups", reason=LABELS_ALONE),)
+    return _make_result(model, data, people, measured, skipped, config.model_dump(), clock, started)
+
+
+def refuse_metrics(metrics: Mapping[str, Callable[..., Any]] | None) -> None:
+    """Refuse metrics of one's own where a number is decided.
+
+    Raises:
+        OptionError: there are some.
+    """
+    if metrics:
+        raise OptionError(
+            f"expected no metrics= where a number is decided, got {', '.join(metrics)}: they are for labels alone",
+            hint="leave them out; for labels say `kind=label`",
+        )
+
+
+def _refuse_label_settings(config: AuditConfig | DecisionAuditConfig, *, weighted: bool, threshold: bool) -> None:
+    """Refuse what is computed for labels alone, so that nobody takes it for done.
+
+    Raises:
+        OptionError: a setting that numbers have no use for, or do not take yet.
+    """
+    given = {
+        "threshold=": threshold or getattr(config, "threshold", None) is not None,
+        "thresholds=": config.thresholds,
+        "reference=": bool(config.reference),
+        "weights": weighted,
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise OptionError(
+                f"expected no {name} where a number is decided: it is there for labels alone",
+                hint="leave it out; for labels say `kind=label`",
+            )
+
+
+def _make_result(
+    model: ModelCard,
+    data: DataCard,
+    people: People,
+    measured: GroupMetrics,
+    skipped: tuple[SkippedAnalysis, ...],
+    settings: dict[str, Any],
+    clock: WorkClock,
+    started: float,
+) -> AuditResult:
+    return AuditResult(
+        model=model,
+        data=data,
+        described=people.schema,
+        protected=people.schema.names if model.recorded else people.schema.protected,
+        groups=measured,
+        not_run=skipped,
+        settings=settings | {"reference": None},
+        versions=library_versions(),
+        seed=measured.seed,
+        work=clock.work(),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _make_data_card(people: People, name: str, dropped: int, decided: Floats | None) -> DataCard:
+    fingerprint = hashlib.sha256()
+    for part in (people.individuals, decided, people.numbers):
+        fingerprint.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
+    names = people.schema.names if decided is not None else people.schema.protected
+    return DataCard(
+        name=name,
+        people=len(people),
+        dropped=dropped,
+        fingerprint=fingerprint.hexdigest(),
+        counts=count_values(people, names),
+        unknown=people.count_unknown(),
+        base_rate=None,
+    )

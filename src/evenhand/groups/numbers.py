@@ -1,0 +1,397 @@
+"""Metrics of groups where a number is decided: means, quantiles and errors of each group, and the gaps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.errors import DataError, OptionError
+from evenhand.groups.analysis import GroupConfig
+from evenhand.groups.breakdown import Breakdown, Gap, Group
+from evenhand.groups.membership import Membership, group_by_attribute
+from evenhand.groups.metrics import number_combinations
+from evenhand.groups.result import CalibrationBin, GroupMetrics, NumberOutcome, QuantileCurve
+from evenhand.models import Regressor, ask_numbers
+from evenhand.schema import People, RecordedNumbers, Schema
+from evenhand.stats import (
+    DistributionDistances,
+    LargestDistance,
+    NumberMoments,
+    Observed,
+    Quantity,
+    Unknown,
+    bonferroni,
+    count_pairs,
+    distribution_distances,
+    largest_difference,
+    number_moments,
+    quantile_interval,
+    skewed_mean_interval,
+)
+from evenhand.typing import Booleans, Floats, Integers, Progress
+
+SHARES = {"quantile_10": 0.1, "median": 0.5, "quantile_90": 0.9}
+"""Quantiles that are compared, by the share of people below."""
+
+CURVE = tuple(share / 20 for share in range(1, 20))
+"""Shares of people at which quantile curves are drawn."""
+
+TENTHS = 10
+MOST_COMPARED = 40
+"""Groups whose distributions are compared in pairs at most."""
+
+HALL = "Student's t, skewness removed (Hall)"
+ORDERED = "order statistics (binomial)"
+BOOTSTRAP = "bootstrap of the largest distance"
+ADDED = ", limits squared and added"
+TOO_SMALL = "too few people here for an interval of this quantile"
+
+MEANS = {
+    "mean_difference": "mean",
+    "residual_difference": "mean_residual",
+    "absolute_error_difference": "mean_absolute_error",
+}
+"""Gap -> the mean of each group that it compares."""
+
+
+def measure_numbers(
+    regressor: Regressor,
+    people: People,
+    config: GroupConfig | None = None,
+    *,
+    progress: Progress | None = None,
+    **settings: object,
+) -> GroupMetrics:
+    """Measure the numbers that a model decides, by group, and how far they are from the true ones.
+
+    Args:
+        regressor: the model; it is asked about everybody once.
+        people: whom it decides about, with the true numbers. Groups are made as for labels.
+        config: the settings.
+        progress: called with what is being done and the share done, 0 to 1.
+        settings: fields of ``GroupConfig`` by name, in place of those in ``config``.
+
+    Raises:
+        OptionError: no attribute is protected, or one is a real number.
+        DataError: the people have no true numbers.
+    """
+    started = time.perf_counter()
+    config = GroupConfig.of(config, settings)
+    if people.numbers is None:
+        raise DataError(f"the data has no column {people.schema.target.name!r} with the true numbers")
+    if progress is not None:
+        progress("asking the model about everybody in the data", 0.0)
+    decided = ask_numbers(regressor, people.individuals)
+    names = people.schema.protected if config.protected is None else config.protected
+    return _build_result(_Numbers(decided, people.numbers), people, names, config, started)
+
+
+def measure_recorded_numbers(
+    numbers: RecordedNumbers, config: GroupConfig | None = None, **settings: object
+) -> GroupMetrics:
+    """Measure numbers that were decided, by group; their errors where the true numbers are known.
+
+    Args:
+        numbers: the numbers, and the people they are about.
+        config: the settings; by default groups are those of all attributes.
+        settings: fields of ``GroupConfig`` by name, in place of those in ``config``.
+
+    Raises:
+        OptionError: an attribute is a real number.
+    """
+    started = time.perf_counter()
+    config = GroupConfig.of(config, settings)
+    people = numbers.people
+    names = people.schema.names if config.protected is None else config.protected
+    return _build_result(_Numbers(numbers.decided, people.numbers), people, names, config, started)
+
+
+class _Numbers(NamedTuple):
+    """What was decided, and the true numbers where they are known, each of shape (n,)."""
+
+    decided: Floats
+    truth: Floats | None
+
+    def at(self, chosen: Booleans) -> _Numbers:
+        """Return the numbers of some of the people."""
+        return _Numbers(self.decided[chosen], None if self.truth is None else self.truth[chosen])
+
+    def means(self) -> dict[str, Floats]:
+        """Return the numbers whose means are measured, by metric, shape (n,) each."""
+        if self.truth is None:
+            return {"mean": self.decided}
+        residual = self.decided - self.truth
+        return {
+            "mean": self.decided,
+            "true_mean": self.truth,
+            "mean_residual": residual,
+            "mean_absolute_error": np.abs(residual),
+        }
+
+
+class _Sample(NamedTuple):
+    """The numbers of several groups.
+
+    Attributes:
+        labels: the groups in words.
+        size: people in each, shape (groups,).
+        moments: metric -> the moments of each group.
+        reach: metric -> the range of everybody's numbers.
+        ordered: each group's decided numbers in increasing order.
+    """
+
+    labels: list[str]
+    size: Integers
+    moments: dict[str, NumberMoments]
+    reach: dict[str, float]
+    ordered: list[Floats]
+
+
+def _build_result(
+    numbers: _Numbers, people: People, names: Sequence[str], config: GroupConfig, started: float
+) -> GroupMetrics:
+    schema = people.schema
+    if not names:
+        raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
+    memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names]
+    sets = [[i] for i in range(len(memberships))]
+    if len(memberships) > 1:
+        sets.append(list(range(len(memberships))))
+    everybody = _sample(numbers, np.zeros(len(people), dtype=np.int64), ["everybody"])
+    return GroupMetrics(
+        people=len(people),
+        favourable=str(schema.target.favourable),
+        min_group_size=config.min_group_size,
+        overall=_measure(everybody, config.confidence)[0],
+        breakdowns=tuple(_build_breakdown([memberships[i] for i in chosen], numbers, config) for chosen in sets),
+        calibration=tuple(
+            cell for membership in memberships for cell in _calibration_bins(membership, numbers, config.confidence)
+        ),
+        outcome=_describe_outcome(schema, memberships, numbers.decided),
+        seed=config.seed,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _describe_outcome(schema: Schema, memberships: Sequence[Membership], decided: Floats) -> NumberOutcome:
+    curves = [
+        QuantileCurve(
+            by=one.name,
+            group=label,
+            n=int(chosen.sum()),
+            shares=CURVE,
+            values=tuple(np.quantile(decided[chosen], CURVE, method="inverted_cdf").tolist()),
+        )
+        for one in memberships
+        for code, label in enumerate(one.known)
+        if (chosen := one.codes == code).any()
+    ]
+    return NumberOutcome(name=schema.target.name, unit=schema.target.unit, curves=tuple(curves))
+
+
+def _sample(numbers: _Numbers, group: Integers, labels: list[str]) -> _Sample:
+    size = np.bincount(group, minlength=len(labels))
+    order = np.lexsort((numbers.decided, group))
+    means = numbers.means()
+    return _Sample(
+        labels,
+        size,
+        {name: number_moments(values, group, len(labels)) for name, values in means.items()},
+        {name: float(np.ptp(values)) for name, values in means.items()},
+        np.split(numbers.decided[order], np.cumsum(size)[:-1]),
+    )
+
+
+def _known(membership: Membership) -> Booleans:
+    """Return whose group is known, shape (n,)."""
+    return np.asarray(membership.codes < len(membership.known))
+
+
+def _build_breakdown(memberships: Sequence[Membership], numbers: _Numbers, config: GroupConfig) -> Breakdown:
+    known = np.logical_and.reduce([_known(one) for one in memberships])
+    unknown = int((~known).sum())
+    if unknown:
+        numbers = numbers.at(known)
+        memberships = [replace(one, codes=one.codes[known]) for one in memberships]
+    group, keys = number_combinations([(one.codes, len(one.labels)) for one in memberships])
+    values = [{one.name: one.labels[code] for one, code in zip(memberships, key, strict=True)} for key in keys.tolist()]
+    sample = _sample(numbers, group, [", ".join(named.values()) for named in values])
+    groups = tuple(
+        Group(values=named, size=size, small=size < config.min_group_size, metrics=found)
+        for named, size, found in zip(values, sample.size.tolist(), _measure(sample, config.confidence), strict=True)
+    )
+    return Breakdown(
+        by=tuple(one.name for one in memberships), groups=groups, gaps=_compute_gaps(sample, config), unknown=unknown
+    )
+
+
+def _measure(sample: _Sample, confidence: float) -> list[dict[str, Quantity]]:
+    """Return the metrics of every group by name, each with its interval or the reason why there is none."""
+    found: list[dict[str, Quantity]] = [{} for _ in sample.labels]
+    for name, moments in sample.moments.items():
+        lows, highs = skewed_mean_interval(moments, confidence, reach=sample.reach[name])
+        for i, own in enumerate(found):
+            n, mean = int(moments.n[i]), float(moments.mean[i])
+            ends = {"low": float(lows[i]), "high": float(highs[i])}
+            own[name] = Observed(value=mean, n=n, confidence=confidence, method=HALL, **ends)
+    for ordered, own in zip(sample.ordered, found, strict=True):
+        for name, share in SHARES.items():
+            limits = quantile_interval(ordered, share, confidence)
+            own[name] = Unknown(reason=TOO_SMALL)
+            if limits is not None:
+                value = float(np.quantile(ordered, share, method="inverted_cdf"))
+                own[name] = Observed(
+                    value=value, n=len(ordered), low=limits[0], high=limits[1], confidence=confidence, method=ORDERED
+                )
+    return found
+
+
+def _compute_gaps(sample: _Sample, config: GroupConfig) -> tuple[Gap, ...]:
+    """Return the gaps between two or more groups of enough people; a gap that fewer than two have is unknown."""
+    if len(sample.labels) < 2:
+        return ()
+    large = np.flatnonzero(sample.size >= config.min_group_size)
+    gaps = [_mean_gap(gap, metric, sample, large, config) for gap, metric in MEANS.items() if metric in sample.moments]
+    gaps[1:1] = [_quantile_gap(name, sample, large, config) for name in SHARES]
+    return (*gaps, *_distance_gaps(sample, large, config))
+
+
+class _Compared(NamedTuple):
+    """What a gap compares: the groups' positions, values and limits, at the level that one of all pairs needs."""
+
+    groups: Integers
+    value: Floats
+    low: Floats
+    high: Floats
+
+
+def _mean_gap(name: str, metric: str, sample: _Sample, large: Integers, config: GroupConfig) -> Gap:
+    every = sample.moments[metric]
+    moments = NumberMoments(every.mean[large], every.variance[large], every.skewness[large], every.n[large])
+
+    def compare(level: float) -> _Compared:
+        return _Compared(large, moments.mean, *skewed_mean_interval(moments, level, reach=sample.reach[metric]))
+
+    return _difference_gap(name, metric, HALL, compare, sample, large, config)
+
+
+def _quantile_gap(metric: str, sample: _Sample, large: Integers, config: GroupConfig) -> Gap:
+    share = SHARES[metric]
+
+    def compare(level: float) -> _Compared:
+        limits = [(i, quantile_interval(sample.ordered[i], share, level)) for i in large.tolist()]
+        known = [(i, ends) for i, ends in limits if ends is not None]
+        values = [float(np.quantile(sample.ordered[i], share, method="inverted_cdf")) for i, _ in known]
+        ends = np.array([ends for _, ends in known], dtype=np.float64).reshape(-1, 2)
+        return _Compared(np.array([i for i, _ in known], dtype=np.int64), np.array(values), ends[:, 0], ends[:, 1])
+
+    return _difference_gap(f"{metric}_difference", metric, ORDERED, compare, sample, large, config)
+
+
+def _difference_gap(
+    name: str,
+    metric: str,
+    method: str,
+    compare: Callable[[float], _Compared],
+    sample: _Sample,
+    large: Integers,
+    config: GroupConfig,
+) -> Gap:
+    """Return the highest minus the lowest of one number of each group, simultaneous over all pairs."""
+    pairs = count_pairs(len(large)) if len(large) > 1 else 1
+    compared = compare(bonferroni(config.confidence, pairs))
+    used = set(compared.groups.tolist())
+    left_out = {label: int(n) for i, (label, n) in enumerate(zip(sample.labels, sample.size, strict=True))
+                if i not in used}  # fmt: skip
+    if len(compared.groups) < 2:
+        reason = f"people must number {config.min_group_size} in at least two groups"
+        reason = reason if len(large) < 2 else f"{TOO_SMALL.replace('here', 'in all groups but one')}"
+        return Gap(name=name, metric=metric, value=Unknown(reason=reason), best="", worst="", not_assessable=left_out)
+    low, high = largest_difference(compared.value, compared.low, compared.high)
+    best, worst = int(np.argmax(compared.value)), len(compared.value) - 1 - int(np.argmin(compared.value[::-1]))
+    value = Observed(
+        value=float(compared.value[best] - compared.value[worst]),
+        n=int(sample.size[compared.groups].sum()),
+        low=low,
+        high=high,
+        confidence=config.confidence,
+        method=method + ADDED + _together(pairs),
+    )
+    names = [sample.labels[compared.groups[i]] for i in (best, worst)]
+    return Gap(name=name, metric=metric, value=value, best=names[0], worst=names[1], not_assessable=left_out)
+
+
+def _distance_gaps(sample: _Sample, large: Integers, config: GroupConfig) -> list[Gap]:
+    """Return the largest distances between the distributions of two groups: the one with higher numbers is ``best``."""
+    kept = set(large.tolist())
+    left_out = {label: int(n) for i, (label, n) in enumerate(zip(sample.labels, sample.size, strict=True))
+                if i not in kept}  # fmt: skip
+    names = ("wasserstein_distance", "kolmogorov_distance")
+    reason = f"people must number {config.min_group_size} in at least two groups"
+    if len(large) > MOST_COMPARED:
+        reason = f"{len(large)} groups: distributions of at most {MOST_COMPARED} are compared in pairs"
+    if not 2 <= len(large) <= MOST_COMPARED:
+        return [
+            Gap(name=name, metric="distribution", value=Unknown(reason=reason), best="", worst="",
+                not_assessable=left_out)
+            for name in names
+        ]  # fmt: skip
+    samples = [sample.ordered[i] for i in large]
+    distances: DistributionDistances = distribution_distances(
+        samples, config.confidence, np.random.default_rng(config.seed)
+    )
+
+    def gap(name: str, found: LargestDistance) -> Gap:
+        pair = sorted((found.first, found.second), key=lambda i: -samples[i].mean())
+        value = Observed(
+            value=found.value,
+            n=int(sample.size[large].sum()),
+            low=found.low,
+            high=found.high,
+            confidence=config.confidence,
+            method=BOOTSTRAP + _together(count_pairs(len(large)), ""),
+        )
+        best, worst = (sample.labels[large[i]] for i in pair)
+        return Gap(name=name, metric="distribution", value=value, best=best, worst=worst, not_assessable=left_out)
+
+    return [gap(name, found) for name, found in zip(names, distances, strict=True)]
+
+
+def _together(pairs: int, correction: str = " (Bonferroni)") -> str:
+    return "" if pairs == 1 else f", simultaneous over {pairs} comparisons{correction}"
+
+
+def _calibration_bins(membership: Membership, numbers: _Numbers, confidence: float) -> list[CalibrationBin]:
+    """Return mean decided and mean true numbers in each tenth of everybody's decided numbers, by group."""
+    if numbers.truth is None:
+        return []
+    known = _known(membership)
+    truth, numbers = numbers.truth[known], numbers.at(known)
+    membership = replace(membership, codes=membership.codes[known])
+    edges = np.unique(np.quantile(numbers.decided, np.linspace(0, 1, TENTHS + 1)[1:-1], method="inverted_cdf"))
+    tenth = np.searchsorted(edges, numbers.decided, side="left")
+    cell, keys = number_combinations([(membership.codes, len(membership.labels)), (tenth, TENTHS)])
+    decided = number_moments(numbers.decided, cell, len(keys))
+    true = number_moments(truth, cell, len(keys))
+    low, high = skewed_mean_interval(true, confidence, reach=float(np.ptp(truth)))
+    return [
+        CalibrationBin(
+            by=membership.name,
+            group=membership.labels[code],
+            n=int(decided.n[i]),
+            mean_score=float(decided.mean[i]),
+            base_rate=Observed(
+                value=float(true.mean[i]),
+                n=int(true.n[i]),
+                low=float(low[i]),
+                high=float(high[i]),
+                confidence=confidence,
+                method=HALL,
+            ),
+        )
+        for i, code in enumerate(keys[:, 0].tolist())
+    ]

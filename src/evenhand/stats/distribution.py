@@ -1,0 +1,192 @@
+"""Intervals for numbers without a known range: means of skewed samples, quantiles, and distances of distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evenhand.stats.level import Interval, as_interval, student_quantile, tail_probability
+from evenhand.stats.proportion import square_and_add
+from evenhand.typing import Floats, Integers
+
+GRID = 512
+"""Points at which distributions of more different numbers than this are compared in the bootstrap."""
+
+DRAWS = 999
+"""Bootstrap samples of every group."""
+
+NO_SKEW = 1e-6
+"""Skewness below this, after division by 3 sqrt(n), changes nothing."""
+
+
+class NumberMoments(NamedTuple):
+    """Samples of numbers, each of shape (groups,): mean, variance (divisor n - 1), skewness and size."""
+
+    mean: Floats
+    variance: Floats
+    skewness: Floats
+    n: Integers
+
+
+def number_moments(values: Floats, group: Integers, groups: int) -> NumberMoments:
+    """Return the moments of the numbers (n,) of each group; zeros where a group is empty."""
+    n = np.bincount(group, minlength=groups)
+    mean = np.bincount(group, weights=values, minlength=groups) / np.maximum(n, 1)
+    apart = values - mean[group]
+    second = np.bincount(group, weights=apart**2, minlength=groups)
+    third = np.bincount(group, weights=apart**3, minlength=groups)
+    spread = np.sqrt(second / np.maximum(n, 1))
+    skewness = np.divide(third / np.maximum(n, 1), spread**3, out=np.zeros(groups), where=spread > 0)
+    return NumberMoments(mean, second / np.maximum(n - 1, 1), skewness, n)
+
+
+def skewed_mean_interval(moments: NumberMoments, confidence: float = 0.95, *, reach: float) -> Interval:
+    r"""Return the interval for the mean of numbers that may be skewed and have no known range, such as prices.
+
+    Student's t of skewed numbers misses on one side. Hall's transformation removes what skewness does to it up to
+    order 1/n (Hall, "On the removal of skewness by transformation", JRSS B 1992): with ``a = skewness / (3 sqrt(n))``,
+    ``g(t) = ((1 + a t)^3 - 1) / (3 a) + a / 2`` is increasing in t, and ``g(t)`` lies between the quantiles of
+    Student's distribution with n - 1 degrees of freedom as often as the confidence says. Its inverse gives the ends.
+
+    Args:
+        moments: of each sample, sizes of at least 1.
+        confidence: of each interval.
+        reach: the range of the numbers, for samples without any spread: Hoeffding's inequality (JASA 1963) then.
+    """
+    mean, variance, skewness, n = (np.asarray(part, dtype=np.float64) for part in moments)
+    quantile = student_quantile(confidence, np.maximum(n - 1, 1))
+    a = skewness / (3 * np.sqrt(np.maximum(n, 1)))
+    skewed = np.abs(a) > NO_SKEW
+    safe = np.where(skewed, a, 1.0)
+
+    def inverse(y: Floats) -> Floats:
+        return np.where(skewed, (np.cbrt(1 + 3 * safe * (y - safe / 2)) - 1) / safe, y)
+
+    error = np.sqrt(variance / np.maximum(n, 1))
+    low, high = mean - inverse(quantile) * error, mean - inverse(-quantile) * error
+    width = reach * np.sqrt(np.log(1 / tail_probability(confidence)) / (2 * np.maximum(n, 1)))
+    flat = (n < 2) | (variance <= (1e-12 * reach) ** 2)
+    return as_interval(np.where(flat, mean - width, low), np.where(flat, mean + width, high))
+
+
+def quantile_interval(ordered: Floats, share: float, confidence: float = 0.95) -> tuple[float, float] | None:
+    """Return the interval for the quantile of a share, between two numbers of the sample; None where it is too small.
+
+    The number of people below the true quantile is binomial, so that the l-th and the u-th of the ordered numbers have
+    it between them with at least the confidence, whatever the distribution (David & Nagaraja, "Order statistics", 2003,
+    section 7.1).
+
+    Args:
+        ordered: the sample in increasing order, shape (n,).
+        share: of people below the quantile, between 0 and 1.
+        confidence: of the interval.
+    """
+    from scipy.stats import binom
+
+    n, tail = len(ordered), tail_probability(confidence)
+    # P(X_(l) > q) = P(Bin < l) <= tail, and P(X_(u) < q) = P(Bin >= u) <= tail.
+    lower, upper = int(binom.ppf(tail, n, share)), int(binom.ppf(1 - tail, n, share)) + 1
+    if lower < 1 or upper > n:
+        return None
+    return float(ordered[lower - 1]), float(ordered[upper - 1])
+
+
+def largest_difference(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> tuple[float, float]:
+    """Return ends for ``max - min`` of two or more independent numbers from their intervals, squared and added.
+
+    Args:
+        value, low, high: each number and its interval, at the level that one of all pairs needs, shape (groups,).
+    """
+    values, below, above = (np.asarray(part, dtype=np.float64) for part in (value, low, high))
+    nearest = furthest = 0.0
+    for i in range(len(values) - 1):
+        one, other = (below[i], above[i]), (below[i + 1 :], above[i + 1 :])
+        least, most = square_and_add(values[i], one, values[i + 1 :], other)
+        nearest = max(nearest, float(least.max()), float((-most).max()))
+        furthest = max(furthest, float(most.max()), float((-least).max()))
+    return nearest, furthest
+
+
+class LargestDistance(NamedTuple):
+    """The largest distance between the distributions of two groups, with its interval and which two these are."""
+
+    value: float
+    low: float
+    high: float
+    first: int
+    second: int
+
+
+class DistributionDistances(NamedTuple):
+    """How far apart the distributions of several groups are.
+
+    Attributes:
+        wasserstein: the Wasserstein-1 distance, in the unit of the numbers.
+        kolmogorov: the largest difference in the share of people above any one number.
+    """
+
+    wasserstein: LargestDistance
+    kolmogorov: LargestDistance
+
+
+def distribution_distances(
+    samples: Sequence[Floats], confidence: float, rng: np.random.Generator, *, draws: int = DRAWS
+) -> DistributionDistances:
+    r"""Return the largest distances between the distributions of two of several groups.
+
+    With distribution functions F and G, ``W = integral |F - G| dx`` (Wasserstein-1; as a measure of unfair numbers:
+    Chzhen et al., "Fair regression with Wasserstein barycenters", NeurIPS 2020) and ``K = sup |F - G|`` (as the
+    statistical parity of a regression: Agarwal, Dudik & Wu, "Fair regression", ICML 2019).
+
+    An estimate is off by at most the same distance of ``(F^ - F)`` from ``(G^ - G)``, by the triangle inequality. Its
+    distribution is that of ``(F* - F^)`` from ``(G* - G^)`` in the bootstrap (for W: del Barrio, Gine & Matran,
+    "Central limit theorems for the Wasserstein distance", Annals of Probability 1999), and its largest value over all
+    pairs has a quantile q that makes ``W^ - q`` to ``W^ + q`` hold for all pairs together. So the lower end is above 0
+    for equal distributions no more often than the level says.
+
+    Args:
+        samples: the numbers of each of two or more groups.
+        confidence: of both intervals, each by itself.
+        rng: draws the bootstrap samples.
+        draws: how many of each group.
+    """
+    pooled = np.unique(np.concatenate(samples))
+    points = pooled
+    if len(pooled) > GRID:
+        points = np.unique(np.quantile(pooled, np.linspace(0, 1, GRID), method="nearest"))
+    exact = np.array([_distribution_function(sample, pooled) for sample in samples])
+    estimated = np.array([_distribution_function(sample, points) for sample in samples])
+    cells = np.clip(np.diff(estimated, axis=1, prepend=0.0), 0, None)
+    cells /= cells.sum(axis=1, keepdims=True)
+    deviations = [
+        (rng.multinomial(len(sample), cell, size=draws).cumsum(axis=1) / len(sample) - whole).astype(np.float32)
+        for sample, cell, whole in zip(samples, cells, estimated, strict=True)
+    ]
+    widths, narrow = np.diff(pooled), np.diff(points).astype(np.float32)
+    found_w, found_k = LargestDistance(-1.0, 0.0, 0.0, 0, 1), LargestDistance(-1.0, 0.0, 0.0, 0, 1)
+    worst_w, worst_k = np.zeros(draws), np.zeros(draws)
+    for i in range(len(samples)):
+        for j in range(i + 1, len(samples)):
+            apart = np.abs(exact[i] - exact[j])
+            w, k = float(apart[:-1] @ widths), float(apart.max())
+            found_w = found_w if found_w.value >= w else LargestDistance(w, 0.0, 0.0, i, j)
+            found_k = found_k if found_k.value >= k else LargestDistance(k, 0.0, 0.0, i, j)
+            drawn = np.abs(deviations[i] - deviations[j])
+            worst_w = np.maximum(worst_w, drawn[:, :-1] @ narrow)
+            worst_k = np.maximum(worst_k, drawn.max(axis=1))
+    return DistributionDistances(
+        _with_limits(found_w, worst_w, confidence, np.inf), _with_limits(found_k, worst_k, confidence, 1.0)
+    )
+
+
+def _with_limits(found: LargestDistance, errors: Floats, confidence: float, most: float) -> LargestDistance:
+    off = float(np.quantile(errors, confidence, method="higher"))
+    return found._replace(low=max(0.0, found.value - off), high=min(most, found.value + off))
+
+
+def _distribution_function(sample: Floats, points: Floats) -> Floats:
+    """Return the share of a sample at or below each point (increasing)."""
+    return np.searchsorted(np.sort(sample), points, side="right") / len(sample)

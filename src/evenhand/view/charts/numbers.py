@@ -1,0 +1,54 @@
+"""Numbers by group as quantile curves: how high the number is at most for a share of each group's people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenhand.view import drawing
+from evenhand.view.drawing import DASHES, LIGHT, SERIES, WIDE, Spec
+
+if TYPE_CHECKING:
+    from evenhand.groups import GroupMetrics
+
+MAX_LINES = len(SERIES)
+"""Groups drawn at most: the largest."""
+
+
+def draw_quantiles(result: GroupMetrics, by: str, *, width: int = WIDE) -> Spec:
+    """Draw a curve for each group by one attribute that is large enough, the largest groups if there are many."""
+    assert result.outcome is not None
+    curves = [one for one in result.outcome.curves if one.by == by and one.n >= result.min_group_size]
+    largest = sorted(curves, key=lambda one: -one.n)[:MAX_LINES]
+    drawn = [one for one in curves if one in largest]
+    names = [f"{one.group} ({one.n:,})" for one in drawn]
+    rows = [
+        {"group": name, "share": share, "value": value}
+        for name, one in zip(names, drawn, strict=True)
+        for share, value in zip(one.shares, one.values, strict=True)
+    ]
+    unit = "" if result.outcome.unit is None else f" ({result.outcome.unit})"
+    legend = {"columns": 1 if width < 600 else 3}
+    colours = {"domain": names, "range": [LIGHT[role] for role in SERIES[: len(names)]]}
+    dashes = {"domain": names, "range": [list(dash) for dash in DASHES[: len(names)]]}
+    line = drawing.mark_layer(
+        rows,
+        {"type": "line", "strokeWidth": 2.2, "interpolate": "step-after"},
+        x={
+            "field": "share",
+            "type": "quantitative",
+            "scale": {"domain": [0, 1]},
+            "axis": {"title": "share of the group's people", "format": ".0%", "tickCount": 5},
+        },
+        y={
+            "field": "value",
+            "type": "quantitative",
+            "scale": {"zero": False},
+            "axis": {"title": f"{result.outcome.name}{unit}, at most", "tickCount": 5},
+        },
+        color={"field": "group", "type": "nominal", "scale": colours, "legend": legend},
+        strokeDash={"field": "group", "type": "nominal", "scale": dashes, "legend": legend},
+    )
+    medians = "; ".join(f"{name}: median {one.values[len(one.values) // 2]:,.4g}" for name, one in
+                        zip(names, drawn, strict=True))  # fmt: skip
+    spec = {"layer": [line], "width": width - 84, "height": 240}
+    return drawing.finish_chart(spec, f"Quantile curves of {result.outcome.name} by {by}: {medians}.")

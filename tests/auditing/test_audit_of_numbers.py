@@ -1,0 +1,153 @@
+"""Audits of a number that is decided: by a model, or already made; gates, words, and what is refused."""
+
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import evenhand
+from evenhand.auditing import AuditResult, measure_values
+from evenhand.cli.main import main
+from evenhand.errors import DataError, EvenhandError, OptionError
+from evenhand.view import render_markdown, render_page, write_report
+
+RNG = np.random.default_rng(0)
+N = 400
+SEX = RNG.choice(["F", "M"], N)
+AGE = RNG.integers(18, 80, N)
+CLAIM = np.round(100 + 2.0 * AGE + RNG.normal(0, 10, N), 2)
+PREMIUM = np.round(110 + 2.0 * AGE + 25 * (SEX == "M") + RNG.normal(0, 3, N), 2)
+PEOPLE = pd.DataFrame({"sex": SEX, "age": AGE, "claim": CLAIM})
+
+
+def premium(frame):
+    return 110 + 2.0 * frame["age"] + 25 * (frame["sex"] == "M")
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Run the command line in this process, and return its exit code."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["evenhand", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        return left.value.code or 0
+
+    return run
+
+
+def test_numbers_alone():
+    result = evenhand.audit_predictions(PREMIUM, sensitive_features={"sex": SEX}, y_true=CLAIM, unit="EUR")
+    values = measure_values(result)
+    assert values["residual_difference"]["sex"].low < 25 < values["residual_difference"]["sex"].high
+    assert result.described.target.kind == "number"
+    assert result.groups.outcome.unit == "EUR"
+    assert {one.what for one in result.not_run} == {"search for subgroups"}
+    shown = render_markdown(result.document())
+    assert "was taken for a number. If it holds labels, say so" in shown
+    assert "EUR above that of people with sex F" in shown
+
+
+def test_few_numbers_are_asked_about_and_may_be_said_to_be_numbers():
+    stars = np.tile([1, 2, 3, 4], N // 4)
+    with pytest.raises(EvenhandError, match="which label") as error:
+        evenhand.audit_predictions(stars, sensitive_features={"sex": SEX})
+    assert "kind=number" in str(error.value)
+    result = evenhand.audit_predictions(stars, sensitive_features={"sex": SEX}, kind="number", favourable="higher")
+    assert result.groups.overall["mean"].value == 2.5
+
+
+def test_a_model_and_its_numbers_say_the_same():
+    asked = evenhand.audit(premium, PEOPLE, target="claim", protected=["sex"])
+    given = evenhand.audit_predictions(premium(PEOPLE), sensitive_features={"sex": SEX}, y_true=CLAIM)
+    assert asked.groups.overall == given.groups.overall
+    assert [one.gaps for one in asked.groups.breakdowns] == [one.gaps for one in given.groups.breakdowns]
+    assert asked.queries >= N
+    assert {one.what for one in asked.not_run} >= {"certification"}
+    with pytest.raises(EvenhandError, match="budget"):
+        evenhand.audit(premium, PEOPLE, target="claim", protected=["sex"], budget=10)
+
+
+def test_a_real_data_set():
+    """Progress of diabetes (Efron et al. 2004), as scikit-learn bundles it."""
+    frame = load_diabetes(as_frame=True, scaled=False).frame
+    frame["sex"] = frame["sex"].map({1.0: "one", 2.0: "two"})
+    frame["age"] = frame["age"].astype(int)
+    columns = make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough")
+    model = make_pipeline(columns, LinearRegression()).fit(frame.drop(columns="target"), frame["target"])
+    result = evenhand.audit(model, frame, target="target", protected=["sex", "age"])
+    ages, sexes, _ = result.groups.breakdowns
+    assert {group.label: group.size for group in sexes.groups} == {"one": 235, "two": 207}
+    # Least squares with a column for each sex leaves no mean residual in either.
+    assert sexes.gap("residual_difference").value.value == pytest.approx(0, abs=1e-6)
+    means = frame.groupby("sex")["target"].mean()
+    assert sexes.gap("mean_difference").value.value == pytest.approx(means.max() - means.min())
+    assert len(ages.groups) == 5
+
+
+def test_gates_and_files(run, tmp_path, capsys):
+    PEOPLE.assign(premium=PREMIUM).to_csv(tmp_path / "p.csv", index=False)
+    told = ("audit", tmp_path / "p.csv", "--decision", "premium", "--protected", "sex", "--target", "claim")
+    told = (*told, "--unit", "EUR", "--json", tmp_path / "r.json", "--out", tmp_path / "report")
+    assert run(*told, "--fail-on", "residual_difference.sex.low > 20") == 1
+    assert run(*told, "--fail-on", "residual_difference.sex > 40 or wasserstein_distance > 60", "--quiet") == 0
+    capsys.readouterr()
+    again = AuditResult.from_json((tmp_path / "r.json").read_text())
+    assert again.groups.outcome.unit == "EUR"
+    assert json.loads((tmp_path / "r.json").read_text())["described"]["target"]["kind"] == "number"
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "Quantile curves of premium by sex" in page
+    assert run(*told, "--fail-on", "demographic_parity_difference > 0.1") == 2
+    assert "this audit has no number called" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--decision", "premium", "--score", "claim"], "scores are read for decisions that are labels"),
+        (["--decision", "premium", "--favourable", "cheap"], "if numbers are decided: --kind number"),
+        (["--decision", "premium", "--kind", "price"], "expected kind label"),
+        (["--decision", "sex2", "--unit", "EUR"], "a unit belongs to a number"),
+        (["--decision", "sex2", "--kind", "number"], "expected numbers in the column 'sex2'"),
+        (["--decision", "premium", "--order", "low"], "expected labels in their order"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(run, options, message, tmp_path, capsys):
+    PEOPLE.assign(premium=PREMIUM, sex2=SEX).to_csv(tmp_path / "p.csv", index=False)
+    assert run("audit", tmp_path / "p.csv", "--protected", "sex", "--out", tmp_path / "r", *options) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "r").exists()
+
+
+def test_rows_without_a_number_are_left_out_and_counted():
+    numbers = PREMIUM.copy()
+    numbers[:7] = np.nan
+    result = evenhand.audit_predictions(numbers, sensitive_features={"sex": SEX}, y_true=CLAIM)
+    assert (result.data.people, result.data.dropped) == (N - 7, 7)
+    assert "7 rows were left out because a number was missing" in render_markdown(result.document())
+    with pytest.raises(DataError, match="expected a finite number"):
+        evenhand.audit_predictions(np.where(PREMIUM < 200, np.inf, PREMIUM), sensitive_features={"sex": SEX})
+    with pytest.raises(OptionError, match="weights are read for decisions that are labels"):
+        evenhand.audit_predictions(PREMIUM, sensitive_features={"sex": SEX}, sample_weight=np.ones(N))
+
+
+def test_the_page_and_the_chart_are_drawn(tmp_path):
+    result = evenhand.audit(premium, PEOPLE, target="claim", protected=["sex"], unit="EUR", favourable="lower")
+    assert "people want it to be low" in render_page(result.document())
+    assert result.groups.plot().to_dict()
+    assert len(write_report(result, tmp_path)) == 2
+
+
+def test_what_is_there_for_labels_alone_is_refused():
+    about = {"sensitive_features": {"sex": SEX}}
+    for settings in ({"reference": ("sex=F",)}, {"thresholds": True}, {"metrics": {"mine": np.mean}}):
+        with pytest.raises(OptionError, match="where a number is decided"):
+            evenhand.audit_predictions(PREMIUM, **about, **settings)
