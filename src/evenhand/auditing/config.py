@@ -63,6 +63,9 @@ class AuditConfig(Config):
     as_published: bool = setting(
         False, "flips, searches and proofs change the protected attribute alone, whatever rules the schema has"
     )
+    tolerance: float | None = setting(
+        None, "where a number is decided: count and prove who changes by more than this; 0 counts every change", ge=0
+    )
     budget: int | None = setting(None, "ask a black box about so many individuals at most, all told", ge=1)
     max_boxes: int | None = setting(
         None, "stop each proof after so many boxes; without a time limit then, the seed alone repeats the audit", ge=1

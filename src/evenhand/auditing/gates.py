@@ -39,6 +39,10 @@ MEASURE_NAMES = frozenset(
         "certified",
         "falsified",
         "undecided",
+        "largest_change",
+        "mean_change",
+        "population_largest_change",
+        "population_mean_change",
         "worst_subgroup_gap",
         *GAP_NAMES,
         *OVERALL_NAMES,
@@ -133,6 +137,11 @@ def measure_values(audit: AuditResult) -> dict[str, dict[str, Quantity | float]]
         found.setdefault(f"{prefix}flip_rate", {})[names] = rate.rate
         found.setdefault(f"{prefix}counterfactual_flip_rate", {})[names] = rate.headline.rate
         found.setdefault(f"{prefix}excess_flip_rate", {})[names] = rate.excess
+    for change in () if audit.changes is None else audit.changes.changes:
+        prefix, names = "" if change.over == "data" else "population_", "_x_".join(change.protected)
+        found.setdefault(f"{prefix}flip_rate", {})[names] = change.rate
+        found.setdefault(f"{prefix}mean_change", {})[names] = change.mean
+        found.setdefault(f"{prefix}largest_change", {})[names] = change.largest
     for certificate in audit.certificates:
         for name in ("certified", "falsified", "undecided"):
             found.setdefault(name, {})["_x_".join(certificate.protected)] = float(getattr(certificate, name))

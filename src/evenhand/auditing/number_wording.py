@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from evenhand.auditing.method import interval_methods, schema_rows
 from evenhand.auditing.result import AuditResult
+from evenhand.certification import proof_answers, proof_blocks
 from evenhand.core import Block, Column, Document, Facts, Fold, Heading, Note, ReportedNumber, Table, TableRow, Text
 from evenhand.groups import (
     describe_outcome,
@@ -14,7 +15,8 @@ from evenhand.groups import (
     number_sentences,
     small_number_notes,
 )
-from evenhand.text import format_count, format_duration, format_percent
+from evenhand.individual import change_answers, change_blocks
+from evenhand.text import SIMULATED, format_count, format_duration, format_percent
 
 FINDINGS = 3
 """Sentences at the top, at most."""
@@ -32,11 +34,15 @@ def build_document(audit: AuditResult) -> Document:
     found = number_sentences(audit.groups)[:FINDINGS]
     blocks += [Text(items=tuple(found), role="finding")] if found else []
     blocks += number_answers(audit.groups)
+    if audit.changes is not None:
+        blocks += change_answers(audit.changes)
+    for certificate in audit.certificates:
+        blocks += proof_answers(certificate)
     blocks.append(Note(_taken_for(audit)))
     blocks += [Note(f"Not run: {item.what}: {item.reason}", "caution") for item in audit.not_run]
     blocks += small_number_notes(audit.groups)
     blocks.append(Text(TERMS, role="small"))
-    for part in (_people, _groups, _method):
+    for part in (_people, _groups, _individuals, _proof, _method):
         blocks += part(audit)
     about = f"{audit.model.name} in" if audit.model.recorded else f"{audit.model.name} on"
     return Document(
@@ -105,6 +111,28 @@ def _groups(audit: AuditResult) -> Iterator[Block]:
     yield Heading("Groups", anchor="groups", detail=True)
     yield Text("How numbers are distributed over groups. Everything here is observed on the people in the data.")
     yield from number_blocks(audit.groups, level=3)
+
+
+def _individuals(audit: AuditResult) -> Iterator[Block]:
+    if audit.changes is None:
+        return
+    yield Heading("Individuals", anchor="individuals", detail=True)
+    yield Text(
+        "By how much a person\u2019s number changes with another value of the protected attribute and everything else "
+        "unchanged (with a schema\u2019s rules: between plausible counterparts)."
+    )
+    yield from change_blocks(audit.changes)
+
+
+def _proof(audit: AuditResult) -> Iterator[Block]:
+    if not audit.certificates:
+        return
+    yield Heading("Proof", anchor="proof", detail=True)
+    yield Text(
+        f"For which share of {SIMULATED} the number provably changes by at most {audit.certificates[0].tolerance:g}, "
+        "or by more, where nothing but the protected attributes changes."
+    )
+    yield from proof_blocks(audit.certificates)
 
 
 def _method(audit: AuditResult) -> Iterator[Block]:

@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from evenhand import groups
-from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
+from evenhand import certification, groups, individual, population
+from evenhand.auditing.config import DEFAULT_SECONDS, AuditConfig, DecisionAuditConfig
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 from evenhand.auditing.versions import count_values, library_versions
+from evenhand.certification import Certificate
 from evenhand.core import WorkClock
-from evenhand.errors import DataError, OptionError
+from evenhand.errors import BudgetError, DataError, MissingExtraError, ModelError, NotAdditiveError, OptionError
 from evenhand.groups import GroupMetrics
 from evenhand.models import Subject
 from evenhand.schema import People, RecordedNumbers
+from evenhand.text import join_names
 from evenhand.typing import Floats, Progress
 
 LABELS_ALONE = "it compares labels, and a number is decided here"
@@ -45,6 +47,7 @@ def audit_number_model(
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     _refuse_label_settings(config, weighted=subject.weights is not None, threshold=subject.thresholds is not None)
     before = subject.ledger.settled
+    wider = population.choose_population(config.population, people, as_published=config.as_published)
     with subject.ledger.within(config.budget):
         progress("loading the model", 0.02)
         regressor = subject.regressor
@@ -52,6 +55,24 @@ def audit_number_model(
         measured = groups.measure_numbers(
             regressor, people, confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
         )
+        skipped = [SkippedAnalysis(what="search for subgroups", reason=LABELS_ALONE)]
+        changes = None
+        try:
+            changes = individual.measure_changes(
+                regressor,
+                people,
+                wider,
+                protected=schema.protected,
+                tolerance=config.tolerance or 0.0,
+                samples=config.samples,
+                confidence=config.confidence,
+                as_published=config.as_published,
+                seed=config.seed,
+                progress=progress,
+            )
+        except (BudgetError, OptionError) as error:
+            skipped.append(SkippedAnalysis(what="individual changes", reason=error.message))
+        certificates, why_not = _certify_changes(subject, config, skipped, progress)
     subject.ledger.settle()
     progress("done", 1.0)
     model = ModelCard(
@@ -60,13 +81,10 @@ def audit_number_model(
         classes=(),
         favourable=str(schema.target.favourable),
         label_only=False,
-        white_box=False,
+        white_box=bool(certificates),
+        why_not=why_not,
         caution=str(getattr(regressor, "caution", "")),
     )
-    skipped = [
-        SkippedAnalysis(what=what, reason=LABELS_ALONE)
-        for what in ("counterfactual flip rates", "search for subgroups", "certification")
-    ]
     return _make_result(
         model,
         _make_data_card(people, subject.data_name, people.dropped, None),
@@ -76,7 +94,59 @@ def audit_number_model(
         config.model_dump(),
         clock,
         started,
-    ).model_copy(update={"queries": subject.ledger.sent - before})
+    ).model_copy(
+        update={
+            "queries": subject.ledger.sent - before,
+            "changes": changes,
+            "certificates": tuple(certificates),
+        }
+    )
+
+
+def _certify_changes(
+    subject: Subject, config: AuditConfig, skipped: list[SkippedAnalysis], progress: Progress
+) -> tuple[list[Certificate], str | None]:
+    """Prove who changes by no more than the tolerance, for each protected attribute and all together.
+
+    Returns:
+        The certificates, and why there are none.
+    """
+    schema, what = subject.people.schema, "certification"
+    if config.tolerance is None:
+        reason = "no tolerance was given: by how much a number may change (tolerance)"
+        skipped.append(SkippedAnalysis(what=what, reason=reason))
+        return [], None
+    try:
+        progress("reading the model from the inside", 0.5)
+        box = subject.white_box
+    except (NotAdditiveError, ModelError, MissingExtraError, BudgetError) as error:
+        skipped.append(SkippedAnalysis(what=what, reason=error.message))
+        return [], error.message
+    sets: list[tuple[str, ...]] = [(name,) for name in schema.protected]
+    if len(sets) > 1:
+        sets.append(schema.protected)
+    # Proofs about counterparts need labels: numbers are proved for the protected attributes alone.
+    published = config.population if schema.constrains_people is False else "independent"
+    wider = population.choose_population(published, subject.people, as_published=True)
+    found = []
+    for step, protected in enumerate(sets):
+        try:
+            progress(f"proving: {' x '.join(protected)}", 0.5 + 0.5 * step / len(sets))
+            found.append(
+                certification.certify(
+                    box,
+                    protected=protected,
+                    tolerance=config.tolerance,
+                    population=wider if isinstance(wider, population.ProductPopulation) else None,
+                    as_published=True,
+                    time_limit=(config.time_limit or DEFAULT_SECONDS) / len(sets),
+                    confidence=config.confidence,
+                    seed=config.seed,
+                )
+            )
+        except (OptionError, ModelError) as error:
+            skipped.append(SkippedAnalysis(what=f"certification by {join_names(protected)}", reason=error.message))
+    return found, None
 
 
 def audit_recorded_numbers(

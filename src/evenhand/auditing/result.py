@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from evenhand.certification import Certificate
 from evenhand.core import Document, Result
 from evenhand.groups import GroupMetrics
-from evenhand.individual import IndividualResult, SearchResult
+from evenhand.individual import ChangeResult, IndividualResult, SearchResult
 from evenhand.schema import Schema
 from evenhand.subgroups import Finding, SubgroupResult
 
@@ -80,6 +80,7 @@ class AuditResult(Result):
         groups: performance and group metrics.
         subgroups: whom the protected attributes describe together and the model treats differently; None if not run.
         individual: counterfactual flip rates and examples; None for decisions already made.
+        changes: of a number that is decided: by how much it changes with the protected attributes; else None.
         searches: who was found by searching, one per protected attribute; how common flips are is in ``individual``.
         certificates: one per protected attribute (white boxes only), one for all of them jointly.
         not_run: what could not be run, with reasons.
@@ -101,6 +102,7 @@ class AuditResult(Result):
     groups: GroupMetrics
     subgroups: SubgroupResult | None = None
     individual: IndividualResult | None = None
+    changes: ChangeResult | None = None
     searches: tuple[SearchResult, ...] = ()
     certificates: tuple[Certificate, ...] = ()
     not_run: tuple[SkippedAnalysis, ...]
