@@ -7,7 +7,7 @@ Three lines give a first result::
     result = evenhand.audit(model, people, target="income", protected=["sex"])
     print(result)
 
-The verbs ``audit``, ``audit_predictions``, ``certify``, ``search``, ``find_subgroups``, ``mitigate``,
+The verbs ``audit``, ``audit_predictions``, ``compare``, ``certify``, ``search``, ``find_subgroups``, ``mitigate``,
 ``synthesize_shield`` and ``assess_generator`` take what users of scikit-learn and fairlearn hold; the packages hold
 what they are made of.
 """
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         audit,
         audit_predictions,
         certify,
+        compare,
         find_subgroups,
         mitigate,
         search,
@@ -69,6 +70,7 @@ __all__ = [
     "certification",
     "certify",
     "checker",
+    "compare",
     "datasets",
     "dossier",
     "errors",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
-    from evenhand.auditing import AuditResult
+    from evenhand.auditing import AuditComparison, AuditResult
     from evenhand.certification import Certificate
     from evenhand.core import WorkClock
     from evenhand.genai import GenaiAssessment
@@ -29,6 +29,7 @@ __all__ = [
     "audit",
     "audit_predictions",
     "certify",
+    "compare",
     "find_subgroups",
     "mitigate",
     "search",
@@ -168,6 +169,40 @@ def audit_predictions(
         **about,
     )
     return auditing.audit_decisions(roles.read(frame), clock=clock, **settings)
+
+
+def compare(before: AuditResult | str | Path, after: AuditResult | str | Path, **settings: Any) -> AuditComparison:
+    """Compare two audits number by number: two models, two releases, two periods.
+
+    Args:
+        before, after: results of ``audit`` or ``audit_predictions``, files that hold them, or folders of reports.
+            With ``keep_decisions=True`` in both, about the same people, changes are paired and intervals shorter.
+        settings: fields of ``evenhand.auditing.CompareConfig``: ``confidence``.
+
+    Returns:
+        The result: ``lines`` with ``before``, ``after``, ``change`` and ``verdict``; ``pairing`` says how the people
+        are related.
+
+    Raises:
+        EvenhandError: a file is no audit, or the audits have nothing in common.
+
+    Examples:
+        >>> import evenhand
+        >>> sex = {"sex": ["F"] * 50 + ["M"] * 50}
+        >>> first, second = [1] * 10 + [0] * 40 + [1] * 25 + [0] * 25, [1] * 22 + [0] * 28 + [1] * 25 + [0] * 25
+        >>> audits = [
+        ...     evenhand.audit_predictions(decided, sensitive_features=sex, keep_decisions=True)
+        ...     for decided in (first, second)
+        ... ]
+        >>> found = evenhand.compare(*audits)
+        >>> line = found.line("demographic_parity_difference", by="sex")
+        >>> round(line.change.value, 2), line.pairing, line.verdict
+        (-0.24, 'paired', 'better')
+    """
+    from evenhand import auditing
+
+    pair = [one if isinstance(one, auditing.AuditResult) else auditing.read_audit(one) for one in (before, after)]
+    return auditing.compare_audits(pair[0], pair[1], **settings)
 
 
 def certify(

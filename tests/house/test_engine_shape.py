@@ -46,6 +46,7 @@ def test_the_engines_are_all_here():
         "audit",
         "audit_decisions",
         "certify",
+        "compare_audits",
         "find_subgroups",
         "find_subgroups_of_decisions",
         "find_text_subgroups",

@@ -8,6 +8,8 @@ from evenhand import doors
 
 if TYPE_CHECKING:
     from evenhand.auditing.analysis import audit, forecast_queries
+    from evenhand.auditing.comparison import AuditComparison, ChangeLine, CompareConfig, compare_audits, read_audit
+    from evenhand.auditing.comparison_wording import name_line
     from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
     from evenhand.auditing.decisions import audit_decisions
     from evenhand.auditing.example import train_example
@@ -15,8 +17,11 @@ if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 
 __all__ = [
+    "AuditComparison",
     "AuditConfig",
     "AuditResult",
+    "ChangeLine",
+    "CompareConfig",
     "DataCard",
     "DecisionAuditConfig",
     "Gate",
@@ -24,9 +29,12 @@ __all__ = [
     "SkippedAnalysis",
     "audit",
     "audit_decisions",
+    "compare_audits",
     "forecast_queries",
     "measure_values",
+    "name_line",
     "parse_gate",
+    "read_audit",
     "train_example",
 ]
 

@@ -171,6 +171,7 @@ def _run_analyses(
         reference=config.reference,
         weights=subject.weights,
         metrics=metrics,
+        keep_decisions=config.keep_decisions,
         seed=config.seed,
     )
     say("fitting the simulated population", 0.09)

@@ -27,6 +27,9 @@ class DecisionAuditConfig(Config):
     reference: Assignments = setting(
         (), "compare every other group with this one, such as sex=Male, in place of best and worst"
     )
+    keep_decisions: bool = setting(
+        False, "keep in the report who was selected, one bit per person, so that comparisons with it can be paired"
+    )
     seed: int = setting(0, "same seed, same result, unless a time limit is reached", ge=0)
 
 
@@ -78,6 +81,9 @@ class AuditConfig(Config):
     )
     reference: Assignments = setting(
         (), "compare every other group with this one, such as sex=Male, in place of best and worst"
+    )
+    keep_decisions: bool = setting(
+        False, "keep in the report who was selected, one bit per person, so that comparisons with it can be paired"
     )
     seed: int = setting(0, "same seed, same result, unless a time limit is reached", ge=0)
 

@@ -66,6 +66,7 @@ def audit_decisions(
         thresholds=config.thresholds,
         reference=config.reference,
         metrics=metrics,
+        keep_decisions=config.keep_decisions,
         seed=config.seed,
     )
     not_run: list[SkippedAnalysis] = []

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from evenhand.auditing.comparison import AuditComparison
 from evenhand.auditing.result import AuditResult
 from evenhand.core import (
     Arithmetic,
@@ -28,6 +29,9 @@ from evenhand.text import list_some, suggest_name
 COMPARED: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne
 }  # fmt: skip
+VERDICTS = ("better", "worse")
+"""What a condition on a comparison may count."""
+
 MEASURE_NAMES = frozenset(
     {
         "counterfactual_flip_rate",
@@ -48,6 +52,7 @@ MEASURE_NAMES = frozenset(
         *OVERALL_NAMES,
         *NUMBER_GAP_TITLES,
         *NUMBER_TITLES,
+        *VERDICTS,
     }
 )
 """What a condition may name."""
@@ -87,20 +92,21 @@ class Gate:
                 hint = f"{suggest_name(unknown[0], protected)}protected are: {', '.join(protected)}"
                 raise self.parsed.fault(f"{name} is not measured for {unknown[0]!r}", node, hint)
 
-    def holds(self, audit: AuditResult) -> bool:
-        """Return whether the condition holds for this audit.
+    def holds(self, audit: AuditResult | AuditComparison) -> bool:
+        """Return whether the condition holds for this audit, or for the changes of a comparison.
 
         Raises:
             OptionError: it names a number that the audit does not have; the message lists those it has.
         """
         return _evaluate_truth(self.parsed.tree, measure_values(audit), self.parsed)
 
-    def not_assessable(self, audit: AuditResult) -> list[str]:
+    def not_assessable(self, audit: AuditResult | AuditComparison) -> list[str]:
         """Return what the condition names and this audit cannot assess, each with the reason.
 
         A number that is unknown, and a gap that leaves out groups because they are too small.
         """
-        known, left_out = measure_values(audit), _groups_left_out(audit)
+        known = measure_values(audit)
+        left_out = {} if isinstance(audit, AuditComparison) else _groups_left_out(audit)
         found = []
         for node in _names(self.parsed.tree):
             name, rest, _ = _name_parts(node)
@@ -126,9 +132,17 @@ def parse_gate(expression: str) -> Gate:
     return Gate(parsed)
 
 
-def measure_values(audit: AuditResult) -> dict[str, dict[str, Quantity | float]]:
-    """Return every number that a condition may name: name -> attribute (or attributes joined by ``_x_``) -> number."""
+def measure_values(audit: AuditResult | AuditComparison) -> dict[str, dict[str, Quantity | float]]:
+    """Return every number that a condition may name: name -> attribute (or attributes joined by ``_x_``) -> number.
+
+    Of a comparison, the changes of everybody's numbers, gaps and flip rates, and how many are ``better`` or ``worse``.
+    """
     found: dict[str, dict[str, Quantity | float]] = {}
+    if isinstance(audit, AuditComparison):
+        for line in audit.lines:
+            if not line.group:
+                found.setdefault(line.name, {})[line.by] = line.change
+        return found | {"better": {"": float(audit.count("better"))}, "worse": {"": float(audit.count("worse"))}}
     for breakdown in audit.groups.breakdowns:
         for gap in breakdown.gaps:
             found.setdefault(gap.name, {})["_x_".join(breakdown.by)] = gap.value

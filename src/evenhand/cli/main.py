@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from evenhand import __version__
-from evenhand.cli import audit, certify, data, dossier, genai, mitigate, reproduce, search, service, shield, subgroups
+from evenhand.cli import audit, certify, compare, data, dossier, genai, mitigate, reproduce, search, service, shield, subgroups
 from evenhand.cli.factory import with_settings
 from evenhand.cli.options import name_options
 from evenhand.errors import EvenhandError
@@ -48,6 +48,7 @@ def _root_options(
 
 
 app.command("audit", cls=with_settings(audit.SETTINGS, audit.DECISIONS))(audit.audit)
+app.command("compare", cls=with_settings(compare.SETTINGS))(compare.compare)
 app.command("certify", cls=with_settings(certify.SETTINGS))(certify.certify)
 app.command("check-certificate")(certify.check_certificate)
 app.command("search", cls=with_settings(search.ROWS, search.NUMBERS, search.TEXTS))(search.search)

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+SCHEMA_VERSION = 1
+"""Of the JSON of every result."""
+
+
 class ResultPart(BaseModel):
     """A part of a result: immutable, and without fields that it does not know."""
 
@@ -31,6 +35,7 @@ class Result(BaseModel):
 
     Attributes:
         evenhand: version of the library.
+        schema_version: of the JSON; it grows when a field is renamed or changes its meaning, not when one is added.
         kind: which analysis it is; fixed by each subclass.
         seed: what the random numbers were drawn from; the same seed gives the same result, unless a clock had a say.
         seconds: wall-clock time it took.
@@ -40,6 +45,7 @@ class Result(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     evenhand: str = __version__
+    schema_version: int = SCHEMA_VERSION
     kind: str
     seed: int
     seconds: float = Field(ge=0)
@@ -77,16 +83,23 @@ class Result(BaseModel):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what ``to_json`` wrote.
+        """Read what ``to_json`` wrote; fields that are not known here, as those of a later version, are ignored.
 
         Raises:
-            DataError: the text is not such a result.
+            DataError: the text is not such a result, or its fields mean something else.
         """
         try:
-            return cls.model_validate_json(text)
+            found = cls.model_validate_json(text, extra="ignore")
         except ValidationError as error:
             fault = first_fault(error)
             raise DataError(f"this is not a {cls.__name__}: {fault.location}: {fault.message}") from None
+        if found.schema_version > SCHEMA_VERSION:
+            raise DataError(
+                f"expected JSON of schema_version {SCHEMA_VERSION} at most, got {found.schema_version}, written by "
+                f"evenhand {found.evenhand}",
+                hint="read it with that version of evenhand",
+            )
+        return found
 
     def __str__(self) -> str:
         return self.summary()

@@ -9,6 +9,7 @@ from evenhand.groups.analysis import (
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.custom import add_metrics
 from evenhand.groups.gap_wording import title_gap
+from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.membership import Membership, group_by_attribute
 from evenhand.groups.metrics import number_combinations
 from evenhand.groups.names import GAP_NAMES, GAP_TITLES, METRIC_NAMES, METRIC_TITLES, OVERALL_NAMES
@@ -61,6 +62,7 @@ __all__ = [
     "Group",
     "GroupConfig",
     "GroupMetrics",
+    "KeptDecisions",
     "Membership",
     "NumberOutcome",
     "ProxyRate",

@@ -14,6 +14,7 @@ from evenhand.errors import DataError, OptionError
 from evenhand.groups.breakdown import Breakdown, Group
 from evenhand.groups.custom import BootstrapSettings, DecidedPeople, add_metrics
 from evenhand.groups.gaps import GroupComparison, compute_gaps
+from evenhand.groups.kept import KeptDecisions, fingerprint_people
 from evenhand.groups.membership import Membership, find_references, group_by_attribute, group_by_values
 from evenhand.groups.metrics import (
     TENTHS,
@@ -54,6 +55,9 @@ class GroupConfig(Config):
     )
     thresholds: bool = setting(
         False, "trace accuracy, selection rates and gaps over the threshold of the score, in simultaneous bands"
+    )
+    keep_decisions: bool = setting(
+        False, "keep one bit per person, by which another audit of the same people is compared with shorter intervals"
     )
     seed: int = setting(0, "of the bands around curves over the threshold", ge=0)
 
@@ -280,6 +284,8 @@ def _build_result(
                 membership, i, tally.at(_are_known(memberships, [i], tally)), config.confidence
             )
         ),
+        people_fingerprint=fingerprint_people(memberships, deserving),
+        kept=KeptDecisions.keep(memberships, favoured, deserving) if config.keep_decisions else None,
         decided_by=in_force,
         thresholds=None
         if scores is None or not config.thresholds

@@ -24,6 +24,7 @@ from evenhand.core import (
 )
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.gap_wording import describe_size, format_not_assessable, reference_table, title_gap
+from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.names import METRIC_TITLES, number_name
 from evenhand.groups.thresholds import ThresholdCurves, describe_rule, threshold_blocks
 from evenhand.schema import Thresholds
@@ -110,6 +111,8 @@ class GroupMetrics(Result):
         min_group_size: the smallest denominator of a rate that is compared between groups.
         overall: the metrics of ``Group`` for everybody, and ``auc`` where there are scores and true labels.
         breakdowns: one per protected attribute, then one for their intersection if there are several.
+        people_fingerprint: SHA-256 of everybody's groups and true label, in the order of the data.
+        kept: who was selected, one bit per person, to be compared with another audit; None unless asked for.
         decided_by: the thresholds that made the decisions of scores; None where the model, or somebody, decided.
         thresholds: what other thresholds would do; None where it was not asked for, or there are no scores.
         calibration: reliability per group of each single protected attribute; empty without scores or true labels. Of
@@ -126,6 +129,8 @@ class GroupMetrics(Result):
     overall: dict[str, Quantity]
     breakdowns: tuple[Breakdown, ...]
     calibration: tuple[CalibrationBin, ...] = ()
+    people_fingerprint: str = ""
+    kept: KeptDecisions | None = None
     decided_by: Thresholds | None = None
     thresholds: ThresholdCurves | None = None
     outcome: NumberOutcome | None = None

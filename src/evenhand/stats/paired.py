@@ -162,6 +162,45 @@ def change_of_largest(
     return max(-1.0, float(np.min(low))), min(1.0, float(np.max(high)))
 
 
+def change_of_gap(
+    cells: PairedCells, before: ArrayLike, after: ArrayLike, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return the interval for the change of the largest difference between groups, with no pair named beforehand.
+
+    With d_k the difference of pair k, in both orders, let k be the pair truly widest after and l the one before. The
+    change is ``d_k(after) - d_l(before)``; it is at most the change of pair k, and at least that of pair l, since no
+    pair is wider than the widest. Which pairs k and l can be is looked up first, in simultaneous intervals that miss
+    with a tenth of ``1 - confidence`` (Bonferroni); the rest is left to the differences that they may be (two steps:
+    Berger & Boos, "P values maximized over a confidence set for the nuisance parameter", JASA 1994). The upper end is
+    the largest over all k of: the end for pair k's own change if it may be l too, else for k against each l; likewise
+    the lower end. Each end needs one interval to hold where the same pair is widest before and after; where another
+    one is, it may need two, and the level is then that of simulations (``tests/stats/test_change_of_gap.py``).
+
+    Args:
+        cells: independent cells of people.
+        before, after: the cells' weights in each group's rate, shape (groups, cells), groups in the same order. The
+            same rows where the same people answer twice; rows over other cells where they are other people.
+    """
+    v, w = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    first, second = _both_orders(np.column_stack(np.triu_indices(len(v), k=1))).T
+    v, w = v[first] - v[second], w[first] - w[second]
+    miss, nothing = 1 - confidence, np.zeros_like(v)
+    screen = 1 - miss / 10 / len(v)  # so many: each pair before, and each after
+    low, high = paired_contrast(cells, -v, nothing, screen)
+    widest_before = high >= low.max()
+    low, high = paired_contrast(cells, nothing, w, screen)
+    widest_after = high >= low.max()
+    may_before, may_after = np.flatnonzero(widest_before), np.flatnonzero(widest_after)
+    # Every pair against itself, and each that may be widest after against each that may have been before.
+    own_low, own_high = paired_contrast(cells, v, w, 1 - 0.9 * miss)
+    low, high = paired_contrast(cells, v[may_before], w[may_after][:, None], 1 - 0.9 * miss)
+    upper = max(own_high[k] if widest_before[k] else high[i].max() for i, k in enumerate(may_after))
+    lower = min(own_low[k] if widest_after[k] else low[:, i].min() for i, k in enumerate(may_before))
+    p, q = cells.shares()
+    change = float((w @ q).max() - (v @ p).max())
+    return max(-1.0, min(float(lower), change)), min(1.0, max(float(upper), change))
+
+
 def change_of_smallest_ratio(
     cells: PairedCells, pairs: ArrayLike, widest: tuple[int, int], confidence: float = 0.95
 ) -> tuple[float, float]:

@@ -15,6 +15,7 @@ __all__ = ["FIGURES", "DrawnFigure", "FigureSource", "add_figures", "draw", "plo
 
 # A module is imported when its kind of result is drawn. The names of result classes are unique in the package.
 _CHARTS = {
+    "AuditComparison": ("comparison", "plot_comparison"),
     "AuditResult": ("individual", "plot_audit"),
     "Certificate": ("certification", "plot_certificate"),
     "CertificateCheck": ("certification", "plot_check"),
@@ -78,6 +79,7 @@ FIGURES: dict[str, FigureSource] = {
     "bias over time": FigureSource("shield_simulation", "draw_over_time", "svg"),
     "calibration": FigureSource("groups", "draw_calibration", "squares"),
     "candidates": FigureSource("mitigation", "draw_candidates", "svg"),
+    "changes": FigureSource("comparison", "draw_changes", "rows"),
     "checked shares": FigureSource("certification", "draw_check", "rows"),
     "costs of policies": FigureSource("generation", "draw_costs", "svg"),
     "counts of labels": FigureSource("confusion", "draw_counts", "svg"),

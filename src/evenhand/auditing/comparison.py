@@ -1,0 +1,485 @@
+"""Two audits compared: two models, two releases, two periods; paired where the people are the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from evenhand.auditing.result import AuditResult
+from evenhand.core import Config, Document, Result, ResultPart, setting
+from evenhand.errors import DataError, OptionError
+from evenhand.groups import Breakdown, Gap, Group
+from evenhand.stats import (
+    Observed,
+    PairedCells,
+    Quantity,
+    Unknown,
+    bonferroni,
+    change_of_gap,
+    largest_difference_of_proportions,
+    newcombe,
+    paired_difference,
+    quantity_value,
+)
+from evenhand.typing import Floats, Integers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Pairing = Literal["paired", "same people", "unpaired"]
+"""How two audits' people are related: the same, with both decisions of each; the same, without; not known to be."""
+
+Verdict = Literal["better", "worse", "higher", "lower", "no clear change", "not comparable"]
+
+GAP_METRICS = {
+    "demographic_parity_difference": "selection_rate",
+    "equal_opportunity_difference": "true_positive_rate",
+    "accuracy_difference": "accuracy",
+}
+"""Gap -> the rate whose largest difference it is."""
+
+OVERALL = ("selection_rate", "accuracy")
+BY_GROUP = ("selection_rate", "true_positive_rate")
+BETTER_IF = {"accuracy": 1, **dict.fromkeys([*GAP_METRICS, "counterfactual_flip_rate"], -1)}
+"""Number -> 1 if more of it is better, -1 if less; others are neither."""
+
+
+class CompareConfig(Config):
+    """Settings of a comparison of two audits."""
+
+    confidence: float = setting(
+        0.95, "confidence level at which the intervals of all changes hold together", gt=0, lt=1
+    )
+
+
+class ChangeLine(ResultPart):
+    """One number in two audits.
+
+    Attributes:
+        name, by, group: what it is; ``by`` is empty for everybody, ``group`` for gaps.
+        before, after: as each audit has it.
+        change: after minus before, with an interval at the level of all lines together; unknown where there is none.
+        pairing: how the interval came about.
+        verdict: whether the interval leaves out 0, and on which side.
+    """
+
+    name: str
+    by: str = ""
+    group: str = ""
+    before: Quantity
+    after: Quantity
+    change: Quantity
+    pairing: Pairing
+    verdict: Verdict
+
+
+class ComparedAudit(ResultPart):
+    """One of the two audits: its model, its data, how many people, and what identifies them."""
+
+    model: str
+    data: str
+    people: int
+    fingerprint: str
+
+
+class AuditComparison(Result):
+    """What changed between two audits.
+
+    Attributes:
+        before, after: the audits.
+        pairing: how their people are related.
+        confidence: at which the intervals of all changes hold together.
+        comparisons: how many changes have an interval; each is at the level ``1 - (1 - confidence) / comparisons``.
+        lines: every number that both audits have.
+        left_out: what only one of them has, with the reason.
+    """
+
+    kind: Literal["comparison"] = "comparison"
+    before: ComparedAudit
+    after: ComparedAudit
+    pairing: Pairing
+    confidence: float
+    comparisons: int
+    lines: tuple[ChangeLine, ...]
+    left_out: tuple[str, ...] = ()
+
+    def count(self, verdict: Verdict) -> int:
+        """Return how many numbers have a verdict."""
+        return sum(line.verdict == verdict for line in self.lines)
+
+    def line(self, name: str, by: str = "", group: str = "") -> ChangeLine | None:
+        """Return one line; None if the audits do not both have it."""
+        return next((one for one in self.lines if (one.name, one.by, one.group) == (name, by, group)), None)
+
+    def document(self) -> Document:
+        """Return what changed, and how that is known."""
+        return self._write_document("evenhand.auditing.comparison_wording")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per number: name, by, group, before, after, change, low, high, pairing, verdict."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {
+                    "name": line.name,
+                    "by": line.by,
+                    "group": line.group,
+                    "before": quantity_value(line.before),
+                    "after": quantity_value(line.after),
+                    "change": quantity_value(line.change),
+                    "low": getattr(line.change, "low", None),
+                    "high": getattr(line.change, "high", None),
+                    "pairing": line.pairing,
+                    "verdict": line.verdict,
+                }
+                for line in self.lines
+            ]
+        )
+
+
+class _Pending(NamedTuple):
+    """A line whose interval waits for its level, which depends on how many lines there are."""
+
+    name: str
+    by: str
+    group: str
+    before: Quantity
+    after: Quantity
+    interval: Callable[[float], tuple[float, float]] | None
+    pairing: Pairing
+    method: str
+
+
+def compare_audits(
+    before: AuditResult, after: AuditResult, config: CompareConfig | None = None, **settings: Any
+) -> AuditComparison:
+    """Compare two audits number by number.
+
+    Where both are about the same people and keep who was selected (``AuditConfig.keep_decisions``), changes are paired:
+    what both decisions share cancels. About the same people without that, an interval allows for any dependence: it is
+    made of both numbers' own intervals. Else the people are taken for independent samples. Intervals of all changes
+    hold together (Bonferroni).
+
+    Args:
+        before, after: audits of decisions, or of models, with at least one protected attribute in common.
+        config: the confidence level.
+        settings: fields of ``CompareConfig`` by name, in place of those in ``config``.
+
+    Raises:
+        OptionError: the audits have no number in common, mean another favourable label, or have weights.
+    """
+    started = time.perf_counter()
+    config = CompareConfig.of(config, settings)
+    _require_comparable(before, after)
+    pairing = _relation(before, after)
+    left_out: list[str] = []
+    pending = list(_Lines(before, after, pairing, left_out).find())
+    known = sum(one.interval is not None for one in pending)
+    if not pending:
+        raise OptionError("the two audits have no number in common", hint="audit both by the same protected attributes")
+    level = bonferroni(config.confidence, max(known, 1))
+    return AuditComparison(
+        before=_card(before),
+        after=_card(after),
+        pairing=pairing,
+        confidence=config.confidence,
+        comparisons=known,
+        lines=tuple(_finish(one, level, config.confidence, known) for one in pending),
+        left_out=tuple(left_out),
+        seed=0,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def read_audit(path: str | Path) -> AuditResult:
+    """Read an audit from its JSON, or from the folder of its report.
+
+    Raises:
+        DataError: there is no such file, or it is no audit.
+    """
+    file = Path(path)
+    file = file / "report.json" if file.is_dir() else file
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "there is no such file" if isinstance(error, FileNotFoundError) else "it cannot be read as text"
+        hint = "give the report.json of an audit, its folder, or what `evenhand audit --json FILE` wrote"
+        raise DataError(reason, location=str(file), hint=hint) from None
+    try:
+        return AuditResult.from_json(text)
+    except DataError as error:
+        error.location = str(file)
+        raise
+
+
+def _require_comparable(before: AuditResult, after: AuditResult) -> None:
+    labels = [audit.groups.favourable for audit in (before, after)]
+    if labels[0] != labels[1]:
+        raise OptionError(
+            f"the favourable label is {labels[0]!r} in one audit and {labels[1]!r} in the other",
+            hint="audit both with the same `favourable=`",
+        )
+    if before.groups.weights is not None or after.groups.weights is not None:
+        raise OptionError(
+            "an audit with weights cannot be compared: its counts are not in the report",
+            hint="audit without weights, or compare the intervals of both by hand",
+        )
+
+
+def _relation(before: AuditResult, after: AuditResult) -> Pairing:
+    prints = [audit.groups.people_fingerprint for audit in (before, after)]
+    if not prints[0] or prints[0] != prints[1]:
+        return "same people" if before.data.fingerprint == after.data.fingerprint else "unpaired"
+    kept = [audit.groups.kept for audit in (before, after)]
+    if kept[0] is not None and kept[1] is not None and kept[0].pairs_with(kept[1]):
+        return "paired"
+    return "same people"
+
+
+def _card(audit: AuditResult) -> ComparedAudit:
+    fingerprint = audit.groups.people_fingerprint or audit.data.fingerprint
+    return ComparedAudit(
+        model=audit.model.name, data=audit.data.name, people=audit.data.people, fingerprint=fingerprint
+    )
+
+
+def _finish(one: _Pending, level: float, confidence: float, comparisons: int) -> ChangeLine:
+    """Return a line with the interval of its change."""
+    values = quantity_value(one.before), quantity_value(one.after)
+    change: Quantity
+    verdict: Verdict = "not comparable"
+    if values[0] is None or values[1] is None or one.interval is None:
+        reason = next((end.reason for end in (one.before, one.after) if isinstance(end, Unknown)), one.method)
+        change = Unknown(reason=reason)
+    else:
+        low, high = one.interval(level)
+        value = values[1] - values[0]
+        low, high = min(low, value), max(high, value)
+        together = "" if comparisons == 1 else f", simultaneous over {comparisons} changes (Bonferroni)"
+        people = getattr(one.after, "n", 0)
+        change = Observed(
+            value=value, n=people, low=low, high=high, confidence=confidence, method=one.method + together
+        )
+        verdict = _judge(low, high, BETTER_IF.get(one.name, 0))
+    return ChangeLine(
+        name=one.name,
+        by=one.by,
+        group=one.group,
+        before=one.before,
+        after=one.after,
+        change=change,
+        pairing=one.pairing,
+        verdict=verdict,
+    )
+
+
+def _judge(low: float, high: float, better_if: int) -> Verdict:
+    side = 1 if low > 0 else -1 if high < 0 else 0
+    if side == 0:
+        return "no clear change"
+    if better_if == 0:
+        return "higher" if side > 0 else "lower"
+    return "better" if side == better_if else "worse"
+
+
+class _Lines:
+    """Finds the numbers that two audits have in common, and how each one's change is bounded."""
+
+    def __init__(self, before: AuditResult, after: AuditResult, pairing: Pairing, left_out: list[str]) -> None:
+        self.before, self.after, self.pairing, self.left_out = before, after, pairing, left_out
+        self.kept = before.groups.kept if pairing == "paired" else None
+        self.cells: PairedCells | None = None
+        if self.kept is not None and after.groups.kept is not None:
+            self.cells = self.kept.pair(after.groups.kept)
+
+    def find(self) -> Iterator[_Pending]:
+        """Yield everybody's numbers, then gaps, groups and flips by each set of attributes."""
+        every = None if self.kept is None else np.arange(len(self.kept.sizes))
+        for name in OVERALL:
+            ends = [audit.groups.overall.get(name) for audit in (self.before, self.after)]
+            if ends[0] is not None and ends[1] is not None:
+                yield self._rate(name, "", "", (ends[0], ends[1]), every)
+            elif ends[0] is not None or ends[1] is not None:
+                self.left_out.append(f"{name}: only one audit has true labels")
+        others = {breakdown.by: breakdown for breakdown in self.after.groups.breakdowns}
+        for breakdown in self.before.groups.breakdowns:
+            if breakdown.by not in others:
+                self.left_out.append(f"{' x '.join(breakdown.by)}: only in the audit before")
+                continue
+            yield from self._breakdown(breakdown, others.pop(breakdown.by))
+        self.left_out += [f"{' x '.join(by)}: only in the audit after" for by in others]
+        yield from self._flips()
+
+    def _breakdown(self, before: Breakdown, after: Breakdown) -> Iterator[_Pending]:
+        by, groups = "_x_".join(before.by), {group.label: group for group in after.groups}
+        for name, metric in GAP_METRICS.items():
+            gaps = before.gap(name), after.gap(name)
+            if gaps[0] is not None and gaps[1] is not None:
+                yield self._gap(name, metric, (before, after), (gaps[0], gaps[1]))
+        missing = {group.label for group in before.groups} ^ groups.keys()
+        if missing:
+            self.left_out.append(f"{' x '.join(before.by)}: only one audit has {', '.join(sorted(missing))}")
+        if len(before.by) > 1:
+            return
+        for group in before.groups:
+            other = groups.get(group.label)
+            if other is None:
+                continue
+            if group.small or other.small:
+                self.left_out.append(f"{before.by[0]} {group.label}: too few people")
+                continue
+            for name in BY_GROUP:
+                if name in group.metrics and name in other.metrics:
+                    cells = None if self.kept is None else self._group_cells(before, group)
+                    yield self._rate(name, by, group.label, (group.metrics[name], other.metrics[name]), cells)
+
+    def _flips(self) -> Iterator[_Pending]:
+        if self.before.individual is None or self.after.individual is None:
+            return
+        others = {rate.protected: rate for rate in self.after.individual.rates if rate.over == "data"}
+        for rate in self.before.individual.rates:
+            other = others.get(rate.protected)
+            if rate.over != "data" or other is None:
+                continue
+            ends = rate.headline.rate, other.headline.rate
+            yield self._rate("counterfactual_flip_rate", "_x_".join(rate.protected), "", ends, None)
+
+    def _rate(
+        self, name: str, by: str, group: str, ends: tuple[Quantity, Quantity], cells: Integers | None
+    ) -> _Pending:
+        """Return the change of a share of people."""
+        first, second = _counts(ends[0]), _counts(ends[1])
+        if first is None or second is None:
+            return _Pending(name, by, group, *ends, None, self.pairing, "one of the numbers is not a count")
+        (k1, n1), (k2, n2) = first, second
+        if cells is not None and self.cells is not None:
+            table = self._answers(cells, name)
+            gained, lost, people = int(table[0, 1]), int(table[1, 0]), int(table.sum())
+
+            def paired(level: float) -> tuple[float, float]:
+                return paired_difference(gained, lost, people, level)
+
+            return _Pending(name, by, group, *ends, paired, "paired", "Tango's score interval for paired shares")
+        if self.pairing == "unpaired":
+
+            def apart(level: float) -> tuple[float, float]:
+                low, high = newcombe(k2, n2, k1, n1, level)
+                return float(low), float(high)
+
+            return _Pending(name, by, group, *ends, apart, "unpaired", "Newcombe hybrid score")
+        return _Pending(name, by, group, *ends, _any_dependence((k1, n1), (k2, n2)), "same people", ANY_DEPENDENCE)
+
+    def _gap(self, name: str, metric: str, breakdowns: tuple[Breakdown, Breakdown], gaps: tuple[Gap, Gap]) -> _Pending:
+        """Return the change of the largest difference between the groups that both audits compare."""
+        by = "_x_".join(breakdowns[0].by)
+        labels = [_compared(breakdown, metric, gap) for breakdown, gap in zip(breakdowns, gaps, strict=True)]
+        ends = gaps[0].value, gaps[1].value
+        if set(labels[0]) != set(labels[1]):
+            reason = "the audits do not compare the same groups"
+            return _Pending(name, by, "", *ends, None, self.pairing, reason)
+        if gaps[0].reference or gaps[1].reference:
+            return _Pending(name, by, "", *ends, None, self.pairing, "gaps against a reference group are not compared")
+        if isinstance(ends[0], Unknown) or isinstance(ends[1], Unknown):
+            return _Pending(name, by, "", *ends, None, self.pairing, "one of the gaps is unknown")
+        counts = np.array(
+            [[_counts(groups[label].metrics[metric]) for label in labels[0]] for groups in map(_by_label, breakdowns)]
+        )  # audit, group, (k, n)
+        if self.kept is not None and self.cells is not None:
+            table = np.array(
+                [
+                    self._answers(self._group_cells(breakdowns[0], _by_label(breakdowns[0])[label]), metric)
+                    for label in labels[0]
+                ]
+            )
+            paired, same = PairedCells(table), np.eye(len(table))
+            return _Pending(
+                name, by, "", *ends, lambda level: change_of_gap(paired, same, same, level), "paired", PAIRED_GAP
+            )
+        if self.pairing == "unpaired":
+            independent, first, second = _independent_cells(counts)
+            return _Pending(
+                name,
+                by,
+                "",
+                *ends,
+                lambda level: change_of_gap(independent, first, second, level),
+                "unpaired",
+                UNPAIRED_GAP,
+            )
+
+        def bounded(level: float) -> tuple[float, float]:
+            half = bonferroni(level, 2)
+            (low1, high1), (low2, high2) = (
+                largest_difference_of_proportions(one[:, 0], one[:, 1], half) for one in counts
+            )
+            return low2 - high1, high2 - low1
+
+        return _Pending(name, by, "", *ends, bounded, "same people", ANY_DEPENDENCE)
+
+    def _group_cells(self, breakdown: Breakdown, group: Group) -> Integers:
+        assert self.kept is not None
+        return self.kept.cells_of(breakdown.by, [group.values[name] for name in breakdown.by])
+
+    def _answers(self, cells: Integers, metric: str) -> Integers:
+        """Return how many people of some cells have the answer before and after, shape (2, 2), for one rate."""
+        assert self.kept is not None
+        assert self.cells is not None
+        total = np.zeros((2, 2), dtype=np.int64)
+        for cell in cells.tolist():
+            counts, deserving = self.cells.counts[cell], self.kept.deserving[cell]
+            if metric == "true_positive_rate" and not deserving:
+                continue
+            total += counts[::-1, ::-1] if metric == "accuracy" and not deserving else counts
+        return total
+
+
+PAIRED_GAP = "paired contrast of Agresti-Min, over the pairs that may be widest"
+UNPAIRED_GAP = "contrast of Agresti-Caffo, over the pairs that may be widest"
+ANY_DEPENDENCE = "difference of both intervals, whatever their dependence"
+
+
+def _any_dependence(before: tuple[int, int], after: tuple[int, int]) -> Callable[[float], tuple[float, float]]:
+    from evenhand.stats import clopper_pearson
+
+    def bounded(level: float) -> tuple[float, float]:
+        half = bonferroni(level, 2)
+        (low1, high1), (low2, high2) = clopper_pearson(*before, half), clopper_pearson(*after, half)
+        return float(low2 - high1), float(high2 - low1)
+
+    return bounded
+
+
+def _counts(quantity: Quantity) -> tuple[int, int] | None:
+    """Return a rate as k of n; None where it is none."""
+    value, n = quantity_value(quantity), getattr(quantity, "n", 0)
+    return None if value is None or not n else (round(value * n), n)
+
+
+def _by_label(breakdown: Breakdown) -> dict[str, Group]:
+    return {group.label: group for group in breakdown.groups}
+
+
+def _compared(breakdown: Breakdown, metric: str, gap: Gap) -> list[str]:
+    """Return the groups that a gap was taken over."""
+    return [
+        group.label
+        for group in breakdown.groups
+        if group.label not in gap.not_assessable and _counts(group.metrics[metric]) is not None
+    ]
+
+
+def _independent_cells(counts: Any) -> tuple[PairedCells, Floats, Floats]:
+    """Return the groups of two samples (2, groups, (k, n)) as cells, and the weights of each sample's rates."""
+    k, n = counts[..., 0].reshape(-1).astype(np.int64), counts[..., 1].reshape(-1).astype(np.int64)
+    groups = len(k) // 2
+    table = np.zeros((len(k), 2, 2), dtype=np.int64)
+    # Everybody answers once; the other answer is never weighed.
+    table[:groups, 1, 0], table[:groups, 0, 0] = k[:groups], (n - k)[:groups]
+    table[groups:, 0, 1], table[groups:, 0, 0] = k[groups:], (n - k)[groups:]
+    nothing = np.zeros((groups, groups))
+    return PairedCells(table), np.hstack([np.eye(groups), nothing]), np.hstack([nothing, np.eye(groups)])

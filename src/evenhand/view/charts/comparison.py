@@ -1,0 +1,57 @@
+"""Changes between two audits as dots with intervals, beside a line at no change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenhand.auditing import AuditComparison, ChangeLine, name_line
+from evenhand.stats import Observed
+from evenhand.view import drawing
+from evenhand.view.drawing import Block, Dot, Line, Panel, Row, RowChart
+
+if TYPE_CHECKING:
+    import altair as alt
+
+ROLES = {"better": "same", "worse": "different"}
+"""Verdict -> colour; all others are grey and hollow."""
+
+
+def plot_comparison(result: AuditComparison) -> alt.TopLevelMixin:
+    """Return one row per number: how much it changed."""
+    return drawing.to_altair(draw_changes(result))
+
+
+def draw_changes(result: AuditComparison) -> RowChart:
+    """Draw one row per number: its change with its interval; blue is better, orange worse."""
+    known = [(line, line.change) for line in result.lines if isinstance(line.change, Observed)]
+    rows = tuple(
+        Row(
+            name_line(line),
+            ((_dot(line, change),),),
+            aside=line.verdict,
+        )
+        for line, change in known
+    )
+    low = min((change.low for _, change in known), default=-0.01)
+    high = max((change.high for _, change in known), default=0.01)
+    axis = drawing.spread(min(low, -0.001), max(high, 0.001), drawing.differences, about=5)
+    return RowChart(
+        "Changes between two audits. " + "; ".join(map(_say, (line for line, _ in known))) + ".",
+        (Block(rows=rows, panels=(Panel(axis, "change", (Line(0.0),)),), names=330),),
+    )
+
+
+def _dot(line: ChangeLine, change: Observed) -> Dot:
+    return Dot(
+        change.value,
+        change.low,
+        change.high,
+        role=ROLES.get(line.verdict, "faint"),
+        shape="diamond" if line.verdict == "worse" else "circle",
+        filled=line.verdict in ROLES,
+    )
+
+
+def _say(line: ChangeLine) -> str:
+    assert isinstance(line.change, Observed)
+    return f"{name_line(line)} {line.change.value:+.3f} ({line.verdict})"
