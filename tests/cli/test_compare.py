@@ -35,7 +35,7 @@ def test_two_models_on_german_credit(evenhand, reports, tmp_path):
         *asked, "--json", tmp_path / "c.json", "--html", tmp_path / "c.html", "--markdown", tmp_path / "c.md"
     )
     assert ran.code == 0, ran.err
-    assert "tree on data compared with linear on data" in " ".join(ran.out.split())
+    assert "tree, data, compared with linear, data" in " ".join(ran.out.split())
     assert "Paired: both audits are about the same people" in " ".join(ran.out.split())
     found = json.loads((tmp_path / "c.json").read_text())
     assert (found["kind"], found["pairing"], found["schema_version"]) == ("comparison", "paired", 1)

@@ -34,7 +34,7 @@ KEEP = "audit both with --keep-decisions (keep_decisions=True) for paired, short
 def build_document(result: AuditComparison) -> Document:
     """Return what a comparison says."""
     return Document(
-        f"{result.after.model} on {result.after.data} compared with {result.before.model} on {result.before.data}",
+        f"{result.after.model}, {result.after.data}, compared with {result.before.model}, {result.before.data}",
         f"{format_count(result.before.people, 'person', 'people')} before, "
         f"{format_count(result.after.people, 'person', 'people')} after",
         tuple(_blocks(result)),
