@@ -188,8 +188,9 @@ def compare(before: AuditResult | str | Path, after: AuditResult | str | Path, *
 
     Examples:
         >>> import evenhand
-        >>> sex = {"sex": ["F"] * 50 + ["M"] * 50}
-        >>> first, second = [1] * 10 + [0] * 40 + [1] * 25 + [0] * 25, [1] * 22 + [0] * 28 + [1] * 25 + [0] * 25
+        >>> sex = {"sex": ["F"] * 200 + ["M"] * 200}
+        >>> first = [1] * 40 + [0] * 160 + [1] * 100 + [0] * 100
+        >>> second = [1] * 88 + [0] * 112 + [1] * 100 + [0] * 100
         >>> audits = [
         ...     evenhand.audit_predictions(decided, sensitive_features=sex, keep_decisions=True)
         ...     for decided in (first, second)
