@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference" / "schemas"
-PACKAGES = ("auditing", "certification", "checker", "genai", "groups", "individual", "mitigation", "reproduce",
+PACKAGES = ("auditing", "certification", "checker", "dossier", "genai", "groups", "individual", "mitigation", "reproduce",
             "shields", "subgroups")  # fmt: skip
 
 

@@ -15,7 +15,20 @@ from typing import Annotated
 import typer
 
 from evenhand import __version__
-from evenhand.cli import audit, certify, compare, data, dossier, genai, mitigate, reproduce, search, service, shield, subgroups
+from evenhand.cli import (
+    audit,
+    certify,
+    compare,
+    data,
+    dossier,
+    genai,
+    mitigate,
+    reproduce,
+    search,
+    service,
+    shield,
+    subgroups,
+)
 from evenhand.cli.factory import with_settings
 from evenhand.cli.options import name_options
 from evenhand.errors import EvenhandError
