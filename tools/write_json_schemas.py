@@ -17,8 +17,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference" / "schemas"
-PACKAGES = ("auditing", "certification", "checker", "dossier", "genai", "groups", "individual", "mitigation", "reproduce",
-            "shields", "subgroups")  # fmt: skip
+PACKAGES = ("auditing", "certification", "checker", "dossier", "genai", "groups", "individual", "mitigation",
+            "reproduce", "shields", "subgroups")  # fmt: skip
 
 
 def list_results() -> dict[str, type]:
