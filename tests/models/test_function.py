@@ -135,7 +135,7 @@ def test_an_object_with_predict_alone_is_asked_by_it():
         (lambda frame: frame["salary"], "KeyError: 'salary'"),
         (lambda frame: 0.5, "a single value"),
         (lambda frame: frame["income"].head(3), r"shape \(3,\)"),
-        (lambda frame: frame["income"], "no score between 0 and 1"),
+        (lambda frame: frame["income"], "neither labels nor scores between 0 and 1"),
         (lambda frame: frame["income"] / 100 - 0.5, "no score between 0 and 1"),
         (lambda frame: frame["income"] * np.nan, "nan"),
         (lambda frame: frame["sex"], "'Female', which is not one of the labels 'no', 'yes'|'Male', which is not"),

@@ -211,7 +211,7 @@ def test_credentials(monkeypatch):
         (predictions(lambda people: [*income(people)[:-1], "perhaps"]), "'perhaps'"),
         (predictions(lambda people: [*income(people)[:-1], None]), "None"),
         (predictions(lambda people: ["yes", *income(people)[1:]]), "labels and with numbers like .* at once"),
-        (predictions(lambda people: [*income(people)[:-1], 7]), "no score between 0 and 1"),
+        (predictions(lambda people: [*income(people)[:-1], 7]), "neither labels nor scores between 0 and 1"),
         (predictions(lambda people: [*income(people)[:-1], float("nan")]), "nan"),
         (predictions(lambda people: [*income(people)[:-1], [0.5, 0.5]]), "different kinds"),
         (predictions(lambda people: [[0.5, 0.5, 0.0]] * len(people)), "expected 2 numbers"),

@@ -32,7 +32,7 @@ from evenhand.models import (
     find_ledger,
 )
 from evenhand.population import MixturePopulation, ProductPopulation
-from evenhand.schema import People, PeopleWeights
+from evenhand.schema import People, PeopleWeights, Thresholds
 from evenhand.stats import Draws, quantity_value
 from evenhand.subgroups import SubgroupResult
 from evenhand.typing import Progress
@@ -97,9 +97,10 @@ def audit(
     config = AuditConfig.of(config, settings)
     timer = WorkClock.start(clock, config)
     say = progress or (lambda what, share: None)
-    if config.threshold is not None:
-        config.threshold.check_schema(subject.people.schema)
-        subject = replace(subject, thresholds=config.threshold)
+    if config.threshold:
+        thresholds = Thresholds.parse(config.threshold)
+        thresholds.check_schema(subject.people.schema)
+        subject = replace(subject, thresholds=thresholds)
     people, schema = subject.people, subject.people.schema
     if schema.target.is_number:
         refuse_metrics(metrics)
@@ -245,7 +246,7 @@ def _run_analyses(
         interrupted=interrupted,
         settings=config.model_dump()
         | {
-            "threshold": None if config.threshold is None else config.threshold.describe(),
+            "threshold": Thresholds.parse(config.threshold).describe() if config.threshold else None,
             "reference": ", ".join(config.reference) or None,
             "metrics": ", ".join(metrics or ()) or None,
             "time_limit": config.seconds,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, Literal
 
 from pydantic import field_validator
 
 from evenhand.core import Assignments, Config, setting
-from evenhand.schema import Thresholds
 
 DEFAULT_SECONDS = 20.0
 """The time limit that is used if none is given."""
@@ -76,8 +76,8 @@ class AuditConfig(Config):
     thresholds: bool = setting(
         False, "trace accuracy, selection rates and gaps over the threshold of the score, in bands over all thresholds"
     )
-    threshold: Thresholds | None = setting(
-        None, "decide by the model's score: favourable from it on, such as 0.5, or sex=Female:0.4 beside it (a what-if)"
+    threshold: tuple[str, ...] = setting(
+        (), "decide by the model's score: favourable from it on, such as 0.5, or sex=Female:0.4 beside it (a what-if)"
     )
     reference: Assignments = setting(
         (), "compare every other group with this one, such as sex=Male, in place of best and worst"
@@ -89,8 +89,10 @@ class AuditConfig(Config):
 
     @field_validator("threshold", mode="before")
     @classmethod
-    def _read_threshold(cls, given: Any) -> Thresholds | None:
-        return None if given is None or given == () else Thresholds.parse(given)
+    def _list_thresholds(cls, given: Any) -> tuple[str, ...]:
+        if given is None:
+            return ()
+        return tuple(map(str, [given] if isinstance(given, str | Real) else given))
 
     @property
     def seconds(self) -> float | None:

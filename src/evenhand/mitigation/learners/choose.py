@@ -95,7 +95,8 @@ def _learner_of_kind(source: Any, given: Scorer, path: Path | None, ending: str)
         from evenhand.mitigation.learners.boosting import LIBRARIES, BoosterLearner
 
         trees = cast("TreeEnsemble", given)
-        if path is not None and ending in LIBRARIES:
+        # CatBoost's JSON ends like XGBoost's, the only library of these that adds up in float32.
+        if path is not None and ending in LIBRARIES and trees.single == (LIBRARIES[ending] == "xgboost"):
             return BoosterLearner.of_file(path, trees)
         if hasattr(source, "save_raw") or hasattr(source, "model_to_string"):
             return BoosterLearner.of_booster(source, trees)
