@@ -131,10 +131,10 @@ def forecast_queries(people: People, config: AuditConfig) -> int:
     from evenhand.individual import search
 
     schema, names = people.schema, people.schema.protected
-    if schema.target.is_number:
-        return len(people)
     sets = [[name] for name in names] + ([list(names)] if len(names) > 1 else [])
     variants = sum(len(schema.assignments(one)) for one in sets) * (2 if schema.constrains_people else 1)
+    if schema.target.is_number:
+        return len(people) + variants * (len(people) + config.samples)
     seeds, local = SEARCH_SEEDS, -(-config.searched // SEARCH_SEEDS)
     found = [
         search.forecast_queries(people, search.SearchConfig(protected=(name,), seeds=seeds, local=local, samples=0))

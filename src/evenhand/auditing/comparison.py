@@ -208,7 +208,7 @@ def read_audit(path: str | Path) -> AuditResult:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else "it cannot be read as text"
-        hint = "give the report.json of an audit, its folder, or what `evenhand audit --json FILE` wrote"
+        hint = "give the report.json of an audit, its folder, or a file that its `to_json` made"
         raise DataError(reason, location=str(file), hint=hint) from None
     try:
         return AuditResult.from_json(text)
