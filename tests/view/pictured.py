@@ -10,6 +10,8 @@ import examples
 import numpy as np
 import pandas as pd
 
+import evenhand
+from evenhand.auditing import AuditResult
 from evenhand.checker import CertificateCheck
 from evenhand.core import Block, Document, Figure, Fold, Result, SubjectCard
 from evenhand.genai import (
@@ -283,16 +285,53 @@ def check() -> CertificateCheck:
     )  # fmt: skip
 
 
+def scored(n: int = 400) -> pd.DataFrame:
+    """Return people with a group of long name, a score, the true label, and a premium."""
+    rng = np.random.default_rng(5)
+    sex = rng.choice(["Amer-Indian-Eskimo", "Asian-Pac-Islander"], n)
+    score = np.clip(rng.normal(0.5 + 0.1 * (sex == "Asian-Pac-Islander"), 0.15), 0, 1)
+    return pd.DataFrame({"sex": sex, "score": score, "good": rng.random(n) < score, "premium": 300 + 900 * score})
+
+
+def thresholds() -> Result:
+    frame = scored()
+    return evenhand.audit_predictions(
+        None, y_score=frame["score"], y_true=frame["good"].astype(int), threshold=0.5, thresholds=True,
+        sensitive_features=frame[["sex"]], favourable=1, time_limit=60.0,
+    )  # fmt: skip
+
+
+def comparison() -> Result:
+    def audited(shift: float) -> AuditResult:
+        frame = scored()
+        selected = (frame["score"] + shift * (frame["sex"] == "Amer-Indian-Eskimo") > 0.5).astype(int)
+        return evenhand.audit_predictions(
+            selected, y_true=frame["good"].astype(int), sensitive_features=frame[["sex"]], favourable=1,
+            keep_decisions=True, time_limit=60.0,
+        )  # fmt: skip
+
+    return evenhand.compare(audited(0.0), audited(0.1))
+
+
+def premiums() -> Result:
+    frame = scored()
+    return evenhand.audit_predictions(frame["premium"], sensitive_features=frame[["sex"]], time_limit=60.0)
+
+
+SUBGROUPS = {"subgroup gaps", "subgroup nesting"}
 PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "audit": (
         examples.full,
         {"group rates", "calibration", "flip rates", "proved shares", "proof over time", "shares by attribute"}
-        | {"subgroup gaps", "subgroup nesting"},
+        | SUBGROUPS,
     ),
     "check": (check, {"checked shares"}),
+    "thresholds": (thresholds, {"group rates", "calibration", "threshold curves", "threshold trade"} | SUBGROUPS),
+    "comparison": (comparison, {"changes"}),
+    "premiums": (premiums, {"number quantiles"}),
     "frontier": (frontier, {"frontier"}),
     "mitigation": (mitigation, {"candidates", "before and after", "trials"}),
-    "subgroups": (examples.subgroups, {"subgroup gaps", "subgroup nesting"}),
+    "subgroups": (examples.subgroups, SUBGROUPS),
     "search": (profiles, {"gaps of profiles", "attributes of profiles"}),
     "texts": (texts, {"flip rates of texts"}),
     "assessment": (assessment, {"appearances", "coverage", "items", "prompts"}),

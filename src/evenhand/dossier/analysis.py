@@ -22,7 +22,7 @@ from evenhand.dossier.tables import (
     tabulate_impact_ratios,
 )
 from evenhand.dossier.trade import ScoreComparisons, compare_scores
-from evenhand.errors import DossierError
+from evenhand.errors import DossierError, OptionError
 from evenhand.typing import Booleans
 
 
@@ -61,6 +61,12 @@ def compile_dossier(
             code="proxy-in-ll144",
             location="proxy",
             hint="leave proxy out of its configuration",
+        )
+    if config.proxy is not None:
+        raise OptionError(
+            "expected categories that people have, got proxies for them",
+            location="proxy",
+            hint="leave proxy out; groups.measure_proxies estimates selection rates from probabilities, with bounds",
         )
     law_date = as_of or audited_on or made_on
     citations = require_validity(dossiers, law_date)

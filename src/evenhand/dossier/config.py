@@ -106,24 +106,6 @@ class ExclusionFields(DossierPart):
     why: str | None = None
 
 
-class ThresholdFields(DossierPart):
-    """Thresholds that the organisation has set itself."""
-
-    ratio: float | None = setting(None, "lowest acceptable ratio", ge=0, le=1)
-    difference: float | None = setting(None, "largest acceptable difference", ge=0, le=1)
-
-
-class ScenarioFields(DossierPart):
-    """A scenario of bias, with its threshold."""
-
-    group: Word
-    hazard: str
-    measure: Literal["ratio", "difference"] = "ratio"
-    threshold: float | None = setting(None, "against which the measure is read", ge=0, le=1)
-    mitigation: str | None = None
-    review_trigger: str | None = None
-
-
 class DossierConfig(DossierPart):
     """Everything that a dossier needs beside the people: columns, categories, and what people must say."""
 
@@ -137,10 +119,8 @@ class DossierConfig(DossierPart):
     exclude: tuple[ExclusionFields, ...] = ()
     reference: dict[str, Word] = {}
     strata: str | None = None
-    thresholds: ThresholdFields = ThresholdFields()
     quantiles: tuple[Annotated[float, Field(gt=0, le=1)], ...] = ()
     proxy: dict[str, Any] | None = None
-    scenarios: tuple[ScenarioFields, ...] = ()
 
 
 def read_dossier_config(path: str | Path) -> DossierConfig:
@@ -170,7 +150,6 @@ KNOWN: dict[str, list[str]] = {"": list(DossierConfig.model_fields)} | {
         ("audit", AuditFields),
         ("data", DataFields),
         ("outcome", OutcomeFields),
-        ("thresholds", ThresholdFields),
     )
 }
 """The entries at each place, for messages."""
@@ -230,7 +209,6 @@ unknown: ["", Unknown]        # words that mean unknown; an empty cell always do
 TEMPLATE_MORE = """\
 # reference: {sex: Male}      # declared reference categories; without it the highest rate
 # strata: requisition         # a column within whose values people are compared
-# thresholds: {ratio: 0.8, difference: 0.1}   # the organisation's own
 # quantiles: [0.1, 0.5]       # of scores: shares selected from the top
 """
 

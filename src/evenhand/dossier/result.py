@@ -66,7 +66,6 @@ class DossierResult(Result):
         median: of the scores of everybody who has one.
         runs: the tables, per outcome or class; trade: those of scores, only with scores and declared references.
         dossiers: which documents were asked for; config: what people said; open_fields: what they did not say.
-        values: words of the outcome column that count as selected, and those that do not.
         citations: the law on ``law_date``, which is the day of the audit unless another was asked for.
         data: what was read; made_on: the day on which the dossier was made.
     """

@@ -258,6 +258,9 @@ def _explain_method(result: DossierResult, name: DossierName) -> Iterator[Block]
         "Every declared category has a row, with or without people. There is no minimum size.",
         "Ratios are made from counts, not from rounded rates, and limits are compared in whole numbers.",
     ]
+    if result.config.outcome.selected:
+        words = join_names(list(map(repr, result.config.outcome.selected)))
+        common.append(f"Selected is {words}; everybody else with an outcome counts as not selected.")
     if result.config.outcome.kind == "score":
         common.append(
             "A score counts if it is strictly above the median of everybody with a score, people of unknown category "

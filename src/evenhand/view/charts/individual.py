@@ -8,7 +8,7 @@ from evenhand.individual import FlipRate, IndividualResult, TextSearchResult
 from evenhand.stats import Estimated, Observed, Proved, Unknown
 from evenhand.text import SIMULATED, format_percent
 from evenhand.view import drawing
-from evenhand.view.charts.groups import draw_groups
+from evenhand.view.charts.groups import draw_groups, plot_groups
 from evenhand.view.drawing import LIGHT, Block, Dot, Label, Panel, Row, RowChart, Spec
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def draw_text_flips(result: TextSearchResult, *, width: int = 880) -> Spec:
 
 
 def plot_audit(audit: AuditResult) -> alt.TopLevelMixin:
-    """Draw group metrics above counterfactual flip rates."""
+    """Draw group metrics above counterfactual flip rates; of numbers, the quantile curves of each group."""
+    if audit.groups.outcome is not None:
+        return plot_groups(audit.groups)
     flips = [] if audit.individual is None else [draw_flips(audit.individual)]
     return drawing.to_altair(drawing.together([draw_groups(audit.groups), *flips]))

@@ -9,7 +9,7 @@ from evenhand.text import format_percent
 from evenhand.view import drawing
 from evenhand.view.drawing import DASHES, LIGHT, SERIES, WIDE, Spec
 
-SCALE = 62
+SCALE = 70
 """Pixels left of a panel for its scale."""
 
 HEIGHT = 230
