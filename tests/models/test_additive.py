@@ -178,7 +178,8 @@ def test_without_hidden_layers_it_is_a_linear_model():
 def test_a_model_that_was_misread_is_noticed(monkeypatch):
     inside = small()
     monkeypatch.setattr(importlib.import_module("evenhand.models.white_box"), "_read_white_box", lambda scorer: inside)
-    outside = {"schema": LOAN, "classes": ("no", "yes"), "favourable": 1, "name": "outside"}
+    about = {"schema": LOAN, "classes": ("no", "yes"), "favourable": 1, "name": "outside"}
+    outside = about | {"label_only": False, "scores": inside.scores}
     assert extract_white_box(SimpleNamespace(**outside, predict=inside.predict)).digest == inside.digest
     with pytest.raises(NotAdditiveError, match=r"decides \d+ of 1000 people differently"):
         extract_white_box(SimpleNamespace(**outside, predict=lambda people: 1 - inside.predict(people)))

@@ -211,7 +211,7 @@ def _refuse_label_settings(config: AuditConfig | DecisionAuditConfig, *, weighte
         OptionError: a setting that numbers have no use for, or do not take yet.
     """
     given = {
-        "threshold=": threshold or getattr(config, "threshold", None) is not None,
+        "threshold=": threshold or bool(getattr(config, "threshold", ())),
         "thresholds=": config.thresholds,
         "reference=": bool(config.reference),
         "weights": weighted,
@@ -241,7 +241,7 @@ def _make_result(
         protected=people.schema.names if model.recorded else people.schema.protected,
         groups=measured,
         not_run=skipped,
-        settings=settings | {"reference": None},
+        settings={name: value for name, value in settings.items() if not isinstance(value, tuple)},
         versions=library_versions(),
         seed=measured.seed,
         work=clock.work(),

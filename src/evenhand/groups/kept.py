@@ -90,7 +90,12 @@ def fingerprint_people(memberships: Sequence[Membership], deserving: Booleans | 
     """Return the SHA-256 of everybody's groups and true label, in the order of the data."""
     found = hashlib.sha256()
     for membership in memberships:
-        found.update(repr((membership.name, membership.labels)).encode())
-        found.update(np.ascontiguousarray(membership.codes, dtype="<i8").tobytes())
+        # Groups that nobody is in, and the order of the groups, are the schema's and not the people's.
+        codes, position = np.unique(membership.codes, return_inverse=True)
+        names = [membership.labels[code] for code in codes.tolist()]
+        rank = np.empty(len(names), dtype="<i8")
+        rank[np.argsort(names)] = np.arange(len(names))
+        found.update(repr((membership.name, *sorted(names))).encode())
+        found.update(rank[position].tobytes())
     found.update(b"" if deserving is None else np.packbits(deserving).tobytes())
     return found.hexdigest()
