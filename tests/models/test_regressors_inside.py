@@ -91,6 +91,7 @@ def test_a_file_of_a_regressor_is_a_white_box(tmp_path: Any, people: People) -> 
     assert np.allclose(box.predict_numbers(coded.individuals), model.predict(frame), rtol=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["perceptron", "boosting"])
 def test_proved_changes_of_real_models_agree_with_people_asked(name: str, people: People) -> None:
     box = Subject(fit(people, REGRESSORS[name]()), people).white_box
