@@ -103,7 +103,7 @@ def mended_gaps(name: str, seed: int, rounds: int, tried: tuple[str, ...]) -> li
     for method in load_methods(tried).values():
         candidates.append(method(situation))
         if candidates[-1].interrupted:
-            raise KeyboardInterrupt  # a method keeps its best so far, which is no measurement
+            raise KeyboardInterrupt  # a method keeps its best so far, which is not a measurement
     harm, sign = SubgroupGapMetric(gap.rules), float(np.sign(gap.gap))
     before = {"gap": sign * harm.signed_gap(given, parts.test), "accuracy": accuracy(given, parts.test)}
     return [

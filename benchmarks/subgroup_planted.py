@@ -79,7 +79,7 @@ def women_of_three_races_from_40(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 def poor_women(frame: pd.DataFrame) -> pd.Series[bool]:
-    """The boundary, a quantile, is no round number, so that no cell ends there exactly."""
+    """The boundary, a quantile, is not a round number, so that no cell ends there exactly."""
     return (frame["sex"] == "f") & (frame["income"] <= frame["income"].quantile(0.3))
 
 

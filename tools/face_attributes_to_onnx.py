@@ -77,7 +77,7 @@ def read(model: Path) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
         described = json.loads(model.read_text("utf-8"))
         nodes, manifest = described["modelTopology"]["node"], described["weightsManifest"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UnreadableError(f"{model} is no graph model of TensorFlow.js: {error}") from None
+        raise UnreadableError(f"{model} is not a graph model of TensorFlow.js: {error}") from None
     weights = {}
     for group in manifest:
         data = b"".join((model.parent / path).read_bytes() for path in group["paths"])

@@ -184,7 +184,7 @@ def compare(before: AuditResult | str | Path, after: AuditResult | str | Path, *
         are related.
 
     Raises:
-        EvenhandError: a file is no audit, or the audits have nothing in common.
+        EvenhandError: a file is not an audit, or the audits have nothing in common.
 
     Examples:
         >>> import evenhand

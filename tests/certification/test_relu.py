@@ -35,7 +35,7 @@ def test_lines_enclose_relu(xp: Any) -> None:
     assert (flat * z <= relu).all()
     # The chord meets ReLU at both ends: no line above is lower there.
     np.testing.assert_allclose(above[[0, -1]], relu[[0, -1]], atol=1e-12)
-    # Neither slope of a line below encloses a smaller area than the adaptive one; what is on or off is no relaxation.
+    # Neither slope of a line below encloses a smaller area than the adaptive one; what is on or off is exact.
     area = (relu - adaptive * z).sum(axis=0)
     assert (area <= np.minimum(relu.sum(axis=0), np.where(high > 0, (relu - z).sum(axis=0), np.inf)) + 1e-9).all()
     settled = (low >= 0) | (high <= 0)

@@ -200,10 +200,10 @@ REFUSED = {
     "no target": (lambda frame: frame.drop(columns="hired"), "target=, got 'hired'"),
     "one label": (lambda frame: frame.assign(hired=1), "one class only"),
     "labels missing": (lambda frame: frame.assign(hired=[None, *[0, 1] * 29, 1]), "row 1: the label is missing"),
-    "labels that are lists": (lambda frame: frame.assign(hired=[[1]] * N), "holds list values, which are no labels"),
+    "labels that are lists": (lambda frame: frame.assign(hired=[[1]] * N), "holds list values, which are not labels"),
     "labels that are dates": (
         lambda frame: frame.assign(hired=pd.date_range("2020", periods=N)),
-        "which are no labels",
+        "which are not labels",
     ),
     "no attribute": (lambda frame: frame[["hired"]].assign(sex=frame["sex"]).iloc[:, [0]], "protected=, got 'sex'"),
 }

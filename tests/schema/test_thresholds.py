@@ -83,7 +83,7 @@ def test_scores_are_never_rescaled_silently():
         Thresholds.parse(0.5).check_scale(points)
     assert "`threshold=50`" in str(error.value)
     Thresholds.parse(50).check_scale(points)
-    with pytest.raises(OptionError, match="nobody would be selected") as error:
+    with pytest.raises(OptionError, match="no person would be selected") as error:
         Thresholds.parse(50).check_scale(points / 100)
     assert "`threshold=0.5`" in str(error.value)
     Thresholds.parse(0.5).check_scale(np.array([-3.0, 4.0]))  # log-odds may be cut anywhere

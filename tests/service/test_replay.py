@@ -298,7 +298,7 @@ def test_a_log_can_be_begun_at_a_checkpoint(stream, tmp_path):
     assert late.all_agree, late.summary()
     assert (late.first, late.entries) == (place, 2)
     assert f"all 2 entries from entry {place} on agree" in late.summary()
-    # A checkpoint is no way in for another state.
+    # A checkpoint is not a way in for another state.
     state = entries[place]["body"]["state"]
     if stream == "pictures":
         state["rows"]["gender"]["counts"]["missed"] += 1

@@ -198,7 +198,7 @@ def left_of_gap(inside, shown, values, margin):
 @given(st.lists(st.tuples(st.sampled_from(RACE[:3]), st.sampled_from(CLASS), st.just("x"), st.floats(0, 1)),
                 min_size=3, max_size=9), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.0997]))  # fmt: skip
 def test_what_is_shown_and_what_it_explains_by_hand(kinds, seed, margin):
-    # The margin is no difference of two rates of some hundred people, so that rounding decides nothing.
+    # The margin is not a difference of two rates of some hundred people, so that rounding decides nothing.
     rng = np.random.default_rng(seed)
     rows = [kind[:3] for kind in kinds for _ in range(30)]
     values = [int(rng.random() < round(kind[3])) if rng.random() < 0.9 else 1 for kind in kinds for _ in range(30)]

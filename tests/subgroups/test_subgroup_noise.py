@@ -1,4 +1,4 @@
-"""Subgroups of a model that answers differently each time: its noise is no finding, a planted gap is one."""
+"""Subgroups of a model that answers differently each time: its noise is not a finding, a planted gap is one."""
 
 import math
 

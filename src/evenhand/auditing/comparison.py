@@ -200,7 +200,7 @@ def read_audit(path: str | Path) -> AuditResult:
     """Read an audit from its JSON, or from the folder of its report.
 
     Raises:
-        DataError: there is no such file, or it is no audit.
+        DataError: there is no such file, or it is not an audit.
     """
     file = Path(path)
     file = file / "report.json" if file.is_dir() else file

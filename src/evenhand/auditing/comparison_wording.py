@@ -84,7 +84,7 @@ def _blocks(result: AuditComparison) -> Iterator[Block]:
             (
                 "Verdicts",
                 "accuracy is better if higher; gaps and flip rates if lower; a selection rate or true positive rate "
-                "is neither, and higher or lower. No clear change: the interval contains 0, which is no proof that "
+                "is neither, and higher or lower. No clear change: the interval contains 0, which does not prove that "
                 "nothing changed",
             ),
         )

@@ -108,8 +108,8 @@ def describe_limits(audit: AuditResult) -> list[str]:
         )
     if audit.searches:
         said.append(
-            "What a search finds is no random sample: its numbers say whom it happens to, not how often. That it found "
-            "no one is no proof."
+            "What a search finds is not a random sample: its numbers say whom it happens to, not how often. That it "
+            "found no one is not a proof."
         )
     if audit.subgroups is not None:
         said.append(

@@ -306,7 +306,7 @@ def _search(search: SearchResult, favourable: str, *, scores: bool) -> Iterator[
     if search.reading is None:
         yield Text(
             "A search among plausible profiles found no one who is decided differently, in "
-            f"{questions}. That is no proof."
+            f"{questions}. That is not a proof."
         )
         return
     profiles = format_count(search.profiles, "profile", "profiles")

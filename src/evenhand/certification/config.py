@@ -114,7 +114,7 @@ def check_edges(edges: Sequence[float]) -> None:
     """Refuse edges that do not cut scores into bands.
 
     Raises:
-        OptionError: one is no probability, they do not increase, or there are too many.
+        OptionError: one is not a probability, they do not increase, or there are too many.
     """
     inside = all(0 < edge < 1 for edge in edges)
     if not inside or any(low >= high for low, high in itertools.pairwise(edges)) or len(edges) >= MOST_BANDS:

@@ -177,7 +177,7 @@ def parse_edges(given: Sequence[str]) -> tuple[float, ...]:
     """Return the scores that cut bands, from ``0.3,0.6`` or several options.
 
     Raises:
-        OptionError: something given is no number.
+        OptionError: something given is not a number.
     """
     texts = [text.strip() for one in given for text in one.split(",")]
     try:

@@ -188,7 +188,7 @@ class DataOptions(ReadOptions, OutcomeOptions):
     def weigh(
         self, source: DataSource, weight: str | None, *, varied: bool = True
     ) -> tuple[People, PeopleWeights | None]:
-        """Return the people of DATA and their weights; their column is no attribute unless a schema says so."""
+        """Return the people of DATA and their weights; their column is not an attribute unless a schema says so."""
         from evenhand.schema import list_columns, read_weights, require_column
 
         if weight is None:
@@ -248,7 +248,7 @@ class RunOptions(ConsentOptions):
         """The clock of the run to be repeated, if any.
 
         Raises:
-            DataError: the file is no result that records its work.
+            DataError: the file is not a result that records its work.
         """
         return read_clock(self.work)
 

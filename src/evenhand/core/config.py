@@ -101,7 +101,7 @@ def field_limits(config: type[Config], name: str) -> dict[str, float]:
 
 
 def field_choices(config: type[Config], name: str) -> tuple[str, ...]:
-    """Return the words that a field may be; none if it is no choice."""
+    """Return the words that a field may be; none if it is not a choice."""
     annotation = config.model_fields[name].annotation
     for part in (annotation, *get_args(annotation)):
         if get_origin(part) is Literal:

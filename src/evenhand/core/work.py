@@ -179,7 +179,7 @@ def read_work(path: Path) -> Work:
     """Return the work that a result in a JSON file records.
 
     Raises:
-        DataError: there is no such file, or it is no result that records its work.
+        DataError: there is no such file, or it is not a result that records its work.
     """
     import json
 
@@ -212,7 +212,7 @@ def _work_ends_error() -> DataError:
 
 
 def _describe_setting(value: Any) -> Any:
-    """Return a setting that is no JSON, such as an array of people, in a form that tells it from others."""
+    """Return a setting that is not JSON, such as an array of people, in a form that tells it from others."""
     import hashlib
 
     content = value.tobytes() if hasattr(value, "tobytes") else repr(value).encode()

@@ -70,7 +70,7 @@ def list_fields(config: DossierConfig, name: DossierName) -> Iterator[tuple[str,
 
 
 def find_open_fields(config: DossierConfig, dossiers: Sequence[DossierName]) -> Iterator[OpenField]:
-    """Yield the required fields that nobody has filled."""
+    """Yield the required fields that are still open."""
     for name in dict.fromkeys(dossiers):
         for place, asks, value, required in list_fields(config, name):
             if required and value is None:

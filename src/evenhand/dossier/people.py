@@ -60,7 +60,7 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
     """
     table = nw.from_native(frame, eager_only=True)
     if not len(table):
-        raise DossierError("there is nobody in the data", code="no-rows", location=location, hint="one person per row")
+        raise DossierError("the data hold no people", code="no-rows", location=location, hint="one person per row")
     needed = [one.column for one in config.attributes.values()] + [config.outcome.column]
     for name in [*needed, *([config.strata] if config.strata is not None else [])]:
         if name not in table.columns:
@@ -77,7 +77,7 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
         found = _factorise(table, column)
         assessed = found.codes >= 0
     if not assessed.any():
-        message = "nobody has an outcome"
+        message = "no person has an outcome"
         raise DossierError(message, code="no-outcomes", location=_place(location, column), column=column)
     if scores is not None:
         lower, upper = _middle(scores[assessed])

@@ -62,7 +62,7 @@ class DossierResult(Result):
 
     Attributes:
         people: rows; no_outcome: those without an outcome, who are in no table; assessed: the others.
-        unknown_any: assessed people of whom at least one category is unknown.
+        unknown_any: assessed people with at least one unknown category.
         median: of the scores of everybody who has one.
         runs: the tables, per outcome or class; trade: those of scores, only with scores and declared references.
         dossiers: which documents were asked for; config: what people said; open_fields: what they did not say.

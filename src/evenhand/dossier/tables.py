@@ -173,7 +173,7 @@ def cross_people(people: AssessedPeople, config: DossierConfig) -> tuple[Crossin
             if not counts[1 + reference]:
                 if len(by) == 1:
                     (name,) = by
-                    message = f"nobody is {config.reference[name]!r}, which is the reference"
+                    message = f"no person is in the reference category {config.reference[name]!r}"
                     given = {"column": config.attributes[name].column, "category": config.reference[name]}
                     hint = "declare a category that has people, or none"
                     raise DossierError(

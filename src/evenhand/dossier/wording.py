@@ -44,7 +44,7 @@ def build_document(result: DossierResult, name: DossierName | None = None) -> Do
 def _opening(result: DossierResult, names: Sequence[DossierName]) -> Iterator[Block]:
     yield Text(
         "Every number is counted from people and outcomes. Whether a rule applies to this system, and whether it is "
-        "complied with, this document does not say; it is no legal advice."
+        "complied with, this document does not say; it is not legal advice."
     )
     fields = list(dict.fromkeys(one.asks for one in result.open_fields if one.dossier in names))
     if fields:

@@ -18,7 +18,7 @@ TableRow: TypeAlias = dict[str, str]
 class CsvTable:
     """Rows in a CSV file, each on the disk as soon as it is there.
 
-    A row that was cut off is no row. The file is not changed before ``take_back`` or ``append``.
+    A row that was cut off is not a row. The file is not changed before ``take_back`` or ``append``.
 
     Args:
         path: the file.

@@ -87,7 +87,7 @@ def measure_proxies(
         seed: of the bootstrap.
 
     Raises:
-        DataError: the columns differ in length, or hold what is no probability.
+        DataError: the columns differ in length, or hold what is not a probability.
         OptionError: fewer than two groups.
 
     Examples:

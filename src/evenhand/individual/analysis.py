@@ -451,7 +451,7 @@ def find_clearest(
     rows = np.arange(len(individuals))
     better = np.argmax(np.where(compared, scores, -np.inf), axis=1)
     other = compared & (labels != labels[rows, better][:, None])
-    # Worst among those with another label: a lower score with the same label is no flip.
+    # Worst among those with another label: a lower score with the same label is not a flip.
     worse = np.argmin(np.where(other, scores, np.inf), axis=1)
     gaps = scores[rows, better] - scores[rows, worse]
     order = np.argsort(-gaps, kind="stable")[:most]

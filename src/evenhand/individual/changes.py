@@ -331,7 +331,7 @@ def change_answers(result: ChangeResult) -> list[Metric]:
         beyond = f"by more than {write_number(result.tolerance, unit)}" if result.tolerance else "at all"
         notes = [
             f"half of the people change by at most {write_number(data.quantiles['50'], unit)}, 90 % by at most "
-            f"{write_number(data.quantiles['90'], unit)}, nobody by more than {write_number(data.largest, unit)}",
+            f"{write_number(data.quantiles['90'], unit)}, no person by more than {write_number(data.largest, unit)}",
             f"of {SIMULATED}: {show_quantity(drawn.rate, 'rate').text} change {beyond}, estimated",
         ]
         if data.means:
@@ -347,7 +347,7 @@ def change_answers(result: ChangeResult) -> list[Metric]:
                 about=join_names(protected),
                 next_step="read who is affected most under Individuals"
                 if data.largest > result.tolerance
-                else "nobody in the data; only a proof can say more",
+                else "no person in the data; only a proof can say more",
             )
         )
     return answers

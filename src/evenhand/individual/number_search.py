@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CLIMBERS = 64
 """People who are moved side by side."""
 FAR = 0.3
-"""How often a number is drawn anew from its whole domain, not moved nearby."""
+"""How often a number is drawn again from its whole domain, not moved nearby."""
 NEAR = 0.1
 """Standard deviation of a move nearby, as a share of the domain."""
 
@@ -135,7 +135,7 @@ def search_numbers(
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     each = len(schema.assignments(protected))
     if config.budget < each:
-        raise OptionError(f"a budget of {config.budget} pays for nobody: each person takes {each} questions")
+        raise OptionError(f"a budget of {config.budget} does not pay for a single person: each takes {each} questions")
     rng = np.random.default_rng(config.seed)
     start = people.individuals[rng.permutation(len(people))][: max(1, config.budget // (2 * each))]
     start = start[~np.isnan(start).any(axis=1)]
@@ -171,7 +171,7 @@ def search_numbers(
 
 
 def _move(schema: Schema, people: Floats, free: list[int], rng: np.random.Generator) -> Floats:
-    """Return people of whom one or two attributes are others; who would break a rule stays."""
+    """Return people with one or two attributes changed; a person who would break a rule stays as before."""
     moved = people.copy()
     for chance in (1.0, 0.5):
         chosen = rng.choice(free, len(people))

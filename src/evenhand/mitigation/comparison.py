@@ -385,7 +385,7 @@ def _find_regressions(made: Sequence[ComparisonLine]) -> list[Regression]:
     found = []
     beside = any(line.name == "counterfactual_flip_rate" for line in made)
     for i, line in enumerate(made):
-        # As published, some of the people compared cannot exist: where others can be compared, that is no harm.
+        # As published, some of the people compared cannot exist: where others can be compared, that does no harm.
         published = beside and line.name in PUBLISHED
         if line.verdict == "worse" and line.part not in ("performance", "asked") and not published:
             found.append(

@@ -45,7 +45,7 @@ OFFERED = ("widest_gap", "certified")
 
 LIMITS = (
     "Everything observed is about people like those in the test set. Whom the data do not have, it says nothing about.",
-    "\u201cWithin noise\u201d is no proof of no change: small groups can hide large changes, as intervals say.",
+    "Within noise does not prove that nothing changed: small groups can hide large changes, as intervals show.",
     "Regressions were looked for by the protected attributes that the schema names, alone and together, and by "
     "subgroups of them. Elsewhere they were not looked for.",
     "True labels are taken as given. Where they carry past harm, accuracy and error rates carry it too.",

@@ -383,7 +383,7 @@ def _load_catboost(request: LoadRequest) -> Scorer:
     try:
         return require_encodings(read_catboost(request.path, request.schema), request.like)
     except NotAdditiveError:
-        # CatBoost's own loader crashes on some damaged files: what it does with a hostile one, nobody knows.
+        # CatBoost's own loader crashes on some damaged files: what it does with a hostile one is not known.
         if not request.trust:
             raise
     try:

@@ -165,7 +165,7 @@ def _version_place(store: Path, name: str, version: str) -> str | None:
         return _database_place(store, name, version, alias)
     folder = store / "models" / name
     if not folder.resolve().is_relative_to(store.resolve()):
-        raise ValueError(f"{name!r} is no name of a model")
+        raise ValueError(f"{name!r} is not a name of a model")
     if alias:
         version = (
             (folder / "aliases" / alias).read_text("utf-8").strip() if (folder / "aliases" / alias).is_file() else "0"

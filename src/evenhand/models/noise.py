@@ -1,4 +1,4 @@
-"""Whether a model gives the same answer when it is asked again: decisions that are drawn at random are no bias.
+"""Whether a model gives the same answer when it is asked again: decisions that are drawn at random are not bias.
 
 A language model behind an HTTP endpoint, or a function with a random number in it, may decide the same person
 differently each time. What follows from one answer per person then mixes two things: who the person is, and the model's

@@ -108,7 +108,7 @@ class ColumnRoles:
 
 
 def require_column(name: str, columns: Sequence[str], argument: str) -> None:
-    """Refuse a name that is no column, given as such an argument.
+    """Refuse a name that is not a column, given as such an argument.
 
     Raises:
         DataError: there is no such column.
@@ -183,7 +183,7 @@ def list_columns(frame: Any) -> list[str]:
     """Return the names of a data frame's columns.
 
     Raises:
-        DataError: it is no data frame, has no rows, or its columns are named otherwise than by texts.
+        DataError: it is not a data frame, has no rows, or its columns are named otherwise than by texts.
     """
     import narwhals as nw
 
@@ -211,7 +211,7 @@ def list_columns(frame: Any) -> list[str]:
 
 
 def _frame_hint(given: Any) -> str:
-    """Return how to go on with what is no data frame."""
+    """Return how to go on with what is not a data frame."""
     if hasattr(given, "predict") or callable(given):
         return "the model comes first, then the data"
     if isinstance(given, Mapping):

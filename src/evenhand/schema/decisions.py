@@ -459,7 +459,7 @@ def _column(name: str, given: Any) -> Any:
     """Return a column as a list or an array, or a pandas column without its index: people are matched by position.
 
     Raises:
-        DataError: it is no column.
+        DataError: it is not a column.
     """
     if isinstance(given, str) or given is None:
         raise DataError(f"expected one entry per person as {name}, got {given!r}")

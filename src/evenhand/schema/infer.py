@@ -106,12 +106,12 @@ def _hashable(name: str, values: Sequence[Any]) -> Sequence[Any]:
     """Return labels, unless they are things that no label can be.
 
     Raises:
-        DataError: one is no text, number or truth value.
+        DataError: one is not a text, number or truth value.
     """
     odd = next((one for one in values if not is_missing(one) and not isinstance(one, str | bool | int | float)), None)
     if odd is not None:
         raise DataError(
-            f"the target column {name!r} holds {type(odd).__name__} values, which are no labels",
+            f"the target column {name!r} holds {type(odd).__name__} values, which are not labels",
             hint="turn them into words or numbers",
         )
     return values

@@ -14,7 +14,7 @@ from evenhand.schema.attribute import Value, find_value
 TargetKind: TypeAlias = Literal["label", "ordinal", "number"]
 
 DIRECTIONS = ("higher", "lower", "neither")
-"""What people may want of a number: more of it, less of it, or nobody said."""
+"""What people may want of a number: more of it, less of it, or it was not said."""
 
 MOST_NUMERIC_LABELS = 10
 """Numbers of more different values than this are taken for a number that is decided, unless something else is said."""
@@ -28,7 +28,7 @@ class Target(BaseModel):
         kind: ``label``; ``ordinal``, a label in the order of ``values``, worst first or best first; or ``number``, such
             as a price or a score.
         favourable: the label a person would want. Of an ordinal target it is the first or the last of ``values``; of a
-            number it is ``higher``, ``lower``, or ``neither`` where nobody said.
+            number it is ``higher``, ``lower``, or ``neither`` where it was not said.
         values: all labels. Left out, they are ``favourable`` and everything else the data holds. A number has none.
         unit: what a number is measured in, such as ``EUR``.
     """
@@ -111,7 +111,7 @@ class OutcomeRole:
         """Return what is said, after a look at whether there is such a kind.
 
         Raises:
-            OptionError: there is none, or an order is no list of two labels at least.
+            OptionError: there is none, or an order is not a list of two labels at least.
         """
         known = next((one for one in get_args(TargetKind) if one == kind), None)
         if kind is not None and known is None:
@@ -128,7 +128,7 @@ class OutcomeRole:
 
 
 def guess_kind(labels: Collection[Any], favourable: Value | None, order: Sequence[Value] | None) -> TargetKind:
-    """Return what a column of these different labels holds, where nobody said it.
+    """Return what a column of these different labels holds, where it was not said.
 
     Labels with an order are ordinal. Many different numbers are a number, unless one of them is named as the favourable
     label; a number too is what higher or lower is favourable of.

@@ -160,7 +160,7 @@ class Thresholds(BaseModel):
             if threshold > 1 and low >= 0 and high <= 1:
                 own = f", such as `threshold={threshold / PERCENT:g}`" if threshold <= PERCENT else ""
                 raise OptionError(
-                    f"{seen} {threshold:g}: nobody would be selected",
+                    f"{seen} {threshold:g}: no person would be selected",
                     location="`threshold=`",
                     hint=f"give the threshold on the scale of the scores{own}",
                 )
@@ -172,7 +172,7 @@ def looks_like_points(scores: Floats) -> bool:
 
 
 def describe_scale(scores: Floats) -> str:
-    """Return what was seen of scores that are no probabilities, and how to go on."""
+    """Return what was seen of scores that are not probabilities, and how to go on."""
     seen = f"the scores are not probabilities: some lie outside 0 to 1 (seen: {scores.min():g} to {scores.max():g})"
     return f"{seen}; if they are percentages, divide them by 100" if looks_like_points(scores) else seen
 

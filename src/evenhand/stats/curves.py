@@ -27,7 +27,7 @@ def kolmogorov_width(n: float, confidence: float = 0.95) -> float:
         n: people, drawn independently; more than 0.
 
     Raises:
-        OptionError: nobody, or confidence outside (0, 1).
+        OptionError: no people, or confidence outside (0, 1).
     """
     if n <= 0:
         raise OptionError(f"expected at least one person, got {n:g}")
@@ -94,7 +94,7 @@ def rate_bands(curves: RateCurves, confidence: float, rng: np.random.Generator, 
     """Return a band around each curve that holds for all its thresholds at once, each of shape (sets, thresholds).
 
     ``p(t) +- c``, c the quantile of the largest error over t in bootstrap draws: the band of Kolmogorov and Smirnov,
-    for curves that are no distribution function too. Its width is the same at all thresholds, so that the few people at
+    also for curves that are not distributions. Its width is the same at all thresholds, so that the few people at
     its ends do not decide it.
     """
     largest = np.concatenate([np.abs(errors).max(axis=-1) for errors in _draw_in_batches(curves, rng, draws)])

@@ -180,15 +180,15 @@ def find_subgroups_of_decisions(
 
 
 def known_rows(people: People, names: Sequence[str]) -> Integers:
-    """Return the positions of people of whom no attribute is unknown that describes subgroups.
+    """Return the positions of people whose attributes that describe subgroups are all known.
 
     Raises:
-        OptionError: there is nobody.
+        OptionError: there are no such people.
     """
     rows = np.flatnonzero(people.is_known(names))
     if not len(rows):
         raise OptionError(
-            f"nobody in the data has known values of all of {', '.join(names)}", hint="name fewer of them"
+            f"no person in the data has known values of all of {', '.join(names)}", hint="name fewer of them"
         )
     return rows
 

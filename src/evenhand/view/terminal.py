@@ -61,7 +61,7 @@ def show_document(document: Document, *, written: Sequence[Path] = (), console: 
     Args:
         document: what to show; sections that are details and folded parts are for pages.
         written: files that were written.
-        console: where to print; by default standard output, without colours when that is no terminal.
+        console: where to print; by default standard output, without colours when that is not a terminal.
     """
     from rich.console import Console
 
@@ -79,7 +79,7 @@ def show_document(document: Document, *, written: Sequence[Path] = (), console: 
 def show_progress(*, quiet: bool = False, console: Console | None = None) -> Iterator[Callable[[str, float], None]]:
     """Show a progress bar on standard error while the block runs; nothing if quiet.
 
-    Where that is no terminal, it says once that something is compiled, which would otherwise be a long silence.
+    Where that is not a terminal, it says once that something is compiled, which would otherwise be a long silence.
 
     Yields:
         What to call as work goes on, with what is being done and the share that is done, 0 to 1.

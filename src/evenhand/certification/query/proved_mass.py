@@ -34,7 +34,7 @@ class ProgressWatch:
     Seconds are those of the processor, so that a run ends after about the same work on any number of cores and however
     busy they are. It begins when the first that counts is decided: how long that takes says nothing about what comes
     after. What counts is the least that was ever undecided: proofs of smaller boxes may lose some of what proofs of
-    larger ones had, and to win that back is no progress.
+    larger ones had, and to win that back is not progress.
 
     Args:
         least: mass that has to be decided in a second; None: any progress is enough.

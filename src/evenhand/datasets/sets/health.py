@@ -253,7 +253,7 @@ MEPS15 = DatasetEntry(
     preparation="Panel 19; people with unusable codes (below -1) left out, as AIF360 and the papers after it do. RACE "
     "is 'White' for non-Hispanic whites and 'Non-White' otherwise. UTILIZATION is 1 (favourable) where office, "
     "outpatient and emergency visits, nights in hospital and days of home care add up to 10 or more. Columns lose the "
-    "round or year in their names (REGION53 is REGION). PERWT15F, a sampling weight, stays in the frame but is no "
+    "round or year in their names (REGION53 is REGION). PERWT15F, a sampling weight, stays in the frame but is not an "
     "attribute. Read from the publisher's SAS transport file h181.ssp or from a CSV of it (h181.csv, as written by "
     "AIF360's generate_data.R).",
     schema=meps15_schema,

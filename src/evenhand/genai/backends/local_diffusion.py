@@ -144,7 +144,7 @@ class LocalDiffusion:
 
 
 def _refuse_code(folder: Path) -> None:
-    """Raise a TrustError where a part of the pipeline is no class of the two libraries, or its weights are pickled."""
+    """Raise a TrustError where a part of a pipeline is not a class of the two libraries, or its weights are pickled."""
     index = folder / "model_index.json"
     try:
         described = json.loads(index.read_text("utf-8"))

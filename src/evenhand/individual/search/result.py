@@ -291,7 +291,7 @@ def search_answer(result: SearchResult, favourable: str | None = None) -> Metric
     )
     step = "see under Individuals who they are; look further with evenhand search"
     if not result.profiles:
-        step = "nothing found is no proof: see what is proved, or search longer with evenhand search"
+        step = "finding nothing is not a proof: see what is proved, or search longer with evenhand search"
     return Metric("profiles found by searching", number, tuple(notes), join_names(result.protected), step)
 
 
@@ -359,7 +359,7 @@ def _build_document(result: SearchResult, subject: SubjectCard | None) -> Docume
         Text(
             f"A profile is everything about a person but {names}. It counts once, however many values of {names} "
             f"change the decision. {_explain_counterparts(result)}Profiles that "
-            "were found are no random sample: how common flips are is said by the rates, not by their number.",
+            "were found are not a random sample: how common flips are is said by the rates, not by their number.",
             role="small",
         )
     )

@@ -3,7 +3,7 @@
 A model that is audited must give the same person the same answer, also when asked again, so
 everybody's lot is fixed. Rates of groups are then those that a method has worked out, while two people who differ in
 protected attributes alone hold the same lot and flip only if the method treats them unlike. A threshold at a half in
-its place would be no mixture any more: the rates, and with them the parity, would be lost.
+its place would not be a mixture any more: the rates, and with them the parity, would be lost.
 """
 
 from __future__ import annotations

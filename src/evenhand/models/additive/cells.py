@@ -289,7 +289,7 @@ def _ramp_arithmetic(name: str, function: Callable[[Values, Values], Values], le
     if slope == 0:
         return ListedCell(None, compute_line(np.array([line.low])))
     whole = line.whole and name != "Div" and number.is_integer()
-    # Whole numbers divide with the rest dropped, which is no line.
+    # Whole numbers divide with the rest dropped, which is not a line.
     if name == "Div" and compute_line(np.array([line.low])).dtype.kind in "iu":
         raise NotAdditiveError("it divides a whole number that has too many values to list and drops the rest")
     return RampCell(line.attribute, slope, intercept, line.low, line.high, compute_line, whole)

@@ -121,7 +121,7 @@ def _read_sklearn(model: Any, schema: Schema, name: str) -> TreeEnsemble:
         base = float(np.ravel(model._baseline_prediction)[0])
     else:
         raise NotAdditiveError(
-            f"a {kind} is no linear model, ReLU network or model of trees that can be read", location=name,
+            f"a {kind} is not a linear model, ReLU network or model of trees that can be read", location=name,
             hint=BLACK_BOX_HINT,
         )  # fmt: skip
     return build_ensemble(

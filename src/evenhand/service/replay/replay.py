@@ -294,7 +294,7 @@ def walk_log(entries: Iterable[object], replayer: LogReplayer, beside: KeptBesid
     """Replay a log page by page, up to the first entry that disagrees with it or with what is stored beside it.
 
     Raises:
-        DataError: this is no log.
+        DataError: this is not a log.
         OptionError: the shield's policy is in a file that is not given.
     """
     rest, extra = iter(entries), None

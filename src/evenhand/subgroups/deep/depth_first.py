@@ -453,7 +453,7 @@ def permute_outcomes(table: CellTable, permutations: int, rng: np.random.Generat
     people, total, squares = table.totals
     mean = total / np.maximum(people, 1)
     spread = np.maximum(squares - total * mean, 0.0)
-    # What remains of equal values by cancellation is no spread.
+    # What remains of equal values by cancellation is not a spread.
     spread = np.where(spread > 1e-12 * np.maximum(squares, 1e-300), spread, 0.0)
     strata = StratumMoments(
         people=people.astype(np.int64),

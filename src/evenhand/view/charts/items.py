@@ -82,7 +82,7 @@ def collect_items(sequence: SequenceFinding, folder: str) -> ItemGallery:
 
 
 def make_thumbnails(files: Sequence[str | None], folder: Path) -> list[str | None]:
-    """Return each file as a data URI; None for what is no small picture (PNG, JPEG, WebP, GIF, SVG) that can be read.
+    """Return files as data URIs; None for what is not a small picture (PNG, JPEG, WebP, GIF, SVG) that can be read.
 
     Args:
         files: paths, those that are relative below the folder.

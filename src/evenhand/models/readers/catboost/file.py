@@ -168,7 +168,7 @@ def _build_ensemble(described: _Described, schema: Schema, location: str) -> Tre
                 output=0,
                 feature=np.array([0 if split is None else positions[split.feature] for split in tree.split]),
                 threshold=at_most_float32(borders),
-                # Whoever is in a node's set goes left; whoever is above its border goes right.
+                # People in a node's set go left; people above its border go right.
                 left=np.where(leaf, -1, np.where(hot, yes, no)),
                 right=np.where(leaf, -1, np.where(hot, no, yes)),
                 default_left=np.array([split is not None and split.category is None and not split.nan_passes
@@ -213,7 +213,7 @@ def _read_objective(info: Mapping[str, Any], outputs: int, location: str) -> tup
 def _parsed(value: Any) -> dict[str, Any]:
     found = json.loads(value) if isinstance(value, str) else value
     if not isinstance(found, dict):
-        raise ValueError(f"{str(value)[:40]!r} is no object")
+        raise ValueError(f"{str(value)[:40]!r} is not an object")
     return found
 
 
