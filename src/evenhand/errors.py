@@ -150,3 +150,7 @@ class MissingExtraError(EvenhandError, ImportError):
             f"{module} is needed {purpose}, and it is not installed",
             hint=f"in the checkout of Evenhand: pip install '.[{extra}]'",
         )
+
+
+class GuessedEncodingWarning(UserWarning):
+    """A text table is read in an encoding that was guessed."""

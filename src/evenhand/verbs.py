@@ -64,7 +64,8 @@ def audit(
             person alike, and subgroups are not searched for.
         settings: ``favourable``, ``ignore`` and ``schema`` (see ``evenhand.schema.ColumnRoles``); ``kind``, ``order``
             and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``, ``model_name`` and
-            ``trust`` (see ``evenhand.models.Subject``); fields of ``evenhand.auditing.AuditConfig``,
+            ``trust`` (see ``evenhand.models.Subject``); ``encoding`` of a text table (see
+            ``evenhand.datasets.read_frame``); fields of ``evenhand.auditing.AuditConfig``,
             above all ``time_limit`` in seconds and ``seed``; ``metrics``, functions of one's own by name (see
             ``evenhand.groups.add_metrics``); ``work``, that of an earlier result, to repeat its run.
 
@@ -92,6 +93,7 @@ def audit(
     from evenhand.schema import read_weights
 
     clock = _clock(settings)
+    data = _read(data, settings)
     frame, weight = _add_weights(data, sample_weight)
     if weight is not None:
         settings["ignore"] = [*(settings.get("ignore") or ()), weight]
@@ -453,6 +455,14 @@ def _clock(settings: dict[str, Any]) -> WorkClock | None:
     return None if work is None else WorkClock(work)
 
 
+def _read(data: Any, settings: dict[str, Any]) -> Any:
+    """Return the data as a data frame; takes the encoding of a file out of the settings."""
+    from evenhand.datasets import read_frame
+
+    encoding = settings.pop("encoding", None)
+    return read_frame(data, encoding=encoding) if isinstance(data, str | Path) else data
+
+
 def _add_weights(data: Any, weights: Any) -> tuple[Any, str | None]:
     """Return the data with a column of weights, and its name; the data as they are where there are none.
 
@@ -464,16 +474,14 @@ def _add_weights(data: Any, weights: Any) -> tuple[Any, str | None]:
     import narwhals as nw
     import numpy as np
 
-    from evenhand.datasets import read_frame
     from evenhand.errors import DataError
     from evenhand.schema import list_columns, require_column
 
-    frame = read_frame(data) if isinstance(data, str | Path) else data
-    names = list_columns(frame)
+    names = list_columns(data)
     if isinstance(weights, str):
         require_column(weights, names, "sample_weight")
-        return frame, weights
-    table = nw.from_native(frame, eager_only=True)
+        return data, weights
+    table = nw.from_native(data, eager_only=True)
     values = weights.to_list() if hasattr(weights, "to_list") else np.asarray(weights).tolist()
     if not isinstance(values, list) or len(values) != len(table):
         given = f"{len(values):,}" if isinstance(values, list) else repr(values)
@@ -493,7 +501,6 @@ def _subject(
     varied: bool = True,
 ) -> Subject:
     """Return the model and the people; takes what is about them out of the settings."""
-    from evenhand.datasets import read_frame
     from evenhand.models import Subject
     from evenhand.schema import ColumnRoles, OutcomeRole
 
@@ -503,6 +510,6 @@ def _subject(
     about = {name: settings.pop(name) for name in kept if name in settings}
     said = {name: settings.pop(name) for name in ("kind", "order", "unit") if name in settings}
     roles = ColumnRoles(target=target, protected=protected, y=y, outcome=OutcomeRole.of(**said), **about)
-    people = roles.read(read_frame(data) if isinstance(data, str | Path) else data, varied=varied)
+    people = roles.read(_read(data, settings), varied=varied)
     names = {name: settings.pop(name) for name in ("data_name", "model_name", "trust") if name in settings}
     return Subject(model, people, **names)

@@ -13,16 +13,16 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from evenhand import datasets
-from evenhand.errors import DataError, EvenhandError, MissingExtraError
+from evenhand.errors import DataError, EvenhandError, GuessedEncodingWarning, MissingExtraError, OptionError
 from support import scaled
 
 TABLE = b"name,age,member,note\nAnn,31,True,x\nBob,44,False,\nEve,27,True,NA\n"
 
 
-def frame_of(tmp_path, data, name="people.csv"):
+def frame_of(tmp_path, data, name="people.csv", **settings):
     path = tmp_path / name
     path.write_bytes(data)
-    return datasets.read_frame(path)
+    return datasets.read_frame(path, **settings)
 
 
 def refused(tmp_path, data, name="people.csv"):
@@ -129,10 +129,23 @@ def test_text_that_says_it_is_utf_16_is_read(tmp_path):
         assert frame.to_dict("list") == {"name": ["Jürgen", "日本"], "n": [1, 2]}
 
 
-def test_windows_text_says_how_to_go_on(tmp_path):
-    said = refused(tmp_path, "name;n\nJürgen;1\n".encode("cp1252"))
-    assert "line 2: the text is not UTF-8: byte 0xfc" in said
-    assert "iconv -f WINDOWS-1252 -t UTF-8" in said
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16-le", "utf-16-be"])
+def test_text_that_is_not_utf_8_is_read_with_a_warning_that_names_the_guess(tmp_path, encoding):
+    data = "name;price\nJürgen;1 €\nZoë;2 €\n".encode(encoding)
+    with pytest.warns(GuessedEncodingWarning, match=f"is read as {encoding}.*such as 'Jürgen'.*`encoding=NAME`"):
+        frame = frame_of(tmp_path, data)
+    assert frame.to_dict("list") == {"name": ["Jürgen", "Zoë"], "price": ["1 €", "2 €"]}
+    said = datasets.read_frame(tmp_path / "people.csv", encoding=encoding)  # no warning: nothing is guessed
+    pd.testing.assert_frame_equal(said, frame)
+
+
+def test_an_encoding_that_is_said_is_the_one_in_force(tmp_path):
+    assert frame_of(tmp_path, "name,n\nŁódź,1\n".encode("cp1250"), encoding="cp1250")["name"].tolist() == ["Łódź"]
+    assert frame_of(tmp_path, "name,n\nJürgen,1\n".encode("utf-16"), encoding="utf-16")["name"].tolist() == ["Jürgen"]
+    with pytest.raises(DataError, match=r"line 2: the text is not ascii: byte 0xc3"):
+        frame_of(tmp_path, "name,n\nJürgen,1\n".encode(), encoding="ascii")
+    with pytest.raises(OptionError, match="no encoding 'windows'"):
+        frame_of(tmp_path, b"name,n\nx,1\n", encoding="windows")
 
 
 def workbook(tmp_path, sheets):
@@ -195,7 +208,9 @@ def test_a_damaged_workbook_says_so(tmp_path):
         (b"a,b\n1,2\n3,4,5\n", "line 3: 3 values, but 2 columns"),
         (b'a,b\n1,"2\n', "quotes do not match"),
         (b'a,b\n1,"2"x\n', "quotes do not match"),
-        (b"a,b\n1,2\ncaf\xe9,3\n", "line 3: the text is not UTF-8: byte 0xe9"),
+        (b"a,b\n1,2\ncaf\x9d,3\n", "line 3: the text is not UTF-8: byte 0x9d"),  # in no Windows encoding
+        ("a,b\nJürgen,Zoë\n".encode() + b"caf\xe9,3\n", "line 3: the text is not UTF-8: byte 0xe9"),  # damaged UTF-8
+        (b"a,b\n1,2\n\x01\xe9,3\n", "line 3: the text is not UTF-8: byte 0xe9"),
         (b"a,b\n1,2\n\0,3\n", "line 3: a zero byte"),
         (b"\xff\xfea,b\n1", "begins as UTF-16 and is not"),
         (b"PK\x03\x04\x14\0\x06\0\x08\0", "Excel workbook?), not a text table\n  -> call it .xlsx, or save it as CSV"),
@@ -232,6 +247,7 @@ def mutilated(draw):
     return suffix, bytes(data)
 
 
+@pytest.mark.filterwarnings("ignore::evenhand.errors.GuessedEncodingWarning")
 @settings(max_examples=scaled(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutilated())
 @example(("", b'a,b\n1,"\r"\n'))

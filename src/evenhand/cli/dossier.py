@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from evenhand.cli.factory import grouped
-from evenhand.cli.options import HomeOption, OutputOptions, read_data
+from evenhand.cli.options import EncodingOption, HomeOption, OutputOptions, read_data
 from evenhand.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def dossier(
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List dossiers and the law that they cite.")] = False,
     data_home: HomeOption = None,
+    encoding: EncodingOption = None,
 ) -> None:
     """Write what auditors and regulators ask for, by the rule's own formula, from people and outcomes alone."""
     from evenhand import view
@@ -62,7 +63,7 @@ def dossier(
     if data is None:
         raise OptionError("a dossier needs DATA", hint="evenhand dossier people.csv --config dossier.yaml --for ll144")
     if check is not None:
-        _check_dossier(check, data, data_home, quiet=output.silent)
+        _check_dossier(check, data, data_home, encoding, quiet=output.silent)
         return
     names = _dossier_names(for_ or [], "--for")
     if config is None:
@@ -72,7 +73,7 @@ def dossier(
     if folder is not None and folder.exists() and not folder.is_dir():
         raise OptionError(f"{folder} is a file, not a folder", location="--out")
     described, day = read_dossier_config(config), _read_day(as_of)
-    frame, source = _read_people(data, data_home)
+    frame, source = _read_people(data, data_home, encoding)
     result = compile_dossier(frame, described, dossiers=names, as_of=day, data=source)
     written = view.write_dossier(result, folder) if folder is not None else ()
     output.emit(result)
@@ -104,7 +105,7 @@ def _read_day(text: str | None) -> dt.date | None:
         raise OptionError(f"expected a date, got {text!r}", location="--as-of", hint="such as 2026-06-30") from None
 
 
-def _read_people(data: str, data_home: Path | None) -> tuple[Any, DataFile]:
+def _read_people(data: str, data_home: Path | None, encoding: str | None) -> tuple[Any, DataFile]:
     """Return the people of DATA, words as they are written, and what was read."""
     from evenhand.datasets import read_frame
     from evenhand.dossier import DataFile
@@ -113,11 +114,11 @@ def _read_people(data: str, data_home: Path | None) -> tuple[Any, DataFile]:
     if not path.exists():
         source = read_data(data, schema=None, data_home=data_home)
         return source.frame, DataFile(name=source.name)
-    frame = read_frame(path, words=True, missing=("",))
+    frame = read_frame(path, words=True, missing=("",), encoding=encoding)
     return frame, DataFile(name=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
 
 
-def _check_dossier(path: Path, data: str, data_home: Path | None, *, quiet: bool) -> None:
+def _check_dossier(path: Path, data: str, data_home: Path | None, encoding: str | None, *, quiet: bool) -> None:
     """Compute a dossier again, and leave with 1 if a cell differs."""
     from evenhand.dossier import DossierResult, find_changed_cells
 
@@ -126,7 +127,7 @@ def _check_dossier(path: Path, data: str, data_home: Path | None, *, quiet: bool
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"the dossier cannot be read: {error}", location=str(path)) from None
     written = DossierResult.from_json(text)
-    frame, source = _read_people(data, data_home)
+    frame, source = _read_people(data, data_home, encoding)
     changed = find_changed_cells(written, frame)
     for one in changed:
         typer.echo(one, err=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -31,7 +31,7 @@ from evenhand.cli import (
 )
 from evenhand.cli.factory import with_settings
 from evenhand.cli.options import name_options
-from evenhand.errors import EvenhandError
+from evenhand.errors import EvenhandError, GuessedEncodingWarning
 from evenhand.interrupts import INTERRUPTED, StopSignals
 
 FAULT = 70
@@ -80,9 +80,12 @@ app.command("datasets")(data.datasets)
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    # Warnings of the libraries underneath are not meant for users of a command.
-    warnings.filterwarnings("ignore")
-    with StopSignals() as signals:
+    with StopSignals() as signals, warnings.catch_warnings():
+        # Warnings of the libraries underneath are not meant for users of a command.
+        warnings.filterwarnings("ignore")
+        if "--quiet" not in sys.argv:
+            warnings.filterwarnings("always", category=GuessedEncodingWarning)
+            warnings.showwarning = _show_warning
         code = _run()
     compiling = sys.modules.get("evenhand.kernels")
     if compiling is not None and "--quiet" not in sys.argv and (problem := compiling.cache_problem()) is not None:
@@ -126,6 +129,18 @@ def _exit_code(error: Exception) -> int:
         "  -> please report it; EVENHAND_TRACEBACK=1 shows where it happened"
     )
     return FAULT
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning as a note, in place of where in the code it was raised."""
+    _print_error(name_options(f"note: {message}"))
 
 
 def _print_error(message: str) -> None:

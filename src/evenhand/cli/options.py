@@ -89,6 +89,9 @@ WorkOption = Annotated[
 HomeOption = Annotated[
     Path | None, typer.Option("--data-home", help="Folder that holds data sets you fetched yourself.")
 ]
+EncodingOption = Annotated[
+    str | None, typer.Option("--encoding", help="Encoding of a text table, e.g. cp1252; by default UTF-8, or a guess.")
+]
 
 
 OutOption = Annotated[Path | None, typer.Option("--out", help="Write all findings as a table: .csv or .parquet.")]
@@ -104,10 +107,11 @@ class SourceOptions:
     schema: SchemaOption = None
     trust: TrustOption = False
     data_home: HomeOption = None
+    encoding: EncodingOption = None
 
     def read(self, data: str) -> DataSource:
         """Read DATA with the schema that is given or comes with it."""
-        return read_data(data, schema=self.schema, data_home=self.data_home)
+        return read_data(data, schema=self.schema, data_home=self.data_home, encoding=self.encoding)
 
 
 @dataclass(frozen=True)
@@ -363,7 +367,9 @@ class DataSource:
                 raise DataError(f"there is no column {name!r}", location=self.name, hint=f"the columns are: {known}")
 
 
-def read_data(data: str, *, schema: Path | None, data_home: Path | None = None) -> DataSource:
+def read_data(
+    data: str, *, schema: Path | None, data_home: Path | None = None, encoding: str | None = None
+) -> DataSource:
     """Read DATA: a file, or else a data set's name (which brings its own schema).
 
     Raises:
@@ -381,7 +387,7 @@ def read_data(data: str, *, schema: Path | None, data_home: Path | None = None) 
             f"there is no file {data!r}, and no data set of that name",
             hint=f"give a CSV, Parquet or Excel file, or one of: {', '.join(datasets.dataset_names())}",
         )
-    return DataSource(datasets.read_frame(data), given, Path(data).name)
+    return DataSource(datasets.read_frame(data, encoding=encoding), given, Path(data).name)
 
 
 def read_terms(protected: list[str] | None, files: list[Path]) -> list[str | identity.IdentityCategory] | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenhand.errors import DataError, MissingExtraError
+from evenhand.errors import DataError, GuessedEncodingWarning, MissingExtraError, OptionError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,30 +29,43 @@ SNIFFED_ROWS = 50
 MODEL_FIRST = "the model comes first, then the data"
 
 
-def read_frame(path: str | Path, *, words: bool = False, missing: Sequence[str] = MISSING_MARKS) -> pd.DataFrame:
+def read_frame(
+    path: str | Path, *, words: bool = False, missing: Sequence[str] = MISSING_MARKS, encoding: str | None = None
+) -> pd.DataFrame:
     """Read a table: ``.csv``, ``.tsv`` and the like (also ``.gz``, ``.xz``, ``.bz2``, ``.zst``), parquet or ``.xlsx``.
 
-    A text table is UTF-8 (UTF-16 where it says so) with one line of column names; its values are separated by a comma,
-    semicolon, tab or bar, whichever fits. A workbook has one sheet that is not empty, the column names in its first
-    row. Columns of numbers become numbers, ``True``/``False`` booleans, everything
-    else words. The words in ``missing`` are read as missing.
+    A text table has one line of column names; its values are separated by a comma, semicolon, tab or bar, whichever
+    fits. It is UTF-8, or UTF-16 where a byte order mark says so. Where it is neither, it is read as UTF-16 if every
+    other byte is zero, else as Windows-1252 if it can be that, with a warning that names the guess. A workbook has one
+    sheet that is not empty, the column names in its first row. Columns of numbers become numbers, ``True``/``False``
+    booleans, everything else words. The words in ``missing`` are read as missing.
 
     Args:
         path: the file.
         words: leave the values of a text table as they are written, numbers too.
         missing: words of a text table that are read as missing.
+        encoding: of a text table, as Python calls it (``cp1252``); nothing is guessed then.
 
     Raises:
         DataError: the file is absent, empty, damaged or no table; the message names file and line.
+        OptionError: there is no such encoding.
         MissingExtraError: parquet, Excel or zstd, and the library that reads it is not installed.
+
+    Warns:
+        GuessedEncodingWarning: the encoding is a guess.
     """
     path = Path(path)
     location = str(path)
+    if encoding is not None:
+        _require_encoding(encoding)
     if _file_suffixes(path)[-1:] in ([".xlsx"], [".xlsm"]):
         return _read_workbook(path)
     if _file_suffixes(path)[-1:] in ([".parquet"], [".pq"]):
         return _read_parquet(path)
-    return parse_table(decompress_file(path), location=location, words=words, missing=missing)
+    data = decompress_file(path)
+    return parse_table(
+        data, location=location, words=words, missing=missing, encoding=encoding or _guess_encoding(data, location)
+    )
 
 
 def decompress_file(path: Path) -> bytes:
@@ -95,17 +110,18 @@ def parse_table(
     names: Sequence[str] | None = None,
     words: bool = False,
     missing: Sequence[str] = MISSING_MARKS,
+    encoding: str = "utf-8",
 ) -> pd.DataFrame:
     """Read a text table from bytes; ``names`` are the columns of a table without a line of names.
 
-    With ``words`` no value becomes a number or a boolean.
+    With ``words`` no value becomes a number or a boolean. A byte order mark comes before the encoding ``utf-8``.
 
     Raises:
         DataError: the bytes are not a text table; the message names the line.
     """
     import pandas as pd
 
-    text = _decode_text(data, location)
+    text = _decode_text(data, location, encoding)
     delimiter = _detect_delimiter(text)
     header, rows = _check_rows(text, delimiter, names, location)
     try:
@@ -161,23 +177,85 @@ BINARY_KINDS = (
 """How files begin that people give in place of a text table: what they are, and how to go on."""
 
 
-def _decode_text(data: bytes, location: str) -> str:
+WESTERN = "cp1252"
+"""What a text from Windows is mostly written in, where it is not Unicode."""
+
+SEQUENCES = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+"""Letters of several bytes in UTF-8."""
+
+CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
+"""Bytes that no text table holds in an encoding of one byte per letter."""
+
+
+def _require_encoding(encoding: str) -> None:
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise OptionError(
+            f"there is no encoding {encoding!r}", hint="such as utf-8, cp1252, latin-1 or utf-16: `encoding=NAME`"
+        ) from None
+
+
+def _guess_encoding(data: bytes, location: str) -> str:
+    """Return the encoding of a text table: UTF-8 unless it cannot be that and is plainly another; warn of a guess."""
+    if data.startswith((*(start for start, _, _ in BINARY_KINDS), codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-8"
+    found = None
+    sample = data[: 2**16]
+    even, odd = sample[::2], sample[1::2]
+    # Letters of Western scripts have a zero as their high byte in UTF-16.
+    if len(data) % 2 == 0 and max(even.count(0), odd.count(0)) > len(odd) / 2:
+        found = "utf-16-le" if odd.count(0) > even.count(0) else "utf-16-be"
+    elif not _decodes(data, "utf-8") and not CONTROLS.search(data):
+        letters = sum(map(len, SEQUENCES.findall(data)))
+        # A text with whole letters of UTF-8 is a damaged one, and no other encoding is right for it.
+        if letters <= sum(byte >= 0x80 for byte in data) / 2 and _decodes(data, WESTERN):
+            found = WESTERN
+    if found is None or not _decodes(data, found):
+        return "utf-8"
+    warnings.warn(
+        f"{location}: the text is not UTF-8, and is read as {found}, which is a guess: check letters such as "
+        f"{_odd_word(data, found)!r}, or say the encoding: `encoding=NAME`",
+        GuessedEncodingWarning,
+        stacklevel=3,
+    )
+    return found
+
+
+def _decodes(data: bytes, encoding: str) -> bool:
+    try:
+        data.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _odd_word(data: bytes, encoding: str) -> str:
+    """Return the first word with a letter beyond ASCII; the first word where there is none."""
+    text = data.decode(encoding)
+    found = re.search(r"\w*[^\x00-\x7f]\w*", text) or re.search(r"\w+", text)
+    return "" if found is None else found.group()
+
+
+def _decode_text(data: bytes, location: str, encoding: str) -> str:
     for start, message, hint in BINARY_KINDS:
         if data.startswith(start):
             raise DataError(message, location=location, hint=hint)
-    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    if codecs.lookup(encoding).name == "utf-8":
+        encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
-        text = data.decode(encoding)
+        text = data.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         if encoding == "utf-16":
             raise DataError(
                 "the text begins as UTF-16 and is not", location=location, hint="save it as UTF-8"
             ) from None
         line = data.count(b"\n", 0, error.start) + 1
+        name = "UTF-8" if encoding == "utf-8-sig" else encoding
         raise DataError(
-            f"the text is not UTF-8: byte 0x{data[error.start]:02x}",
+            f"the text is not {name}: byte 0x{data[error.start]:02x}",
             location=f"{location}, line {line}",
-            hint="save it as UTF-8; from Windows it is mostly: iconv -f WINDOWS-1252 -t UTF-8",
+            hint="save it as UTF-8, or say its encoding: `encoding=NAME`",
         ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
