@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, precision_score
 
 import evenhand
 from evenhand import auditing, groups
@@ -106,46 +105,6 @@ def test_every_rate_is_a_plain_count(rows):
         deserving = [d for d, t in own if t]
         if deserving:
             assert quantity_value(one.metrics["true_positive_rate"]) == pytest.approx(sum(deserving) / len(deserving))
-
-
-@pytest.mark.parametrize("name", ["german", "adult"])
-def test_the_figures_are_those_of_fairlearn(name):
-    """On public data, with decisions that depend on the protected attribute: each figure that both have."""
-    metrics = pytest.importorskip("fairlearn.metrics", reason="needs the extra fairlearn")
-    dataset = evenhand.datasets.load_dataset(name)
-    frame = dataset.frame
-    target = dataset.schema.target
-    true = (frame[target.name].astype(str) == str(target.favourable)).to_numpy()
-    sensitive = frame[["sex"]].astype(str)
-    rng = np.random.default_rng(1)
-    decided = np.where(rng.random(len(frame)) < 0.2, ~true, true) & (rng.random(len(frame)) < 0.9)
-    result = evenhand.audit_predictions(decided, y_true=true, sensitive_features=sensitive, min_group_size=1)
-    (breakdown,) = result.groups.breakdowns
-    theirs = metrics.MetricFrame(
-        metrics={
-            "selection_rate": metrics.selection_rate,
-            "true_positive_rate": metrics.true_positive_rate,
-            "false_positive_rate": metrics.false_positive_rate,
-            "accuracy": accuracy_score,
-            "precision": precision_score,
-        },
-        y_true=true,
-        y_pred=decided,
-        sensitive_features=sensitive.iloc[:, 0],
-    )
-    for group in breakdown.groups:
-        for metric, value in theirs.by_group.loc[group.label].items():
-            assert quantity_value(group.metrics[metric]) == pytest.approx(value)
-    for metric, value in theirs.overall.items():
-        assert quantity_value(result.groups.overall[metric]) == pytest.approx(value)
-    columns = {"y_true": true, "y_pred": decided, "sensitive_features": sensitive.iloc[:, 0]}
-    for gap in (
-        "demographic_parity_difference",
-        "demographic_parity_ratio",
-        "equalized_odds_difference",
-        "equal_opportunity_difference",
-    ):
-        assert quantity_value(breakdown.gap(gap).value) == pytest.approx(getattr(metrics, gap)(**columns))
 
 
 def test_the_result_travels_as_json_and_answers_gates():

@@ -196,27 +196,6 @@ def test_the_figures_are_those_that_aif360_gave():
     )
 
 
-@pytest.mark.parametrize("name", ["german", "adult"])
-def test_the_figures_are_those_of_aif360_on_public_data(name):
-    pytest.importorskip("aif360", reason="compared only where aif360 is installed by hand")
-    from aif360.datasets import BinaryLabelDataset
-    from aif360.metrics import ClassificationMetric
-
-    dataset = evenhand.datasets.load_dataset(name)
-    target = dataset.schema.target
-    frame = pd.DataFrame({"sex": (dataset.frame["sex"].astype(str).str.lower() == "male").astype(int)})
-    frame["y"] = (dataset.frame[target.name].astype(str) == str(target.favourable)).to_numpy().astype(int)
-    frame["decided"] = np.where(np.random.default_rng(1).random(len(frame)) < 0.2, 1 - frame["y"], frame["y"])
-    made = {
-        "label_names": ["y"], "protected_attribute_names": ["sex"], "favorable_label": 1, "unfavorable_label": 0
-    }  # fmt: skip
-    true = BinaryLabelDataset(df=frame[["sex", "y"]], **made)
-    decided = BinaryLabelDataset(df=frame[["sex"]].assign(y=frame["decided"]), **made)
-    theirs = ClassificationMetric(true, decided, unprivileged_groups=[{"sex": 0}], privileged_groups=[{"sex": 1}])
-    ours = figures(frame)
-    assert ours == pytest.approx({metric: getattr(theirs, metric)() for metric in ours})
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("alpha", [1.0, 2.0])
 def test_intervals_of_inequality_hold(alpha):
