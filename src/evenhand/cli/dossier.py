@@ -29,7 +29,15 @@ def dossier(
         Path | None, typer.Option("--config", help="What the columns mean, and who says so (YAML).")
     ] = None,
     for_: Annotated[
-        list[str] | None, typer.Option("--for", help="Dossier: ll144, ugesp or disparity; may be repeated.")
+        list[str] | None, typer.Option("--for", help="Dossier, such as ll144 (--list has all); may be repeated.")
+    ] = None,
+    results: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--result",
+            metavar="FILE",
+            help="JSON of audit, subgroups, mitigate or certify, as evidence; may be repeated.",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the files (default evenhand-dossier; none with --json).")
@@ -52,18 +60,18 @@ def dossier(
 ) -> None:
     """Write what auditors and regulators ask for, by the rule's own formula, from people and outcomes alone."""
     from evenhand import view
-    from evenhand.dossier import compile_dossier, read_dossier_config, write_template
+    from evenhand.dossier import compile_dossier, list_items, read_dossier_config, write_template
 
     if list_:
         _list_dossiers()
         return
     if template is not None:
-        typer.echo(write_template(_dossier_names([template], "--template")), nl=False)
+        typer.echo(write_template(_dossier_names([template], "--template"), list_items()), nl=False)
         return
     if data is None:
         raise OptionError("a dossier needs DATA", hint="evenhand dossier people.csv --config dossier.yaml --for ll144")
     if check is not None:
-        _check_dossier(check, data, data_home, encoding, quiet=output.silent)
+        _check_dossier(check, results or [], data, data_home, encoding, quiet=output.silent)
         return
     names = _dossier_names(for_ or [], "--for")
     if config is None:
@@ -74,7 +82,7 @@ def dossier(
         raise OptionError(f"{folder} is a file, not a folder", location="--out")
     described, day = read_dossier_config(config), _read_day(as_of)
     frame, source = _read_people(data, data_home, encoding)
-    result = compile_dossier(frame, described, dossiers=names, as_of=day, data=source)
+    result = compile_dossier(frame, described, dossiers=names, as_of=day, data=source, results=results or [])
     written = view.write_dossier(result, folder) if folder is not None else ()
     output.emit(result)
     output.show(result.document, written)
@@ -118,7 +126,9 @@ def _read_people(data: str, data_home: Path | None, encoding: str | None) -> tup
     return frame, DataFile(name=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
 
 
-def _check_dossier(path: Path, data: str, data_home: Path | None, encoding: str | None, *, quiet: bool) -> None:
+def _check_dossier(
+    path: Path, results: list[Path], data: str, data_home: Path | None, encoding: str | None, *, quiet: bool
+) -> None:
     """Compute a dossier again, and leave with 1 if a cell differs."""
     from evenhand.dossier import DossierResult, find_changed_cells
 
@@ -128,7 +138,7 @@ def _check_dossier(path: Path, data: str, data_home: Path | None, encoding: str 
         raise DataError(f"the dossier cannot be read: {error}", location=str(path)) from None
     written = DossierResult.from_json(text)
     frame, source = _read_people(data, data_home, encoding)
-    changed = find_changed_cells(written, frame)
+    changed = find_changed_cells(written, frame, results=results)
     for one in changed:
         typer.echo(one, err=True)
     if written.data.sha256 != source.sha256:

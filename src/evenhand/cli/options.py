@@ -30,6 +30,7 @@ OPTIONS = {
     "findings": "from",
     "methods": "method",
     "policies": "policy",
+    "results": "result",
     "y_score": "score",
 }
 """Options that are not called like the parameter of the library."""

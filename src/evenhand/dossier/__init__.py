@@ -1,4 +1,4 @@
-"""Dossiers for auditors and regulators: every number by the rule's own formula, from people and outcomes alone."""
+"""Dossiers for auditors and regulators: every number by the rule's own formula, from people, outcomes and results."""
 
 from __future__ import annotations
 
@@ -10,21 +10,27 @@ if TYPE_CHECKING:
     from evenhand.dossier.analysis import compile_dossier, find_changed_cells
     from evenhand.dossier.citations import Citation, list_citations
     from evenhand.dossier.config import DossierConfig, read_dossier_config, write_template
-    from evenhand.dossier.outline import OPEN, OUTLINES
+    from evenhand.dossier.evidence import Alternatives, EvidenceNumber, ResultFile, read_evidence
+    from evenhand.dossier.outline import OPEN, OUTLINES, list_items
     from evenhand.dossier.result import DataFile, DossierName, DossierResult
 
 __all__ = [
     "OPEN",
     "OUTLINES",
+    "Alternatives",
     "Citation",
     "DataFile",
     "DossierConfig",
     "DossierName",
     "DossierResult",
+    "EvidenceNumber",
+    "ResultFile",
     "compile_dossier",
     "find_changed_cells",
     "list_citations",
+    "list_items",
     "read_dossier_config",
+    "read_evidence",
     "write_template",
 ]
 

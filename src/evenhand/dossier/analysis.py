@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from evenhand.core import Result
 from evenhand.dossier.citations import require_validity
 from evenhand.dossier.config import DossierConfig
-from evenhand.dossier.outline import find_open_fields
+from evenhand.dossier.evidence import read_evidence
+from evenhand.dossier.findings import assess_scenarios, bound_rates, compare_population, find_beyond_thresholds
+from evenhand.dossier.outline import check_statements, find_open_fields
 from evenhand.dossier.people import AssessedPeople, read_people
 from evenhand.dossier.result import DataFile, DossierName, DossierResult, OutcomeTables
 from evenhand.dossier.tables import (
@@ -34,6 +38,7 @@ def compile_dossier(
     as_of: dt.date | None = None,
     today: dt.date | None = None,
     data: DataFile | None = None,
+    results: Sequence[Result | Path | str] = (),
 ) -> DossierResult:
     """Compute the tables that rules ask for, from people and outcomes alone, by the rules' own formulas.
 
@@ -44,9 +49,12 @@ def compile_dossier(
         as_of: the day by whose law it is made; by default the day of the audit, or today where that is open.
         today: the day on which it is made.
         data: what the data is called; its name is part of messages.
+        results: of audits, searches for subgroups, mitigations and proofs, or their JSON files, as evidence.
 
     Raises:
         DossierError: people, outcomes or the configuration do not allow it; ``code`` says why.
+        DataError: a result cannot be read, or is of a kind or a schema version that is not known here.
+        OptionError: the configuration states something of an item that no dossier has.
     """
     made_on = today or dt.date.today()
     audited_on = config.audit.date
@@ -68,6 +76,9 @@ def compile_dossier(
             location="proxy",
             hint="leave proxy out; groups.measure_proxies estimates selection rates from probabilities, with bounds",
         )
+    check_statements(config)
+    evidence = read_evidence(results)
+    open_fields = tuple(find_open_fields(config, dossiers, evidence))
     law_date = as_of or audited_on or made_on
     citations = require_validity(dossiers, law_date)
     data = data or DataFile(name="a data frame")
@@ -78,19 +89,25 @@ def compile_dossier(
     for column in people.attributes.values():
         unknown |= column.codes < 0
     assessed = int(people.assessed.sum())
+    runs = tuple(
+        _tabulate_outcome(of, who[people.assessed], crossings, exclusions, people) for of, who in people.outcomes
+    )
     return DossierResult(
         people=len(people.assessed),
         no_outcome=len(people.assessed) - assessed,
         assessed=assessed,
         unknown_any=int((unknown & people.assessed).sum()),
         median=people.median,
-        runs=tuple(
-            _tabulate_outcome(of, who[people.assessed], crossings, exclusions, people) for of, who in people.outcomes
-        ),
+        runs=runs,
         trade=_compare_scores(people, crossings, config),
+        intervals=tuple(bound_rates(run.of, table) for run in runs for table in run.ll144),
+        thresholds=tuple(one for run in runs for one in find_beyond_thresholds(run.of, run.four_fifths, config)),
+        scenarios=tuple(assess_scenarios([(run.of, run.four_fifths) for run in runs], evidence, config)),
+        population=tuple(compare_population(runs[0].ll144, config)),
+        evidence=evidence,
         dossiers=tuple(dict.fromkeys(dossiers)),
         config=config,
-        open_fields=tuple(find_open_fields(config, dossiers)),
+        open_fields=open_fields,
         citations=citations,
         law_date=law_date,
         made_on=made_on,
@@ -135,7 +152,7 @@ def _compare_scores(
     )
 
 
-def find_changed_cells(written: DossierResult, frame: Any) -> list[str]:
+def find_changed_cells(written: DossierResult, frame: Any, *, results: Sequence[Result | Path | str] = ()) -> list[str]:
     """Compute a dossier again from its data, and return every cell that differs, by its place in the JSON.
 
     Numbers may differ by 1e-9 relatively, which is what another machine may round differently.
@@ -143,10 +160,15 @@ def find_changed_cells(written: DossierResult, frame: Any) -> list[str]:
     Args:
         written: the dossier as it was read.
         frame: the people that it is said to be about.
+        results: those that it rests on, in the same order.
 
     Raises:
+        OptionError: it rests on results, and they are not given.
         DossierError: these people do not fit its configuration.
     """
+    if written.evidence and not results:
+        names = ", ".join(one.name for one in written.evidence)
+        raise OptionError(f"this dossier rests on results: {names}", hint="give them: `results=[FILE, ...]`")
     again = compile_dossier(
         frame,
         written.config,
@@ -154,6 +176,7 @@ def find_changed_cells(written: DossierResult, frame: Any) -> list[str]:
         as_of=written.law_date,
         today=written.made_on,
         data=written.data,
+        results=results,
     )
     skipped = {"evenhand", "citations", "data", "seconds"}
     one, other = ({k: v for k, v in each.plain().items() if k not in skipped} for each in (written, again))

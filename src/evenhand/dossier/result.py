@@ -6,11 +6,13 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from evenhand.core import Document, Result, ResultPart
 from evenhand.dossier.citations import Citation
 from evenhand.dossier.config import DossierConfig
+from evenhand.dossier.evidence import ResultFile
+from evenhand.dossier.findings import Representation, ScenarioFinding, TableIntervals, ThresholdFinding
 from evenhand.dossier.tables import ImpactRatios, RateComparisons, StratifiedComparisons
 from evenhand.dossier.trade import ScoreComparisons
 from evenhand.text import join_names
@@ -18,7 +20,7 @@ from evenhand.text import join_names
 if TYPE_CHECKING:
     import pandas as pd
 
-DossierName = Literal["ll144", "ugesp", "disparity"]
+DossierName = Literal["ll144", "ugesp", "disparity", "alternatives", "annex-iv", "fria", "bias-scenarios"]
 
 
 class OutcomeTables(ResultPart):
@@ -33,11 +35,7 @@ class OutcomeTables(ResultPart):
     of: str
     ll144: tuple[ImpactRatios, ...]
     four_fifths: tuple[RateComparisons, ...]
-    mantel_haenszel: tuple[StratifiedComparisons, ...] | None = None
-
-    @model_serializer(mode="wrap")
-    def _leave_out_absent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in write(self).items() if name != "mantel_haenszel" or value is not None}
+    mantel_haenszel: tuple[StratifiedComparisons, ...] | None = Field(None, exclude_if=lambda given: given is None)
 
 
 class OpenField(ResultPart):
@@ -65,6 +63,9 @@ class DossierResult(Result):
         unknown_any: assessed people with at least one unknown category.
         median: of the scores of everybody who has one.
         runs: the tables, per outcome or class; trade: those of scores, only with scores and declared references.
+        intervals: of rates and impact ratios, which the documents by Local Law 144 do not print.
+        thresholds, scenarios, population: what was declared, beside what was measured of it.
+        evidence: results of other analyses that the dossiers rest on.
         dossiers: which documents were asked for; config: what people said; open_fields: what they did not say.
         citations: the law on ``law_date``, which is the day of the audit unless another was asked for.
         data: what was read; made_on: the day on which the dossier was made.
@@ -79,7 +80,12 @@ class DossierResult(Result):
     unknown_any: int
     median: float | None
     runs: tuple[OutcomeTables, ...]
-    trade: tuple[ScoreComparisons, ...] | None = None
+    trade: tuple[ScoreComparisons, ...] | None = Field(None, exclude_if=lambda given: given is None)
+    intervals: tuple[TableIntervals, ...] = ()
+    thresholds: tuple[ThresholdFinding, ...] = ()
+    scenarios: tuple[ScenarioFinding, ...] = ()
+    population: tuple[Representation, ...] = ()
+    evidence: tuple[ResultFile, ...] = ()
     dossiers: tuple[DossierName, ...]
     config: DossierConfig
     open_fields: tuple[OpenField, ...]
@@ -87,10 +93,6 @@ class DossierResult(Result):
     law_date: dt.date
     made_on: dt.date
     data: DataFile
-
-    @model_serializer(mode="wrap")
-    def _leave_out_absent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in write(self).items() if name != "trade" or value is not None}
 
     def document(self) -> Document:
         """Return all dossiers that were asked for as one document."""
@@ -128,7 +130,7 @@ class DossierResult(Result):
             if "ll144" in self.dossiers:
                 for one in run.ll144:
                     yield f"ll144-{'-'.join(one.by)}", [{"of": run.of, **_flat(row)} for row in one.rows]
-            if {"ugesp", "disparity"} & set(self.dossiers):
+            if {"ugesp", "disparity", "annex-iv", "fria"} & set(self.dossiers):
                 for each in run.four_fifths:
                     reference = " x ".join(each.reference or ())
                     yield (
@@ -151,8 +153,37 @@ class DossierResult(Result):
                     for row in cut.rows
                 ],
             )
+        for name, parts in (("thresholds", self.thresholds), ("scenarios", self.scenarios)):
+            if parts:
+                yield name, [_flat(one) for one in parts]
+        if self.population:
+            yield "population", [_flat(one) for one in self.population]
+        for file in self.evidence:
+            if file.numbers:
+                yield "evidence", [{"file": file.name, **_flat(one)} for one in file.numbers]
+            if file.alternatives is not None:
+                yield (
+                    "alternatives",
+                    [
+                        {"file": file.name, "method": one.method, "on_frontier": one.on_frontier, **_flat(line)}
+                        for one in file.alternatives.candidates
+                        for line in one.lines
+                    ],
+                )
+
+
+QUANTITY = ("kind", "value", "low", "high", "confidence", "n", "reason")
+"""Fields of a quantity that stand in columns of a table."""
 
 
 def _flat(row: ResultPart) -> dict[str, Any]:
-    """Return a row with its category as one text."""
-    return {name: " x ".join(value) if name == "category" else value for name, value in row.model_dump().items()}
+    """Return a row for a table: a category as one text, a quantity as several columns."""
+    flat: dict[str, Any] = {}
+    for name, value in row.model_dump().items():
+        if isinstance(value, dict) and "kind" in value:
+            flat |= {f"{name}_{part}": value.get(part) for part in QUANTITY}
+        elif isinstance(value, dict):
+            flat[name] = ", ".join(f"{key}: {one}" for key, one in value.items())
+        else:
+            flat[name] = " x ".join(value) if isinstance(value, tuple) else value
+    return flat

@@ -5,17 +5,25 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Sequence
 
-from evenhand.core import Block, Column, Document, Facts, Heading, Note, ReportedNumber, Table, TableRow, Text
+from evenhand.core import Block, Column, Document, Facts, Heading, Note, Table, TableRow, Text
 from evenhand.dossier.citations import STALE_DAYS, cite
 from evenhand.dossier.outline import OPEN, OUTLINES, list_fields
+from evenhand.dossier.report_wording import REPORTS, list_evidence, tell_thresholds
 from evenhand.dossier.result import DossierName, DossierResult, OutcomeTables
-from evenhand.dossier.tables import Category, ImpactRatio, ImpactRatios, RateComparison, RateComparisons
+from evenhand.dossier.table_wording import (
+    comparison_tables,
+    name_category,
+    name_columns,
+    say_by,
+    show_decimal,
+    show_percent,
+    write_plain,
+)
+from evenhand.dossier.tables import ImpactRatio, ImpactRatios
 from evenhand.dossier.trade import ScoreComparisons
-from evenhand.text import format_count, format_decimal, format_percent, join_names
+from evenhand.text import format_count, format_percent, join_names
 
 KINDS = {"selection": "selection rate", "score": "scoring rate", "classes": "selection rate"}
-
-SWAP = {True: "yes", False: "no", None: "-"}
 
 SEEN = {"primary": "the text", "copy": "a verbatim copy", "secondary": "what others write", "none": "nothing"}
 
@@ -32,6 +40,8 @@ def build_document(result: DossierResult, name: DossierName | None = None) -> Do
         blocks += _identify(result, one)
         blocks += _report(result, one)
         blocks += _explain_method(result, one)
+    if set(names) & set(REPORTS):
+        blocks += list_evidence(result)
     blocks += _cite_law(result, names)
     return Document(
         title=f"{' and '.join(titles)}: {system}",
@@ -42,9 +52,11 @@ def build_document(result: DossierResult, name: DossierName | None = None) -> Do
 
 
 def _opening(result: DossierResult, names: Sequence[DossierName]) -> Iterator[Block]:
+    source = "from people and outcomes" if not set(names) & set(REPORTS) else "by Evenhand, and says how it came about"
+    counted = "counted" if not set(names) & set(REPORTS) else "measured"
     yield Text(
-        "Every number is counted from people and outcomes. Whether a rule applies to this system, and whether it is "
-        "complied with, this document does not say; it is not legal advice."
+        f"Every number is {counted} {source}. Whether a rule applies to this system, and whether it is complied with, "
+        "this document does not say; it is not legal advice."
     )
     fields = list(dict.fromkeys(one.asks for one in result.open_fields if one.dossier in names))
     if fields:
@@ -78,7 +90,7 @@ def _identify(result: DossierResult, name: DossierName) -> Iterator[Block]:
         ("Assessed", f"{result.assessed:,}"),
     ]
     counted += [
-        (f"Unknown {_by(table.by)}", f"{table.unknown:,} (not in the table {_by(table.by)})")
+        (f"Unknown {say_by(table.by)}", f"{table.unknown:,} (not in the table {say_by(table.by)})")
         for table in result.runs[0].ll144
     ]
     counted.append(("Unknown in any attribute", f"{result.unknown_any:,}"))
@@ -88,6 +100,9 @@ def _identify(result: DossierResult, name: DossierName) -> Iterator[Block]:
 
 
 def _report(result: DossierResult, name: DossierName) -> Iterator[Block]:
+    if name in REPORTS:
+        yield from REPORTS[name](result)
+        return
     for run in result.runs:
         said = f"assigned to {run.of}" if result.config.outcome.kind == "classes" else run.of
         yield Heading(f"People {said}", anchor=f"{name}-{run.of}".replace(" ", "-"))
@@ -96,8 +111,10 @@ def _report(result: DossierResult, name: DossierName) -> Iterator[Block]:
             yield from _name_exclusions(run)
         else:
             for table in run.four_fifths:
-                yield from _comparison_tables(table, name)
+                yield from comparison_tables(table, name)
             yield from _strata_tables(run)
+    if name == "disparity":
+        yield from tell_thresholds(result)
     if name == "disparity" and result.trade:
         yield Heading("Scores", anchor="disparity-scores")
         for scores in result.trade:
@@ -118,18 +135,18 @@ def _impact_table(table: ImpactRatios, kind: str) -> Table:
     rows = tuple(
         TableRow(
             (
-                _name(row.category),
+                name_category(row.category),
                 row.n,
-                _percent(row.share),
+                show_percent(row.share),
                 row.k,
-                _percent(row.rate),
-                _decimal(row.ratio),
+                show_percent(row.rate),
+                show_decimal(row.ratio),
                 _remark(row),
             )
         )
         for row in table.rows
     )
-    caption = f"{KINDS[kind].capitalize()}s and impact ratios {_by(table.by)}: {table.counted:,} people, observed"
+    caption = f"{KINDS[kind].capitalize()}s and impact ratios {say_by(table.by)}: {table.counted:,} people, observed"
     return Table(caption, columns, rows, usual="observed")
 
 
@@ -141,75 +158,13 @@ def _remark(row: ImpactRatio) -> str:
 
 def _name_exclusions(run: OutcomeTables) -> Iterator[Block]:
     items = tuple(
-        f"{_name(row.category)} {_by(table.by)}: {row.n:,} of {table.counted:,} people. Reason: {row.why}"
+        f"{name_category(row.category)} {say_by(table.by)}: {row.n:,} of {table.counted:,} people. Reason: {row.why}"
         for table in run.ll144
         for row in table.rows
         if row.status == "excluded"
     )
     if items:
         yield Text("Categories below 2 % that the auditor excluded from the ratios:", items)
-
-
-def _comparison_tables(table: RateComparisons, name: DossierName) -> Iterator[Block]:
-    if table.reference is None:
-        yield Note(f"Nobody has a known category {_by(table.by)}: there is nothing to compare.")
-        return
-    picked = "the highest rate" if table.reference_picked else "declared"
-    caption = f"{_by(table.by).capitalize()}, against {_name(table.reference)} ({picked}), observed"
-    if name == "ugesp":
-        columns = ("people", "selected", "rate", "ratio", "four fifths", "z", "Fisher p", "adjusted p")
-        rows = [
-            TableRow(
-                (
-                    _name(row.category),
-                    row.n,
-                    row.k,
-                    _percent(row.rate),
-                    _decimal(row.ratio),
-                    _word(row.four_fifths, row, table.reference),
-                    _plain(row.z),
-                    _plain(row.fisher_p),
-                    _significance(row),
-                )
-            )
-            for row in table.rows
-        ]
-        yield Table(caption, _columns(columns), tuple(rows), usual="observed")
-        swaps = [
-            TableRow(
-                (
-                    _name(row.category),
-                    _plain(row.shortfall),
-                    SWAP[row.one_swap_clears],
-                    SWAP[row.one_swap_reverses],
-                    "-" if row.swaps_to_four_fifths is None else row.swaps_to_four_fifths,
-                )
-            )
-            for row in table.rows
-            if row.shortfall is not None
-        ]
-        if swaps:
-            said = ("shortfall", "one swap reaches 4/5", "one swap reverses the order", "swaps to 4/5")
-            yield Table(f"What single selections would change, {_by(table.by)}", _columns(said), tuple(swaps))
-        return
-    columns = ("people", "favourable", "rate", "ratio (AIR)", "difference", "odds ratio", "Fisher p", "adjusted p")
-    rows = [
-        TableRow(
-            (
-                _name(row.category),
-                row.n,
-                row.k,
-                _percent(row.rate),
-                _decimal(row.ratio),
-                _decimal(row.difference),
-                _decimal(row.odds_ratio),
-                _plain(row.fisher_p),
-                _significance(row),
-            )
-        )
-        for row in table.rows
-    ]
-    yield Table(caption, _columns(columns), tuple(rows), usual="observed")
 
 
 def _strata_tables(run: OutcomeTables) -> Iterator[Block]:
@@ -220,37 +175,44 @@ def _strata_tables(run: OutcomeTables) -> Iterator[Block]:
         rows = tuple(
             TableRow(
                 (
-                    _name(row.category),
+                    name_category(row.category),
                     row.strata,
                     row.informative,
-                    _decimal(row.odds_ratio),
-                    "-" if row.odds_low is None else f"{_plain(row.odds_low)} to {_plain(row.odds_high)}",
-                    _decimal(row.rate_ratio),
-                    _plain(row.z),
-                    _plain(row.p),
-                    _plain(row.homogeneity_p),
+                    show_decimal(row.odds_ratio),
+                    "-" if row.odds_low is None else f"{write_plain(row.odds_low)} to {write_plain(row.odds_high)}",
+                    show_decimal(row.rate_ratio),
+                    write_plain(row.z),
+                    write_plain(row.p),
+                    write_plain(row.homogeneity_p),
                 )
             )
             for row in table.rows
         )
-        caption = f"Within strata, {_by(table.by)}, against {_name(table.reference)} (Mantel-Haenszel), observed"
-        yield Table(caption, _columns(columns), rows, usual="observed")
+        caption = (
+            f"Within strata, {say_by(table.by)}, against {name_category(table.reference)} (Mantel-Haenszel), observed"
+        )
+        yield Table(caption, name_columns(columns), rows, usual="observed")
 
 
 def _score_tables(scores: ScoreComparisons) -> Iterator[Block]:
-    rows = tuple(TableRow((_name(row.category), row.n, _plain(row.mean), _decimal(row.smd))) for row in scores.rows)
-    caption = f"Mean scores {_by(scores.by)}, against {_name(scores.reference)}, observed"
-    yield Table(caption, _columns(("people", "mean", "SMD")), rows, usual="observed")
+    rows = tuple(
+        TableRow((name_category(row.category), row.n, write_plain(row.mean), show_decimal(row.smd)))
+        for row in scores.rows
+    )
+    caption = f"Mean scores {say_by(scores.by)}, against {name_category(scores.reference)}, observed"
+    yield Table(caption, name_columns(("people", "mean", "SMD")), rows, usual="observed")
     for cut in scores.quantiles:
-        rows = tuple(TableRow((_name(row.category), row.k, _decimal(row.ratio))) for row in cut.rows)
+        rows = tuple(TableRow((name_category(row.category), row.k, show_decimal(row.ratio))) for row in cut.rows)
         caption = (
-            f"The best {format_percent(cut.q)} {_by(scores.by)}: scores of {cut.cut:.10g} or more, "
+            f"The best {format_percent(cut.q)} {say_by(scores.by)}: scores of {cut.cut:.10g} or more, "
             f"{format_count(cut.selected, 'person', 'people')}, observed"
         )
-        yield Table(caption, _columns(("selected", "ratio")), rows, usual="observed")
+        yield Table(caption, name_columns(("selected", "ratio")), rows, usual="observed")
 
 
 def _explain_method(result: DossierResult, name: DossierName) -> Iterator[Block]:
+    if name == "alternatives":
+        return
     yield Heading("How it was counted", anchor=f"{name}-method")
     common = [
         "Whether a category is unknown is decided for each table: who lacks one attribute stays in the tables of the "
@@ -284,6 +246,11 @@ def _explain_method(result: DossierResult, name: DossierName) -> Iterator[Block]
             f"{cite('ugesp')}: a selection rate below four fifths (4/5) of the highest is generally regarded as "
             "evidence of adverse impact; smaller differences may be, too, and larger ones need not be where numbers "
             "are small."
+        )
+    if name == "bias-scenarios":
+        yield Text(
+            f"The shape follows what is known of {cite('bias-draft')}, a draft; no conformity with it is claimed. A "
+            "number of which more is better, such as a rate, is beyond its threshold below it; every other one above."
         )
     yield Text("", (*common, *_explain_comparisons(result, name)))
 
@@ -346,37 +313,3 @@ def _one_year_later(day: dt.date) -> dt.date:
         return day.replace(year=day.year + 1)
     except ValueError:  # 29 February
         return day.replace(year=day.year + 1, day=28)
-
-
-def _columns(names: Sequence[str]) -> tuple[Column, ...]:
-    return (Column("category"), *(Column(name, numeric=True) for name in names))
-
-
-def _name(category: Category) -> str:
-    return " x ".join(category)
-
-
-def _by(names: Sequence[str]) -> str:
-    return f"by {join_names(names)}"
-
-
-def _word(value: str | None, row: RateComparison, reference: Category) -> str:
-    return "reference" if row.category == reference else value or "-"
-
-
-def _significance(row: RateComparison) -> str | ReportedNumber:
-    if row.adjusted_p is None:
-        return "-"
-    return ReportedNumber(f"{row.adjusted_p:.3g}{'*' if row.significant else ''}", row.adjusted_p)
-
-
-def _percent(value: float | None) -> str | ReportedNumber:
-    return "-" if value is None else ReportedNumber(format_percent(value), value, "observed")
-
-
-def _decimal(value: float | None) -> str | ReportedNumber:
-    return "-" if value is None else ReportedNumber(format_decimal(value), value, "observed")
-
-
-def _plain(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
