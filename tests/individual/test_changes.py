@@ -61,6 +61,7 @@ def test_the_document_says_the_share_and_who() -> None:
 
 def test_no_protected_attribute_is_refused() -> None:
     people, _ = example()
+    # The model is never asked: the refusal comes first.
     with pytest.raises(OptionError, match="no protected attribute"):
         measure_changes(None, people, uniform_population(people.schema), protected=())  # type: ignore[arg-type]
 

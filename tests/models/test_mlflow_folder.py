@@ -194,7 +194,7 @@ def test_what_mlflow_itself_writes(tmp_path):
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # of MLflow about its own dependencies
         import mlflow
 
         mlflow.sklearn.save_model(

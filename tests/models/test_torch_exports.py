@@ -76,7 +76,7 @@ def test_onnx_of_the_current_exporter(tmp_path, name, beside):
     network, own = trained(name)
     path = tmp_path / "model.onnx"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # of the exporter about its own code
         torch.onnx.export(
             network, (INPUTS[:4],), path, dynamo=True, verbose=False, external_data=beside,
             dynamic_shapes=({0: torch.export.Dim("people")},),
@@ -89,7 +89,7 @@ def test_onnx_of_the_current_exporter(tmp_path, name, beside):
 
 def script(network, path):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # TorchScript is deprecated; such files exist
         torch.jit.trace(network, INPUTS[:4]).save(str(path))
     return path
 
