@@ -67,7 +67,7 @@ def test_it_is_shown(result):
     lines = {(one.about, one.name): one for one in result.document().blocks if isinstance(one, Metric)}
     assert lines["sex", "profiles found by searching"].number.value == result.searches[0].profiles
     assert "treated best most often: sex m" in lines["sex", "profiles found by searching"].notes[-1]
-    assert "no proof" in lines["city", "profiles found by searching"].next_step
+    assert "not a proof" in lines["city", "profiles found by searching"].next_step
     page = view.render_page(result.document())
     assert "Found by searching: another sex" in page
     assert "region south" in page

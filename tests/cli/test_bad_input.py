@@ -79,7 +79,7 @@ def test_a_model_whose_width_does_not_match(evenhand, case, tmp_path):
         ),
         (
             ["audit", "{model}", "{data}", "--target", "wage", "--protected", "sex"],
-            ["as target=, got 'wage'"],
+            ["as --target, got 'wage'"],
         ),
         (
             ["audit", "{model}", "{data}", "--target", "hired", "--protected", "race"],

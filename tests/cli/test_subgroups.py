@@ -185,7 +185,7 @@ def test_an_interrupt_before_any_result(evenhand, command, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--protected", "height"], "as protected=, got 'height'"),
+        (["--protected", "height"], "as --protected, got 'height'"),
         (["--protected", "sex", "--protected", "sex"], "twice"),
         ([], "at least one protected attribute"),
         ([*SENSITIVE, "--measure", "luck"], "--measure: expected one of: favourable"),

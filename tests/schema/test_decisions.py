@@ -36,6 +36,8 @@ def test_rows_without_a_decision_are_left_out_and_counted_and_other_columns_are_
         "F",
         "missing",
     ]
+    assert found.people.count_unknown() == {"sex": 1}
+    assert found.people.is_known(["sex"]).tolist() == [True, True, True, False]
 
 
 def test_true_labels_need_not_be_written_like_decisions():

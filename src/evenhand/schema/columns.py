@@ -114,8 +114,11 @@ def require_column(name: str, columns: Sequence[str], argument: str) -> None:
         DataError: there is no such column.
     """
     if name not in columns:
+        several = [one.strip() for one in name.split(",")]
         hint = f"{suggest_name(name, columns)}the columns are: {', '.join(columns)}"
-        raise DataError(f"expected a column of the data as {argument}=, got {name!r}", hint=hint)
+        if len(several) > 1 and all(one in columns for one in several):
+            hint = f"name the {len(several)} columns one by one"
+        raise DataError(f"expected a column of the data as `{argument}=`, got {name!r}", hint=hint)
 
 
 def change_target(
@@ -167,12 +170,12 @@ def list_names(given: Sequence[str], argument: str) -> tuple[str, ...]:
         OptionError: it is one text, which is a sequence of letters, or holds values, as a column does.
     """
     if isinstance(given, str):
-        raise OptionError(f"expected a list of names as {argument}=, got {given!r}", hint=f"{argument}=[{given!r}]")
+        raise OptionError(f"expected a list of names as `{argument}=`, got {given!r}", hint=f"{argument}=[{given!r}]")
     names = tuple(given) if isinstance(given, Iterable) else None
     if names is None or not all(isinstance(name, str) for name in names):
         column = getattr(given, "name", None)
         raise OptionError(
-            f"expected a list of names as {argument}=, got "
+            f"expected a list of names as `{argument}=`, got "
             + (repr(given) if names is None else f"a {type(given).__name__} of {len(names):,} values"),
             hint=f"{argument}=[{column!r}]" if isinstance(column, str) else f"name the columns: {argument}=['sex']",
         )

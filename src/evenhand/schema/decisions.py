@@ -278,8 +278,12 @@ class DecisionRoles:
         else:
             attributes = [given[name].model_dump(exclude_unset=True) for name in names]
         attributes = [entry | {"protected": False} for entry in attributes]
-        if given is None:  # who lacks a value is compared as well
-            attributes = [entry | ({"missing": "keep"} if "missing" in entry else {}) for entry in attributes]
+        if given is None:  # people without a value are counted, and left out of the groups by that attribute alone
+            attributes = [
+                {key: value for key, value in entry.items() if key != "missing"}
+                | ({"unknown": []} if "missing" in entry else {})
+                for entry in attributes
+            ]
         return Schema.parse({"target": target, "attributes": attributes})
 
 
