@@ -112,6 +112,7 @@ def audit_predictions(
     y_score: Any = None,
     sample_weight: Any = None,
     threshold: Any = None,
+    membership: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AuditResult:
     """Audit decisions already made: groups, intersections and subgroups, with no model at hand.
@@ -129,7 +130,12 @@ def audit_predictions(
             then, and their intervals allow for it. Subgroups are not searched for.
         threshold: in place of ``y_pred``: the favourable decision is given from this score on, such as 0.5. With
             ``[0.5, "sex=Female:0.4"]``, what if a group had a threshold of its own.
-        settings: ``favourable``, the label that people want, and ``schema`` (see ``evenhand.schema.DecisionRoles``);
+        membership: what is known by probability alone, such as race by name and address: attribute -> probabilities of
+            its groups, a data frame or a mapping from groups to columns of shape (n,). Rates of these groups stand in
+            ``result.groups.proxies``, with bounds beside every estimate (see ``evenhand.groups.measure_proxies``).
+        settings: ``known_groups``, by which such probabilities are calibrated: attribute -> (probabilities of other
+            people, the group of each); ``favourable``, the label that people want, and ``schema`` (see
+            ``evenhand.schema.DecisionRoles``);
             ``kind`` and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``; fields of
             ``evenhand.auditing.DecisionAuditConfig``; ``metrics``, functions of one's own by name (see
             ``evenhand.groups.add_metrics``); ``work``, that of an earlier result, to repeat its run.
@@ -153,13 +159,18 @@ def audit_predictions(
         0.4
     """
     from evenhand import auditing
-    from evenhand.schema import OutcomeRole, table_of_decisions
+    from evenhand.schema import GroupProbabilities, KnownGroups, OutcomeRole, table_of_decisions
 
     clock = _clock(settings)
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
     kept = ("favourable", "schema", "accept_proposals")
     about: dict[str, Any] = {name: settings.pop(name) for name in kept if name in settings}
+    if "known_groups" in settings:
+        about["known"] = {
+            name: KnownGroups.read(GroupProbabilities.read(name, probabilities), labels)
+            for name, (probabilities, labels) in settings.pop("known_groups").items()
+        }
     about["outcome"] = OutcomeRole.of(**{n: settings.pop(n) for n in ("kind", "order", "unit") if n in settings})
     frame, roles = table_of_decisions(
         y_pred,
@@ -168,6 +179,7 @@ def audit_predictions(
         y_score=y_score,
         sample_weight=sample_weight,
         threshold=threshold,
+        membership=membership,
         **about,
     )
     return auditing.audit_decisions(roles.read(frame), clock=clock, **settings)

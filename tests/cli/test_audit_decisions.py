@@ -68,3 +68,49 @@ def test_what_makes_no_sense_is_refused_in_one_message(evenhand, table, options,
     assert ran.code == 2
     assert words in ran.err
     assert "Traceback" not in ran.err
+
+
+@pytest.fixture
+def applicants(tmp_path):
+    rng = np.random.default_rng(0)
+    chance = rng.beta(0.7, 1.2, 400).round(4)
+    race = np.where(rng.random(400) < chance, "black", "white")
+    people = pd.DataFrame({"sex": rng.choice(["F", "M"], 400), "p_black": chance, "p_white": 1 - chance, "race": race})
+    people.assign(selected=rng.integers(0, 2, 400)).to_csv(tmp_path / "applicants.csv", index=False)
+    people.drop(columns="sex").to_csv(tmp_path / "known.csv", index=False)
+    return tmp_path / "applicants.csv"
+
+
+def test_groups_known_by_probability_stand_in_the_report_with_bounds(evenhand, applicants, tmp_path):
+    about = ("--decision", "selected", "--protected", "sex", "--membership", "race=white:p_white,black:p_black")
+    place = tmp_path / "result.json"
+    ran = evenhand(
+        "audit", applicants, *about, "--known-groups", f"race={tmp_path / 'known.csv'}:race", "--json", place
+    )
+    assert ran.code == 0, ran.err
+    assert "demographic parity difference, by probability" in ran.out
+    assert "without the assumption" in ran.out
+    (found,) = json.loads(place.read_text())["groups"]["proxies"]
+    assert found["validated"] == 400
+    assert [one["group"] for one in found["rates"]] == ["white", "black"]
+    assert all(one["low"] <= one["estimate"]["value"] <= one["high"] for one in found["rates"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--membership", "race"], "race=white:p_white,black:p_black"),
+        (["--membership", "race=white:p_white"], "at least two groups"),
+        (["--membership", "race=white:p_white,black:p_blak"], "p_black"),
+        (["--membership", "race=white:p_white,black:sex"], "twice"),
+        (["--membership", "race=white:p_white,black:race"], "other things"),
+        (["--known-groups", "race=x.csv:race"], "--membership race=GROUP:COLUMN"),
+        (["--membership", "race=white:p_white,black:p_black", "--known-groups", "race"], "NAME=FILE:COLUMN"),
+    ],
+)
+def test_probabilities_that_cannot_be_read_are_refused(options, words, evenhand, applicants, tmp_path):
+    out = tmp_path / "none"
+    ran = evenhand("audit", applicants, "--decision", "selected", "--protected", "sex", *options, "--out", out)
+    assert ran.code == 2
+    assert words in ran.err
+    assert not out.exists()

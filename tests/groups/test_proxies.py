@@ -1,22 +1,40 @@
-"""Groups known by probability: estimates by hand, and coverage: where their assumption holds, and where not."""
+"""Groups known by probability: estimates by hand, bounds by trying, coverage where their assumption holds or not."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support import scaled
 
+import evenhand
 from evenhand.errors import DataError, OptionError
 from evenhand.groups import measure_proxies
+from evenhand.schema import GroupProbabilities, KnownGroups
+
+FOUR = {"a": [0.8, 0.6, 0.4, 0.2], "b": [0.2, 0.4, 0.6, 0.8]}
 
 
 def test_the_estimate_by_hand():
     """(.8 + .6) / 2 against (.2 + .4) / 2; the bounds of one cell with half selected: nothing to all of it."""
-    found = measure_proxies([1, 1, 0, 0], {"a": [0.8, 0.6, 0.4, 0.2], "b": [0.2, 0.4, 0.6, 0.8]})
-    a, b = found.rates
+    found = measure_proxies([1, 1, 0, 0], FOUR, true_favourable=[1, 0, 1, 0], min_group_size=1)
+    a, b = (found.rate(group) for group in "ab")
     assert (a.estimate.value, b.estimate.value) == pytest.approx((0.7, 0.3))
     assert a.expected_people == pytest.approx(2.0)
+    assert a.effective_size == pytest.approx(4 / 1.2)
     assert (a.low, a.high) == (0.0, 1.0)
-    assert found.differences["a - b"].value == pytest.approx(0.4)
+    assert found.difference("a", "b").estimate.value == pytest.approx(0.4)
+    assert found.rate("a", "true_positive_rate").estimate.value == pytest.approx(0.8 / 1.2)
+    assert found.rate("a", "false_positive_rate").estimate.value == pytest.approx(0.6 / 0.8)
+    assert a.sensitivity == pytest.approx(2 * (0.16 + 0.24) / 2)
     assert "does not depend on the group" in found.assumption
+    assert "true label" in found.assumption
+
+
+def test_groups_that_are_too_small_are_in_no_difference():
+    found = measure_proxies([1, 1, 0, 0], FOUR)
+    assert all(one.small for one in found.rates)
+    assert found.differences == ()
 
 
 def test_certain_memberships_are_plain_rates_and_the_bounds_meet():
@@ -28,6 +46,51 @@ def test_certain_memberships_are_plain_rates_and_the_bounds_meet():
         assert one.estimate.value == pytest.approx(selected[who].mean())
         assert one.low <= one.estimate.value <= one.high
         assert one.high - one.low < 0.1
+        assert one.sensitivity == 0
+
+
+def test_a_weight_of_two_is_two_people_for_the_estimate_and_equal_weights_are_none():
+    rng = np.random.default_rng(0)
+    p, selected, weights = rng.random(200), rng.random(200) < 0.5, rng.integers(1, 3, 200)
+    twice = np.repeat(np.arange(200), weights)
+    weighted = measure_proxies(selected, {"a": p, "b": 1 - p}, weights=weights)
+    repeated = measure_proxies(selected[twice], {"a": p[twice], "b": 1 - p[twice]})
+    assert weighted.weighted
+    assert weighted.rate("a").estimate.value == pytest.approx(repeated.rate("a").estimate.value)
+    assert weighted.rate("a").effective_size < repeated.rate("a").effective_size
+    equal = measure_proxies(selected, {"a": p, "b": 1 - p}, weights=np.full(200, 3.0))
+    plain = measure_proxies(selected, {"a": p, "b": 1 - p})
+    assert equal.rate("a").estimate.low == pytest.approx(plain.rate("a").estimate.low)
+
+
+@settings(max_examples=scaled(15))
+@given(
+    st.lists(st.integers(0, 6), min_size=4, max_size=4).filter(lambda counts: min(counts[:3]) > 0), st.floats(0.1, 0.9)
+)
+def test_bounds_of_error_rates_are_those_found_by_trying_every_way_to_fill_a_cell(counts, q):
+    """One cell with selected and other people of both labels; members fill it in every way that gives their share."""
+    kinds = np.repeat([(1, 1), (0, 1), (1, 0), (0, 0)], np.array(counts) * 4000, axis=0)
+    selected, truth = kinds.T
+    found = measure_proxies(selected, {"a": np.full(len(kinds), q), "b": np.full(len(kinds), 1 - q)},
+                            true_favourable=truth).rate("a", "true_positive_rate")  # fmt: skip
+    above, below, *rest = np.array(counts) / sum(counts)
+    ways = [np.linspace(0, share, 401) for share in (above, below)]
+    one, other = np.meshgrid(*ways)
+    left = q - one - other
+    possible = (left > -2e-3) & (left < sum(rest) + 2e-3) & (one + other > 0)
+    rates = (one / np.where(possible, one + other, 1))[possible]
+    assert found.low == pytest.approx(rates.min(), abs=0.05)
+    assert found.high == pytest.approx(rates.max(), abs=0.05)
+
+
+def test_the_sensitivity_is_the_bias_where_members_are_treated_otherwise():
+    rng = np.random.default_rng(0)
+    p, d = rng.beta(0.7, 1.2, 400_000), -0.15
+    member = rng.random(len(p)) < p
+    selected = rng.random(len(p)) < 0.5 + d * member
+    one = measure_proxies(selected, {"a": p, "b": 1 - p}).rate("a")
+    assert one.estimate.value + d * one.sensitivity == pytest.approx(selected[member].mean(), abs=0.005)
+    assert abs(one.estimate.value - selected[member].mean()) > 0.05
 
 
 @pytest.mark.parametrize(
@@ -37,19 +100,76 @@ def test_certain_memberships_are_plain_rates_and_the_bounds_meet():
         ({"a": [0.5, 0.5], "b": [0.5, 0.6]}, DataError, "row 2"),
         ({"a": [0.5, np.nan], "b": [0.5, 0.5]}, DataError, "add up to 1"),
         ({"a": [0.5, 0.5], "b": [0.5]}, DataError, "shape"),
-        ({"a": [0.0, 0.0], "b": [1.0, 1.0]}, DataError, "no one belongs to 'a'"),
+        ({"a": ["x", 0.5], "b": [0.5, 0.5]}, DataError, "other things"),
+        ({"a": [np.nan] * 2, "b": [np.nan] * 2}, DataError, "no one whose probabilities"),
     ],
 )
-def test_what_are_no_probabilities_is_refused(probabilities, error, words):
+def test_what_are_not_probabilities_is_refused(probabilities, error, words):
     with pytest.raises(error, match=words):
         measure_proxies([1, 0], probabilities)
 
 
-def draw(rng, direct):
-    """Probabilities from a surname's origin and place; decisions by these, and by the group itself where ``direct``."""
-    p = rng.beta(0.7, 1.2, 1500)
-    member = rng.random(1500) < p
-    return p, member, rng.random(1500) < 0.6 - 0.3 * p - direct * member
+def test_a_group_that_no_one_belongs_to_is_unknown_and_may_be_anything():
+    one = measure_proxies([1, 0], {"a": [0.0, 0.0], "b": [1.0, 1.0]}).rate("a")
+    assert (one.estimate.kind, one.low, one.high) == ("unknown", 0.0, 1.0)
+
+
+def test_known_groups_are_checked():
+    probabilities = GroupProbabilities.read("race", {"a": np.full(60, 0.5), "b": np.full(60, 0.5)})
+    with pytest.raises(DataError, match="'c'"):
+        KnownGroups.read(probabilities, ["c"] * 60)
+    with pytest.raises(DataError, match="at least 50"):
+        KnownGroups.read(probabilities, ["a"] * 20 + [None] * 40)
+    with pytest.raises(DataError, match="59"):
+        KnownGroups.read(probabilities, ["a"] * 59)
+
+
+@pytest.fixture(scope="module")
+def applicants():
+    rng = np.random.default_rng(0)
+    p = rng.beta(0.7, 1.2, 1200)
+    people = pd.DataFrame({"sex": rng.choice(["F", "M"], 1200), "p_black": p, "p_white": 1 - p})
+    people["selected"] = (rng.random(1200) < 0.6 - 0.3 * p).astype(int)
+    people["hired"] = rng.integers(0, 2, 1200)
+    people["wt"] = rng.random(1200) + 0.2
+    people.loc[3, ["p_black", "p_white"]] = np.nan
+    return people
+
+
+def test_an_audit_never_shows_an_estimate_without_bounds_and_assumption(applicants):
+    known = applicants.iloc[100:700]
+    race = np.where(np.random.default_rng(1).random(600) < known.p_black, "black", "white")
+    columns = {"black": "p_black", "white": "p_white"}
+    result = evenhand.audit_predictions(
+        applicants.selected,
+        y_true=applicants.hired,
+        sensitive_features=applicants[["sex"]],
+        sample_weight=applicants.wt,
+        membership={"race": {group: applicants[column] for group, column in columns.items()}},
+        known_groups={"race": ({group: known[column] for group, column in columns.items()}, race)},
+    )
+    (found,) = result.groups.proxies
+    assert (found.by, found.unknown, found.validated, found.weighted) == ("race", 1, 600, True)
+    assert {one.metric for one in found.rates} == {"selection_rate", "true_positive_rate", "false_positive_rate"}
+    direct = measure_proxies(
+        applicants.selected, {group: applicants[column] for group, column in columns.items()}, weights=applicants.wt
+    )
+    assert direct.rate("black").estimate.value == pytest.approx(found.rate("black").estimate.value, abs=0.02)
+    assert direct.rate("black").estimate.value != found.rate("black").estimate.value
+    said = result.to_markdown()
+    assert found.assumption in said
+    assert "without the assumption" in said
+    assert "weighted by sample" in said
+    page = evenhand.view.render_page(result.document())
+    assert "By race, known by probability" in page
+    assert evenhand.auditing.AuditResult.from_json(result.to_json()).groups.proxies == result.groups.proxies
+
+
+def draw(rng, direct, power=1.0, n=1500):
+    """Probabilities of a proxy, the true ones being ``p ** power``; decisions by them, or the group if ``direct``."""
+    p = rng.beta(0.7, 1.2, n)
+    member = rng.random(n) < p**power
+    return p, member, rng.random(n) < 0.6 - 0.3 * p - direct * member
 
 
 @pytest.mark.full
@@ -62,8 +182,9 @@ def test_estimates_hold_where_decisions_depend_on_the_proxy_alone():
     for _ in range(runs):
         p, _, selected = draw(rng, 0.0)
         found = measure_proxies(selected, {"a": p, "b": 1 - p})
-        inside += found.rates[0].estimate.low <= a <= found.rates[0].estimate.high
-        difference = found.differences["a - b"]
+        one = found.rate("a").estimate
+        inside += one.low <= a <= one.high
+        difference = found.difference("a", "b").estimate
         apart += difference.low <= a - b <= difference.high
     assert min(inside, apart) / runs >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / runs)
 
@@ -75,8 +196,31 @@ def test_bounds_hold_where_the_assumption_fails_and_the_estimate_does_not():
     a = (p * (0.6 - 0.3 * p - 0.2)).sum() / p.sum()
     for _ in range(runs):
         p, _, selected = draw(rng, 0.2)
-        one = measure_proxies(selected, {"a": p, "b": 1 - p}).rates[0]
+        one = measure_proxies(selected, {"a": p, "b": 1 - p}).rate("a")
         bounded += one.low <= a <= one.high
         inside += one.estimate.low <= a <= one.estimate.high
     assert bounded == runs
     assert inside < 0.5 * runs
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("n", "m", "power"), [(1500, 800, 1.5), (6000, 300, 1.5), (6000, 2000, 2.5)])
+def test_probabilities_that_are_off_are_calibrated_and_their_error_is_in_the_interval(n, m, power):
+    """True probabilities are a power of those given; the estimate that takes these as given misses."""
+    rng, runs, inside, apart, taken = np.random.default_rng(0), 200, 0, 0, 0
+    p = rng.beta(0.7, 1.2, 4_000_000)
+    true, rate = p**power, 0.6 - 0.3 * p
+    a, b = (true * rate).sum() / true.sum(), ((1 - true) * rate).sum() / (1 - true).sum()
+    for _ in range(runs):
+        p, _, selected = draw(rng, 0.0, power, n)
+        chances, member, _ = draw(rng, 0.0, power, m)
+        probabilities = GroupProbabilities.read("group", {"a": chances, "b": 1 - chances})
+        known = KnownGroups.read(probabilities, np.where(member, "a", "b"))
+        found = measure_proxies(selected, {"a": p, "b": 1 - p}, known=known)
+        one, difference = found.rate("a").estimate, found.difference("a", "b").estimate
+        inside += one.low <= a <= one.high
+        apart += difference.low <= a - b <= difference.high
+        plain = measure_proxies(selected, {"a": p, "b": 1 - p}).rate("a").estimate
+        taken += plain.low <= a <= plain.high
+    assert min(inside, apart) / runs >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / runs)
+    assert taken / runs < 0.9

@@ -78,6 +78,9 @@ def _group_quantities(groups: GroupMetrics) -> list[tuple[str, Quantity]]:
         for group in breakdown.groups:
             found += [(titles.get(name, name), quantity) for name, quantity in group.metrics.items()]
         found += [(NUMBER_GAP_TITLES.get(gap.name) or title_gap(gap), gap.value) for gap in breakdown.gaps]
+    for proxies in groups.proxies:
+        found += [(f"{titles[one.metric]} by {proxies.by}", one.estimate) for one in proxies.rates]
+        found += [(f"differences by {proxies.by}, by probability", one.estimate) for one in proxies.differences]
     binned = "observed rate, by score" if groups.outcome is None else "true mean, by number"
     return found + [(binned, one.base_rate) for one in groups.calibration]
 

@@ -30,6 +30,9 @@ from evenhand.groups import (
     gap_answers,
     headline_sentences,
     overall_table,
+    proxy_answers,
+    proxy_blocks,
+    proxy_sentences,
     rule_notes,
     small_notes,
     threshold_answers,
@@ -68,6 +71,8 @@ FINDINGS = 5
 REFUSED = 100
 """Groups listed that were too small to be tested as subgroups; the JSON has all."""
 
+KNOWN_BY_PROBABILITY = "; what is known of people by probability alone is estimated"
+
 LONG = 15
 """Rows from which a table is folded."""
 
@@ -87,7 +92,7 @@ def build_document(audit: AuditResult) -> Document:
                 "searches and proofs count every person alike: they are unweighted."
             )
         )
-    found = headlines(audit)
+    found = [*headlines(audit), *proxy_sentences(audit.groups.proxies, weighted_by(audit.groups))]
     blocks += [Text(items=tuple(found), role="finding")] if found else []
     blocks += answers(audit)
     blocks += [Note(f"Not run: {item.what}: {item.reason}", "caution") for item in audit.not_run]
@@ -180,6 +185,7 @@ def answers(audit: AuditResult) -> list[Metric]:
     searched = {search.protected for search in audit.searches if search.profiles}
     parts = [
         *gap_answers(audit.groups),
+        *proxy_answers(audit.groups.proxies, weighted_by(audit.groups)),
         *_flip_answers(audit.individual, {join_names(names) for names in searched}),
         *(search_answer(search, audit.model.favourable) for search in audit.searches),
         *(answer for certificate in audit.certificates for answer in proof_answers(certificate)),
@@ -279,11 +285,12 @@ def _groups(audit: AuditResult) -> Iterator[Block]:
     yield Heading("Groups", anchor="groups", detail=True)
     yield Text(
         "How decisions treat groups as a whole. Everything here is observed on the people in the data, with "
-        f"{confidence_level(audit)} intervals."
+        f"{confidence_level(audit)} intervals{KNOWN_BY_PROBABILITY * bool(audit.groups.proxies)}."
     )
     yield overall_table(audit.groups)
     for breakdown in audit.groups.breakdowns:
         yield from breakdown_blocks(audit.groups, breakdown, level=3)
+    yield from proxy_blocks(audit.groups.proxies, weighted_by(audit.groups), level=3)
     yield from calibration_blocks(audit.groups, level=3)
     yield from threshold_section(audit.groups, level=3)
 
@@ -390,7 +397,9 @@ def _method(audit: AuditResult) -> Iterator[Block]:
     yield Facts(tuple(_method_facts(audit)))
     yield Heading("What is observed, estimated, proved", level=3)
     if audit.individual is None:
-        yield Text("Everything here is observed on the people in the data.")
+        yield Text(
+            f"Everything here is observed on the people in the data{KNOWN_BY_PROBABILITY * bool(audit.groups.proxies)}."
+        )
     else:
         yield Text(
             items=(

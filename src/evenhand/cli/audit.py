@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -16,7 +17,7 @@ from evenhand.interrupts import INTERRUPTED
 if TYPE_CHECKING:
     from evenhand.auditing import AuditConfig, AuditResult, DecisionAuditConfig, Gate
     from evenhand.models import Subject
-    from evenhand.schema import DecisionRoles
+    from evenhand.schema import DecisionRoles, KnownGroups
 
 DEFAULT_OUT = Path("evenhand-report")
 
@@ -63,6 +64,22 @@ def audit(
     weight: Annotated[
         str | None, typer.Option("--weight", help="Column of how much each person counts, in what is said of groups.")
     ] = None,
+    membership: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--membership",
+            metavar="NAME=GROUP:COLUMN,...",
+            help="Groups known by probability, e.g. race=white:p_white,black:p_black; may be repeated.",
+        ),
+    ] = None,
+    known_groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--known-groups",
+            metavar="NAME=FILE:COLUMN",
+            help="Calibrate these probabilities on other people, whose group is in COLUMN of FILE; may be repeated.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -104,9 +121,15 @@ def audit(
             threshold=threshold,
             accept_proposals=people.accept_proposals,
             outcome=people.outcome,
+            membership=(probable := _read_membership(membership or [])) or None,
+            known=_read_known_groups(known_groups or [], probable) or None,
         )
         result = _audit_decisions(context, model, roles, people, output, run, gates)
     else:
+        if membership or known_groups:
+            option = "--membership" if membership else "--known-groups"
+            hint = "write the model's decisions into a column of DATA, and audit these: --decision COLUMN"
+            raise OptionError(f"{option} is about decisions already made", hint=hint)
         if example is not None and (model is not None or data is not None):
             raise OptionError("--example brings its own model and data", hint="leave MODEL and DATA out")
         config = SETTINGS.read(context, seed=people.seed, threshold=threshold or None)
@@ -209,3 +232,59 @@ def _train_example(name: str, people: DataOptions, weight: str | None) -> Subjec
     described = DataSource(held_out, dataset.schema, f"data set {name}, people held out from training")
     encoded, weights = people.weigh(described, weight)
     return Subject(trained, encoded, described.name, f"logistic regression trained on {name}", weights=weights)
+
+
+def _read_membership(given: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return attribute -> group -> column, of texts such as ``race=white:p_white,black:p_black``.
+
+    Raises:
+        OptionError: one is written otherwise, or says something twice.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for text in given:
+        name, _, listed = text.partition("=")
+        parts = [part.partition(":") for part in listed.split(",")]
+        groups = {group.strip(): column.strip() for group, _, column in parts}
+        name = name.strip()
+        if not name or not all(groups) or not all(groups.values()) or len(groups) < max(2, len(parts)):
+            raise OptionError(
+                f"expected a name and a column for each of at least two groups, got {text!r}",
+                location="--membership",
+                hint="write for example race=white:p_white,black:p_black",
+            )
+        if name in found:
+            raise OptionError(f"{name!r} is given twice", location="--membership", hint="give each name once")
+        found[name] = groups
+    return found
+
+
+def _read_known_groups(given: Sequence[str], membership: Mapping[str, Mapping[str, str]]) -> dict[str, KnownGroups]:
+    """Return attribute -> people of known group, of texts such as ``race=FILE:COLUMN``.
+
+    Args:
+        given: the texts; FILE has the columns of probabilities too.
+        membership: attribute -> group -> column.
+
+    Raises:
+        EvenhandError: one is written otherwise, or a file or column cannot be used.
+    """
+    from evenhand import datasets
+    from evenhand.schema import GroupProbabilities, KnownGroups, list_columns, require_column
+
+    found: dict[str, KnownGroups] = {}
+    for text in given:
+        name, _, place = text.partition("=")
+        path, _, column = place.rpartition(":")
+        if not name or not path or not column:
+            hint = "write for example race=validated.csv:race"
+            raise OptionError(f"expected NAME=FILE:COLUMN, got {text!r}", location="--known-groups", hint=hint)
+        if name not in membership:
+            known = ", ".join(membership) or "nothing"
+            hint = f"known by probability: {known}; say --membership {name}=GROUP:COLUMN,..."
+            raise OptionError(f"{name!r} is not known by probability", location="--known-groups", hint=hint)
+        frame = datasets.read_frame(path)
+        for needed in (column, *membership[name].values()):
+            require_column(needed, list_columns(frame), f"known groups of {name} in {path}")
+        columns = {group: frame[one].to_numpy() for group, one in membership[name].items()}
+        found[name] = KnownGroups.read(GroupProbabilities.read(name, columns), frame[column].to_numpy())
+    return found

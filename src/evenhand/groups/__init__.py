@@ -23,7 +23,15 @@ from evenhand.groups.number_words import (
     small_number_notes,
 )
 from evenhand.groups.numbers import measure_numbers, measure_recorded_numbers
-from evenhand.groups.proxies import ProxyRate, ProxyRates, measure_proxies
+from evenhand.groups.proxies import (
+    ProxyDifference,
+    ProxyRate,
+    ProxyRates,
+    measure_proxies,
+    proxy_answers,
+    proxy_blocks,
+    proxy_sentences,
+)
 from evenhand.groups.result import (
     DRAWN,
     SMALL,
@@ -65,6 +73,7 @@ __all__ = [
     "KeptDecisions",
     "Membership",
     "NumberOutcome",
+    "ProxyDifference",
     "ProxyRate",
     "ProxyRates",
     "QuantileCurve",
@@ -90,6 +99,9 @@ __all__ = [
     "number_combinations",
     "number_sentences",
     "overall_table",
+    "proxy_answers",
+    "proxy_blocks",
+    "proxy_sentences",
     "rule_notes",
     "small_notes",
     "small_number_notes",

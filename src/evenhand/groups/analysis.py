@@ -26,6 +26,7 @@ from evenhand.groups.metrics import (
     measure_rates,
     number_combinations,
 )
+from evenhand.groups.proxies import measure_proxies
 from evenhand.groups.result import SMALL, CalibrationBin, GroupMetrics
 from evenhand.groups.thresholds import BandSettings, ScoredPeople, trace_curves
 from evenhand.models import Scorer, ask_people
@@ -159,7 +160,20 @@ def measure_recorded_decisions(
     )
     weights = None if decisions.weights is None else decisions.weights.values
     known = DecidedPeople(memberships, decisions.selected, deserving, decisions.scores, weights)
-    return _add_own_metrics(found, metrics, known, config)
+    proxies = tuple(
+        measure_proxies(
+            decisions.selected,
+            probable.probabilities,
+            true_favourable=deserving,
+            weights=weights,
+            known=probable.known,
+            confidence=config.confidence,
+            min_group_size=config.min_group_size,
+            seed=config.seed,
+        )
+        for probable in decisions.memberships
+    )
+    return _add_own_metrics(found.model_copy(update={"proxies": proxies}), metrics, known, config)
 
 
 def _add_own_metrics(

@@ -26,6 +26,7 @@ from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.gap_wording import describe_size, format_not_assessable, reference_table, title_gap
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.names import METRIC_TITLES, number_name
+from evenhand.groups.proxies import ProxyRates, proxy_answers, proxy_blocks, proxy_sentences
 from evenhand.groups.thresholds import ThresholdCurves, describe_rule, threshold_blocks
 from evenhand.schema import Thresholds
 from evenhand.stats import (
@@ -118,6 +119,7 @@ class GroupMetrics(Result):
         calibration: reliability per group of each single protected attribute; empty without scores or true labels. Of
             numbers, their mean and the mean true number in each tenth of the numbers that are decided.
         outcome: what is decided where it is a number; metrics and gaps are then those of ``NUMBER_TITLES``.
+        proxies: rates by what is known by probability alone, such as race by name and address.
     """
 
     kind: Literal["groups"] = "groups"
@@ -134,6 +136,7 @@ class GroupMetrics(Result):
     decided_by: Thresholds | None = None
     thresholds: ThresholdCurves | None = None
     outcome: NumberOutcome | None = None
+    proxies: tuple[ProxyRates, ...] = ()
 
     def document(self) -> Document:
         """Return the gaps between groups, then every group's numbers."""
@@ -171,11 +174,14 @@ def _build_document(result: GroupMetrics) -> Document:
         (
             *rule_notes(result),
             *(Text(sentence, role="finding") for sentence in headline_sentences(result)),
+            *(Text(sentence, role="finding") for sentence in proxy_sentences(result.proxies, weighted_by(result))),
             *gap_answers(result),
+            *proxy_answers(result.proxies, weighted_by(result)),
             *small_notes(result),
             Heading("Overall", detail=True),
             overall_table(result),
             *(block for breakdown in result.breakdowns for block in breakdown_blocks(result, breakdown)),
+            *proxy_blocks(result.proxies, weighted_by(result)),
             *calibration_blocks(result),
             *threshold_section(result),
         ),

@@ -14,6 +14,7 @@ from evenhand.schema.decisions import (
 )
 from evenhand.schema.infer import infer_schema, propose_columns
 from evenhand.schema.people import People, decode, encode, plain_value
+from evenhand.schema.probabilities import GroupProbabilities, KnownGroups, ProbableMembership
 from evenhand.schema.review import ColumnProposal
 from evenhand.schema.rules import Dependency, Link, Proposal
 from evenhand.schema.schema import Schema, attribute_to_yaml, read_schema, schema_to_yaml, write_schema
@@ -30,11 +31,14 @@ __all__ = [
     "Counterparts",
     "DecisionRoles",
     "Dependency",
+    "GroupProbabilities",
+    "KnownGroups",
     "Link",
     "Missing",
     "OutcomeRole",
     "People",
     "PeopleWeights",
+    "ProbableMembership",
     "Proposal",
     "RecordedDecisions",
     "RecordedNumbers",

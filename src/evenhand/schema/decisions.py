@@ -13,6 +13,7 @@ from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.columns import list_columns, list_names, require_column
 from evenhand.schema.infer import guess_favourable, infer_target
 from evenhand.schema.people import CodedColumn, People, encode, is_missing, list_values, sort_key
+from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_memberships
 from evenhand.schema.review import choose_entries, review_columns
 from evenhand.schema.schema import Schema
 from evenhand.schema.target import OutcomeRole, guess_kind
@@ -54,6 +55,7 @@ class RecordedDecisions:
         undecided: rows left out because they have no decision, or no true label where these are known.
         thresholds: what made the decisions of the scores; None where they were recorded.
         decided_by: column of the decision, or of the score that made it.
+        memberships: groups that are known by probability alone.
     """
 
     people: People
@@ -64,6 +66,7 @@ class RecordedDecisions:
     undecided: int = 0
     thresholds: Thresholds | None = None
     decided_by: str = ""
+    memberships: tuple[ProbableMembership, ...] = ()
 
     def at(self, rows: Integers) -> RecordedDecisions:
         """Return the decisions about some of the people, by their positions among these, in that order."""
@@ -74,6 +77,7 @@ class RecordedDecisions:
             selected=self.selected[rows],
             scores=None if self.scores is None else self.scores[rows],
             weights=None if weights is None else replace(weights, values=weights.values[rows]),
+            memberships=tuple(one.at(rows) for one in self.memberships),
         )
 
 
@@ -112,6 +116,8 @@ class DecisionRoles:
             ``Thresholds.parse``).
         accept_proposals: where it is inferred, take what is proposed for columns that cannot be attributes as they are.
         outcome: what the decision is; a label or a number as it looks if left out.
+        membership: what is known by probability alone, such as ``race`` -> group -> column of its probability.
+        known: by the same names other people, of known group, on whom the probabilities are calibrated.
     """
 
     decision: str | None = None
@@ -124,6 +130,8 @@ class DecisionRoles:
     threshold: Any = None
     accept_proposals: bool = False
     outcome: OutcomeRole | None = None
+    membership: Mapping[str, Mapping[str, str]] | None = None
+    known: Mapping[str, KnownGroups] | None = None
 
     def read(self, frame: Any, *, location: str = "data") -> RecordedDecisions | RecordedNumbers:
         """Return the decisions in a data frame: labels, or numbers where the column holds these.
@@ -172,6 +180,7 @@ class DecisionRoles:
             undecided=int((~known).sum()),
             thresholds=thresholds,
             decided_by=str(self.decision or self.score),
+            memberships=read_memberships(table, kept, self.membership or {}, self.known or {}),
         )
 
     def _thresholds(self) -> Thresholds | None:
@@ -215,6 +224,7 @@ class DecisionRoles:
             raise OptionError("expected at least one protected attribute, got none", hint=hint)
         given = {"decision": [self.decision], "protected": names, "target": [self.target]}
         given |= {"score": [self.score], "weight": [self.weight]}
+        given |= {f"membership {name}": list(by.values()) for name, by in (self.membership or {}).items()}
         roles: dict[str, str] = {}
         for role, named in given.items():
             for name in named:
@@ -241,6 +251,11 @@ class DecisionRoles:
     def _read_numbers(self, table: Any, names: Sequence[str], target: dict[str, Any], location: str) -> RecordedNumbers:
         """Return numbers that were decided, without the rows that lack one."""
         decision = str(target["name"])
+        if self.membership:
+            raise OptionError(
+                f"probabilities of groups are read for decisions that are labels, and {decision!r} holds numbers",
+                hint="leave `membership=` out",
+            )
         for role, column in (("score", self.score), ("weight", self.weight)):
             if column is not None:
                 raise OptionError(
@@ -403,6 +418,7 @@ def table_of_decisions(
     y_true: Any = None,
     y_score: Any = None,
     sample_weight: Any = None,
+    membership: Mapping[str, Any] | None = None,
     **about: Any,
 ) -> tuple[Any, DecisionRoles]:
     """Return a table of decisions given as plain columns, and what its columns are for.
@@ -412,7 +428,9 @@ def table_of_decisions(
         sensitive_features: what groups are made by: a data frame, a mapping from names to columns, a column, or an
             array of shape (n,) or (n, attributes).
         y_true, y_score, sample_weight: true labels, scores and weights, shape (n,), or None.
-        about: ``favourable``, ``schema``, ``threshold``, ``accept_proposals`` and ``outcome`` of ``DecisionRoles``.
+        membership: attribute -> probabilities of its groups, a mapping from groups to columns or a data frame.
+        about: ``favourable``, ``schema``, ``threshold``, ``accept_proposals``, ``outcome`` and ``known`` of
+            ``DecisionRoles``.
 
     Raises:
         DataError: the columns differ in length, or something given is not a column.
@@ -425,6 +443,14 @@ def table_of_decisions(
     names = {role: f"{role} " * (role in features) + role for role in columns}
     every = {names[role]: _column(role, given) for role, given in columns.items()}
     every |= {name: _column(f"sensitive_features[{name!r}]", given) for name, given in features.items()}
+    probable: dict[str, dict[str, str]] = {}
+    for attribute, columns_of in (membership or {}).items():
+        named = _named_columns(columns_of)
+        probable[str(attribute)] = {group: f"probability of {attribute} {group}" for group in named}
+        every |= {
+            probable[str(attribute)][group]: _column(f"membership[{attribute!r}][{group!r}]", given)
+            for group, given in named.items()
+        }
     lengths = {name: len(column) for name, column in every.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"expected columns of one length, one entry per person, got {lengths}")
@@ -434,6 +460,7 @@ def table_of_decisions(
         target=names.get("y_true"),
         score=names.get("y_score"),
         weight=names.get("sample_weight"),
+        membership=probable or None,
         **about,
     )
     return pd.DataFrame(every), roles
