@@ -122,7 +122,7 @@ def audit(
             accept_proposals=people.accept_proposals,
             outcome=people.outcome,
             membership=(probable := _read_membership(membership or [])) or None,
-            known=_read_known_groups(known_groups or [], probable) or None,
+            known=_read_known_groups(known_groups or [], probable, people.encoding) or None,
         )
         result = _audit_decisions(context, model, roles, people, output, run, gates)
     else:
@@ -258,12 +258,15 @@ def _read_membership(given: Sequence[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _read_known_groups(given: Sequence[str], membership: Mapping[str, Mapping[str, str]]) -> dict[str, KnownGroups]:
+def _read_known_groups(
+    given: Sequence[str], membership: Mapping[str, Mapping[str, str]], encoding: str | None
+) -> dict[str, KnownGroups]:
     """Return attribute -> people of known group, of texts such as ``race=FILE:COLUMN``.
 
     Args:
         given: the texts; FILE has the columns of probabilities too.
         membership: attribute -> group -> column.
+        encoding: of FILE, if it was said.
 
     Raises:
         EvenhandError: one is written otherwise, or a file or column cannot be used.
@@ -282,7 +285,7 @@ def _read_known_groups(given: Sequence[str], membership: Mapping[str, Mapping[st
             known = ", ".join(membership) or "nothing"
             hint = f"known by probability: {known}; say --membership {name}=GROUP:COLUMN,..."
             raise OptionError(f"{name!r} is not known by probability", location="--known-groups", hint=hint)
-        frame = datasets.read_frame(path)
+        frame = datasets.read_frame(path, encoding=encoding)
         for needed in (column, *membership[name].values()):
             require_column(needed, list_columns(frame), f"known groups of {name} in {path}")
         columns = {group: frame[one].to_numpy() for group, one in membership[name].items()}
