@@ -204,15 +204,21 @@ def _add_up(sample: _Sample, k: int, selected: Booleans, among: Booleans, calibr
         effective=total**2 / squares if squares > 0 else 0.0,
         sensitivity=spread / total if some else 0.0,
         estimate=ratio(q * above, q * inside, above, inside) if some else None,
-        low=ratio(least, least + most_below, 1.0 * forced, 1.0 * forced + ~refused) if some else None,
-        high=ratio(most, most + least_below, 1.0 * ~chosen, 1.0 * ~chosen + forced_below) if some else None,
+        low=ratio(least, least + most_below, *_slopes(forced, ~refused)) if some else None,
+        high=ratio(most, most + least_below, *_slopes(~chosen, forced_below)) if some else None,
     )
+
+
+def _slopes(above: Booleans, below: Booleans) -> tuple[Floats, Floats]:
+    """Return the derivatives of what is above the line, and of what is counted in all."""
+    return above.astype(np.float64), above.astype(np.float64) + below
 
 
 def _sums(cells: Integers, half: Booleans, values: Floats) -> Floats:
     """Return the sums over each half of the people in each cell, shape (2, cells)."""
     count = int(cells.max()) + 1
-    return np.asarray(np.bincount(half * count + cells, weights=values, minlength=2 * count)).reshape(2, count)
+    sums = np.bincount(half * count + cells, weights=values, minlength=2 * count)
+    return np.asarray(sums, dtype=np.float64).reshape(2, count)
 
 
 def _cut_cells(p: Floats) -> Integers:
