@@ -8,7 +8,7 @@ from evenhand import doors
 
 if TYPE_CHECKING:
     from evenhand.subgroups.analysis import find_subgroups, find_subgroups_of_decisions, forecast_queries
-    from evenhand.subgroups.config import Measure, SubgroupConfig
+    from evenhand.subgroups.config import Measure, NumberMeasure, NumberSubgroupConfig, SubgroupConfig
     from evenhand.subgroups.measures import MEASURES
     from evenhand.subgroups.neighbourhood import (
         NeighbourhoodConfig,
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
         Perturbation,
         sample_neighbourhood,
     )
+    from evenhand.subgroups.numbers.analysis import find_number_subgroups, find_subgroups_of_numbers
+    from evenhand.subgroups.numbers.wording import find_widest, number_answer
     from evenhand.subgroups.result import (
         AttributeCells,
         Finding,
         LinearGroup,
+        MeasuredNumber,
         RefusedRuleSet,
         SubgroupResult,
         TextSubgroupResult,
@@ -27,9 +30,9 @@ if TYPE_CHECKING:
     from evenhand.subgroups.rules import MISSING, Range, Rule, Rules, RuleSet, describe_rules, find_members
     from evenhand.subgroups.wording import (
         CHILDREN,
-        RATES,
         added_rules,
         comparison_group,
+        describe_rate,
         describe_significant,
         finding_sentence,
         format_gap,
@@ -51,13 +54,15 @@ __all__ = [
     "CHILDREN",
     "MEASURES",
     "MISSING",
-    "RATES",
     "AttributeCells",
     "Finding",
     "LinearGroup",
     "Measure",
+    "MeasuredNumber",
     "NeighbourhoodConfig",
     "NeighbourhoodGap",
+    "NumberMeasure",
+    "NumberSubgroupConfig",
     "Perturbation",
     "Range",
     "RefusedRuleSet",
@@ -69,11 +74,15 @@ __all__ = [
     "TextSubgroupResult",
     "added_rules",
     "comparison_group",
+    "describe_rate",
     "describe_rules",
     "describe_significant",
     "find_members",
+    "find_number_subgroups",
     "find_subgroups",
     "find_subgroups_of_decisions",
+    "find_subgroups_of_numbers",
+    "find_widest",
     "finding_sentence",
     "forecast_queries",
     "format_gap",
@@ -85,6 +94,7 @@ __all__ = [
     "member_noun",
     "method_facts",
     "nest_findings",
+    "number_answer",
     "reason_unclear",
     "sample_neighbourhood",
     "select_findings",

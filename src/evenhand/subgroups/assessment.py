@@ -365,7 +365,8 @@ def _compare_with_best(
         groups.total + total[:, None],
         groups.squares + squares[:, None],
     )
-    return StratifiedGroups(groups.size, groups.total, groups.squares, everybody, groups.counted), size > 0, cells
+    compared = StratifiedGroups(groups.size, groups.total, groups.squares, everybody, groups.counted, groups.width)
+    return compared, size > 0, cells
 
 
 def _mean_score_z(groups: StratifiedGroups, versus: BestOtherGroup) -> Floats:

@@ -11,6 +11,9 @@ from evenhand.core import Config, setting
 from evenhand.errors import OptionError
 
 Measure: TypeAlias = Literal["favourable", "false-negative", "false-positive", "score"]
+NumberMeasure: TypeAlias = Literal["mean", "residual", "absolute-error"]
+"""What is compared where a number is decided; with a level, ``above``: how often it is above that."""
+
 Control: TypeAlias = Literal["max-t", "BY", "none"]
 Against: TypeAlias = Literal["rest", "best"]
 Method: TypeAlias = Literal["exact", "sampled", "themis", "linear"]
@@ -23,15 +26,9 @@ LEAST_BEYOND = 2
 TextMethod: TypeAlias = Literal["exact", "sampled"]
 
 
-class SharedSettings(Config):
-    """Settings of every search for subgroups, whatever the data."""
+class FamilyTestSettings(Config):
+    """How many rule sets are tested together, and which of them are kept."""
 
-    measure: Measure = setting(
-        "favourable", "what is compared: rate of the favourable label, error rate among those who deserve it or not"
-    )
-    margin: float = setting(
-        0.05, "a gap whose adjusted interval lies within plus or minus this does not count", ge=0, lt=1
-    )
     confidence: float = setting(0.95, "confidence level of all intervals taken together", gt=0, lt=1)
     control: Control = setting("max-t", "multiple-testing correction: of any false finding, of their share, or none")
     permutations: int = setting(1000, "permutations for max-t")
@@ -50,8 +47,19 @@ class SharedSettings(Config):
         return self
 
 
-class SubgroupConfig(SharedSettings):
-    """Settings of a search for subgroups of people, besides those that every search has."""
+class SharedSettings(FamilyTestSettings):
+    """Settings of every search for subgroups by labels or scores, whatever the data."""
+
+    measure: Measure = setting(
+        "favourable", "what is compared: rate of the favourable label, error rate among those who deserve it or not"
+    )
+    margin: float = setting(
+        0.05, "a gap whose adjusted interval lies within plus or minus this does not count", ge=0, lt=1
+    )
+
+
+class RuleSettings(Config):
+    """Which subgroups of people are looked at, and with whom they are compared."""
 
     attributes: tuple[str, ...] | None = setting(
         None, "the sensitive attributes; by default those that the schema marks as protected"
@@ -64,6 +72,12 @@ class SubgroupConfig(SharedSettings):
     split: bool = setting(False, "choose subgroups on a random half of the people, measure them on the other")
     judged: tuple[str, ...] = setting((), "judge this subgroup too, like 'age >= 90 and sex == Male'")
     per: str | None = setting(None, "take gaps within each value of this attribute, and average them")
+    budget: int | None = setting(None, "ask the model about so many individuals at most, all told", ge=1)
+
+
+class SubgroupConfig(RuleSettings, SharedSettings):
+    """Settings of a search for subgroups of people, besides those that every search has."""
+
     method: Method = setting("exact", "count everybody, or search by a published method")
     augment: NeighbourhoodMethod | None = setting(
         None, "ask around the data too: as many samples as the margin needs, or until the answer is clear"
@@ -71,7 +85,39 @@ class SubgroupConfig(SharedSettings):
     repeats: int = setting(
         1, "answers per person, the majority decides; for models that can answer differently each time", ge=1
     )
-    budget: int | None = setting(None, "ask the model about so many individuals at most, all told", ge=1)
+
+
+class NumberSubgroupConfig(RuleSettings, FamilyTestSettings):
+    """Settings of a search for subgroups of people about whom a number is decided, such as a premium."""
+
+    measure: NumberMeasure = setting(
+        "mean", "what is compared: the mean number, the mean of decided minus true, or the mean absolute error"
+    )
+    above: float | None = setting(
+        None, "where a number is decided: compare how often it is above this, in place of its mean"
+    )
+    margin: float | None = setting(
+        None,
+        "a gap whose adjusted interval lies within plus or minus this does not count: in the number's unit, by default "
+        "0.05 standard deviations; with a level, a share of people, by default 0.05",
+        ge=0,
+    )
+
+    @model_validator(mode="after")
+    def _check_level(self) -> Self:
+        if self.above is not None and self.measure != "mean":
+            raise OptionError(
+                f"expected a measure or a level, got {self.measure} and above {self.above:g}",
+                location="above",
+                hint="leave `measure=` out: with a level, shares of people are compared",
+            )
+        if self.above is not None and self.margin is not None and self.margin >= 1:
+            raise OptionError(
+                f"expected a margin below 1 where shares of people are compared, got {self.margin:g}",
+                location="margin",
+                hint="0.05 is 5 points",
+            )
+        return self
 
 
 class TextSubgroupConfig(SharedSettings):

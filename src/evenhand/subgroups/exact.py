@@ -20,7 +20,7 @@ from evenhand.subgroups.family import RuleSetFamily, build_family
 from evenhand.subgroups.findings import QueriedRuleSet, judge_rule_sets, list_findings, parse_rule_sets
 from evenhand.subgroups.gaps import PermutationNull
 from evenhand.subgroups.measures import MeasuredOutcomes, MinimumSizes, minimum_sizes
-from evenhand.subgroups.result import AttributeCells, RefusedRuleSet, SubgroupResult
+from evenhand.subgroups.result import AttributeCells, Finding, RefusedRuleSet, SubgroupResult
 from evenhand.subgroups.tabulate import CellTable, tabulate_people
 from evenhand.typing import Booleans, Integers, Progress
 
@@ -60,6 +60,7 @@ def search_exactly(
     ask: Callable[[], MeasuredOutcomes],
     config: SubgroupConfig,
     *,
+    margin: float | None = None,
     progress: Progress | None = None,
     limit: TimeLimit = NEVER,
 ) -> SubgroupResult:
@@ -68,7 +69,8 @@ def search_exactly(
     Args:
         people: everybody.
         ask: gives the outcomes; called once, after what makes no sense was refused.
-        config: the settings.
+        config: the settings; its margin is in spreads of the outcome.
+        margin: in the outcome's own unit, in place of that.
         progress: called with what is being done and the share done.
         limit: when time is up.
 
@@ -83,6 +85,8 @@ def search_exactly(
     rules = build_family(cuts, config.depth)
     _check_config(rules, config)
     outcome = ask()
+    if margin is not None:
+        config = config.model_copy(update={"margin": margin / outcome.spread})
     rows, rng = outcome.concerned, np.random.default_rng(config.seed)
     inside = np.array([one.inside[rows] for one in conditions], dtype=bool).reshape(len(conditions), len(rows)).T
 
@@ -95,7 +99,8 @@ def search_exactly(
             stratum=None if stratum is None else stratum[rows[where]],
         )
 
-    look = _FamilyExamination(rules, config, rng, limit, progress or (lambda what, share: None))
+    say = progress or (lambda what, share: None)
+    look = _FamilyExamination(rules, config, outcome.better, rng, limit, say)
     notes = list(describe_large_cells(cuts, codes))
     if config.split:
         shuffled = rng.permutation(len(rows))
@@ -117,8 +122,10 @@ def search_exactly(
     standing = looked.standing
     interrupted = standing.stopped is not None or not looked.whole
     notes += _result_notes(looked, rules, config)
-    # A high rate of false negatives is the worse one; of favourable decisions or scores the low one.
-    better = -1 if config.measure == "false-negative" else 1
+    findings = list_findings(
+        looked.lot, standing, most=config.most, margin=config.margin, better=outcome.better, counted=looked.counted
+    )
+    judged = judge_rule_sets(conditions, refused, looked.lot, standing)
     return SubgroupResult(
         method="exact",
         measure=config.measure,
@@ -126,19 +133,17 @@ def search_exactly(
         control=config.control,
         confidence=config.confidence,
         critical=standing.critical,
-        margin=config.margin,
+        margin=outcome.spread * config.margin,
         support=config.support,
         min_size=config.min_size,
         people=measured.people,
-        rate=float(measured.values.mean()) if measured.people else 0.0,
+        rate=outcome.center + outcome.spread * float(measured.values.mean()) if measured.people else 0.0,
         rule_sets=rules.size,
         tested=looked.tested,
         found=looked.found,
         attributes=tuple(AttributeCells(name=one.attribute, cells=one.names, ordered=one.ordered) for one in cuts),
-        findings=list_findings(
-            looked.lot, standing, most=config.most, margin=config.margin, better=better, counted=looked.counted
-        ),
-        judged=judge_rule_sets(conditions, refused, looked.lot, standing),
+        findings=tuple(_restore_unit(finding, outcome) for finding in findings),
+        judged=tuple(one if isinstance(one, RefusedRuleSet) else _restore_unit(one, outcome) for one in judged),
         per=config.per,
         split=config.split,
         interrupted=interrupted,
@@ -148,12 +153,22 @@ def search_exactly(
     )
 
 
+def _restore_unit(finding: Finding, outcome: MeasuredOutcomes) -> Finding:
+    """Return a finding about standardised values in the outcome's own unit."""
+    if (outcome.center, outcome.spread) == (0.0, 1.0):
+        return finding
+    means = {name: outcome.center + outcome.spread * getattr(finding, name) for name in ("rate", "rest_rate")}
+    gaps = ("gap", "low", "high", "plain_low", "plain_high")
+    return finding.model_copy(update=means | {name: outcome.spread * getattr(finding, name) for name in gaps})
+
+
 @dataclass(frozen=True)
 class _FamilyExamination:
-    """One family looked at under one set of settings."""
+    """One family looked at under one set of settings; ``better`` says which values people want, see the outcomes."""
 
     family: RuleSetFamily
     config: SubgroupConfig
+    better: int
     rng: np.random.Generator
     limit: TimeLimit
     say: Progress
@@ -189,7 +204,7 @@ class _FamilyExamination:
             lot,
             self.config,
             self.rng,
-            better=-1 if self.config.measure == "false-negative" else 1,
+            better=self.better,
             drawn=drawn,
             limit=self.limit,
             progress=lambda share: self.say("permuting", share),

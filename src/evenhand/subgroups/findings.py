@@ -246,7 +246,7 @@ def _groups_within(table: CellTable, parts: Integers, inside: Booleans, among: B
         return size, total, squares
 
     everybody = np.ones((1, len(parts)), dtype=bool) if among is None else among
-    return StratifiedGroups(*add_up(inside), add_up(everybody), table.counted)
+    return StratifiedGroups(*add_up(inside), add_up(everybody), table.counted, table.width)
 
 
 # Rule sets that somebody asks about: conditions on any attributes, which need not follow the cells.

@@ -42,6 +42,7 @@ class StratifiedGroups:
         size, total, squares: people in each group, sum of their values, and of the squares, shape (groups, strata).
         everybody: the same of all people, or of those among whom each group is looked at; broadcasts with them.
         counted: whether values are 0 and 1.
+        width: of the range that values lie in.
     """
 
     size: Floats
@@ -49,6 +50,7 @@ class StratifiedGroups:
     squares: Floats
     everybody: tuple[Floats, Floats, Floats]
     counted: bool
+    width: float = 1.0
 
     @property
     def rest(self) -> Floats:
@@ -87,6 +89,7 @@ class StratifiedGroups:
             self.squares[where],
             (everybody[0], everybody[1], everybody[2]),
             self.counted,
+            self.width,
         )
 
     @property
@@ -211,16 +214,16 @@ def _welch_interval(groups: StratifiedGroups, confidence: float) -> IntervalEnds
         sides.append((mean, np.maximum(squares - n * mean**2, 0.0) / np.maximum(n - 1, 1), np.maximum(n, 1)))
     if groups.size.shape[-1] == 1:
         first, second = (SampleMoments(*(part[:, 0] for part in side)) for side in sides)
-        return welch_interval(first, second, confidence)
+        return welch_interval(first, second, confidence, upper=groups.width)
     own, others = groups.rates
     error = sum(variance / n for _, variance, n in sides)
     half = normal_quantile(confidence) * np.sqrt((groups.weights**2 * error).sum(axis=-1))
-    return np.maximum(own - others - half, -1.0), np.minimum(own - others + half, 1.0)
+    return np.maximum(own - others - half, -groups.width), np.minimum(own - others + half, groups.width)
 
 
 def compare_with_rest(table: CellTable, size: Floats, total: Floats, squares: Floats) -> StratifiedGroups:
     """Return the groups of a table's people, compared with everybody else."""
-    return StratifiedGroups(size, total, squares, table.totals, table.counted)
+    return StratifiedGroups(size, total, squares, table.totals, table.counted, table.width)
 
 
 # The null distribution: the largest standardised gap of all rule sets when outcomes are permuted.

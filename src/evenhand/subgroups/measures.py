@@ -25,13 +25,18 @@ class MeasuredOutcomes:
 
     Attributes:
         concerned: rows of the people, shape (n,): everybody, or those whose true label is (un)favourable.
-        values: 0 or 1, or the score, of each of them, shape (n,).
+        values: 0 or 1, the score, or the standardised number, of each of them, shape (n,).
         counted: whether the values are 0 and 1.
+        better: 1 if a higher value is better for people, else -1.
+        center, spread: a value v stands for the outcome ``center + spread v``.
     """
 
     concerned: Integers
     values: Floats
     counted: bool
+    better: int = 1
+    center: float = 0.0
+    spread: float = 1.0
 
 
 def measure_outcomes(scorer: Scorer, people: People, measure: Measure) -> MeasuredOutcomes:
@@ -58,7 +63,7 @@ def measure_outcomes(scorer: Scorer, people: People, measure: Measure) -> Measur
     about = find_concerned(people, measure)
     given = predict_labels(scorer, people.individuals[about]) == scorer.favourable
     wrong = ~given if measure == "false-negative" else given
-    return MeasuredOutcomes(about, wrong.astype(np.float64), counted=True)
+    return MeasuredOutcomes(about, wrong.astype(np.float64), counted=True, better=_better(measure))
 
 
 def recorded_outcomes(decisions: RecordedDecisions, measure: Measure) -> MeasuredOutcomes:
@@ -76,7 +81,12 @@ def recorded_outcomes(decisions: RecordedDecisions, measure: Measure) -> Measure
             )
         return MeasuredOutcomes(about, decisions.scores, counted=False)
     given = decisions.selected[about] != (measure == "false-negative")
-    return MeasuredOutcomes(about, given.astype(np.float64), counted=True)
+    return MeasuredOutcomes(about, given.astype(np.float64), counted=True, better=_better(measure))
+
+
+def _better(measure: Measure) -> int:
+    """Return 1 if a high rate is better for people, -1 if a low one is: that of wrong refusals."""
+    return -1 if measure == "false-negative" else 1
 
 
 def find_concerned(people: People, measure: Measure) -> Integers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -11,7 +12,7 @@ from evenhand.core import Document, Result, SubjectCard
 from evenhand.datasets import TextFinding
 from evenhand.models import NoiseCheck
 from evenhand.stats import Quantity
-from evenhand.subgroups.config import Against, Compared, Control, Measure, Method
+from evenhand.subgroups.config import Against, Compared, Control, Measure, Method, NumberMeasure
 from evenhand.subgroups.neighbourhood import NeighbourhoodGap
 from evenhand.subgroups.rules import Rules, RuleSet, describe_rules
 
@@ -79,8 +80,8 @@ class Finding(BaseModel):
     versus: RuleSet | None = None
     samples: int | None = None
 
-    def sentence(self, measure: Measure = "favourable") -> str:
-        """Return the finding as a sentence."""
+    def sentence(self, measure: str = "favourable") -> str:
+        """Return the finding as a sentence, of a measure of labels or scores."""
         if measure == "score":
             return (
                 f"The mean score of {self.size:,} people with {self.words} is {self.rate:.3f}; "
@@ -105,6 +106,71 @@ def list_in_reading_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     order = [i for top in below.get(None, ()) for i in (top, *below.get(top, ()))]
     place: dict[int | None, int] = {i: at for at, i in enumerate(order)}
     return tuple(findings[i].model_copy(update={"under": place.get(findings[i].under)}) for i in order)
+
+
+class MeasuredNumber(BaseModel):
+    """The number that is decided, where what subgroups are compared by is no label.
+
+    Attributes:
+        name, unit: of the number; the unit where it was said.
+        favourable: what people want of it: ``higher``, ``lower``, or ``neither`` where nobody said.
+        above: the level above which numbers are counted; None where means are compared.
+        deviation: standard deviation of what is compared over everybody, in its unit.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    unit: str | None
+    favourable: str
+    above: float | None = None
+    deviation: float
+
+    @property
+    def digits(self) -> int:
+        """Digits after the point that tell a twentieth of a standard deviation."""
+        return 0 if self.deviation <= 0 else max(0, min(8, 2 - math.floor(math.log10(self.deviation))))
+
+    def format(self, value: float, *, sign: bool = False, unit: bool = True) -> str:
+        """Return a mean or a gap with its unit: ``512.4 EUR``."""
+        written = f"{value:{'+' if sign and round(value, self.digits) else ''},.{self.digits}f}"
+        return f"{written if float(written.replace(',', '')) else written.lstrip('-')}" + (
+            f" {self.unit}" if unit and self.unit else ""
+        )
+
+    def describe(self) -> str:
+        """Say what is decided, and what people want of it."""
+        wanted = {"higher": "; people want it to be high", "lower": "; people want it to be low"}
+        return f"{self.name} is a number{f' in {self.unit}' if self.unit else ''}{wanted.get(self.favourable, '')}"
+
+    def describe_rate(self, measure: str) -> str:
+        """Return what is compared: ``mean premium``, ``mean residual of premium (decided minus true)``."""
+        if self.above is not None:
+            return f"share with {self.name} above {self.above:,.10g}{f' {self.unit}' if self.unit else ''}"
+        kinds = {"residual": "mean residual of {} (decided minus true)", "absolute-error": "mean absolute error of {}"}
+        return kinds.get(measure, "mean {}").format(self.name)
+
+    def sentence(self, measure: str, finding: Finding, *, given: str = "") -> str:
+        """Return a finding as a sentence.
+
+        Args:
+            measure: what is compared.
+            finding: which one.
+            given: what is alike on both sides.
+        """
+        who = f"{finding.size:,} people {'with' if finding.rules else 'for whom'} {finding.words}"
+        others = finding.versus.words() if finding.versus else "everyone else"
+        start = f"With {given} alike, " if given else ""
+        if self.above is not None:
+            own, theirs = (f"{100 * rate:.1f} %" for rate in (finding.rate, finding.rest_rate))
+            level = f"{self.above:,.10g}{f' {self.unit}' if self.unit else ''}"
+            return (
+                f"{start}{'of' if start else 'Of'} {who}, {own} have {self.name} above {level}; of {others} {theirs}."
+            )
+        return (
+            f"{start}{'the' if start else 'The'} {self.describe_rate(measure)} of {who} is "
+            f"{self.format(finding.rate)}; of {others} {self.format(finding.rest_rate)}."
+        )
 
 
 class LinearGroup(BaseModel):
@@ -166,7 +232,9 @@ class SubgroupResult(Result):
 
     Attributes:
         method: how they were searched for.
-        measure: what is compared.
+        measure: what is compared; of numbers ``mean``, ``residual`` (decided minus true), ``absolute-error`` or
+            ``above`` a level.
+        number: the number that is decided, whose unit gaps and means are in; None where labels are.
         against: with whom: everybody else, or the best other group.
         control: how looking at many is accounted for: ``max-t`` (no false finding at all, with ``confidence``),
             ``BY`` (share of false findings, Benjamini-Yekutieli), ``none``.
@@ -198,7 +266,8 @@ class SubgroupResult(Result):
 
     kind: Literal["subgroups"] = "subgroups"
     method: Method
-    measure: Measure
+    measure: Measure | NumberMeasure | Literal["above"]
+    number: MeasuredNumber | None = None
     against: Against
     control: Control
     confidence: float
@@ -227,7 +296,7 @@ class SubgroupResult(Result):
 
     def sentence(self, finding: Finding) -> str:
         """Return a finding as a sentence."""
-        return finding.sentence(self.measure)
+        return finding.sentence(self.measure) if self.number is None else self.number.sentence(self.measure, finding)
 
     def words(self, rules: Rules) -> str:
         """Return rules as one says them, many values by what is left out."""
@@ -322,7 +391,7 @@ class TextSubgroupResult(SubgroupResult):
             "false-negative": f"are wrongly refused {self.favourable}",
             "false-positive": f"wrongly get {self.favourable}",
             "score": "",
-        }[self.measure]
+        }.get(self.measure, "")
         if isinstance(finding, SwapEffect):
             who, rest = f"{finding.size:,} texts made to speak of {finding.words}", "of the same texts about others"
         elif finding.samples is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,6 +123,11 @@ class CellTable:
     counted: bool
     stratum: Integers
     strata: int
+
+    @cached_property
+    def width(self) -> float:
+        """Width of the range that the values lie in: 1 of shares and scores, that of everybody's numbers otherwise."""
+        return max(1.0, float(np.ptp(self.values))) if self.people else 1.0
 
     @property
     def people(self) -> int:

@@ -22,7 +22,6 @@ from evenhand.core import (
     TableRow,
     Text,
 )
-from evenhand.subgroups.config import Measure
 from evenhand.subgroups.result import Finding, RefusedRuleSet, SubgroupResult, TextSubgroupResult
 from evenhand.subgroups.rules import refines_rules
 from evenhand.text import format_count, format_decimal, format_level, format_percent, join_names, list_some
@@ -34,7 +33,7 @@ OTHERS = {
 }
 """With whom a subgroup is compared."""
 
-RATES: dict[Measure, str] = {
+RATES: dict[str, str] = {
     "favourable": "rate of the favourable decision",
     "false-negative": "rate of wrong refusals",
     "false-positive": "rate of wrong favourable decisions",
@@ -87,6 +86,8 @@ def finding_sentence(result: SubgroupResult, finding: Finding, label: str | None
     """
     if is_about_texts(result):
         return result.sentence(finding)
+    if result.number is not None:
+        return result.number.sentence(result.measure, finding, given=result.per or "")
     sampled = "" if finding.samples is None else f"{finding.samples:,} samples of "
     alike = f"With {result.per} alike, o" if result.per else "O"
     who = f"{sampled or f'{finding.size:,} '}people {'with' if finding.rules else 'for whom'} {finding.words}"
@@ -123,14 +124,21 @@ def comparison_group(result: SubgroupResult) -> str:
     return f"{them} with {result.per} alike" if result.per else them
 
 
+def describe_rate(result: SubgroupResult) -> str:
+    """Return what is compared: ``rate of the favourable decision``, ``mean premium``."""
+    return RATES[result.measure] if result.number is None else result.number.describe_rate(result.measure)
+
+
 def is_counted(result: SubgroupResult) -> bool:
-    """Return whether rates are shares of people, so that gaps are points; else they are mean scores."""
-    return result.measure != "score"
+    """Return whether rates are shares of people, so that gaps are points; else they are means."""
+    return result.measure not in ("score", "mean", "residual", "absolute-error")
 
 
 def is_worse(result: SubgroupResult, finding: Finding) -> bool:
-    """Return whether the subgroup fares worse than those it is compared with."""
-    return finding.gap > 0 if result.measure == "false-negative" else finding.gap < 0
+    """Return whether the subgroup fares worse than those it is compared with; of numbers, below where nobody said."""
+    wanted = "higher" if result.number is None else result.number.favourable
+    high = result.measure in ("false-negative", "absolute-error") or wanted == "lower"
+    return finding.gap > 0 if high else finding.gap < 0
 
 
 def reason_unclear(result: SubgroupResult, finding: Finding) -> str:
@@ -145,13 +153,16 @@ def reason_unclear(result: SubgroupResult, finding: Finding) -> str:
 
 def direction_words(result: SubgroupResult) -> tuple[str, str]:
     """Return what ``worse`` and its contrary are called; for texts it is unknown which label is the better one."""
-    if not is_about_texts(result):
+    unknown = result.number is not None and result.number.favourable == "neither" and result.measure != "absolute-error"
+    if not is_about_texts(result) and not unknown:
         return "worse off", "better off"
     return ("above", "below") if result.measure == "false-negative" else ("below", "above")
 
 
 def format_gap(result: SubgroupResult, gap: float) -> str:
-    """Return a gap with its sign, in percentage points, or in decimals for mean scores: ``-22.1``."""
+    """Return a gap with its sign, in percentage points, or in decimals for means: ``-22.1``."""
+    if result.number is not None and not is_counted(result):
+        return result.number.format(gap, sign=True, unit=False)
     value, digits = (100 * gap, 1) if is_counted(result) else (gap, 3)
     written = f"{value:+.{digits}f}"
     if float(written):
@@ -162,11 +173,15 @@ def format_gap(result: SubgroupResult, gap: float) -> str:
 
 def gap_unit(result: SubgroupResult) -> str:
     """Return what gaps are measured in."""
+    if result.number is not None and not is_counted(result):
+        return result.number.unit or f"units of {result.number.name}"
     return "points" if is_counted(result) else "units of the score"
 
 
 def format_rate(result: SubgroupResult, value: float) -> str:
-    """Return a rate in percent, or a mean score in decimals."""
+    """Return a rate in percent, or a mean in decimals."""
+    if result.number is not None and not is_counted(result):
+        return result.number.format(value, unit=False)
     return format_percent(value) if is_counted(result) else f"{value:.3f}"
 
 
@@ -214,7 +229,7 @@ def describe_criterion(result: SubgroupResult) -> str:
     """Say what it takes to be significant."""
     if result.method != "exact":
         return "by the rule of the published method; the notes say what it does not account for"
-    margin = f"{100 * result.margin:g} points" if is_counted(result) else f"{result.margin:g}"
+    margin = f"{100 * result.margin:g} points" if is_counted(result) else f"{result.margin:.3g} {gap_unit(result)}"
     said = f"a gap whose {'' if result.control == 'none' else 'adjusted '}interval excludes 0"
     return f"{said}, and does not rule out a gap of {margin}" if result.margin else said
 
@@ -264,15 +279,10 @@ def worst_answer(result: SubgroupResult, worst: Finding | None) -> Metric:
     if worst is None:
         reason = f"none is below the rest among {among}" if result.tested else "no subgroup is large enough"
         return Metric("worst subgroup", ReportedNumber("-", kind="unknown", basis=reason), about=about)
+    low, high = -worst.high, -worst.low
+    said, basis = f"{format_decimal(low)} to {format_decimal(high)}", f"on {result.people:,} people"
     number = ReportedNumber(
-        format_decimal(-worst.gap),
-        -worst.gap,
-        "observed",
-        -worst.high,
-        -worst.low,
-        f"{format_decimal(-worst.high)} to {format_decimal(-worst.low)}",
-        result.confidence,
-        f"on {result.people:,} people",
+        format_decimal(-worst.gap), -worst.gap, "observed", low, high, said, result.confidence, basis
     )
     whom = (
         f"{worst.words}: {format_percent(worst.rate)} of {worst.size:,} people are selected, of everyone else "
@@ -358,10 +368,9 @@ def build_document(result: SubgroupResult, subject: SubjectCard | None = None) -
     if subject is not None:
         label = subject.favourable
         title = f"Subgroups of {subject.name} on {subject.data}"
-        lead += (
-            f" {result.people:,} {nouns} in {subject.data}. Favourable decision: {subject.target} = "
-            f"{subject.favourable}."
-        )
+        decided = f"Favourable decision: {subject.target} = {subject.favourable}"
+        decided = decided if result.number is None else result.number.describe()
+        lead += f" {result.people:,} {nouns} in {subject.data}. {decided}."
     blocks: list[Block] = []
     if result.noise is not None and result.noise.noisy:
         answers = "one answer" if result.repeats == 1 else f"the majority of {result.repeats:,} answers"
@@ -377,7 +386,7 @@ def build_document(result: SubgroupResult, subject: SubjectCard | None = None) -
         format_rate(result, result.rate), result.rate, "observed", basis=f"of all {result.people:,} {nouns}"
     )
     blocks += [
-        Metric(RATES[result.measure], rate),
+        Metric(describe_rate(result), rate),
         Metric(
             "subgroups tested",
             ReportedNumber(f"{result.tested:,}", result.tested, "observed", basis=describe_tested(result)),
@@ -414,7 +423,7 @@ def _gap_caption(result: SubgroupResult) -> str:
     worse, better = direction_words(result)
     others = comparison_group(result)
     return (
-        f"Gap to {others} in the {RATES[result.measure]}, in {gap_unit(result)}, with its {_interval_name(result)}. "
+        f"Gap to {others} in the {describe_rate(result)}, in {gap_unit(result)}, with its {_interval_name(result)}. "
         f"Orange circles: {worse}. Blue diamonds: {better}. Hollow and grey: not significant, or within the margin. "
         f"Dashed lines: the margin. Numbers beside: how many {member_noun(result)}, and the rate of the subgroup "
         f"against that of {others}."
@@ -442,7 +451,7 @@ def _finding_table(result: SubgroupResult, findings: Sequence[Finding], first: i
         Column("rank", numeric=True),
         Column(f"gap, {gap_unit(result)}", numeric=True),
         Column(nouns, numeric=True),
-        Column("its rate", numeric=True),
+        Column("its rate" if is_counted(result) else "its mean", numeric=True),
         Column(comparison_group(result), numeric=True),
         Column("adjusted p", numeric=True),
         Column("subgroup"),
@@ -471,7 +480,7 @@ def _finding_table(result: SubgroupResult, findings: Sequence[Finding], first: i
             )
         )
     caption = (
-        f"Subgroups that no other one explains: {RATES[result.measure]}, {kind}; with each gap its "
+        f"Subgroups that no other one explains: {describe_rate(result)}, {kind}; with each gap its "
         f"{_interval_name(result)}"
     )
     return Table(caption, columns, tuple(rows), usual=kind, listed=LISTED)
@@ -552,10 +561,9 @@ def _next_step(result: SubgroupResult) -> str:
         return "none of those tested is significant; more data or a lower --support would show smaller ones"
     if is_about_texts(result):
         return "see whether the same texts fare otherwise with other words: that is the model\u2019s own doing"
-    return (
-        "see what explains the gap: the errors (--measure false-negative), the gap within the values of another "
-        "attribute (--per NAME)"
-    )
+    errors = f"the errors (--measure {'false-negative' if result.number is None else 'residual'}), "
+    asked = "" if result.measure in ("residual", "absolute-error") else errors
+    return f"see what explains the gap: {asked}the gap within the values of another attribute (--per NAME)"
 
 
 def _swap_blocks(result: TextSubgroupResult) -> Iterator[Block]:

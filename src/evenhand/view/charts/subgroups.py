@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from evenhand.subgroups import (
     CHILDREN,
-    RATES,
     Finding,
     SubgroupResult,
     added_rules,
     comparison_group,
+    describe_rate,
     format_gap,
     format_rate,
     gap_in_people,
@@ -57,7 +57,7 @@ def draw_gaps(result: SubgroupResult) -> RowChart:
     panel = Panel(drawing.spread(-reach, reach, drawing.differences), lines=tuple(lines))
     rows = [_row(result, finding, finding.words, (_dot(result, finding, scale),)) for finding in findings]
     said = "; ".join(_gap_in_words(result, finding) for finding in findings)
-    gaps = f"Gaps to {comparison_group(result)} in the {RATES[result.measure]}"
+    gaps = f"Gaps to {comparison_group(result)} in the {describe_rate(result)}"
     return _chart(result, rows, panel, f"{gaps}, with adjusted intervals. {said}.")
 
 
@@ -125,7 +125,7 @@ def _row(result: SubgroupResult, finding: Finding, words: str, marks: tuple[Mark
 
 
 def _chart(result: SubgroupResult, rows: list[Row], panel: Panel, description: str) -> RowChart:
-    headings = (member_noun(result), "rate : others")
+    headings = (member_noun(result), "rate : others" if is_counted(result) else "mean : others")
     block = Block(rows=tuple(rows), panels=(panel,), headings=headings, names=NAMES, height=HEIGHT)
     return RowChart(description, (block,)) if rows else RowChart("No subgroup is large enough.", ())
 

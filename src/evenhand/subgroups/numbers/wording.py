@@ -1,0 +1,61 @@
+"""The worst subgroup of numbers as one answer of an audit."""
+
+from __future__ import annotations
+
+from evenhand.core import Metric, ReportedNumber
+from evenhand.subgroups.result import Finding, SubgroupResult
+from evenhand.subgroups.wording import (
+    describe_rate,
+    direction_words,
+    format_gap,
+    gap_unit,
+    is_worse,
+    reason_unclear,
+    say_left_out,
+)
+from evenhand.text import format_count, join_names
+
+
+def find_widest(result: SubgroupResult) -> Finding | None:
+    """Return the subgroup that a reader looks at first: the clearest of those worse off.
+
+    Where nobody said what people want of the number, the clearest one whose number is higher or lower than the others'.
+
+    Args:
+        result: a search among people about whom a number is decided.
+    """
+    undirected = result.number is not None and result.number.favourable == "neither"
+    wanted = undirected and result.measure != "absolute-error"
+    return next((finding for finding in result.findings if wanted or is_worse(result, finding)), None)
+
+
+def number_answer(result: SubgroupResult) -> Metric:
+    """Return the clearest departure of a subgroup's number from the others' as one answer."""
+    assert result.number is not None
+    name = f"subgroup that departs most: {describe_rate(result)}"
+    among = f"{format_count(result.tested, 'subgroup', 'subgroups')} tested"
+    about = f"subgroups by {join_names(cells.name for cells in result.attributes)}"
+    worst = find_widest(result)
+    if worst is None:
+        reason = (
+            f"none is {direction_words(result)[0]} among {among}" if result.tested else "no subgroup is large enough"
+        )
+        return Metric(name, ReportedNumber("-", kind="unknown", basis=reason), about=about)
+    low, high = format_gap(result, worst.low), format_gap(result, worst.high)
+    number = ReportedNumber(
+        f"{format_gap(result, worst.gap)} {gap_unit(result)}",
+        worst.gap,
+        "observed",
+        worst.low,
+        worst.high,
+        f"{low} to {high}",
+        result.confidence,
+        f"on {result.people:,} people",
+    )
+    notes = [result.sentence(worst), f"adjusted interval, simultaneous over {among}"]
+    if result.unknown:
+        notes.append(say_left_out(result))
+    step = "see under Subgroups whom else it concerns; look closer with evenhand subgroups"
+    if not worst.found:
+        step = f"{reason_unclear(result, worst)}; see under Subgroups"
+    return Metric(name, number, tuple(notes), about, step)
