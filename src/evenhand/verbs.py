@@ -312,7 +312,8 @@ def find_subgroups(
     Args:
         model, data, y, target: as for ``audit``.
         protected: the attributes that describe subgroups; numbers are cut into ranges.
-        settings: as for ``audit``, with fields of ``evenhand.subgroups.SubgroupConfig``, such as ``support``.
+        settings: as for ``audit``, with fields of ``evenhand.subgroups.SubgroupConfig``, such as ``support``; where a
+            number is decided, of ``evenhand.subgroups.NumberSubgroupConfig``, such as ``measure="residual"``.
 
     Returns:
         The result: ``findings``, the subgroups with their gaps, intervals and adjusted p-values.
@@ -337,6 +338,8 @@ def find_subgroups(
     subject = _subject(model, data, y, target, protected, settings, varied=False)
     subject.ledger.budget = settings.get("budget")
     settings = {"attributes": protected, **settings}
+    if subject.people.schema.target.is_number:
+        return subgroups.find_number_subgroups(subject.regressor, subject.people, clock=clock, **settings)
     return subgroups.find_subgroups(subject.scorer, subject.people, clock=clock, **settings)
 
 

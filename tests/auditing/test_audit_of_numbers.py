@@ -50,10 +50,32 @@ def test_numbers_alone():
     assert values["residual_difference"]["sex"].low < 25 < values["residual_difference"]["sex"].high
     assert result.described.target.kind == "number"
     assert result.groups.outcome.unit == "EUR"
-    assert {one.what for one in result.not_run} == {"search for subgroups"}
+    assert result.not_run == ()
     shown = render_markdown(result.document())
     assert "was taken for a number. If it holds labels, say so" in shown
     assert "EUR above that of people with sex F" in shown
+
+
+def test_subgroups_by_mean_and_by_residual():
+    result = evenhand.audit_predictions(
+        PREMIUM, sensitive_features={"sex": SEX, "age": AGE}, y_true=CLAIM, unit="EUR", favourable="lower"
+    )
+    own = PREMIUM - CLAIM
+    worst = result.residual_subgroups.findings[0]
+    assert worst.words == "sex M"
+    assert worst.gap == pytest.approx(own[SEX == "M"].mean() - own[SEX == "F"].mean())
+    assert result.subgroups.measure == "mean"
+    values = measure_values(result)
+    # Of all above the others, the one of which most is certain; its ends hold for all.
+    worse = [found for found in result.residual_subgroups.findings if found.gap > 0]
+    assert values["worst_subgroup_residual"][""].low == pytest.approx(max(found.low for found in worse))
+    assert values["worst_subgroup_gap"][""].value > 60
+    page = render_page(result.document())
+    assert "Subgroups by mean residual of y_pred (decided minus true)" in page
+    assert "subgroup that departs most: mean" in result.to_markdown()
+    assert AuditResult.from_json(result.to_json()) == result
+    alone = evenhand.audit_predictions(PREMIUM, sensitive_features={"sex": SEX})
+    assert alone.residual_subgroups is None
 
 
 def test_few_numbers_are_asked_about_and_may_be_said_to_be_numbers():

@@ -35,7 +35,8 @@ def tiny(rows):
 
 def search(world, values, *, counted=True, concerned=None, **options):
     rows = np.arange(len(world)) if concerned is None else concerned
-    outcome = MeasuredOutcomes(rows, np.asarray(values, dtype=np.float64), counted)
+    better = -1 if options.get("measure") == "false-negative" else 1
+    outcome = MeasuredOutcomes(rows, np.asarray(values, dtype=np.float64), counted, better)
     options = {"support": 0.0, "min_size": 1, "most": 100_000, "margin": 0.0, "permutations": 50} | options
     return exact.search_exactly(world, lambda: outcome, SubgroupConfig(**options))
 

@@ -124,9 +124,9 @@ def audit(
 def forecast_queries(people: People, config: AuditConfig) -> int:
     """Return how many individuals an audit without a budget asks a black box about at most.
 
-    Everybody once; for the flip rates everybody and the sample under every assignment of each set of protected
-    attributes (twice where rules make counterparts that differ from those); subgroups; and the searches. Where a time
-    limit ends them early it is fewer.
+    Everybody once, or twice where a number is decided; for the flip rates everybody and the sample under every
+    assignment of each set of protected attributes (twice where rules make counterparts that differ from those);
+    subgroups; and the searches. Where a time limit ends them early it is fewer.
     """
     from evenhand.individual import search
 
@@ -134,7 +134,7 @@ def forecast_queries(people: People, config: AuditConfig) -> int:
     sets = [[name] for name in names] + ([list(names)] if len(names) > 1 else [])
     variants = sum(len(schema.assignments(one)) for one in sets) * (2 if schema.constrains_people else 1)
     if schema.target.is_number:
-        return len(people) + variants * (len(people) + config.samples)
+        return 2 * len(people) + variants * (len(people) + config.samples)
     seeds, local = SEARCH_SEEDS, -(-config.searched // SEARCH_SEEDS)
     found = [
         search.forecast_queries(people, search.SearchConfig(protected=(name,), seeds=seeds, local=local, samples=0))

@@ -23,7 +23,7 @@ from evenhand.core import (
 )
 from evenhand.groups import GAP_NAMES, NUMBER_GAP_TITLES, NUMBER_TITLES, OVERALL_NAMES
 from evenhand.stats import Observed, Quantity, Unknown, quantity_value
-from evenhand.subgroups import SubgroupResult
+from evenhand.subgroups import Finding, SubgroupResult, counts_as_worse
 from evenhand.text import list_some, suggest_name
 
 COMPARED: dict[str, Callable[[float, float], bool]] = {
@@ -48,6 +48,7 @@ MEASURE_NAMES = frozenset(
         "population_largest_change",
         "population_mean_change",
         "worst_subgroup_gap",
+        "worst_subgroup_residual",
         *GAP_NAMES,
         *OVERALL_NAMES,
         *NUMBER_GAP_TITLES,
@@ -161,19 +162,29 @@ def measure_values(audit: AuditResult | AuditComparison) -> dict[str, dict[str, 
             found.setdefault(name, {})["_x_".join(certificate.protected)] = float(getattr(certificate, name))
     if audit.subgroups is not None:
         found["worst_subgroup_gap"] = {"": _worst_subgroup_gap(audit.subgroups)}
+    if audit.residual_subgroups is not None:
+        found["worst_subgroup_residual"] = {"": _worst_subgroup_gap(audit.residual_subgroups)}
     for name, quantity in audit.groups.overall.items():
         found.setdefault(name, {})[""] = quantity
     return found
 
 
 def _worst_subgroup_gap(searched: SubgroupResult) -> Observed:
-    """Return the gap of which most is certain of all subgroups below the others; its ends hold for all of them."""
-    below = [finding for finding in searched.findings if finding.gap < 0]
-    worst = min(below, key=lambda finding: finding.high, default=None)
-    gap, low, high = (0.0, 0.0, 0.0) if worst is None else (-worst.gap, max(0.0, -worst.high), -worst.low)
+    """Return the gap of which most is certain of all subgroups worse off; its ends hold for all of them.
+
+    Of numbers, where nobody said what people want of them: of all that depart from the others.
+    """
+
+    def size(finding: Finding) -> tuple[float, float, float]:
+        gap, low, high = finding.gap, finding.low, finding.high
+        return (gap, low, high) if gap > 0 else (-gap, -high, -low)
+
+    sizes = [size(finding) for finding in searched.findings if counts_as_worse(searched, finding)]
+    gap, low, high = max(sizes, key=lambda one: one[1], default=(0.0, 0.0, 0.0))
     return Observed(
-        value=gap, n=searched.people, low=low, high=high, confidence=searched.confidence, method=searched.control
-    )
+        value=gap, n=searched.people, low=max(0.0, low), high=high, confidence=searched.confidence,
+        method=searched.control,
+    )  # fmt: skip
 
 
 def _check_tree(node: Node, source: Source) -> None:

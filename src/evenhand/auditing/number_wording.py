@@ -16,6 +16,15 @@ from evenhand.groups import (
     small_number_notes,
 )
 from evenhand.individual import change_answers, change_blocks
+from evenhand.subgroups import (
+    SubgroupResult,
+    comparison_group,
+    describe_rate,
+    describe_significant,
+    method_facts,
+    number_answer,
+    subgroup_blocks,
+)
 from evenhand.text import SIMULATED, format_count, format_duration, format_percent
 
 FINDINGS = 3
@@ -34,6 +43,7 @@ def build_document(audit: AuditResult) -> Document:
     found = number_sentences(audit.groups)[:FINDINGS]
     blocks += [Text(items=tuple(found), role="finding")] if found else []
     blocks += number_answers(audit.groups)
+    blocks += [number_answer(searched) for searched in _searches(audit)]
     if audit.changes is not None:
         blocks += change_answers(audit.changes)
     for certificate in audit.certificates:
@@ -42,7 +52,7 @@ def build_document(audit: AuditResult) -> Document:
     blocks += [Note(f"Not run: {item.what}: {item.reason}", "caution") for item in audit.not_run]
     blocks += small_number_notes(audit.groups)
     blocks.append(Text(TERMS, role="small"))
-    for part in (_people, _groups, _individuals, _proof, _method):
+    for part in (_people, _groups, _individuals, _proof, _subgroups, _method):
         blocks += part(audit)
     about = f"{audit.model.name} in" if audit.model.recorded else f"{audit.model.name} on"
     return Document(
@@ -133,6 +143,30 @@ def _proof(audit: AuditResult) -> Iterator[Block]:
         "or by more, where nothing but the protected attributes changes."
     )
     yield from proof_blocks(audit.certificates)
+
+
+def _searches(audit: AuditResult) -> list[SubgroupResult]:
+    """Return the searches for subgroups: by mean, and by mean residual where true numbers are known."""
+    return [searched for searched in (audit.subgroups, audit.residual_subgroups) if searched is not None]
+
+
+def _subgroups(audit: AuditResult) -> Iterator[Block]:
+    for searched in _searches(audit):
+        residual = searched is audit.residual_subgroups
+        anchor = "subgroups-residual" if residual else "subgroups"
+        yield Heading(f"Subgroups by {describe_rate(searched)}", anchor=anchor, detail=True)
+        yield Text(
+            f"Which people, described by {'these' if audit.model.recorded else 'the protected'} attributes together, "
+            f"depart from {comparison_group(searched)} in the {describe_rate(searched)}? {searched.tested:,} different "
+            f"subgroups were tested; {searched.found:,} are significant after adjustment, "
+            f"{describe_significant(searched)}. Everything here is observed on the people in the data; intervals are "
+            "simultaneous over all of these subgroups."
+        )
+        if not searched.findings:
+            yield Note("No subgroup is large enough to be tested.")
+        yield from subgroup_blocks(searched, level=3)
+        yield Heading("How subgroups were searched for", level=3)
+        yield method_facts(searched)
 
 
 def _method(audit: AuditResult) -> Iterator[Block]:

@@ -9,20 +9,32 @@ from typing import Any
 
 import numpy as np
 
-from evenhand import certification, groups, individual, population
+from evenhand import certification, groups, individual, population, subgroups
 from evenhand.auditing.config import DEFAULT_SECONDS, AuditConfig, DecisionAuditConfig
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 from evenhand.auditing.versions import count_values, library_versions
 from evenhand.certification import Certificate
 from evenhand.core import WorkClock
-from evenhand.errors import BudgetError, DataError, MissingExtraError, ModelError, NotAdditiveError, OptionError
+from evenhand.errors import (
+    BudgetError,
+    DataError,
+    LimitError,
+    MissingExtraError,
+    ModelError,
+    NotAdditiveError,
+    OptionError,
+)
 from evenhand.groups import GroupMetrics
-from evenhand.models import Subject
+from evenhand.models import Subject, ask_numbers
 from evenhand.schema import People, RecordedNumbers
+from evenhand.subgroups import SubgroupResult
 from evenhand.text import join_names
 from evenhand.typing import Floats, Progress
 
-LABELS_ALONE = "it compares labels, and a number is decided here"
+SUBGROUPS = "search for subgroups"
+SUBGROUP_SHARE = 0.1
+LEAST_SUBGROUP_SECONDS = 2.0
+"""Share of the time limit for each search for subgroups, at most, and what it gets at least."""
 
 
 def audit_number_model(
@@ -55,7 +67,17 @@ def audit_number_model(
         measured = groups.measure_numbers(
             regressor, people, confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
         )
-        skipped = [SkippedAnalysis(what="search for subgroups", reason=LABELS_ALONE)]
+        skipped: list[SkippedAnalysis] = []
+        found: dict[str, SubgroupResult] = {}
+        try:
+            progress("counting subgroups", 0.08)
+            if len(people) > subject.ledger.left:
+                raise BudgetError("the budget does not pay for asking about everybody once more")
+            decided = RecordedNumbers(people, ask_numbers(regressor, people.individuals))
+            seconds = max(LEAST_SUBGROUP_SECONDS, SUBGROUP_SHARE * (config.time_limit or DEFAULT_SECONDS))
+            found = _search_subgroups(decided, schema.protected, config, seconds, clock, skipped)
+        except BudgetError as error:
+            skipped.append(SkippedAnalysis(what=SUBGROUPS, reason=error.message))
         changes = None
         try:
             changes = individual.measure_changes(
@@ -99,6 +121,7 @@ def audit_number_model(
             "queries": subject.ledger.sent - before,
             "changes": changes,
             "certificates": tuple(certificates),
+            **found,
         }
     )
 
@@ -187,8 +210,48 @@ def audit_recorded_numbers(
         recorded=True,
     )
     data = _make_data_card(people, data_name, decisions.undecided, decisions.decided)
-    skipped = (SkippedAnalysis(what="search for subgroups", reason=LABELS_ALONE),)
-    return _make_result(model, data, people, measured, skipped, config.model_dump(), clock, started)
+    skipped: list[SkippedAnalysis] = []
+    found = _search_subgroups(decisions, schema.names, config, config.time_limit, clock, skipped)
+    result = _make_result(model, data, people, measured, tuple(skipped), config.model_dump(), clock, started)
+    return result.model_copy(update=found)
+
+
+def _search_subgroups(
+    numbers: RecordedNumbers,
+    attributes: tuple[str, ...],
+    config: AuditConfig | DecisionAuditConfig,
+    seconds: float | None,
+    clock: WorkClock,
+    skipped: list[SkippedAnalysis],
+) -> dict[str, SubgroupResult]:
+    """Return the subgroups by mean and, with true numbers, by mean residual, as fields of the audit.
+
+    Args:
+        numbers: what was decided.
+        attributes: what describes subgroups.
+        config: confidence, seed.
+        seconds: for each search, at most.
+        clock: of this run.
+        skipped: what could not be run is added, with the reason.
+    """
+    found = {}
+    measures = {"subgroups": "mean", "residual_subgroups": "residual"}
+    for field, measure in measures.items():
+        if measure == "residual" and numbers.people.numbers is None:
+            continue
+        try:
+            found[field] = subgroups.find_subgroups_of_numbers(
+                numbers,
+                attributes=attributes,
+                measure=measure,
+                confidence=config.confidence,
+                time_limit=seconds,
+                seed=config.seed,
+                clock=clock,
+            )
+        except (OptionError, LimitError) as error:
+            skipped.append(SkippedAnalysis(what=f"{SUBGROUPS} by {measure}", reason=error.message))
+    return found
 
 
 def refuse_metrics(metrics: Mapping[str, Callable[..., Any]] | None) -> None:

@@ -11,7 +11,7 @@ from evenhand.core import Document, Result
 from evenhand.groups import GroupMetrics
 from evenhand.individual import ChangeResult, IndividualResult, SearchResult
 from evenhand.schema import Schema
-from evenhand.subgroups import Finding, SubgroupResult
+from evenhand.subgroups import Finding, SubgroupResult, find_widest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +78,10 @@ class AuditResult(Result):
         described: the schema by which the data was read.
         protected: attributes looked at.
         groups: performance and group metrics.
-        subgroups: whom the protected attributes describe together and the model treats differently; None if not run.
+        subgroups: whom the protected attributes describe together and the model treats differently; of numbers, those
+            whose mean departs from the others'; None if not run.
+        residual_subgroups: the same by the mean of decided minus true numbers, where numbers are decided and the true
+            ones are known.
         individual: counterfactual flip rates and examples; None for decisions already made.
         changes: of a number that is decided: by how much it changes with the protected attributes; else None.
         searches: who was found by searching, one per protected attribute; how common flips are is in ``individual``.
@@ -101,6 +104,7 @@ class AuditResult(Result):
     protected: tuple[str, ...]
     groups: GroupMetrics
     subgroups: SubgroupResult | None = None
+    residual_subgroups: SubgroupResult | None = None
     individual: IndividualResult | None = None
     changes: ChangeResult | None = None
     searches: tuple[SearchResult, ...] = ()
@@ -115,9 +119,12 @@ class AuditResult(Result):
 
     @property
     def worst_subgroup(self) -> Finding | None:
-        """The subgroup whose favourable rate is most clearly below that of the others; None if none is below."""
-        findings = () if self.subgroups is None else self.subgroups.findings
-        return next((finding for finding in findings if finding.gap < 0), None)
+        """The subgroup that is most clearly worse off than the others; None if none is.
+
+        Of labels: the one whose favourable rate is most clearly below. Of numbers, where nobody said what people want
+        of them: the one whose mean departs most clearly.
+        """
+        return None if self.subgroups is None else find_widest(self.subgroups)
 
     def document(self) -> Document:
         """Return the first screen from the parts' answers, then what each part found and how it was done."""

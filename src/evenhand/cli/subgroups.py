@@ -22,12 +22,18 @@ from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
     from evenhand.core import SubjectCard
-    from evenhand.subgroups import SubgroupConfig, SubgroupResult, TextSubgroupResult
+    from evenhand.subgroups import NumberSubgroupConfig, SubgroupConfig, SubgroupResult, TextSubgroupResult
     from evenhand.subgroups import text as texts
 
 ROWS: ConfigOptions[SubgroupConfig] = ConfigOptions(
     "evenhand.subgroups:SubgroupConfig",
     hint="name the column of the texts: --text NAME",
+    without=("attributes", "most", "seed"),
+    renamed={"judged": "judge"},
+)
+NUMBERS: ConfigOptions[NumberSubgroupConfig] = ConfigOptions(
+    "evenhand.subgroups:NumberSubgroupConfig",
+    about="a number that is decided",
     without=("attributes", "most", "seed"),
     renamed={"judged": "judge"},
 )
@@ -69,14 +75,24 @@ def subgroups(
     elif terms:
         raise OptionError("--terms is for texts", hint="name the column of the texts: --text NAME")
     else:
-        config = ROWS.read(context, attributes=people.protected or None, seed=people.seed)
         clock = run.clock
         with view.show_progress(quiet=output.silent) as progress:
             # Attributes that are compared need not be such as can be varied: numbers become ranges.
             subject = people.read_subject(model, data, progress, varied=False)
-        subject.ledger.budget = run.approve(model, config.budget, subgroups.forecast_queries(subject.people, config))
-        with view.show_progress(quiet=output.silent) as progress:
-            found = subgroups.find_subgroups(subject.scorer, subject.people, config, progress=progress, clock=clock)
+        settings = {"attributes": people.protected or None, "seed": people.seed}
+        if subject.people.schema.target.is_number:
+            numbers = NUMBERS.read(context, **settings)
+            subject.ledger.budget = run.approve(model, numbers.budget, len(subject.people))
+            with view.show_progress(quiet=output.silent) as progress:
+                found = subgroups.find_number_subgroups(
+                    subject.regressor, subject.people, numbers, progress=progress, clock=clock
+                )
+        else:
+            config = ROWS.read(context, **settings)
+            rows = subgroups.forecast_queries(subject.people, config)
+            subject.ledger.budget = run.approve(model, config.budget, rows)
+            with view.show_progress(quiet=output.silent) as progress:
+                found = subgroups.find_subgroups(subject.scorer, subject.people, config, progress=progress, clock=clock)
         card = subject.card
     document = partial(found.document, card)
     written = output.write_findings(found, document)

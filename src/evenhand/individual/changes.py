@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 """Shares of people whose change is at most the number that stands for them."""
+MOST_MEANS = 6
+"""Values of the protected attributes whose mean numbers are listed; of more, the ends are said."""
 CHUNK = 65_536
 """People asked about at once, under all assignments."""
 
@@ -335,8 +337,7 @@ def change_answers(result: ChangeResult) -> list[Metric]:
             f"of {SIMULATED}: {show_quantity(drawn.rate, 'rate').text} change {beyond}, estimated",
         ]
         if data.means:
-            notes.insert(1, "mean number if everybody were " + ", ".join(
-                f"{value}: {write_number(mean, unit)}" for value, mean in data.means.items()))  # fmt: skip
+            notes.insert(1, _describe_means(data.means, unit))
         if data.without:
             notes.append(f"{data.without:,} people have no plausible counterpart and are not compared")
         answers.append(
@@ -351,6 +352,16 @@ def change_answers(result: ChangeResult) -> list[Metric]:
             )
         )
     return answers
+
+
+def _describe_means(means: dict[str, float], unit: str | None) -> str:
+    """Say the mean under each value; of many values, the lowest and the highest."""
+    if len(means) > MOST_MEANS:
+        low, high = min(means, key=lambda value: means[value]), max(means, key=lambda value: means[value])
+        ends = f"from {write_number(means[low], unit)} ({low}) to {write_number(means[high], unit)} ({high})"
+        return f"mean number if everybody had one of {len(means):,} values: {ends}"
+    said = (f"{value}: {write_number(mean, unit)}" for value, mean in means.items())
+    return f"mean number if everybody were {', '.join(said)}"
 
 
 def change_blocks(result: ChangeResult) -> Iterator[Block]:

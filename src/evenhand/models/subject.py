@@ -80,11 +80,13 @@ class Subject:
     @property
     def card(self) -> SubjectCard:
         """What a document of findings says about the subject."""
+        target = self.people.schema.target
+        is_number = target.is_number
         return SubjectCard(
-            name=self.scorer.name,
+            name=self.regressor.name if is_number else self.scorer.name,
             data=self.data_name,
             people=len(self.people),
-            target=self.people.schema.target.name,
-            favourable=str(self.scorer.classes[self.scorer.favourable]),
-            label_only=self.scorer.label_only,
+            target=target.name,
+            favourable=str(target.favourable if is_number else self.scorer.classes[self.scorer.favourable]),
+            label_only=not is_number and self.scorer.label_only,
         )

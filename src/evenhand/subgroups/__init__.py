@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         sample_neighbourhood,
     )
     from evenhand.subgroups.numbers.analysis import find_number_subgroups, find_subgroups_of_numbers
-    from evenhand.subgroups.numbers.wording import find_widest, number_answer
+    from evenhand.subgroups.numbers.wording import counts_as_worse, find_widest, number_answer
     from evenhand.subgroups.result import (
         AttributeCells,
         Finding,
@@ -74,6 +74,7 @@ __all__ = [
     "TextSubgroupResult",
     "added_rules",
     "comparison_group",
+    "counts_as_worse",
     "describe_rate",
     "describe_rules",
     "describe_significant",

@@ -51,10 +51,16 @@ class SharedSettings(FamilyTestSettings):
     """Settings of every search for subgroups by labels or scores, whatever the data."""
 
     measure: Measure = setting(
-        "favourable", "what is compared: rate of the favourable label, error rate among those who deserve it or not"
+        "favourable",
+        "what is compared: rate of the favourable label, error rate among those who deserve it or not, mean score "
+        "(of a number that is decided: mean, residual or absolute-error)",
     )
     margin: float = setting(
-        0.05, "a gap whose adjusted interval lies within plus or minus this does not count", ge=0, lt=1
+        0.05,
+        "a gap whose adjusted interval lies within plus or minus this does not count (of a number: in its unit, by "
+        "default 0.05 standard deviations)",
+        ge=0,
+        lt=1,
     )
 
 
@@ -98,8 +104,8 @@ class NumberSubgroupConfig(RuleSettings, FamilyTestSettings):
     )
     margin: float | None = setting(
         None,
-        "a gap whose adjusted interval lies within plus or minus this does not count: in the number's unit, by default "
-        "0.05 standard deviations; with a level, a share of people, by default 0.05",
+        "a gap whose adjusted interval lies within plus or minus this does not count: in the unit of the number, by "
+        "default 0.05 standard deviations; with a level, a share of people, by default 0.05",
         ge=0,
     )
 

@@ -4,8 +4,10 @@ Within strata (one, if nothing is controlled for) outcomes are permuted. The exc
 size lets expect, in standard deviations under that, is its z; the deviations of both tails are made alike, since those
 of rare outcomes in small groups are not (``evenhand.stats.score_difference``). The interval for a gap of rates is the
 score interval: at the critical z of the permutations it excludes 0 exactly where z lies beyond the critical one, so
-that adjusted p and adjusted interval never contradict each other. That for a gap of mean scores is Welch's at the same
-level; there the two can differ at the border, and a finding needs both.
+that adjusted p and adjusted interval never contradict each other. That for a gap of means is the wider of Welch's at
+the same level and of what the permutations allow, which excludes 0 in the same way: Welch's alone misses in small groups
+of skewed numbers, whose spread is small where their mean is low, and the permutations alone where spreads differ. So a
+finding needs both.
 """
 
 from __future__ import annotations
@@ -102,6 +104,13 @@ class StratifiedGroups:
         return np.asarray(np.sqrt(variance), dtype=np.float64)
 
     @property
+    def gap_deviation(self) -> Floats:
+        """Standard deviation of the gap when the values are permuted, shape (groups,)."""
+        # The excess of the total over what is expected is the gap times this, the sum of Mantel and Haenszel's weights.
+        amount = (self.size * self.rest / np.maximum(self.everybody[0], 1)).sum(axis=-1)
+        return np.asarray(np.sqrt((self.deviation**2).sum(axis=-1)) / np.maximum(amount, 1e-300))
+
+    @property
     def expected_totals(self) -> Floats:
         """Mean of each stratum's total under the same, shape (groups, strata)."""
         people, total, _ = self.everybody
@@ -168,8 +177,9 @@ def adjusted_intervals(groups: StratifiedGroups, tails: TailCorrection, critical
         return low[:number], high[number:]
     low, high = _welch_interval(groups, 2 * float(normal_cdf(reach)) - 1)
     own, others = groups.rates
-    gap = own - others
-    return gap - (gap - low) / tails.scale_above, gap + (high - gap) / tails.scale_below
+    gap, permuted = own - others, reach * groups.gap_deviation
+    below, above = np.maximum(gap - low, permuted), np.maximum(high - gap, permuted)
+    return gap - below / tails.scale_above, gap + above / tails.scale_below
 
 
 def approximate_intervals(groups: StratifiedGroups, critical: float) -> IntervalEnds:

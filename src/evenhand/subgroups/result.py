@@ -109,7 +109,7 @@ def list_in_reading_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 class MeasuredNumber(BaseModel):
-    """The number that is decided, where what subgroups are compared by is no label.
+    """The number that is decided, where subgroups are not compared by labels.
 
     Attributes:
         name, unit: of the number; the unit where it was said.

@@ -425,8 +425,8 @@ def _gap_caption(result: SubgroupResult) -> str:
     return (
         f"Gap to {others} in the {describe_rate(result)}, in {gap_unit(result)}, with its {_interval_name(result)}. "
         f"Orange circles: {worse}. Blue diamonds: {better}. Hollow and grey: not significant, or within the margin. "
-        f"Dashed lines: the margin. Numbers beside: how many {member_noun(result)}, and the rate of the subgroup "
-        f"against that of {others}."
+        f"Dashed lines: the margin. Numbers beside: how many {member_noun(result)}, and the "
+        f"{'rate' if is_counted(result) else 'mean'} of the subgroup against that of {others}."
     )
 
 

@@ -16,17 +16,19 @@ from evenhand.subgroups.wording import (
 from evenhand.text import format_count, join_names
 
 
-def find_widest(result: SubgroupResult) -> Finding | None:
-    """Return the subgroup that a reader looks at first: the clearest of those worse off.
+def counts_as_worse(result: SubgroupResult, finding: Finding) -> bool:
+    """Return whether a subgroup is worse off, or departs at all where nobody said what people want of the number."""
+    undirected = result.number is not None and result.number.favourable == "neither"
+    return is_worse(result, finding) or (undirected and result.measure != "absolute-error")
 
-    Where nobody said what people want of the number, the clearest one whose number is higher or lower than the others'.
+
+def find_widest(result: SubgroupResult) -> Finding | None:
+    """Return the subgroup that a reader looks at first, the clearest of those that count as worse; None if none does.
 
     Args:
-        result: a search among people about whom a number is decided.
+        result: a search among people.
     """
-    undirected = result.number is not None and result.number.favourable == "neither"
-    wanted = undirected and result.measure != "absolute-error"
-    return next((finding for finding in result.findings if wanted or is_worse(result, finding)), None)
+    return next((finding for finding in result.findings if counts_as_worse(result, finding)), None)
 
 
 def number_answer(result: SubgroupResult) -> Metric:
