@@ -5,9 +5,9 @@ size lets expect, in standard deviations under that, is its z; the deviations of
 of rare outcomes in small groups are not (``evenhand.stats.score_difference``). The interval for a gap of rates is the
 score interval: at the critical z of the permutations it excludes 0 exactly where z lies beyond the critical one, so
 that adjusted p and adjusted interval never contradict each other. That for a gap of means is the wider of Welch's at
-the same level and of what the permutations allow, which excludes 0 in the same way: Welch's alone misses in small groups
-of skewed numbers, whose spread is small where their mean is low, and the permutations alone where spreads differ. So a
-finding needs both.
+the same level and of what the permutations allow, which excludes 0 in the same way: Welch's alone misses in small
+groups of skewed numbers, whose spread is small where their mean is low, and the permutations alone where spreads
+differ. So a finding needs both.
 """
 
 from __future__ import annotations
