@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.checker.reading import CertificateClaim, CertificateError, RecordedCells
-from evenhand.models import AdditiveNetwork, AttributeTerm, LineTerm, StepTerm, TableTerm, network_fingerprint
+from evenhand.models import (
+    AdditiveNetwork,
+    AttributeTerm,
+    CurveTerm,
+    LineTerm,
+    StepTerm,
+    TableTerm,
+    network_fingerprint,
+)
 from evenhand.population import Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema import Attribute
 
@@ -174,6 +182,13 @@ def recorded_question_of(
     Raises:
         CertificateError: another model, domain or population, or cells that are not a partition of the domain.
     """
+    curved = [one.name for one, part in zip(network.schema.attributes, network.parts, strict=True)
+              if isinstance(part, CurveTerm)]  # fmt: skip
+    if curved:
+        raise CertificateError(
+            f"{curved[0]!r} enters the model through a curve (a logarithm, a power, quantiles), which cannot be "
+            "computed in fractions: no certificate of such a model can be checked"
+        )
     found = network_fingerprint(network)
     if found != statement.fingerprint:
         raise CertificateError(

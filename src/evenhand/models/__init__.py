@@ -1,10 +1,19 @@
 """What can be asked of a model, and how any model becomes something that can be asked."""
 
-from evenhand.models.additive.cells import Cell, RampCell, evaluate_cell, first_true, is_listed, plain_inputs
+from evenhand.models.additive.cells import (
+    Cell,
+    ListedCell,
+    RampCell,
+    evaluate_cell,
+    first_true,
+    is_listed,
+    plain_inputs,
+)
 from evenhand.models.additive.network import (
     AdditiveNetwork,
     AffineLayer,
     AttributeTerm,
+    CurveTerm,
     LineTerm,
     StepTerm,
     TableTerm,
@@ -63,11 +72,13 @@ __all__ = [
     "AttributeTerm",
     "Cell",
     "CountedScorer",
+    "CurveTerm",
     "DecisionTree",
     "EstimatorModel",
     "FreshScorer",
     "KerasLayer",
     "LineTerm",
+    "ListedCell",
     "NoiseCheck",
     "QuestionLedger",
     "RampCell",

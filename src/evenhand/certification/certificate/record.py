@@ -25,7 +25,7 @@ from evenhand.certification.query.enumeration import decode_points
 from evenhand.certification.query.question import Query
 from evenhand.certification.query.rounding import ACTIVATION_ERROR, ARITHMETIC_NOTE, BINARY32_UNIT
 from evenhand.errors import OptionError
-from evenhand.models import network_fingerprint
+from evenhand.models import CurveTerm, network_fingerprint
 from evenhand.population import UNIFORM_POPULATION
 from evenhand.schema import parse_subdomain
 from evenhand.typing import Floats
@@ -60,6 +60,15 @@ class CertificateWriter:
                 "a certificate file cannot hold comparisons within a tolerance",
                 location="`certificate=`",
                 hint="leave out the tolerances, or the certificate",
+            )
+        curved = [one.name for one, part in zip(query.schema.attributes, query.network.parts, strict=True)
+                  if isinstance(part, CurveTerm)]  # fmt: skip
+        if curved:
+            raise OptionError(
+                f"a certificate file cannot hold {curved[0]!r}, which enters the model through a curve (a logarithm, a "
+                "power, quantiles): the checker computes in fractions, and such curves have none",
+                location="`certificate=`",
+                hint="leave the certificate out, or describe the number with `edges`, or with 4,096 values or fewer",
             )
         self._path = path
         self._part = path.with_name(path.name + ".part")

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from evenhand.certification.query.cells import Cells, JointValues, cells_of_joint, list_held
 from evenhand.certification.query.question import NormalForm, Query
 from evenhand.errors import OptionError
-from evenhand.models import AdditiveNetwork, StepTerm
+from evenhand.models import AdditiveNetwork, CurveTerm, StepTerm
 from evenhand.population import JointDistribution, Marginal, MixturePopulation, UniformMarginal
 from evenhand.schema import Attribute, Subdomain, counterparts_of
 from evenhand.typing import Booleans, Floats, Integers
@@ -300,7 +300,7 @@ class SingleMasses(NamedTuple):
             masses = np.stack([marginal.masses for marginal in tabulated])
             most = masses.max(axis=0)
             lived = np.flatnonzero(most > 0)
-            listed = attribute.name not in form.tolerances and not isinstance(form.parts[column], StepTerm)
+            listed = attribute.name not in form.tolerances and not isinstance(form.parts[column], StepTerm | CurveTerm)
             runs = form.asked.runs(attribute) if form.asked else ((attribute.first, attribute.last),)
             held = list_held(replace(tabulated[0], masses=most), runs) if listed else None
             found.append((tabulated[0], lived, masses[:, lived], held))

@@ -25,7 +25,7 @@ from evenhand.certification.query.rounding import (
     rounding_error_of,
 )
 from evenhand.errors import OptionError
-from evenhand.models import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm
+from evenhand.models import AdditiveNetwork, AffineLayer, AttributeTerm, CurveTerm, LineTerm
 from evenhand.population import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema import Attribute, Schema, Subdomain, Value, parse_subdomain
 from evenhand.typing import Booleans, Floats, Integers
@@ -564,4 +564,6 @@ def _term_size(attribute: Attribute, part: AttributeTerm) -> Floats:
     if isinstance(part, LineTerm):
         reach = max(abs(attribute.first), abs(attribute.last))
         return np.asarray(np.abs(part.slope) * reach + np.abs(part.intercept))
+    if isinstance(part, CurveTerm):
+        return part.size()
     return np.asarray(np.abs(part.rows).max(axis=0))

@@ -8,7 +8,15 @@ import numpy as np
 
 from evenhand.errors import NotAdditiveError, OptionError
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.models import AdditiveNetwork, AttributeTerm, LineTerm, Scorer, ask_in_batches, extract_white_box
+from evenhand.models import (
+    AdditiveNetwork,
+    AttributeTerm,
+    LineTerm,
+    Scorer,
+    ask_in_batches,
+    extract_white_box,
+    is_listed,
+)
 from evenhand.schema import Attribute
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -135,7 +143,7 @@ class ProfileNetwork:
         self._tables = {
             i: _unit_slopes(space.attributes[i], part, float(space.step[i]))
             for i, part in self._others
-            if space.attributes[i].size is not None
+            if is_listed(space.attributes[i])
         }
 
     def logits(self, unprotected: Floats) -> Floats:

@@ -14,7 +14,7 @@ from evenhand.errors import OptionError
 from evenhand.mitigation.learners.dense import write_npz
 from evenhand.mitigation.learners.learner import file_ending
 from evenhand.mitigation.training.encoding import FeatureBlock, FeatureEncoding
-from evenhand.models import AdditiveNetwork, AttributeTerm, LineTerm, StepTerm, TableTerm, plain_line
+from evenhand.models import AdditiveNetwork, AttributeTerm, CurveTerm, LineTerm, StepTerm, TableTerm, plain_line
 from evenhand.schema import Attribute, Schema, write_schema
 from evenhand.typing import Floats
 
@@ -160,8 +160,9 @@ def plain_dense_layers(network: AdditiveNetwork) -> tuple[Schema, list[tuple[Flo
 
 def _input_weights(attribute: Attribute, part: AttributeTerm) -> tuple[Floats, Floats] | None:
     """Weights (inputs, units) of an attribute's own inputs, and what is added to the bias; None if they cannot."""
-    if isinstance(part, StepTerm):
-        raise OptionError(f"{attribute.name!r} enters the network by bins, which a file of plain weights cannot say")
+    if isinstance(part, StepTerm | CurveTerm):
+        how = "bins" if isinstance(part, StepTerm) else "a curve"
+        raise OptionError(f"{attribute.name!r} enters the network by {how}, which a file of plain weights cannot say")
     if isinstance(part, LineTerm):
         slope, intercept = plain_line(attribute)
         return (part.slope / slope)[None], part.intercept - part.slope / slope * intercept

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import NotAdditiveError
-from evenhand.models.additive.network import plain_line
+from evenhand.models.additive.network import MonotoneCurve, plain_line
 from evenhand.schema import Attribute, Schema
 from evenhand.typing import Floats, Integers
 
@@ -59,6 +59,14 @@ class RampCell:
 
 
 @dataclass(frozen=True, eq=False)
+class CurveCell:
+    """An increasing function of a wide number that is no line, such as its logarithm."""
+
+    attribute: int
+    curve: MonotoneCurve
+
+
+@dataclass(frozen=True, eq=False)
 class PassthroughCell:
     """A column that the model is given as it stands in the data: it is in no domain, so nothing can be said of it.
 
@@ -69,7 +77,7 @@ class PassthroughCell:
     name: str
 
 
-Cell: TypeAlias = ListedCell | RampCell
+Cell: TypeAlias = ListedCell | RampCell | CurveCell
 Cells: TypeAlias = NDArray[Any]
 """An object array of ``Cell``."""
 
@@ -84,6 +92,8 @@ def cell_array(cells: Sequence[Cell | PassthroughCell], shape: tuple[int, ...] |
 
 def evaluate_cell(cell: Cell, attribute: Attribute, entries: Floats) -> Floats:
     """Return the value of a numeric cell for entries (n,) of its attribute, shape (n,)."""
+    if isinstance(cell, CurveCell):
+        return cell.curve.computed(entries)
     if isinstance(cell, RampCell):
         return np.asarray(cell.computed(entries), dtype=np.float64)
     if cell.cuts is not None:
@@ -180,7 +190,7 @@ def apply_jointly(function: Callable[..., Any], cells: Sequence[Cell]) -> tuple[
         raise NotAdditiveError("it combines several attributes in another way than adding them up")
     rows: list[ListedCell] = []
     for cell in cells:
-        if isinstance(cell, RampCell):
+        if not isinstance(cell, ListedCell):
             raise NotAdditiveError("it bends a number that has too many values to list")
         rows.append(cell)
     cuts: Floats | None = None
@@ -216,7 +226,7 @@ def apply_elementwise(
     out = np.empty(spread[0].shape, dtype=object)
     for index in np.ndindex(out.shape):
         cells: list[Any] = [operand[index] for operand in spread]
-        steep = any(isinstance(cell, RampCell) for cell in cells)
+        steep = any(not isinstance(cell, ListedCell) for cell in cells)
         out[index] = ramp(cells) if steep and ramp is not None else apply_jointly(function, cells)[0]
     return out
 
@@ -262,7 +272,7 @@ _ARITHMETIC: dict[str, Callable[[Values, Values], Values]] = {
 
 def _ramp_arithmetic(name: str, function: Callable[[Values, Values], Values], left: Cell, right: Cell) -> Cell:
     line, other = (left, right) if isinstance(left, RampCell) else (right, left)
-    if not isinstance(line, RampCell) or isinstance(other, RampCell) or other.attribute is not None:
+    if not isinstance(line, RampCell) or not isinstance(other, ListedCell) or other.attribute is not None:
         raise NotAdditiveError("it combines a number that has too many values to list with another value")
     turned = line is right
     value = other.values

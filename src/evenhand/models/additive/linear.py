@@ -14,8 +14,17 @@ from typing import TypeAlias
 import numpy as np
 
 from evenhand.errors import NotAdditiveError
-from evenhand.models.additive.cells import Cell, Cells, ListedCell, RampCell, apply_elementwise
-from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm, StepTerm, TableTerm
+from evenhand.models.additive.cells import Cell, Cells, CurveCell, ListedCell, RampCell, apply_elementwise
+from evenhand.models.additive.network import (
+    AdditiveNetwork,
+    AffineLayer,
+    AttributeTerm,
+    CurveTerm,
+    LineTerm,
+    MonotoneCurve,
+    StepTerm,
+    TableTerm,
+)
 from evenhand.schema import Attribute, Schema, Value
 from evenhand.typing import Floats
 
@@ -193,6 +202,8 @@ def _attribute_term(attribute: Attribute, cells: list[Cell], weights: Floats) ->
         if attribute.is_discrete:
             return TableTerm(np.zeros((attribute.size or 0, len(nothing))), attribute.first)
         return LineTerm(nothing, nothing)
+    if any(isinstance(cell, CurveCell) for cell in cells):
+        return _curve_term(attribute, cells, weights)
     ramps = [(cell, w) for cell, w in zip(cells, weights, strict=True) if isinstance(cell, RampCell)]
     rows = [(cell, w) for cell, w in zip(cells, weights, strict=True) if isinstance(cell, ListedCell)]
     if ramps and rows:
@@ -213,6 +224,29 @@ def _attribute_term(attribute: Attribute, cells: list[Cell], weights: Floats) ->
         if cell.cuts is not None
     ]
     return StepTerm(cuts, np.stack(values, axis=1) @ weights)
+
+
+def _curve_term(attribute: Attribute, cells: list[Cell], weights: Floats) -> CurveTerm:
+    curves, rows = [], []
+    for cell, row in zip(cells, weights, strict=True):
+        if isinstance(cell, ListedCell):
+            raise NotAdditiveError(
+                f"the attribute {attribute.name!r} has too many values to list, and enters both by its size and by its "
+                "bin"
+            )
+        sign = -1.0 if isinstance(cell, RampCell) and cell.slope < 0 else 1.0
+        curves.append(cell.curve if isinstance(cell, CurveCell) else _line_curve(cell, sign))
+        rows.append(sign * row)
+    return CurveTerm(tuple(curves), np.stack(rows))
+
+
+def _line_curve(cell: RampCell, sign: float) -> MonotoneCurve:
+    """Return a line as a curve that increases: its operations are rounded monotonically."""
+
+    def compute_rising(entries: Floats) -> Floats:
+        return np.asarray(sign * np.asarray(cell.computed(entries), dtype=np.float64))
+
+    return MonotoneCurve(compute_rising, cell.low, cell.high, error=0.0)
 
 
 def _cell_numbers(cell: ListedCell) -> Floats:

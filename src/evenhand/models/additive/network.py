@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -14,6 +14,9 @@ import numpy as np
 from evenhand.errors import ModelError
 from evenhand.schema import AffineEncoding, Attribute, Schema, Value
 from evenhand.typing import Floats, Integers
+
+CURVE_PLACES = 257
+"""Places of a curve that enter the digests of a network."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,55 @@ class StepTerm:
         return self.rows[np.searchsorted(self.cuts, entries, side="right")]
 
 
-AttributeTerm: TypeAlias = TableTerm | LineTerm | StepTerm
+@dataclass(frozen=True, eq=False)
+class MonotoneCurve:
+    """An increasing function of a number with too many values to list, as the model computes it.
+
+    Attributes:
+        computed: entries (n,) to values (n,), in the model's own rounding.
+        low, high: the ends of the domain.
+        error: what is computed lies within this of a function that never decreases. A logarithm or a power of a
+            library is off by a few units in the last place, so that the rounded values may fall where the exact ones
+            rise.
+    """
+
+    computed: Callable[[Floats], Floats]
+    low: float
+    high: float
+    error: float
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """The values at the ends of the domain."""
+        low, high = self.computed(np.array([self.low, self.high]))
+        return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class CurveTerm:
+    """A number that enters through monotone curves, such as a logarithm: ``sum_k curve_k(entry) * rows[k]``.
+
+    ``rows`` has shape (curves, units).
+    """
+
+    curves: tuple[MonotoneCurve, ...]
+    rows: Floats
+
+    def values(self, entries: Floats) -> Floats:
+        """Return the curves' values at entries (n,), shape (n, curves)."""
+        return np.stack([curve.computed(entries) for curve in self.curves], axis=1)
+
+    def at(self, entries: Floats) -> Floats:
+        """Return the contributions of entries (n,) to the units, shape (n, units)."""
+        return np.asarray(self.values(entries) @ self.rows)
+
+    def size(self) -> Floats:
+        """Return a bound on the absolute contributions to the units, shape (units,)."""
+        reach = [max(map(abs, curve.ends)) + 2 * curve.error for curve in self.curves]
+        return np.asarray(np.array(reach) @ np.abs(self.rows))
+
+
+AttributeTerm: TypeAlias = TableTerm | LineTerm | StepTerm | CurveTerm
 
 
 @dataclass(frozen=True)
@@ -178,7 +229,7 @@ class AdditiveNetwork:
         state = hashlib.sha256(self.schema.model_dump_json().encode())
         for part in self.parts:
             state.update(type(part).__name__.encode())
-            for array in vars(part).values():
+            for array in term_arrays(part):
                 state.update(np.ascontiguousarray(array, dtype=np.float64).tobytes())
         for array in (self.bias, *(a for layer in self.layers for a in (layer.weights, layer.bias))):
             state.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
@@ -303,13 +354,7 @@ def network_fingerprint(network: AdditiveNetwork) -> str:
         described = [attribute.name, attribute.kind, attribute.values, attribute.first.hex(), attribute.last.hex()]
         _hash_text(state, described)
         _hash_text(state, type(part).__name__)
-        if isinstance(part, LineTerm):
-            arrays = [part.slope, part.intercept]
-        elif isinstance(part, StepTerm):
-            arrays = [part.cuts, part.rows]
-        else:
-            arrays = [part.rows, np.array([part.first])]
-        for array in arrays:
+        for array in term_arrays(part):
             _hash_numbers(state, array)
     _hash_numbers(state, network.bias)
     for layer in network.layers:
@@ -317,6 +362,18 @@ def network_fingerprint(network: AdditiveNetwork) -> str:
         _hash_numbers(state, layer.bias)
     _hash_text(state, list(network.classes))
     return state.hexdigest()
+
+
+def term_arrays(part: AttributeTerm) -> list[Floats]:
+    """Return the numbers that a term is made of; of curves, values at evenly spaced places to nine digits."""
+    if isinstance(part, LineTerm):
+        return [part.slope, part.intercept]
+    if isinstance(part, StepTerm):
+        return [part.cuts, part.rows]
+    if isinstance(part, CurveTerm):
+        places = np.linspace(part.curves[0].low, part.curves[0].high, CURVE_PLACES)
+        return [np.array([float(f"{value:.9g}") for value in part.values(places).ravel()]), part.rows]
+    return [part.rows, np.array([part.first])]
 
 
 def _hash_text(state: hashlib._Hash, value: object) -> None:

@@ -15,7 +15,7 @@ from evenhand.models.blackbox.number_model import NumberModel
 from evenhand.models.readers.boosters import read_booster
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
 from evenhand.models.readers.sklearn_tables import estimator_columns, perceptron_outputs, transform_columns
-from evenhand.models.readers.sklearn_trees import read_histogram_tree, read_tree
+from evenhand.models.readers.sklearn_trees import BENT, read_histogram_tree, read_tree
 from evenhand.models.trees.ensemble import TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree
 from evenhand.population import uniform_population
@@ -76,6 +76,8 @@ def _found_model(model: Any) -> Any:
 def _read_trees(model: Any, columns: cell.Cells, box: NumberModel) -> TreeEnsemble:
     """Return the trees of a regressor, over columns that are functions of one attribute each."""
     for column in columns:
+        if isinstance(column, cell.CurveCell):
+            raise NotAdditiveError(BENT, location=box.name)
         if isinstance(column, cell.ListedCell) and column.values.dtype.kind not in "fiub":
             raise NotAdditiveError("the trees look at words", location=box.name)
     names = [str(name) for name in getattr(model, "feature_names_in_", [])]

@@ -2,11 +2,13 @@
 
 Which steps do is known by their exact type, from a list. What they do is not copied: every fitted step is called on
 rows in which one attribute runs through its whole domain, and what comes out fills the tables. A number with too many
-values to list is followed as a line through the scalers, and by exact bins through ``KBinsDiscretizer``.
+values to list is followed as a line through the scalers, by exact bins through ``KBinsDiscretizer``, and as a monotone
+curve through logarithms, powers and quantiles.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -16,9 +18,9 @@ import numpy as np
 from evenhand.errors import NotAdditiveError
 from evenhand.models.additive import cells as cell
 from evenhand.models.additive import linear as lin
-from evenhand.models.additive.cells import Cell, Cells, ListedCell, PassthroughCell, RampCell, Values
+from evenhand.models.additive.cells import Cell, Cells, CurveCell, ListedCell, PassthroughCell, RampCell, Values
 from evenhand.models.additive.linear import LinearTensor
-from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.additive.network import AdditiveNetwork, MonotoneCurve
 from evenhand.models.blackbox.estimator import EstimatorModel, wrap_estimator
 from evenhand.models.blackbox.number_model import NumberModel
 from evenhand.models.blackbox.questions import model_input, refusal_error
@@ -29,13 +31,34 @@ from evenhand.typing import Floats
 
 SCALERS = frozenset({"MaxAbsScaler", "MinMaxScaler", "RobustScaler", "StandardScaler"})
 COLUMN_BY_COLUMN = SCALERS | {
-    "Binarizer", "OrdinalEncoder", "PowerTransformer", "QuantileTransformer", "SimpleImputer"
+    "Binarizer", "FunctionTransformer", "OrdinalEncoder", "PowerTransformer", "QuantileTransformer", "SimpleImputer"
 }  # fmt: skip
+CURVES = frozenset({"FunctionTransformer", "PowerTransformer", "QuantileTransformer"})
+CURVE_PROBES = 4097
+"""Places at which a curve is looked at before it is followed."""
 SELECTORS = frozenset({"SelectKBest", "SelectPercentile", "VarianceThreshold"})
 LINEAR_CLASSIFIERS = frozenset(
     {"LinearSVC", "LogisticRegression", "LogisticRegressionCV", "PassiveAggressiveClassifier", "Perceptron",
      "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier"}
 )  # fmt: skip
+
+MONOTONE: dict[str, tuple[float, float]] = {
+    "arcsinh": (-math.inf, math.inf), "arctan": (-math.inf, math.inf), "cbrt": (-math.inf, math.inf),
+    "exp": (-math.inf, math.inf), "exp2": (-math.inf, math.inf), "expm1": (-math.inf, math.inf),
+    "log": (0.0, math.inf), "log10": (0.0, math.inf), "log1p": (-1.0, math.inf), "log2": (0.0, math.inf),
+    "sinh": (-math.inf, math.inf), "sqrt": (0.0, math.inf), "square": (0.0, math.inf),
+    "tanh": (-math.inf, math.inf),
+}  # fmt: skip
+"""Functions of NumPy that increase, and where."""
+
+FUNCTION_ERROR = 16 * 2.0**-52
+"""Relative error of what NumPy and SciPy compute of elementary functions: theirs is 4 units in the last place."""
+
+STEEPEST_QUANTILE = 2e6
+"""Slope of the normal quantile function at 1e-7, beyond which scikit-learn clips: sqrt(2 pi) exp(5.2**2 / 2)."""
+
+LARGEST_CURVE_ERROR = 2.0**-20
+"""A curve that is computed less exactly than this share of its rise is not followed."""
 
 ROUNDINGS = 64
 """A scaler may be this many roundings away from the line through its ends; more is a bend."""
@@ -170,8 +193,7 @@ class _FittedStep:
         self.step = step
         self.given: list[Cell] = list(value)
         self.owners = _column_owners(step, len(value))
-        self.base = [given.computed(np.array([given.low])) if isinstance(given, RampCell) else given.values[:1]
-                     for given in self.given]  # fmt: skip
+        self.base = [_any_value(given) for given in self.given]
 
     def outcome(self) -> Cells:
         """Return its output columns, each a function of the attribute that its input column depends on."""
@@ -193,6 +215,8 @@ class _FittedStep:
             if isinstance(given, RampCell):
                 follow = self._bin_cells if _is_kind(self.step, {"KBinsDiscretizer"}) else self._lines
                 made.update(zip(outputs, follow(j, given, outputs), strict=True))
+            elif isinstance(given, CurveCell):
+                made.update(zip(outputs, self._scaled_curves(j, given, outputs), strict=True))
         return cell.cell_array([made[o] for o in range(len(self.owners))])
 
     def _call(self, columns: dict[int, Values]) -> Values:
@@ -222,8 +246,9 @@ class _FittedStep:
         return result
 
     def _lines(self, j: int, given: RampCell, outputs: Sequence[int]) -> list[Cell]:
-        keeps_numbers = _is_kind(self.step, {"SimpleImputer"}) and _is_nan(self.step.missing_values)
-        if not (_is_kind(self.step, SCALERS) or keeps_numbers):
+        if _is_kind(self.step, CURVES):
+            return self._curves(j, given, outputs)
+        if not self._keeps_lines():
             raise NotAdditiveError(
                 "it bends a number that has too many values to list; describe the number as ordinal, with `edges`, or "
                 "as an integer with a smaller range"
@@ -241,7 +266,8 @@ class _FittedStep:
             intercept = ends[0] - slope * given.low
             bend = np.abs(numbers - (slope * probes + intercept)).max()
             if bend > ROUNDINGS * precision * max(np.abs(ends).max(), abs(intercept)):
-                raise NotAdditiveError("it clips a number that has too many values to list, inside its domain")
+                lines.append(self._curve(j, given, o, error=0.0))  # clipped: each operation is rounded monotonically
+                continue
             if slope == 0:
                 lines.append(ListedCell(None, probed[:1, o]))
                 continue
@@ -251,6 +277,54 @@ class _FittedStep:
 
             lines.append(RampCell(given.attribute, slope, intercept, given.low, given.high, compute_output, False))
         return lines
+
+    def _keeps_lines(self) -> bool:
+        """Return whether the step scales and shifts numbers, or leaves them as they are."""
+        keeps_numbers = _is_kind(self.step, {"SimpleImputer"}) and _is_nan(self.step.missing_values)
+        return keeps_numbers or _is_kind(self.step, SCALERS)
+
+    def _curves(self, j: int, given: RampCell, outputs: Sequence[int]) -> list[Cell]:
+        """Return what a step makes of a number that it bends, and never turns."""
+        ends = given.computed(np.array([given.low, given.high])).astype(np.float64)
+        found: list[Cell] = []
+        for o in outputs:
+            values = self._call({j: given.computed(np.array([given.low, given.high]))})[:, o].astype(np.float64)
+            found.append(self._curve(j, given, o, error=_curve_error(self.step, j, ends, values)))
+        return found
+
+    def _scaled_curves(self, j: int, given: CurveCell, outputs: Sequence[int]) -> list[Cell]:
+        """Return what a scaler makes of a curve: its operations are monotone as rounded, and stretch the curve's error.
+
+        How much is seen between the ends of the curve, and where it clips less.
+        """
+        if not self._keeps_lines() or getattr(self.step, "clip", False):
+            raise NotAdditiveError("it bends a number once more that has too many values to list")
+        before = np.array(given.curve.ends)
+        found: list[Cell] = []
+        for o in outputs:
+            after = self._call({j: before})[:, o].astype(np.float64)
+            stretch = abs(after[1] - after[0]) / abs(before[1] - before[0])
+            error = 2 * stretch * given.curve.error
+            found.append(self._curve(j, given, o, error=error))
+        return found
+
+    def _curve(self, j: int, given: RampCell | CurveCell, output: int, *, error: float) -> Cell:
+        before = given if isinstance(given, RampCell) else given.curve
+
+        def compute_output(entries: Floats) -> Floats:
+            return np.asarray(self._call({j: before.computed(entries)})[:, output].astype(np.float64))
+
+        probes = compute_output(np.linspace(before.low, before.high, CURVE_PROBES))
+        if not np.isfinite(probes).all():
+            raise NotAdditiveError("it makes numbers of the domain infinite or undefined")
+        if (np.diff(probes) < -2 * error).any():
+            raise NotAdditiveError("it turns a number that has too many values to list")
+        rise = probes[-1] - probes[0]
+        if rise <= 0:
+            return ListedCell(None, probes[:1])
+        if error > LARGEST_CURVE_ERROR * rise:
+            raise NotAdditiveError("it computes a number that has too many values to list too coarsely to be followed")
+        return CurveCell(given.attribute, MonotoneCurve(compute_output, before.low, before.high, error))
 
     def _bin_cells(self, j: int, given: RampCell, outputs: Sequence[int]) -> list[Cell]:
         edges = np.asarray(self.step.bin_edges_[j], dtype=np.float64)[1:-1]
@@ -270,6 +344,53 @@ class _FittedStep:
         return [ListedCell(given.attribute, values[:, o], cuts) for o in outputs]
 
 
+def _any_value(given: Cell) -> Values:
+    """Return what a column can hold, shape (1,)."""
+    if isinstance(given, ListedCell):
+        return given.values[:1]
+    inside = given if isinstance(given, RampCell) else given.curve
+    return np.asarray(inside.computed(np.array([inside.low])))
+
+
+def _curve_error(step: Any, j: int, entries: Floats, values: Floats) -> float:
+    """Bound how far what a step computes of one column lies from an increasing or decreasing function.
+
+    Args:
+        step: fitted; a FunctionTransformer of a known function, a QuantileTransformer or a PowerTransformer.
+        j: the column.
+        entries, values: what goes in and comes out at both ends of the domain, shape (2,).
+
+    Raises:
+        NotAdditiveError: it is not monotone on the domain.
+    """
+    largest = float(np.abs(values).max())
+    if _is_kind(step, {"FunctionTransformer"}):
+        low, high = MONOTONE.get(step.func.__name__, (math.inf, -math.inf))
+        if entries[0] < low or entries[1] > high:
+            raise NotAdditiveError(f"{step.func.__name__} of a number that has too many values to list may turn it")
+        return FUNCTION_ERROR * largest
+    if _is_kind(step, {"QuantileTransformer"}):
+        steepest = STEEPEST_QUANTILE if step.output_distribution == "normal" else 1.0
+        return FUNCTION_ERROR * (steepest + largest)
+    power, scaler = float(step.lambdas_[j]), getattr(step, "_scaler", None)
+    if step.method == "box-cox":
+        bases, powers = entries, [power, power]
+    else:
+        # y = ((1 + x)**p - 1) / p of what is above zero, with 2 - p and 1 - x below (Yeo and Johnson 2000).
+        bases, powers = 1 + np.abs(entries), [power if entry >= 0 else 2 - power for entry in entries]
+    error = 0.0
+    for base, exponent in zip(bases, powers, strict=True):
+        # Computed as expm1(p log(base)) / p or as (base**p - 1) / p: the second cancels where p is small.
+        inner = abs(exponent * math.log(base))
+        size = (max(base**exponent, 1.0) + 1) / abs(exponent) if exponent else abs(math.log(base))
+        error = max(error, FUNCTION_ERROR * (1 + inner) * size)
+    if step.standardize and scaler is not None:
+        shift = abs(float(scaler.mean_[j])) if scaler.mean_ is not None else 0.0
+        scale = float(scaler.scale_[j]) if scaler.scale_ is not None else 1.0
+        error = 2 * error / scale + FUNCTION_ERROR * (largest + shift / scale)
+    return error
+
+
 def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and value != value
 
@@ -280,6 +401,10 @@ def _column_owners(step: Any, inputs: int) -> list[int]:
     Raises:
         NotAdditiveError: the step is of a kind that mixes columns, or whose workings are not known.
     """
+    if _is_kind(step, {"FunctionTransformer"}) and not _is_elementwise(step):
+        raise NotAdditiveError(
+            "it runs a function of its own, which may mix attributes; functions of NumPy such as np.log1p can be read"
+        )
     if _is_kind(step, COLUMN_BY_COLUMN):
         extra = step.indicator_.features_.tolist() if getattr(step, "add_indicator", False) else []
         return [*range(inputs), *extra]
@@ -295,6 +420,12 @@ def _column_owners(step: Any, inputs: int) -> list[int]:
     else:
         raise NotAdditiveError("this kind of step may mix attributes, or runs code of its own")
     return [j for j, width in enumerate(widths) for _ in range(width)]
+
+
+def _is_elementwise(step: Any) -> bool:
+    """Return whether a FunctionTransformer applies a function of NumPy to each number alone."""
+    plain = isinstance(step.func, np.ufunc) and (step.func.nin, step.func.nout) == (1, 1)
+    return plain and getattr(np, step.func.__name__, None) is step.func and not step.kw_args
 
 
 def _compare_scores(network: AdditiveNetwork, box: EstimatorModel) -> None:

@@ -284,10 +284,18 @@ def read_tree_pipeline(box: EstimatorModel) -> TreeEnsemble | None:
     return _trees_over_columns(columns, model, box)
 
 
+BENT = (
+    "the trees compare a number that a curve bends (a logarithm, a power, quantiles) and that has too many values to "
+    "list: rounding of the curve leaves open on which side of a threshold some values are"
+)
+
+
 def _trees_over_columns(columns: cell.Cells, model: Any, box: EstimatorModel) -> TreeEnsemble:
     """Return the trees over columns that are functions of one attribute each."""
     cell.refuse_passthrough(columns)
     for column in columns:
+        if isinstance(column, cell.CurveCell):
+            raise NotAdditiveError(BENT, location=box.name)
         if isinstance(column, cell.ListedCell) and column.values.dtype.kind not in "fiub":
             raise NotAdditiveError("the trees look at words", location=box.name)
     encoded = getattr(model, "is_categorical_", None) is not None

@@ -24,6 +24,7 @@ from evenhand.errors import OptionError
 from evenhand.models import (
     ZERO_THRESHOLD,
     Cell,
+    ListedCell,
     RampCell,
     StepTerm,
     TableTerm,
@@ -135,7 +136,7 @@ def _cut_entries(tests: NodeTests, mine: Integers, attribute: Attribute) -> Floa
         asking = tests.node[mine][tests.nodes.feature[tests.node[mine]] == column]
         if isinstance(given, RampCell):
             found.append(_ramp_cuts(given, _switch_inputs(tests.nodes, asking), attribute))
-        elif given.cuts is not None:
+        elif isinstance(given, ListedCell) and given.cuts is not None:
             found.append(given.cuts)
     return np.unique(np.concatenate(found))
 
