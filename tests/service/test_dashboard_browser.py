@@ -19,6 +19,8 @@ from evenhand.service import KeyStore
 if CHROMIUM is None:
     pytest.skip("needs chromium", allow_module_level=True)
 
+expect.set_options(timeout=20_000)  # as long as the page may take over an action; many things may run beside it
+
 PEOPLE = [(f"person {i}", *one) for i, one in enumerate([("women", 0), ("men", 1), ("women", 0), ("men", 1)] * 20)]
 
 

@@ -202,6 +202,29 @@ def test_too_much_at_once_is_read_again_by_the_page(here, monkeypatch):
     assert asyncio.run(page()) == {"stream": "loans", "number": 6, "gap": True, "rows": []}
 
 
+def test_a_store_that_fails_before_a_page_has_caught_up_is_told_and_nothing_is_missed(here, monkeypatch):
+    decide(here, "loans", "a", "b", "c")
+
+    async def page():
+        reader = Reader(hub_for(here), {"loans": 1})
+        await reader.hear()
+        with monkeypatch.context() as patch:
+
+            def away():
+                raise StoreError("the disk is gone")
+
+            patch.setattr(here.database, "reading", away)
+            told = await reader.hear()
+        await reader.until("loans", 3)
+        await reader.leave()
+        return told, reader
+
+    told, reader = asyncio.run(page())
+    assert told == {"failed": True, "message": "the disk is gone"}
+    assert reader.kinds[:2] == ["hello", "store"]
+    assert reader.numbers == {"loans": [2, 3]}
+
+
 def test_a_store_that_fails_is_told_once_and_so_is_its_return(here):
     async def page():
         hub = hub_for(here)

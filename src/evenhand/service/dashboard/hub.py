@@ -76,7 +76,7 @@ class EventHub:
         self._seen: StreamPositions = {}
         self._looking: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
-        self._failed = False
+        self._failure: str | None = None
 
     @property
     def pages(self) -> int:
@@ -105,14 +105,33 @@ class EventHub:
             seen = dict(self._seen)
         try:
             known = {stream: min(positions.get(stream, number), number) for stream, number in seen.items()}
-            yield f"retry: 1000\n{_format_event('hello', {'failed': self._failed}, known)}"
-            for message in await run_in_threadpool(self._rows_since, dict(known), seen):
-                known[message["stream"]] = message["number"]
-                yield _format_event("news", message, known)
+            yield f"retry: 1000\n{_format_event('hello', _store_state(self._failure), known)}"
+            async for text in self._catch_up(known, seen):
+                yield text
             async for text in self._live(page, known):
                 yield text
         finally:
             self._pages.discard(page)
+
+    async def _catch_up(self, known: StreamPositions, seen: StreamPositions) -> AsyncIterator[str]:
+        """Yield what the page does not know yet; while the store cannot be read, say so and try again."""
+        told_at: float | None = None
+        while not self._context.stopping.is_set():
+            try:
+                missed = await run_in_threadpool(self._rows_since, dict(known), seen)
+            except Exception as error:
+                now = asyncio.get_running_loop().time()
+                if told_at is None or now - told_at >= self._beat:
+                    told_at = now
+                    yield _format_event("store", _store_state(_describe(error)), known)
+                await asyncio.sleep(self._every)
+                continue
+            if told_at is not None:
+                yield _format_event("store", _store_state(None), known)
+            for message in missed:
+                known[message["stream"]] = message["number"]
+                yield _format_event("news", message, known)
+            return
 
     async def _live(self, page: PageSubscription, known: StreamPositions) -> AsyncIterator[str]:
         while not self._context.stopping.is_set():
@@ -140,14 +159,13 @@ class EventHub:
                 news = await run_in_threadpool(self._new_messages)
             except Exception as error:
                 # Whatever it is, the pages say that what they show may be old, and it is tried again.
-                if not self._failed:
-                    self._failed = True
-                    what = error.message if isinstance(error, EvenhandError) else type(error).__name__
-                    self._tell({"failed": True, "message": what})
+                if self._failure is None:
+                    self._failure = _describe(error)
+                    self._tell(_store_state(self._failure))
             else:
-                if self._failed:
-                    self._failed = False
-                    self._tell({"failed": False})
+                if self._failure is not None:
+                    self._failure = None
+                    self._tell(_store_state(None))
                 for message in news:
                     self._seen[message["stream"]] = message["number"]
                     self._tell(message)
@@ -186,6 +204,16 @@ def parse_positions(text: str) -> StreamPositions:
         if name and number.isascii() and number.isdigit() and len(number) < 19:
             found[name] = int(number)
     return found
+
+
+def _describe(error: Exception) -> str:
+    """Return what a page is told of an error: a message that is meant for people, or the kind of error alone."""
+    return error.message if isinstance(error, EvenhandError) else type(error).__name__
+
+
+def _store_state(failure: str | None) -> dict[str, Any]:
+    """Return what a page is told of the store: that it can be read, or why not."""
+    return {"failed": False} if failure is None else {"failed": True, "message": failure}
 
 
 def _format_event(kind: str, data: Any, known: StreamPositions) -> str:

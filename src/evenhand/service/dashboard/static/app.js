@@ -92,8 +92,11 @@ function connection(state, text) {
   if (state === "live") {
     lost.hidden = true;
     say(lost, "");
-  } else if (lost.hidden) {
-    say(lost, `${state === "lost" ? "The connection to the service is lost" : "The service cannot read its store"} since ${moment(Date.now() / 1000)}${text ? `: ${text}` : ""}. What is shown may be old. This page tries again by itself and leaves nothing out.`);
+  } else if (lost.hidden || lost.dataset.state !== state) {
+    // A lost connection may come back to a store that does not answer: the time of the first trouble stays.
+    if (lost.hidden) lost.dataset.since = moment(Date.now() / 1000);
+    lost.dataset.state = state;
+    say(lost, `${state === "lost" ? "The connection to the service is lost" : "The service cannot read its store"} since ${lost.dataset.since}${text ? `: ${text}` : ""}. What is shown may be old. This page tries again by itself and leaves nothing out.`);
     lost.hidden = false;
   }
 }
