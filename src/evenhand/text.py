@@ -40,13 +40,18 @@ def strip_unprintable(text: str) -> str:
 def suggest_name(given: str, known: Iterable[str]) -> str:
     """Return the question whether the nearest of some names was meant, with a space behind it; nothing if none is near.
 
+    Names that differ in upper and lower case alone are the nearest.
+
     >>> suggest_name("agee", ["age", "race"])
     "did you mean 'age'? "
+    >>> suggest_name("male", ["Female", "Male"])
+    "did you mean 'Male'? "
     """
     import difflib
 
-    close = difflib.get_close_matches(given, list(known), n=1)
-    return f"did you mean {close[0]!r}? " if close else ""
+    by_folded = {name.casefold(): name for name in known}
+    close = difflib.get_close_matches(given.casefold(), list(by_folded), n=1)
+    return f"did you mean {by_folded[close[0]]!r}? " if close else ""
 
 
 def join_names(protected: Iterable[str]) -> str:

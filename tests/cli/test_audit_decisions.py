@@ -114,3 +114,34 @@ def test_probabilities_that_cannot_be_read_are_refused(options, words, evenhand,
     assert ran.code == 2
     assert words in ran.err
     assert not out.exists()
+
+
+def test_a_metric_of_ones_own_by_name_and_in_gates(evenhand, table, tmp_path, monkeypatch):
+    (tmp_path / "prices.py").write_text(
+        "def cost(y_true, y_pred):\n    return float((5 * ((y_true == 0) & (y_pred == 1))).mean())\n\nnothing = 3\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    asked = ["audit", table, "--decision", "selected", "--protected", "sex", "--out", "out", "--quiet"]
+    asked += ["--metric", "cost=prices:cost"]
+    ran = evenhand(*asked, "--target", "hired", "--fail-on", "cost > 0.1", "--fail-on", "cost_difference.sex > 9")
+    assert ran.code == 1, ran.err
+    assert "this holds: cost > 0.1" in ran.err
+    assert "cost_difference" not in ran.err
+    frame = pd.read_csv(table)
+    wrong = 5 * ((frame["hired"] == 0) & (frame["selected"] == "yes")).mean()
+    overall = json.loads((tmp_path / "out" / "report.json").read_text())["groups"]["overall"]
+    assert overall["cost"]["value"] == pytest.approx(wrong)
+    for given, words in [
+        (["--metric", "cost"], "expected a metric as NAME=module:function, got 'cost'"),
+        (["--metric", "cost=prices:cost"], "expected one metric called 'cost', got two"),
+        (["--metric", "other=prices:price"], "there is no 'price' in prices"),
+        (["--metric", "other=prices:nothing"], "expected a function as metric 'other'"),
+        (["--metric", "certified=prices:cost", "--fail-on", "certified > 1"], "is the name of another number"),
+        (["--fail-on", "costs > 1"], "did you mean 'cost'"),
+        ([], "metric 'cost' needs y_true"),
+    ]:
+        ran = evenhand(*asked, *given)
+        assert ran.code == 2, given
+        assert words in " ".join(ran.err.split()), given
+    assert "--metric:" in ran.err
+    assert "give --target" in ran.err

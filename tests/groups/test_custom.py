@@ -80,6 +80,7 @@ def test_with_weights_and_a_reference():
     [
         ({"accuracy": cost}, people(), "expected a new name"),
         ({"my cost": cost}, people(), "expected a new name"),
+        ({"demographic_parity": cost}, people(), "expected a new name"),
         ({"cost": 3}, people(), "expected a function"),
         ({"cost": lambda y_true: 0.0}, people(), "function of y_true and y_pred"),
         ({"cost": cost}, people().drop(columns="true"), "needs y_true"),

@@ -118,3 +118,13 @@ def test_intervals_hold_together():
         means += bool(((low <= p[1:] - p[0]) & (p[1:] - p[0] <= high)).all())
     noise = 3 * np.sqrt(0.95 * 0.05 / runs)
     assert min(inside, ratios, means) / runs >= 0.95 - noise
+
+
+def test_a_group_in_the_wrong_case_is_the_one_that_is_proposed():
+    with pytest.raises(OptionError, match="did you mean 'Male'"):
+        evenhand.audit_predictions(
+            [0, 1] * 40,
+            sensitive_features={"sex": ["Female", "Male"] * 40},
+            favourable=1,
+            reference={"sex": "male"},
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from evenhand.auditing.comparison import AuditComparison
@@ -21,6 +21,7 @@ from evenhand.core import (
     format_expression,
     parse_expression,
 )
+from evenhand.errors import OptionError
 from evenhand.groups import GAP_NAMES, NUMBER_GAP_TITLES, NUMBER_TITLES, OVERALL_NAMES
 from evenhand.stats import Observed, Quantity, Unknown, quantity_value
 from evenhand.subgroups import Finding, SubgroupResult, counts_as_worse
@@ -122,14 +123,22 @@ class Gate:
         return list(dict.fromkeys(found))
 
 
-def parse_gate(expression: str) -> Gate:
+def parse_gate(expression: str, metrics: Collection[str] = ()) -> Gate:
     """Read a condition: comparisons of named numbers, joined by and, or, not.
 
+    Args:
+        expression: the condition.
+        metrics: names of metrics of one's own; a condition may name them, and their gaps ``NAME_difference``.
+
     Raises:
-        OptionError: it does not parse, or contains anything else.
+        OptionError: it does not parse, or contains anything else; or a metric has the name of another number.
     """
+    taken = sorted(MEASURE_NAMES & set(metrics))
+    if taken:
+        raise OptionError(f"{taken[0]!r} is the name of another number", location="`metrics=`", hint="choose another")
     parsed = parse_expression(expression, location="gate")
-    _check_tree(parsed.tree, parsed)
+    names = MEASURE_NAMES.union(metrics, (f"{name}_difference" for name in metrics))
+    _check_tree(parsed.tree, parsed, names)
     return Gate(parsed)
 
 
@@ -187,10 +196,10 @@ def _worst_subgroup_gap(searched: SubgroupResult) -> Observed:
     )  # fmt: skip
 
 
-def _check_tree(node: Node, source: Source) -> None:
+def _check_tree(node: Node, source: Source, names: frozenset[str]) -> None:
     if isinstance(node, Logic):
         for part in node.operands:
-            _check_tree(part, source)
+            _check_tree(part, source, names)
         return
     wrong: Node | None = node
     if isinstance(node, Comparison):
@@ -199,10 +208,10 @@ def _check_tree(node: Node, source: Source) -> None:
         hint = "compare a number with a threshold: 'flip_rate > 0.01 or certified.sex < 0.9'"
         raise source.fault(f"{source.cut(wrong)!r} is not a comparison of named numbers", wrong, hint)
     for side in node.operands if isinstance(node, Comparison) else ():
-        if isinstance(side, Name) and side.parts[0] not in MEASURE_NAMES | ALIASES.keys():
-            known = f"the numbers are: {', '.join(sorted(MEASURE_NAMES))}"
+        if isinstance(side, Name) and side.parts[0] not in names | ALIASES.keys():
+            known = f"the numbers are: {', '.join(sorted(names))}"
             message = f"there is no number called {side.parts[0]!r}"
-            raise source.unknown(message, side, MEASURE_NAMES | ALIASES.keys(), known)
+            raise source.unknown(message, side, names | ALIASES.keys(), known)
 
 
 def _number(node: Node) -> float | None:

@@ -262,7 +262,7 @@ def refuse_metrics(metrics: Mapping[str, Callable[..., Any]] | None) -> None:
     """
     if metrics:
         raise OptionError(
-            f"expected no metrics= where a number is decided, got {', '.join(metrics)}: they are for labels alone",
+            f"expected no metrics where a number is decided, got {', '.join(metrics)}: they are for labels",
             hint="leave them out; for labels say `kind=label`",
         )
 

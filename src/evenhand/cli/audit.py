@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -80,6 +80,15 @@ def audit(
             help="Calibrate these probabilities on other people, whose group is in COLUMN of FILE; may be repeated.",
         ),
     ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            metavar="NAME=MODULE:FUNCTION",
+            help="Measure a function of y_true and y_pred (or y_score) by group too, e.g. cost=mymodule:cost; its "
+            "module is imported; may be repeated.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -98,9 +107,10 @@ def audit(
     ] = False,
 ) -> None:
     """Audit a model on people with known labels, or decisions already made; write a report."""
-    from evenhand import auditing, view
+    from evenhand import auditing, groups, view
 
-    gates = [auditing.parse_gate(expression) for expression in fail_on or []]
+    metrics = groups.read_metrics(metric or ())
+    gates = [auditing.parse_gate(expression, metrics) for expression in fail_on or []]
     folder = out if out is not None else None if output.json is not None else DEFAULT_OUT
     if folder is not None and folder.exists() and not folder.is_dir():
         raise OptionError(f"{folder} is a file, not a folder", location="--out")
@@ -124,7 +134,7 @@ def audit(
             membership=(probable := _read_membership(membership or [])) or None,
             known=_read_known_groups(known_groups or [], probable, people.encoding) or None,
         )
-        result = _audit_decisions(context, model, roles, people, output, run, gates)
+        result = _audit_decisions(context, model, roles, people, output, run, _Asked(gates, metrics))
     else:
         if membership or known_groups:
             option = "--membership" if membership else "--known-groups"
@@ -134,12 +144,19 @@ def audit(
             raise OptionError("--example brings its own model and data", hint="leave MODEL and DATA out")
         config = SETTINGS.read(context, seed=people.seed, threshold=threshold or None)
         chosen = _Chosen(model, data, example, weight)
-        result = _audit_model(chosen, config, people, output, run, gates)
+        result = _audit_model(chosen, config, people, output, run, _Asked(gates, metrics))
     written = view.write_report(result, folder) if folder is not None else ()
     output.emit(result)
     if not output.silent:
         view.show_document(result.document(), written=written)
     _leave(result, gates, allow_unassessable=allow_unassessable)
+
+
+class _Asked(NamedTuple):
+    """What is asked beyond the settings: conditions to fail on, and metrics of the user's own by name."""
+
+    gates: list[Gate]
+    metrics: dict[str, Callable[..., Any]]
 
 
 def _audit_decisions(
@@ -149,7 +166,7 @@ def _audit_decisions(
     people: DataOptions,
     output: OutputOptions,
     run: RunOptions,
-    gates: list[Gate],
+    asked: _Asked,
 ) -> AuditResult:
     """Audit the decisions in a column of DATA."""
     from evenhand import auditing, view
@@ -161,9 +178,11 @@ def _audit_decisions(
         progress("reading the decisions", 0.0)
         source = people.read(data)
         read = dataclasses.replace(roles, schema=source.schema).read(source.frame, location=source.name)
-        for gate in gates:
+        for gate in asked.gates:
             gate.check_attributes(read.people.schema.names)
-        return auditing.audit_decisions(read, config, data_name=source.name, progress=progress, clock=run.clock)
+        return auditing.audit_decisions(
+            read, config, metrics=asked.metrics, data_name=source.name, progress=progress, clock=run.clock
+        )
 
 
 class _Chosen(NamedTuple):
@@ -181,7 +200,7 @@ def _audit_model(
     people: DataOptions,
     output: OutputOptions,
     run: RunOptions,
-    gates: list[Gate],
+    asked: _Asked,
 ) -> AuditResult:
     """Audit MODEL on the people of DATA, or a model trained on the spot on an example."""
     from evenhand import auditing, view
@@ -196,11 +215,11 @@ def _audit_model(
                 hint = "or decisions alone: --decision COLUMN; or try: evenhand audit --example adult"
                 raise OptionError("an audit needs a MODEL and DATA", hint=hint)
             subject = people.read_subject(model, data, progress, weight=weight)
-    for gate in gates:
+    for gate in asked.gates:
         gate.check_attributes(subject.people.schema.protected)
     subject.ledger.budget = run.approve(model, config.budget, auditing.forecast_queries(subject.people, config))
     with view.show_progress(quiet=output.silent) as progress:
-        return auditing.audit(subject, config, progress=progress, clock=run.clock)
+        return auditing.audit(subject, config, metrics=asked.metrics, progress=progress, clock=run.clock)
 
 
 def _leave(result: AuditResult, gates: list[Gate], *, allow_unassessable: bool) -> None:

@@ -29,9 +29,11 @@ OPTIONS = {
     "constraints": "constraint",
     "findings": "from",
     "methods": "method",
+    "metrics": "metric",
     "policies": "policy",
     "results": "result",
     "y_score": "score",
+    "y_true": "target",
 }
 """Options that are not called like the parameter of the library."""
 

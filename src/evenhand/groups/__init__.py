@@ -7,7 +7,7 @@ from evenhand.groups.analysis import (
     measure_recorded_decisions,
 )
 from evenhand.groups.breakdown import Breakdown, Gap, Group
-from evenhand.groups.custom import add_metrics
+from evenhand.groups.custom import add_metrics, read_metrics
 from evenhand.groups.gap_wording import title_gap
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.membership import Membership, group_by_attribute
@@ -102,6 +102,7 @@ __all__ = [
     "proxy_answers",
     "proxy_blocks",
     "proxy_sentences",
+    "read_metrics",
     "rule_notes",
     "small_notes",
     "small_number_notes",

@@ -13,8 +13,9 @@ import numpy as np
 from evenhand.errors import OptionError
 from evenhand.groups.breakdown import Breakdown, Gap
 from evenhand.groups.membership import Membership
-from evenhand.groups.names import OVERALL_NAMES
+from evenhand.groups.names import GAP_NAMES, OVERALL_NAMES
 from evenhand.groups.result import GroupMetrics
+from evenhand.models import import_object
 from evenhand.stats import Observed, Quantity, Unknown, bonferroni, expanded_percentiles, normal_quantile
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -25,6 +26,33 @@ WORK = 200_000_000
 
 SCORES = ("y_score", "y_prob", "y_proba")
 METHOD = "bootstrap percentiles, expanded (Hesterberg 2015)"
+
+
+def read_metrics(given: Sequence[str]) -> dict[str, Callable[..., Any]]:
+    """Return metrics of one's own by name, from texts such as ``cost=mymodule:cost``.
+
+    The module lies in the current directory or is installed; it is imported, which runs it.
+
+    Raises:
+        OptionError: a text is not of that form, a name is given twice, or what it names is not a function.
+        ModelError: there is no such module or function, or importing it fails.
+    """
+    found: dict[str, Callable[..., Any]] = {}
+    for text in given:
+        name, equals, source = text.partition("=")
+        if not (equals and name and ":" in source):
+            raise OptionError(
+                f"expected a metric as NAME=module:function, got {text!r}",
+                location="`metrics=`",
+                hint="such as cost=mymodule:cost, a function of y_true and y_pred in mymodule.py",
+            )
+        if name in found:
+            raise OptionError(f"expected one metric called {name!r}, got two", location="`metrics=`")
+        function = import_object(source)
+        if not callable(function):
+            raise OptionError(f"expected a function as metric {name!r}, got {source!r}", location="`metrics=`")
+        found[name] = function
+    return found
 
 
 class DecidedPeople(NamedTuple):
@@ -75,9 +103,9 @@ def add_metrics(
     rng = np.random.default_rng(settings.seed)
     overall, breakdowns = dict(measured.overall), list(measured.breakdowns)
     for name, function in metrics.items():
-        if name in OVERALL_NAMES or not name.isidentifier():
+        if name in OVERALL_NAMES or f"{name}_difference" in GAP_NAMES or not name.isidentifier():
             raise OptionError(
-                f"expected a new name for a metric, a word without spaces, got {name!r}", location="metrics"
+                f"expected a new name for a metric, a word without spaces, got {name!r}", location="`metrics=`"
             )
         metric = _Metric(name, function, _bind(name, function, people), people.weights is not None)
         overall[name] = metric.measure(np.arange(len(people.favoured)), settings, rng)
@@ -92,19 +120,21 @@ def _bind(name: str, function: Callable[..., Any], people: DecidedPeople) -> dic
         OptionError: it needs labels or scores that are not known, or people have weights and it takes none.
     """
     if not callable(function):
-        raise OptionError(f"expected a function as metric {name!r}, got {function!r}", location="metrics")
+        raise OptionError(f"expected a function as metric {name!r}, got {function!r}", location="`metrics=`")
     parameters = list(inspect.signature(function).parameters)
     scored = next((one for one in parameters[:2] if one in SCORES), None)
     if len(parameters) < 2:
-        raise OptionError(f"metric {name!r} must be a function of y_true and y_pred or y_score", location="metrics")
+        raise OptionError(f"metric {name!r} must be a function of y_true and y_pred or y_score", location="`metrics=`")
     given = {
         "y_true": people.deserving,
         "y_score" if scored else "y_pred": people.scores if scored else people.favoured,
     }
     for what, column in given.items():
         if column is None:
-            hint = f"give {what}=" if what == "y_true" else "give y_score=, or a model that gives scores"
-            raise OptionError(f"metric {name!r} needs {what}, which is not known here", location="metrics", hint=hint)
+            hint = "give `y_true=`" if what == "y_true" else "give `y_score=`, or a model that gives scores"
+            raise OptionError(
+                f"metric {name!r} needs {what}, which is not known here", location="`metrics=`", hint=hint
+            )
     columns: dict[str, Any] = {
         parameter: np.asarray(column).astype(np.float64 if what == "y_score" else np.int64)
         for parameter, (what, column) in zip(parameters[:2], given.items(), strict=True)
@@ -113,7 +143,7 @@ def _bind(name: str, function: Callable[..., Any], people: DecidedPeople) -> dic
         if "sample_weight" not in parameters:
             raise OptionError(
                 f"people have weights, and metric {name!r} takes no sample_weight",
-                location="metrics",
+                location="`metrics=`",
                 hint="let it take sample_weight=, or leave the weights out",
             )
         columns["sample_weight"] = people.weights
