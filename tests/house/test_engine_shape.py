@@ -47,6 +47,7 @@ def test_the_engines_are_all_here():
         "audit_decisions",
         "certify",
         "compare_audits",
+        "count_outcomes",
         "find_number_subgroups",
         "find_subgroups",
         "find_subgroups_of_decisions",

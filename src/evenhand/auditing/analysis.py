@@ -20,7 +20,7 @@ from evenhand.auditing.versions import count_values, library_versions
 from evenhand.certification import Certificate, estimated_share
 from evenhand.core import WorkClock
 from evenhand.errors import BudgetError, DataError, LimitError, ModelError, NotAdditiveError, OptionError
-from evenhand.individual import IndividualResult
+from evenhand.individual import IndividualResult, OutcomeResult
 from evenhand.models import (
     AdditiveNetwork,
     NoiseCheck,
@@ -60,6 +60,9 @@ SEARCH_SHARE = 0.1
 SUBGROUP_SHARE = 0.1
 LEAST_SUBGROUP_SECONDS = 2.0
 """Share of the time limit for the subgroups, at most, and what they get at least: mostly it is over in a second."""
+
+OUTCOME_SHARE = 0.2
+"""Share of the time limit, beyond it, for the proof of who can get several different labels or bands."""
 
 NO_WEIGHTS = "its permutations let every person count alike: leave the weights out for it"
 
@@ -102,6 +105,7 @@ def audit(
         thresholds.check_schema(subject.people.schema)
         subject = replace(subject, thresholds=thresholds)
     people, schema = subject.people, subject.people.schema
+    individual.check_bands(config.bands, is_number=schema.target.is_number)
     if schema.target.is_number:
         refuse_metrics(metrics)
         return audit_number_model(subject, config, progress=say, clock=timer, started=started)
@@ -132,16 +136,18 @@ def forecast_queries(people: People, config: AuditConfig) -> int:
 
     schema, names = people.schema, people.schema.protected
     sets = [[name] for name in names] + ([list(names)] if len(names) > 1 else [])
-    variants = sum(len(schema.assignments(one)) for one in sets) * (2 if schema.constrains_people else 1)
+    each = sum(len(schema.assignments(one)) for one in sets)
+    variants = each * (2 if schema.constrains_people else 1)
+    outcomes = each * (len(people) + config.samples) if config.bands or config.outcomes > 2 else 0
     if schema.target.is_number:
-        return 2 * len(people) + variants * (len(people) + config.samples)
+        return 2 * len(people) + variants * (len(people) + config.samples) + outcomes
     seeds, local = SEARCH_SEEDS, -(-config.searched // SEARCH_SEEDS)
     found = [
         search.forecast_queries(people, search.SearchConfig(protected=(name,), seeds=seeds, local=local, samples=0))
         for name in (names if config.searched else ())
     ]
     groups = subgroup.forecast_queries(people, subgroup.SubgroupConfig(repeats=config.repeats)) or 0
-    return groups + config.repeats * variants * (len(people) + config.samples) + sum(found)
+    return groups + config.repeats * variants * (len(people) + config.samples) + outcomes + sum(found)
 
 
 def _run_analyses(
@@ -225,6 +231,11 @@ def _run_analyses(
         not_run.append(SkippedAnalysis(what="certification", reason=why_not))
     elif not interrupted:
         interrupted = _add_certificates(network, wider, flips, config, timer, say, certificates, not_run)
+    outcomes, bounds = None, None
+    if not interrupted and (config.bands or config.outcomes > 2):
+        say(f"counting different {'bands' if config.bands else 'labels'}", 0.97)
+        outcomes = _count_outcomes(scorer, flips.noise, people, wider, config, not_run)
+        bounds = None if network is None else _prove_outcomes(network, wider, config, timer, not_run)
     if interrupted:
         not_run.append(
             SkippedAnalysis(what="the rest of the audit", reason="it was interrupted; what is here was found before")
@@ -242,12 +253,15 @@ def _run_analyses(
         individual=flips,
         searches=tuple(searches),
         certificates=tuple(certificates),
+        outcomes=outcomes,
+        outcome_certificate=bounds,
         not_run=tuple(not_run),
         interrupted=interrupted,
         settings=config.model_dump()
         | {
             "threshold": Thresholds.parse(config.threshold).describe() if config.threshold else None,
             "reference": ", ".join(config.reference) or None,
+            "bands": ", ".join(f"{edge:g}" for edge in config.bands) or None,
             "metrics": ", ".join(metrics or ()) or None,
             "time_limit": config.seconds,
             "stop_at_little_progress": config.time_limit is None and config.max_boxes is None,
@@ -464,6 +478,65 @@ def _add_certificates(
     except KeyboardInterrupt:
         return True
     return False
+
+
+def _count_outcomes(
+    scorer: Scorer,
+    noise: NoiseCheck | None,
+    people: People,
+    wider: ProductPopulation | MixturePopulation,
+    config: AuditConfig,
+    not_run: list[SkippedAnalysis],
+) -> OutcomeResult | None:
+    """Count who can get several different labels or bands; None, with the reason, where that cannot be counted."""
+    what = "different outcomes"
+    if noise is not None and noise.noisy:
+        reason = "the model answers differently each time: its noise would count as different outcomes"
+        not_run.append(SkippedAnalysis(what=what, reason=reason))
+        return None
+    try:
+        return individual.count_outcomes(
+            scorer,
+            people,
+            wider,
+            protected=people.schema.protected,
+            bands=config.bands,
+            samples=config.samples,
+            confidence=config.confidence,
+            as_published=config.as_published,
+            seed=config.seed,
+        )
+    except (OptionError, BudgetError) as error:
+        not_run.append(SkippedAnalysis(what=what, reason=error.message))
+        return None
+
+
+def _prove_outcomes(
+    network: AdditiveNetwork | TreeEnsemble,
+    wider: ProductPopulation | MixturePopulation,
+    config: AuditConfig,
+    clock: WorkClock,
+    not_run: list[SkippedAnalysis],
+) -> Certificate | None:
+    """Prove who can get several different labels or bands, with the protected attributes together."""
+    try:
+        found = certification.certify(
+            network,
+            protected=network.schema.protected,
+            population=wider,
+            bands=config.bands,
+            outcomes=config.outcomes,
+            time_limit=config.share(OUTCOME_SHARE, MIN_CERTIFY_SECONDS),
+            max_boxes=config.max_boxes,
+            confidence=config.confidence,
+            seed=config.seed,
+            clock=clock,
+        )
+    except (OptionError, ModelError) as error:
+        not_run.append(SkippedAnalysis(what="certification of different outcomes", reason=error.message))
+        return None
+    two = certification.OutcomeShare.of(2, found.certified, found.falsified)
+    return found if found.outcomes else found.model_copy(update={"outcomes": (two,)})
 
 
 def _draws_of(rate: FlipRate, wider: ProductPopulation | MixturePopulation) -> Draws:

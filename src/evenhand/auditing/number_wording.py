@@ -15,7 +15,7 @@ from evenhand.groups import (
     number_sentences,
     small_number_notes,
 )
-from evenhand.individual import change_answers, change_blocks
+from evenhand.individual import change_answers, change_blocks, outcome_answers, outcome_count_blocks
 from evenhand.subgroups import (
     SubgroupResult,
     comparison_group,
@@ -46,6 +46,8 @@ def build_document(audit: AuditResult) -> Document:
     blocks += [number_answer(searched) for searched in _searches(audit)]
     if audit.changes is not None:
         blocks += change_answers(audit.changes)
+    if audit.outcomes is not None:
+        blocks += outcome_answers(audit.outcomes)
     for certificate in audit.certificates:
         blocks += proof_answers(certificate)
     blocks.append(Note(_taken_for(audit)))
@@ -132,6 +134,9 @@ def _individuals(audit: AuditResult) -> Iterator[Block]:
         "unchanged (with a schema\u2019s rules: between plausible counterparts)."
     )
     yield from change_blocks(audit.changes)
+    if audit.outcomes is not None:
+        yield Heading("Different bands", level=3)
+        yield from outcome_count_blocks(audit.outcomes)
 
 
 def _proof(audit: AuditResult) -> Iterator[Block]:

@@ -25,7 +25,7 @@ from evenhand.errors import (
     OptionError,
 )
 from evenhand.groups import GroupMetrics
-from evenhand.models import Subject, ask_numbers
+from evenhand.models import Regressor, Subject, ask_numbers
 from evenhand.schema import People, RecordedNumbers
 from evenhand.subgroups import SubgroupResult
 from evenhand.text import join_names
@@ -94,6 +94,11 @@ def audit_number_model(
             )
         except (BudgetError, OptionError) as error:
             skipped.append(SkippedAnalysis(what="individual changes", reason=error.message))
+        outcomes = None
+        try:
+            outcomes = _count_bands(regressor, people, wider, config, skipped)
+        except (BudgetError, OptionError) as error:
+            skipped.append(SkippedAnalysis(what="different bands", reason=error.message))
         certificates, why_not = _certify_changes(subject, config, skipped, progress)
     subject.ledger.settle()
     progress("done", 1.0)
@@ -113,16 +118,42 @@ def audit_number_model(
         people,
         measured,
         tuple(skipped),
-        config.model_dump(),
+        config.model_dump() | {"bands": ", ".join(f"{edge:g}" for edge in config.bands) or None},
         clock,
         started,
     ).model_copy(
         update={
             "queries": subject.ledger.sent - before,
             "changes": changes,
+            "outcomes": outcomes,
             "certificates": tuple(certificates),
             **found,
         }
+    )
+
+
+def _count_bands(
+    regressor: Regressor,
+    people: People,
+    wider: population.Population,
+    config: AuditConfig,
+    skipped: list[SkippedAnalysis],
+) -> individual.OutcomeResult | None:
+    """Count who can get different bands of the number, where they are asked for; proofs of them there are none."""
+    if not config.bands:
+        return None
+    reason = "bands of a number are counted, not proved; a tolerance is proved (tolerance)"
+    skipped.append(SkippedAnalysis(what="certification of bands", reason=reason))
+    return individual.count_outcomes(
+        regressor,
+        people,
+        wider,
+        protected=people.schema.protected,
+        bands=config.bands,
+        samples=config.samples,
+        confidence=config.confidence,
+        as_published=config.as_published,
+        seed=config.seed,
     )
 
 

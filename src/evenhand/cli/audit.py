@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from evenhand.cli.certify import parse_edges
 from evenhand.cli.factory import ConfigOptions, grouped
 from evenhand.cli.options import DataOptions, DataSource, OutputOptions, RunOptions
 from evenhand.errors import OptionError
@@ -29,7 +30,9 @@ DECISIONS: ConfigOptions[DecisionAuditConfig] = ConfigOptions(
     without=("confidence", "seed"),
 )
 SETTINGS: ConfigOptions[AuditConfig] = ConfigOptions(
-    "evenhand.auditing:AuditConfig", without=("confidence", "samples", "searched", "seed", "threshold")
+    "evenhand.auditing:AuditConfig",
+    without=("confidence", "samples", "searched", "seed", "threshold"),
+    parsed={"bands": lambda given: parse_edges(given)},
 )
 
 

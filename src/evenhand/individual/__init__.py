@@ -27,6 +27,15 @@ if TYPE_CHECKING:
         merge_by_unprotected,
     )
     from evenhand.individual.number_search import NumberSearchResult, search_numbers
+    from evenhand.individual.outcomes import (
+        OutcomeConfig,
+        OutcomeCount,
+        OutcomeResult,
+        check_bands,
+        count_outcomes,
+        outcome_answers,
+        outcome_count_blocks,
+    )
     from evenhand.individual.result import (
         Assignment,
         CounterpartRate,
@@ -73,6 +82,9 @@ __all__ = [
     "NumberChange",
     "NumberSearchConfig",
     "NumberSearchResult",
+    "OutcomeConfig",
+    "OutcomeCount",
+    "OutcomeResult",
     "PeopleCluster",
     "Profile",
     "ProfileSpace",
@@ -85,7 +97,9 @@ __all__ = [
     "build_variants",
     "change_answers",
     "change_blocks",
+    "check_bands",
     "check_table",
+    "count_outcomes",
     "describe_kind",
     "explain_comparison",
     "find_flips",
@@ -96,6 +110,8 @@ __all__ = [
     "merge_by_unprotected",
     "noise_notes",
     "noise_sentences",
+    "outcome_answers",
+    "outcome_count_blocks",
     "pair_blocks",
     "rate_blocks",
     "save_table",
