@@ -10,6 +10,7 @@ import pytest
 
 import evenhand
 from evenhand.certification import Certificate, Estimate
+from evenhand.core import Table
 from evenhand.dossier import (
     OUTLINES,
     DossierConfig,
@@ -280,6 +281,15 @@ def test_a_check_needs_the_results_and_finds_their_changes(audit):
         part[path[-1]] += 1e-6
         (place,) = find_changed_cells(DossierResult.model_validate(copy), PEOPLE, results=[audit])
         assert path[-1] in place
+
+
+def test_every_row_of_a_document_has_its_cells(audit):
+    names = [name for name in OUTLINES if name != "ll144"]
+    found = compiled(names, [audit, PROOF, DONE], scenarios=SCENARIOS, thresholds={"ratio": 0.8, "difference": 0.1})
+    tables = [block for block in found.document().blocks if isinstance(block, Table)]
+    assert len(tables) > 10
+    for table in tables:
+        assert {len(row.cells) for row in table.rows} == {len(table.columns)}, table.caption
 
 
 def test_kinds_of_numbers_are_kept_in_tables():

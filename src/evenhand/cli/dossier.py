@@ -86,6 +86,8 @@ def dossier(
     written = view.write_dossier(result, folder) if folder is not None else ()
     output.emit(result)
     output.show(result.document, written)
+    if folder is not None and not view.can_print() and not output.silent:
+        typer.echo("note: for PDF and DOCX files install the extra: pip install '.[dossier]'", err=True)
     if final and result.open_fields:
         for one in result.open_fields:
             typer.echo(f"--final: to be filled: {one.field} ({one.asks})", err=True)

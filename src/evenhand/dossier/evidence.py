@@ -13,7 +13,7 @@ from pydantic import Field
 from evenhand.core import SCHEMA_VERSION, Result, ResultPart
 from evenhand.errors import DataError
 from evenhand.stats import Observed, Proved, Quantity, Unknown, quantity_value
-from evenhand.text import format_count, join_names
+from evenhand.text import format_count, join_names, list_some
 
 if TYPE_CHECKING:
     from evenhand.auditing import AuditResult
@@ -319,7 +319,7 @@ def _gap_numbers(breakdown: Breakdown) -> Iterator[EvidenceNumber]:
     for gap in breakdown.gaps:
         known = gap.name in GAP_TITLES or gap.name in NUMBER_GAP_TITLES
         sides = f": {gap.best} and {gap.worst}" if gap.best and gap.worst else ""
-        left_out = f"; not assessable: {', '.join(gap.not_assessable)}" if gap.not_assessable else ""
+        left_out = f"; not assessable: {list_some(list(gap.not_assessable), 4)}" if gap.not_assessable else ""
         yield EvidenceNumber(
             part="gap",
             name=gap.name if known else "own_metric",

@@ -41,7 +41,7 @@ ANNEX_IV = {
     "2d": "data: provenance, scope, selection, labelling, cleaning",
     "2e": "human oversight that it needs, and the technical means for it",
     "2f": "changes that are determined in advance",
-    "2g": "who signed the reports of these tests, and when",
+    "2g": "tests of accuracy and discriminatory impacts: who signed their reports, and when",
     "2h": "cybersecurity",
     "3": "foreseeable unintended outcomes, sources of risk, human oversight, specification of input data",
     "4": "why these performance metrics are appropriate for this system",

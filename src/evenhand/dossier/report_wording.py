@@ -275,12 +275,9 @@ def _evidence_tables(evidence: Sequence[ResultFile], parts: Sequence[str]) -> It
             numbers = [one for one in file.numbers if one.part == part]
             if not numbers:
                 continue
-            rows = tuple(
-                TableRow((one.of, one.words, one.quantity.kind, show_quantity(one.quantity, one.name)))
-                for one in numbers
-            )
-            columns = (Column("of"), Column("number"), Column("kind"), Column("value", numeric=True))
-            caption = f"{PART_TITLES[part]}, from {file.name}; below each number its interval"
+            rows = tuple(TableRow((one.of, one.words, show_quantity(one.quantity, one.name))) for one in numbers)
+            columns = (Column("of"), Column("number"), Column("value", numeric=True))
+            caption = f"{PART_TITLES[part]}, from {file.name}; below each number its interval and kind"
             yield Table(caption, columns, rows)
 
 

@@ -21,7 +21,7 @@ from evenhand.dossier.table_wording import (
 )
 from evenhand.dossier.tables import ImpactRatio, ImpactRatios
 from evenhand.dossier.trade import ScoreComparisons
-from evenhand.text import format_count, format_percent, join_names
+from evenhand.text import format_count, format_percent, join_names, list_some
 
 KINDS = {"selection": "selection rate", "score": "scoring rate", "classes": "selection rate"}
 
@@ -61,7 +61,7 @@ def _opening(result: DossierResult, names: Sequence[DossierName]) -> Iterator[Bl
     fields = list(dict.fromkeys(one.asks for one in result.open_fields if one.dossier in names))
     if fields:
         entries = format_count(len(fields), "required entry is", "required entries are")
-        yield Note(f"Not final: {entries} {OPEN}: {', '.join(fields)}.", tone="caution")
+        yield Note(f"Not final: {entries} {OPEN}: {list_some(fields)}.", tone="caution")
     for one in result.citations:
         if set(one.dossiers) & set(names) and one.is_stale(result.made_on):
             days = (result.made_on - one.checked_on).days

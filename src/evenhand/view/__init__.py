@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from evenhand.view.files import write_dossier, write_page, write_report
     from evenhand.view.markdown import render_markdown
     from evenhand.view.page_template import render_fragment, render_page
+    from evenhand.view.printing import can_print, print_docx, print_pdf
     from evenhand.view.screen import summarize
     from evenhand.view.terminal import show_document, show_progress
 
@@ -22,7 +23,10 @@ __all__ = [
     "FigureSource",
     "Spec",
     "add_figures",
+    "can_print",
     "draw_figure",
+    "print_docx",
+    "print_pdf",
     "render_fragment",
     "render_markdown",
     "render_page",

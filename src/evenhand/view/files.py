@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from evenhand.errors import OptionError
 from evenhand.files import stage_file, write_atomically
 from evenhand.view.page_template import render_page
+from evenhand.view.printing import can_print, print_docx, print_pdf
 
 if TYPE_CHECKING:
     from evenhand.auditing import AuditResult
@@ -29,19 +30,33 @@ def write_report(audit: AuditResult, folder: str | Path) -> tuple[Path, ...]:
     return _write_files(folder, {"report.html": render_page(audit.document()), "report.json": audit.to_json() + "\n"})
 
 
-def write_dossier(dossier: DossierResult, folder: str | Path) -> tuple[Path, ...]:
+def write_dossier(dossier: DossierResult, folder: str | Path, *, printed: bool | None = None) -> tuple[Path, ...]:
     """Write a page per dossier, ``dossier.json`` and every table as CSV into a folder, which is made if need be.
 
     A text in a CSV that a spreadsheet would take for a formula (beginning with ``=``, ``+``, ``-`` or ``@``) has an
     apostrophe before it.
+
+    Args:
+        dossier: what is written.
+        folder: where.
+        printed: whether each dossier is written as PDF and DOCX too; by default where the extra ``dossier`` is
+            installed.
 
     Returns:
         The files, those to read first.
 
     Raises:
         OptionError: the folder cannot be written to; no file there is left half-written.
+        MissingExtraError: it is to be printed, and the extra is not installed.
     """
-    texts = {f"{name}.html": render_page(document) for name, document in dossier.documents().items()}
+    documents = dossier.documents()
+    texts: dict[str, str | bytes] = {f"{name}.html": render_page(document) for name, document in documents.items()}
+    if can_print() if printed is None else printed:
+        from evenhand.dossier import OPEN
+
+        for name, document in documents.items():
+            texts[f"{name}.pdf"] = print_pdf(document, open_word=OPEN)
+            texts[f"{name}.docx"] = print_docx(document, open_word=OPEN)
     texts["dossier.json"] = dossier.to_json() + "\n"
     for name, frame in dossier.tables().items():
         safe = re.sub(r"[^\w-]+", "-", name)
@@ -55,7 +70,7 @@ def _quote_formula(cell: object) -> object:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@")) else cell
 
 
-def _write_files(folder: str | Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
+def _write_files(folder: str | Path, texts: Mapping[str, str | bytes]) -> tuple[Path, ...]:
     """Write all of some files or none: each is written beside its place before any takes it."""
     folder = Path(folder)
     waiting: dict[Path, Path] = {}
