@@ -120,3 +120,31 @@ def stratified(cells, selected, reference, cell, stratum):
         "rate_ratio": number(rate_up / rate_down) if rate_down else None,
         "z": float(excess) / math.sqrt(variance) if variance else None,
     }
+
+
+def score_comparisons(cells, everybody, reference, quantiles):
+    """Means, standardised differences and ratios at cuts, as dictionaries by cell and by quantile."""
+    scores = {cell: [Fraction(str(person["score"])) for person in those] for cell, those in cells.items()}
+    known = [score for those in scores.values() for score in those]
+    middle = sum(known) / len(known)
+    variance = sum((score - middle) ** 2 for score in known) / (len(known) - 1) if len(known) > 1 else Fraction(0)
+    means = {cell: sum(those) / len(those) if those else None for cell, those in scores.items()}
+    found = {
+        cell: (
+            number(mean),
+            float(mean - means[reference]) / math.sqrt(variance) if mean is not None and variance else None,
+        )
+        for cell, mean in means.items()
+    }
+    ordered = sorted((Fraction(str(person["score"])) for person in everybody), reverse=True)
+    cuts = []
+    for q in quantiles:
+        cut = ordered[math.ceil(Fraction(str(q)) * len(ordered)) - 1]
+        reached = {cell: sum(score >= cut for score in those) for cell, those in scores.items()}
+        base = Fraction(reached[reference], len(scores[reference]))
+        ratios = {
+            cell: number(Fraction(k, len(scores[cell])) / base) if scores[cell] and base else None
+            for cell, k in reached.items()
+        }
+        cuts.append((float(cut), sum(score >= cut for score in ordered), reached, ratios))
+    return found, cuts

@@ -5,11 +5,12 @@ import random
 
 import pandas as pd
 import pytest
-from plain_recount import comparisons, impact_ratios, rows_by, stratified
+from plain_recount import comparisons, impact_ratios, rows_by, score_comparisons, stratified
 
 from evenhand.dossier import DossierConfig, compile_dossier
 from evenhand.stats import TwoRates, fisher_exact, mantel_haenszel
 
+QUANTILES = (0.1, 0.35, 0.5, 1)
 CATEGORIES = {"sex": ["Male", "Female"], "race": ["A", "B", "C", "D"]}
 
 
@@ -39,6 +40,7 @@ def configuration(kind, declared, strata):
         attributes={name: {"column": name, "categories": listed} for name, listed in CATEGORIES.items()},
         reference={"sex": "Male"} if declared else {},
         strata=strata,
+        quantiles=QUANTILES if kind == "score" else (),
     )
 
 
@@ -71,6 +73,17 @@ def test_every_cell_is_that_of_a_plain_recount(kind, many):
         assert found.assessed == len(assessed)
         assert found.median == (median if kind == "score" else None)
         (run,) = found.runs
+        assert (found.trade is not None) == (kind == "score" and declared)
+        for scores in found.trade or ():
+            cells, _ = rows_by(assessed, scores.by, CATEGORIES)
+            means, cuts = score_comparisons(cells, assessed, scores.reference, QUANTILES)
+            for row in scores.rows:
+                assert close(row.mean, means[row.category][0])
+                assert close(row.smd, means[row.category][1])
+            for cut, (score, many_reached, reached, ratios) in zip(scores.quantiles, cuts, strict=True):
+                assert (cut.cut, cut.selected) == (score, many_reached)
+                assert {row.category: row.k for row in cut.rows} == reached
+                assert all(close(row.ratio, ratios[row.category]) for row in cut.rows)
         for number, table in enumerate(run.ll144):
             cells, unknown = rows_by(assessed, table.by, CATEGORIES)
             assert table.unknown == unknown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
@@ -17,10 +17,15 @@ from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from evenhand.auditing import AuditConfig, AuditResult, DecisionAuditConfig, Gate
+    from evenhand.dossier import DossierName
     from evenhand.models import Subject
-    from evenhand.schema import DecisionRoles, KnownGroups
+    from evenhand.schema import DecisionRoles, KnownGroups, People
+    from evenhand.typing import Booleans
 
 DEFAULT_OUT = Path("evenhand-report")
+
+BESIDE = ("ll144", "ugesp", "disparity")
+"""Dossiers that need people and outcomes alone."""
 
 
 DECISIONS: ConfigOptions[DecisionAuditConfig] = ConfigOptions(
@@ -98,6 +103,10 @@ def audit(
             "--out", help="Folder for report.html and report.json (default evenhand-report; none with --json)."
         ),
     ] = None,
+    dossiers: Annotated[
+        list[str] | None,
+        typer.Option("--dossier", help="Write a dossier of the same people beside the report, e.g. ll144."),
+    ] = None,
     fail_on: Annotated[
         list[str] | None,
         typer.Option("--fail-on", help="Exit with 1 if this holds, e.g. 'flip_rate > 0.01'; may be repeated."),
@@ -114,9 +123,12 @@ def audit(
 
     metrics = groups.read_metrics(metric or ())
     gates = [auditing.parse_gate(expression, metrics) for expression in fail_on or []]
+    wanted = _read_dossiers(dossiers or [])
     folder = out if out is not None else None if output.json is not None else DEFAULT_OUT
     if folder is not None and folder.exists() and not folder.is_dir():
         raise OptionError(f"{folder} is a file, not a folder", location="--out")
+    if wanted and folder is None:
+        raise OptionError("a dossier is written beside the report", location="--dossier", hint="name a folder: --out")
     if decision is not None or score is not None:
         option = "--score" if decision is None else "--decision"
         if example is not None or data is not None:
@@ -137,7 +149,9 @@ def audit(
             membership=(probable := _read_membership(membership or [])) or None,
             known=_read_known_groups(known_groups or [], probable, people.encoding) or None,
         )
-        result = _audit_decisions(context, model, roles, people, output, run, _Asked(gates, metrics))
+        result, whom, frame, decide = _audit_decisions(
+            context, model, roles, people, output, run, _Asked(gates, metrics)
+        )
     else:
         if membership or known_groups:
             option = "--membership" if membership else "--known-groups"
@@ -147,8 +161,15 @@ def audit(
             raise OptionError("--example brings its own model and data", hint="leave MODEL and DATA out")
         config = SETTINGS.read(context, seed=people.seed, threshold=threshold or None)
         chosen = _Chosen(model, data, example, weight)
-        result = _audit_model(chosen, config, people, output, run, _Asked(gates, metrics))
-    written = view.write_report(result, folder) if folder is not None else ()
+        result, whom, frame, decide = _audit_model(chosen, config, people, output, run, _Asked(gates, metrics))
+    made = None
+    if wanted:
+        from evenhand.dossier import compile_audited
+
+        made = compile_audited(
+            whom, decide(), frame, protected=result.protected, dossiers=wanted, data_name=result.data.name
+        )
+    written = view.write_report(result, folder, dossier=made) if folder is not None else ()
     output.emit(result)
     if not output.silent:
         view.show_document(result.document(), written=written)
@@ -170,7 +191,7 @@ def _audit_decisions(
     output: OutputOptions,
     run: RunOptions,
     asked: _Asked,
-) -> AuditResult:
+) -> _Audited:
     """Audit the decisions in a column of DATA."""
     from evenhand import auditing, view
 
@@ -183,9 +204,19 @@ def _audit_decisions(
         read = dataclasses.replace(roles, schema=source.schema).read(source.frame, location=source.name)
         for gate in asked.gates:
             gate.check_attributes(read.people.schema.names)
-        return auditing.audit_decisions(
+        result = auditing.audit_decisions(
             read, config, metrics=asked.metrics, data_name=source.name, progress=progress, clock=run.clock
         )
+    return _Audited(result, read.people, source.frame, lambda: _require_decisions(getattr(read, "selected", None)))
+
+
+class _Audited(NamedTuple):
+    """An audit, whom it was about, their data as read, and who is given the favourable decision, asked when needed."""
+
+    result: AuditResult
+    people: People
+    frame: Any
+    decide: Callable[[], Booleans]
 
 
 class _Chosen(NamedTuple):
@@ -204,7 +235,7 @@ def _audit_model(
     output: OutputOptions,
     run: RunOptions,
     asked: _Asked,
-) -> AuditResult:
+) -> _Audited:
     """Audit MODEL on the people of DATA, or a model trained on the spot on an example."""
     from evenhand import auditing, view
 
@@ -222,7 +253,39 @@ def _audit_model(
         gate.check_attributes(subject.people.schema.protected)
     subject.ledger.budget = run.approve(model, config.budget, auditing.forecast_queries(subject.people, config))
     with view.show_progress(quiet=output.silent) as progress:
-        return auditing.audit(subject, config, metrics=asked.metrics, progress=progress, clock=run.clock)
+        result = auditing.audit(subject, config, metrics=asked.metrics, progress=progress, clock=run.clock)
+    return _Audited(result, subject.people, subject.people.frame, lambda: _require_decisions(_ask_decisions(subject)))
+
+
+def _ask_decisions(subject: Subject) -> Booleans | None:
+    """Return whom the model gives the favourable decision; None where it decides a number."""
+    import numpy as np
+
+    from evenhand.models import predict_labels
+
+    if subject.people.schema.target.is_number:
+        return None
+    labels = predict_labels(subject.scorer, subject.people.individuals)
+    return np.asarray(labels == subject.scorer.favourable, dtype=np.bool_)
+
+
+def _require_decisions(selected: Booleans | None) -> Booleans:
+    if selected is None:
+        raise OptionError(
+            "a dossier counts decisions, and here a number is decided",
+            location="--dossier",
+            hint="write one from the numbers: evenhand dossier DATA, with outcome: {kind: score}",
+        )
+    return selected
+
+
+def _read_dossiers(given: list[str]) -> tuple[DossierName, ...]:
+    """Return the dossiers that are wanted beside the report."""
+    for name in given:
+        if name not in BESIDE:
+            hint = f"one of: {', '.join(BESIDE)}; others are made from the report: evenhand dossier --result"
+            raise OptionError(f"no dossier {name!r} is written by an audit", location="--dossier", hint=hint)
+    return cast("tuple[DossierName, ...]", tuple(dict.fromkeys(given)))
 
 
 def _leave(result: AuditResult, gates: list[Gate], *, allow_unassessable: bool) -> None:

@@ -42,6 +42,9 @@ def dossier(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the files (default evenhand-dossier; none with --json).")
     ] = None,
+    bom: Annotated[
+        Path | None, typer.Option("--bom", metavar="FILE", help="Write a CycloneDX 1.6 model card (JSON) too.")
+    ] = None,
     final: Annotated[bool, typer.Option("--final", help="Exit with 1 while a required entry is open.")] = False,
     as_of: Annotated[
         str | None, typer.Option("--as-of", metavar="DATE", help="Make it by the law of another day than the audit's.")
@@ -60,7 +63,7 @@ def dossier(
 ) -> None:
     """Write what auditors and regulators ask for, by the rule's own formula, from people and outcomes alone."""
     from evenhand import view
-    from evenhand.dossier import compile_dossier, list_items, read_dossier_config, write_template
+    from evenhand.dossier import compile_dossier, list_items, read_dossier_config, write_bom, write_template
 
     if list_:
         _list_dossiers()
@@ -84,6 +87,9 @@ def dossier(
     frame, source = _read_people(data, data_home, encoding)
     result = compile_dossier(frame, described, dossiers=names, as_of=day, data=source, results=results or [])
     written = view.write_dossier(result, folder) if folder is not None else ()
+    if bom is not None:
+        view.write_page(write_bom(result), bom)
+        written = (*written, bom)
     output.emit(result)
     output.show(result.document, written)
     if folder is not None and not view.can_print() and not output.silent:

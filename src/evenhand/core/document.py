@@ -241,10 +241,11 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """What to do now, with a command that can be copied."""
+    """What to do now, with a command that can be copied, or a file beside the page to open."""
 
     text: str
     command: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ from evenhand import doors
 
 if TYPE_CHECKING:
     from evenhand.dossier.analysis import compile_dossier, find_changed_cells
+    from evenhand.dossier.audited import compile_audited
     from evenhand.dossier.citations import Citation, list_citations
     from evenhand.dossier.config import DossierConfig, read_dossier_config, write_template
     from evenhand.dossier.evidence import Alternatives, EvidenceNumber, ResultFile, read_evidence
+    from evenhand.dossier.model_card import write_bom
     from evenhand.dossier.outline import OPEN, OUTLINES, list_items
     from evenhand.dossier.result import DataFile, DossierName, DossierResult
 
@@ -25,12 +27,14 @@ __all__ = [
     "DossierResult",
     "EvidenceNumber",
     "ResultFile",
+    "compile_audited",
     "compile_dossier",
     "find_changed_cells",
     "list_citations",
     "list_items",
     "read_dossier_config",
     "read_evidence",
+    "write_bom",
     "write_template",
 ]
 

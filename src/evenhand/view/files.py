@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenhand.core import NextStep
 from evenhand.errors import OptionError
 from evenhand.files import stage_file, write_atomically
 from evenhand.view.page_template import render_page
@@ -18,8 +20,13 @@ if TYPE_CHECKING:
     from evenhand.dossier import DossierResult
 
 
-def write_report(audit: AuditResult, folder: str | Path) -> tuple[Path, ...]:
+def write_report(audit: AuditResult, folder: str | Path, *, dossier: DossierResult | None = None) -> tuple[Path, ...]:
     """Write ``report.html`` and ``report.json`` into a folder, which is made if need be.
+
+    Args:
+        audit: what is written.
+        folder: where.
+        dossier: is written beside it, as by ``write_dossier``, and linked from the page.
 
     Returns:
         The files, the one to read first.
@@ -27,7 +34,18 @@ def write_report(audit: AuditResult, folder: str | Path) -> tuple[Path, ...]:
     Raises:
         OptionError: the folder cannot be written to; no file there is left half-written.
     """
-    return _write_files(folder, {"report.html": render_page(audit.document()), "report.json": audit.to_json() + "\n"})
+    document = audit.document()
+    files: dict[str, str | bytes] = {}
+    if dossier is not None:
+        files = _dossier_files(dossier, can_print())
+        links = (
+            NextStep("the tables by the rule's own formula, of the same people", link=f"{name}.html")
+            for name in dossier.dossiers
+        )
+        place = next(i for i, block in enumerate(document.blocks) if getattr(block, "anchor", "") == "regulation")
+        blocks = (*document.blocks[: place + 1], *links, *document.blocks[place + 1 :])
+        document = dataclasses.replace(document, blocks=blocks)
+    return _write_files(folder, {"report.html": render_page(document), "report.json": audit.to_json() + "\n", **files})
 
 
 def write_dossier(dossier: DossierResult, folder: str | Path, *, printed: bool | None = None) -> tuple[Path, ...]:
@@ -49,21 +67,26 @@ def write_dossier(dossier: DossierResult, folder: str | Path, *, printed: bool |
         OptionError: the folder cannot be written to; no file there is left half-written.
         MissingExtraError: it is to be printed, and the extra is not installed.
     """
+    return _write_files(folder, _dossier_files(dossier, can_print() if printed is None else printed))
+
+
+def _dossier_files(dossier: DossierResult, printed: bool) -> dict[str, str | bytes]:
+    """Return the files of a dossier by name, those to read first."""
     documents = dossier.documents()
     texts: dict[str, str | bytes] = {f"{name}.html": render_page(document) for name, document in documents.items()}
-    if can_print() if printed is None else printed:
+    if printed:
         from evenhand.dossier import OPEN
 
         for name, document in documents.items():
             texts[f"{name}.pdf"] = print_pdf(document, open_word=OPEN)
             texts[f"{name}.docx"] = print_docx(document, open_word=OPEN)
     texts["dossier.json"] = dossier.to_json() + "\n"
-    for name, frame in dossier.tables().items():
-        safe = re.sub(r"[^\w-]+", "-", name)
+    for table, frame in dossier.tables().items():
+        safe = re.sub(r"[^\w-]+", "-", table)
         while f"{safe}.csv" in texts:
             safe += "-"
         texts[f"{safe}.csv"] = frame.map(_quote_formula).to_csv(index=False, lineterminator="\n")
-    return _write_files(folder, texts)
+    return texts
 
 
 def _quote_formula(cell: object) -> object:
