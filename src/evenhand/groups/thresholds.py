@@ -41,6 +41,7 @@ TITLES = {
     "selection_rate": "selected",
     "demographic_parity_difference": "demographic parity difference",
     "equal_opportunity_difference": "equal opportunity difference",
+    "equalized_odds_difference": "equalized odds difference",
 }
 
 
@@ -49,7 +50,7 @@ class Curve(ResultPart):
 
     Attributes:
         name: what it is: ``accuracy``, ``selection_rate``, ``demographic_parity_difference``,
-            ``equal_opportunity_difference``.
+            ``equal_opportunity_difference``, ``equalized_odds_difference``.
         by: the protected attribute of a gap or a group; empty for everybody.
         group: of a selection rate; empty for everybody and for gaps.
         values, low, high: at each threshold.
@@ -194,8 +195,13 @@ class _Tracer:
             chosen = self.people.deserving
             favoured = _pick(self._count(membership.codes, groups, chosen), known)
             yield from self._gap("equal_opportunity_difference", membership, favoured, chosen)
+            mistaken = _pick(self._count(membership.codes, groups, ~chosen), known)
+            yield from self._larger_gap(membership, [(favoured, chosen), (mistaken, ~chosen)])
 
-    def _gap(self, name: str, membership: Membership, curves: RateCurves, among: Booleans | None) -> Iterator[Curve]:
+    def _gap(
+        self, name: str, membership: Membership, curves: RateCurves, among: Booleans | None, *, confidence: float = 0.0
+    ) -> Iterator[Curve]:
+        """Yield the gap of a rate; none where fewer than two groups have enough people below its line."""
         enough = curves.effective >= self.settings.least
         if enough.sum() < 2:
             return
@@ -208,8 +214,31 @@ class _Tracer:
             if np.any(membership.codes == i)
         }
         gap = kept.rates.max(axis=0) - kept.rates.min(axis=0)
-        band = gap_band(kept, self.settings.confidence, self.rng)
+        band = gap_band(kept, confidence or self.settings.confidence, self.rng)
         curve = self._curve(name, gap, band, int(sizes[enough].sum()), BOOTSTRAP, by=membership.name)
+        yield curve.model_copy(update={"not_assessable": left_out})
+
+    def _larger_gap(self, membership: Membership, rates: Sequence[tuple[RateCurves, Booleans]]) -> Iterator[Curve]:
+        """Yield the larger gap of several rates; none where one of them has none.
+
+        The bands of all rates hold together (Bonferroni), so the true larger gap lies between the larger of their
+        lower and the larger of their upper ends, at every threshold.
+        """
+        name, level = "equalized_odds_difference", bonferroni(self.settings.confidence, len(rates))
+        parts = [
+            part for curves, among in rates for part in self._gap(name, membership, curves, among, confidence=level)
+        ]
+        if len(parts) < len(rates):
+            return
+        values, low, high = (
+            np.array([getattr(part, end) for part in parts]).max(axis=0) for end in ("values", "low", "high")
+        )
+        together = f"{BOOTSTRAP}, and over {len(parts)} rates (Bonferroni)"
+        people = sum(part.n for part in parts)
+        curve = self._curve(name, values, (low, high), people, together, by=membership.name)
+        left_out: dict[str, int] = {}
+        for part in parts:
+            left_out |= part.not_assessable
         yield curve.model_copy(update={"not_assessable": left_out})
 
     def _rates(self, curves: RateCurves, by: str, labels: Sequence[str]) -> list[Curve]:
@@ -330,7 +359,9 @@ def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
     shown = range(len(curves.thresholds)) if every else _listed_places(curves)
     columns = [one for one in curves.curves if not one.group]
     if not every:
-        columns = [one for one in columns if one.name != "equal_opportunity_difference"]
+        columns = [
+            one for one in columns if one.name not in ("equal_opportunity_difference", "equalized_odds_difference")
+        ]
     titles = [TITLES[one.name] + (f" by {one.by}" if one.by else "") for one in columns]
     own = () if curves.in_force is None else curves.in_force.values
     rows = []

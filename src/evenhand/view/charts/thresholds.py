@@ -21,6 +21,7 @@ LINES = {
     "accuracy": "accuracy",
     "demographic_parity_difference": "demographic parity difference",
     "equal_opportunity_difference": "equal opportunity difference",
+    "equalized_odds_difference": "equalized odds difference",
 }
 
 
