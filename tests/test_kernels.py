@@ -102,6 +102,7 @@ def answer(x):
 """
 
 
+@pytest.mark.full
 def test_kept_code_is_compiled_anew_after_a_change_in_a_file_it_calls(tmp_path: Path) -> None:
     (tmp_path / "caller.py").write_text(CALLER.format(name="called"), "utf-8")
     printed = []
@@ -133,6 +134,7 @@ class Pair(NamedTuple):
 """
 
 
+@pytest.mark.full
 def test_kept_code_for_a_type_that_has_moved_is_compiled_anew(tmp_path: Path) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept"), "PYTHONDONTWRITEBYTECODE": "1"}
     for name in ("before", "after"):

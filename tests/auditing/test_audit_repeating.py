@@ -52,6 +52,7 @@ def test_an_audit_under_a_limit_of_time_is_repeated(subject, limit):
     assert leaves(again) == leaves(first)
 
 
+@pytest.mark.full
 def test_an_audit_limited_by_boxes_is_repeated_by_its_seed(subject):
     config = AuditConfig(max_boxes=3000, samples=2000, searched=500)
     first, second = audit(subject, config), audit(subject, config)

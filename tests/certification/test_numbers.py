@@ -176,7 +176,7 @@ def test_a_change_of_a_networks_number_is_never_proved_against_the_truth(seed: i
 
 
 @given(SEEDS, st.sampled_from([0.0, 0.1, 0.5, 1.0, 3.0]))
-@settings(max_examples=scaled(60), deadline=None)
+@settings(max_examples=scaled(30), deadline=None)
 def test_a_change_of_the_number_of_trees_is_never_proved_against_the_truth(seed: int, share: float) -> None:
     model, population = random_model(seed)
     if len(model.classes) > 2:

@@ -464,6 +464,7 @@ def test_relaxed_attributes_outside_the_hub() -> None:
     assert result.relaxed == {"x": 1}
 
 
+@pytest.mark.full
 def test_people_fitted_to_data_are_certified_in_one_go() -> None:
     """A network over more points than are enumerated: proofs bracket what a sample of the same people shows."""
     rng = np.random.default_rng(4)

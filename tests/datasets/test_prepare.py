@@ -135,6 +135,7 @@ def a_table(name):
     return [frame.columns.tolist(), *frame.astype(str).to_numpy().tolist()]
 
 
+@pytest.mark.full
 @settings(max_examples=scaled(150), deadline=None)
 @given(st.sampled_from([name for name in ENTRIES if name not in ("adult", "german")]), st.data())
 def test_words_where_numbers_belong_never_break_out(name, data):

@@ -116,6 +116,7 @@ def test_a_function_is_a_classifier_whose_answers_are_checked() -> None:
         FunctionClassifier(lambda _: {"age": 3}, groups).classify(item)
 
 
+@pytest.mark.full
 def test_deadlines_are_kept_from_prompt_to_pixels() -> None:
     labels, repeated = ["child", "adult", "elderly"], [7, 4, 9]
     configuration = GenerationConfig.read(

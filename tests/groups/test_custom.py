@@ -35,6 +35,7 @@ def audit(frame, metrics, **settings):
     )
 
 
+@pytest.mark.full
 def test_each_metric_is_that_of_the_group():
     frame = people()
     result = audit(frame, {"cost": cost, "f1": f1_score, "own_auc": roc_auc_score}).groups
@@ -214,7 +215,7 @@ def test_intervals_of_inequality_hold(alpha):
 @pytest.mark.full
 def test_bootstrap_intervals_hold():
     """The cost of decisions of known quality in two groups: .6 and .3 on average, .3 apart."""
-    rng, runs, inside, apart = np.random.default_rng(0), 150, 0, 0
+    rng, runs, inside, apart = np.random.default_rng(0), 80, 0, 0
     for run in range(runs):
         sex = np.repeat(["F", "M"], [80, 200])
         kind = np.concatenate([rng.choice(3, 80, p=[0.1, 0.8, 0.1]), rng.choice(3, 200, p=[0.05, 0.9, 0.05])])

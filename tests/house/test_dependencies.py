@@ -5,6 +5,7 @@ import re
 import sys
 import tomllib
 
+import pytest
 from sources import PATHS, libraries
 
 from support import ROOT
@@ -34,6 +35,7 @@ def imported():
     return found
 
 
+@pytest.mark.full
 def test_every_import_is_declared():
     extras = [requirement for some in PROJECT["optional-dependencies"].values() for requirement in some]
     declared = {distribution(requirement) for requirement in (*PROJECT["dependencies"], *extras)}

@@ -75,6 +75,7 @@ def test_a_fair_coin_is_noise():
     assert individual.IndividualResult.from_json(result.to_json()) == result
 
 
+@pytest.mark.full
 def test_coverage_and_false_claims_from_end_to_end():
     """The excess holds 0 in 95 % of runs of an unbiased model, and its direction is clear in at most 5 %."""
     runs = scaled(100)

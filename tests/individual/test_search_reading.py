@@ -197,6 +197,7 @@ def run_tests(path, model, folder):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.full
 def test_saved_tests_fail_on_the_same_model_and_pass_on_a_constant_one(found, tmp_path):
     (tmp_path / "hiring.py").write_text(
         "import numpy as np\n\n"

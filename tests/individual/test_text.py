@@ -293,6 +293,7 @@ def test_the_summary_shows_each_pair_of_groups_once():
     assert len(set(pairs)) < len(pairs)
 
 
+@pytest.mark.full
 def test_saved_tests_tell_models_apart(tmp_path):
     (tmp_path / "rules.py").write_text(
         "def partial(texts):\n    return [0.1 + 0.8 * ('she' in one) for one in texts]\n\n"

@@ -71,6 +71,7 @@ def thresholds(adult):
     return fairlearn.threshold_optimizer(adult)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("which", ["reduced", "thresholds"])
 def test_the_gap_is_smaller_on_people_kept_aside(adult, which, request):
     candidate, test = request.getfixturevalue(which), adult.split.test
@@ -91,6 +92,7 @@ def test_the_reduction_trains_the_given_pipeline_and_chooses_on_the_validation_p
     assert chosen.harms == (adult.harms[0].size(reduced.scorer, people),)
 
 
+@pytest.mark.full
 def test_the_same_seed_gives_the_same_answers(adult, reduced, monkeypatch):
     (chosen,) = [trial.value for trial in reduced.trials if trial.chosen]
     monkeypatch.setattr(reduction, "BOUNDS", (chosen,))

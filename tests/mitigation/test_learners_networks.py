@@ -319,6 +319,7 @@ def test_pytorch(two, tmp_path, source):
     np.testing.assert_array_equal(again.scores(given.individuals), plain.scores(given.individuals))
 
 
+@pytest.mark.full
 def test_pytorch_files_and_several_labels(three, tmp_path):
     given = people(THREE, LATER)
     torch.save(module(three), tmp_path / "given.pt")

@@ -91,6 +91,7 @@ def same(first, second):
         assert (one.trials, one.words, one.notes) == (other.trials, other.words, other.notes)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", METHODS)
 # Models fitted to data frames are asked about arrays here, and the other way round.
 @pytest.mark.filterwarnings("ignore:.*has feature names")

@@ -189,6 +189,7 @@ def test_mutilated_descriptions(tmp_path_factory, data):
         load_model(folder, WORDS, like=FRAME, trust=True)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(importlib.util.find_spec("mlflow") is None, reason="compared with MLflow only where it is there")
 def test_what_mlflow_itself_writes(tmp_path):
     import warnings

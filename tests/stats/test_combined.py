@@ -115,7 +115,7 @@ def test_it_covers_in_simulated_audits(proved, q):
     rng = np.random.default_rng(8)
     part = OpenPart(1 - proved, 0.05 * proved, 0.05 * proved, 1 - 0.95 * proved)
     truth = 0.05 * proved + (1 - proved) * q
-    runs, covered, widths, alone = 2_000, 0, [], []
+    runs, covered, widths, alone = 500, 0, [], []
     for _ in range(runs):
         whole = Draws(int(rng.binomial(4_000, truth)), 4_000)
         inside = Draws(int(rng.binomial(500, q)), 500)
@@ -124,7 +124,7 @@ def test_it_covers_in_simulated_audits(proved, q):
         widths.append(high - low)
         alone.append(float(np.diff(clopper_pearson(*whole))[0]))
         assert low <= value <= high
-    assert covered / runs >= 0.94  # two standard errors below 0.95
+    assert covered / runs >= 0.93  # two standard errors below 0.95
     assert np.mean(widths) < np.mean(alone)
 
 

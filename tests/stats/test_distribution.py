@@ -102,6 +102,7 @@ def test_distances_are_those_of_scipy(seed, few):
     assert 0 <= found.wasserstein.low <= found.wasserstein.value <= found.wasserstein.high
 
 
+@pytest.mark.full
 def test_equal_distributions_are_seldom_told_apart_and_others_are_covered():
     rng = np.random.default_rng(5)
     runs = [

@@ -489,6 +489,7 @@ def test_benjamini_yekutieli_and_no_control():
     assert all((found.adjusted_p <= 0.05) == found.found for found in rate.findings)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("control", shortened(["max-t", "BY"]))
 def test_fair_models_are_seldom_accused(control):
     """5 % of 150 fair models at most; more than 17 would be seen once in a thousand such tests."""
@@ -502,6 +503,7 @@ def test_fair_models_are_seldom_accused(control):
     assert accused <= 17
 
 
+@pytest.mark.full
 def test_fair_models_are_seldom_accused_where_numbers_are_cut():
     """Cuts depend on the numbers, never on outcomes, so that 5 % of 100 fair models are accused at most."""
     accused = 0

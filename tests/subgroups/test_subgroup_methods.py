@@ -235,6 +235,7 @@ def fair_worlds(count):
         yield seed, everybody, Decider(lambda rows, luck=luck: luck[rows[:, 3].astype(int), rows[:, 5].astype(int)])
 
 
+@pytest.mark.full
 def test_published_intervals_call_fair_models_unfair_and_exact_ones_do_not():
     published = exact = 0
     for seed, everybody, model in fair_worlds(8):

@@ -62,6 +62,7 @@ def test_a_person_can_read_the_list(true_incomes):
     assert sum(found.explains for found in alone) + len(alone) == true_incomes.found
 
 
+@pytest.mark.full
 def test_a_planted_gap_is_found(adult):
     """Black women are given the favourable label 5 points more seldom: found in 9 of 10 models at least."""
     inside = find_members(adult, {"sex": ("Female",), "race": ("Black",)})

@@ -65,6 +65,7 @@ def test_no_method_stops_while_the_budget_pays_for_a_step(method, budget, allow_
     assert found.profiles > 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("method", SPENDING)
 def test_of_a_small_domain_most_of_what_flips_is_found(method):
     model = network(3)
@@ -89,6 +90,7 @@ def test_a_wave_is_as_large_as_a_tenth_of_the_budget_pays_for():
     assert [*cut_into_waves(oracle, 0, 50)] == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("method", ["maft", "maft-inf", "eidig", "eidig-inf", "adf"])
 def test_a_budget_buys_what_the_best_number_of_seeds_finds(method):
     # As many seeds as ever were given, all in lock-step, leave nothing for the local phase: those of its own choice do.
@@ -101,6 +103,7 @@ def test_a_budget_buys_what_the_best_number_of_seeds_finds(method):
     assert mean(budget=2500) >= 0.85 * max(given)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("method", ["maft", "eidig"])
 def test_inf_takes_slopes_once_per_walk_and_so_finds_more_for_the_same_budget(method):
     counted = {}
