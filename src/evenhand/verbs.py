@@ -120,8 +120,9 @@ def audit_predictions(
     The arguments are named as those of ``fairlearn.metrics.MetricFrame``.
 
     Args:
-        y_pred: the decisions, shape (n,); any two labels, or more of which one is favourable; or numbers, such as
-            prices. Left out where scores decide.
+        y_pred: the decisions, shape (n,); any two labels, or more of which one is favourable; several labels or
+            grades, each compared (``kind="labels"``, ``order=``); or numbers, such as prices. Left out where scores
+            decide.
         sensitive_features: what groups are made by: a data frame, a dictionary, a column, or an array of shape (n,) or
             (n, attributes).
         y_true: the true labels, shape (n,); without them there are no error rates, and none are made up.
@@ -136,8 +137,8 @@ def audit_predictions(
         settings: ``known_groups``, by which such probabilities are calibrated: attribute -> (probabilities of other
             people, the group of each); ``favourable``, the label that people want, and ``schema`` (see
             ``evenhand.schema.DecisionRoles``);
-            ``kind`` and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``; fields of
-            ``evenhand.auditing.DecisionAuditConfig``; ``metrics``, functions of one's own by name (see
+            ``kind``, ``order`` and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``;
+            fields of ``evenhand.auditing.DecisionAuditConfig``; ``metrics``, functions of one's own by name (see
             ``evenhand.groups.add_metrics``); ``work``, that of an earlier result, to repeat its run.
 
     Returns:

@@ -105,7 +105,7 @@ def test_what_is_said_stands_above_a_schema():
 
 
 def test_what_makes_no_outcome_is_refused():
-    with pytest.raises(OptionError, match="expected kind label, ordinal, number, got 'price'"):
+    with pytest.raises(OptionError, match="expected kind label, labels, ordinal, number, got 'price'"):
         OutcomeRole.of(kind="price")
     with pytest.raises(OptionError, match="at least two labels"):
         OutcomeRole.of(order="high")

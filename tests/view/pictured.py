@@ -318,6 +318,16 @@ def premiums() -> Result:
     return evenhand.audit_predictions(frame["premium"], sensitive_features=frame[["sex"]], time_limit=60.0)
 
 
+def grades(kind: str) -> Result:
+    rng = np.random.default_rng(0)
+    names = ["not recommended", "priority", "recommended", "special priority"]
+    race = rng.choice(["White", "Black", "Asian-Pac-Islander"], 900, p=[0.7, 0.28, 0.02])
+    true = rng.choice(names, 900)
+    given = np.where(rng.random(900) < 0.7, true, np.where(race == "Black", names[0], names[2]))
+    order = {"order": names} if kind == "ordinal" else {}
+    return evenhand.audit_predictions(given, sensitive_features={"race": race}, y_true=true, kind=kind, **order)
+
+
 SUBGROUPS = {"subgroup gaps", "subgroup nesting"}
 PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "audit": (
@@ -329,6 +339,8 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "thresholds": (thresholds, {"group rates", "calibration", "threshold curves", "threshold trade"} | SUBGROUPS),
     "comparison": (comparison, {"changes"}),
     "premiums": (premiums, {"number quantiles"}),
+    "labels": (lambda: grades("labels"), {"label shares", "confusion by group"}),
+    "grades": (lambda: grades("ordinal"), {"label shares", "confusion by group"}),
     "frontier": (frontier, {"frontier"}),
     "mitigation": (mitigation, {"candidates", "before and after", "trials"}),
     "subgroups": (examples.subgroups, SUBGROUPS),

@@ -14,6 +14,14 @@ import numpy as np
 from evenhand import certification, groups, individual, models, population
 from evenhand import subgroups as subgroup
 from evenhand.auditing.config import AuditConfig
+from evenhand.auditing.labels import (
+    add_labels,
+    drop_directions,
+    list_skipped,
+    measure_each,
+    name_any_favourable,
+    refuse_settings_of_one_label,
+)
 from evenhand.auditing.numbers import audit_number_model, refuse_metrics
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 from evenhand.auditing.versions import count_values, library_versions
@@ -115,6 +123,9 @@ def audit(
     for name in schema.protected:
         schema.assignments([name])
     _require_two_classes(people)
+    if schema.target.kind == "labels":
+        weighted, threshold = subject.weights is not None, subject.thresholds is not None
+        refuse_settings_of_one_label(config, metrics, weighted=weighted, threshold=threshold)
     ledger = find_ledger(subject.model) or subject.ledger
     before = ledger.settled
     with ledger.within(config.budget):
@@ -159,6 +170,9 @@ def _run_analyses(
     ledger: QuestionLedger,
 ) -> AuditResult:
     started = time.perf_counter()
+    described = subject.people.schema
+    several = described.target.kind == "labels"
+    subject = name_any_favourable(subject) if several else subject
     people, schema = subject.people, subject.people.schema
     say("loading the model", 0.02)
     scorer = subject.scorer
@@ -169,18 +183,26 @@ def _run_analyses(
             hint="give a larger budget, or fewer people",
         )
     say("asking the model about everybody in the data", 0.05)
-    by_group = groups.measure_groups(
-        scorer,
-        people,
-        confidence=config.confidence,
-        min_group_size=config.min_group_size,
-        thresholds=config.thresholds,
-        reference=config.reference,
-        weights=subject.weights,
-        metrics=metrics,
-        keep_decisions=config.keep_decisions,
-        seed=config.seed,
-    )
+    reply = models.ask_people(scorer, people.individuals)
+    not_run = list_skipped(scorer) if several else []
+    if several:
+        by_group = measure_each(scorer, reply, subject, config)
+    else:
+        by_group = groups.measure_groups(
+            scorer,
+            people,
+            reply=reply,
+            confidence=config.confidence,
+            min_group_size=config.min_group_size,
+            thresholds=config.thresholds,
+            reference=config.reference,
+            weights=subject.weights,
+            metrics=metrics,
+            keep_decisions=config.keep_decisions,
+            seed=config.seed,
+        )
+    by_group, left_out = add_labels(by_group, scorer, reply, subject, config)
+    not_run += left_out
     say("fitting the simulated population", 0.09)
     wider = population.choose_population(config.population, people, as_published=config.as_published)
     # Proofs need the inside of the model; without it their share of the time goes to the sample.
@@ -206,26 +228,19 @@ def _run_analyses(
         progress=lambda what, share: say(what, 0.1 + 0.25 * share),
         clock=timer,
     )
-    not_run: list[SkippedAnalysis] = []
     if config.thresholds and by_group.thresholds is None:
         not_run.append(SkippedAnalysis(what="other thresholds", reason="the model gives labels, no scores"))
     subgroups: list[SubgroupResult] = []
     certificates: list[Certificate] = []
     searches: list[SearchResult] = []
-    interrupted = (
-        flips.interrupted
-        or _add_subgroups(subject, flips.noise, config, say, timer, subgroups, not_run)
-        or _add_searches(
-            subject,
-            network if flips.counted_with == "white box" else None,
-            flips.noise,
-            config,
-            say,
-            timer,
-            searches,
-            not_run,
+    white_box = network if flips.counted_with == "white box" else None
+    interrupted = flips.interrupted
+    if not several:
+        interrupted = (
+            interrupted
+            or _add_subgroups(subject, flips.noise, config, say, timer, subgroups, not_run)
+            or _add_searches(subject, white_box, flips.noise, config, say, timer, searches, not_run)
         )
-    )
     device = None if network is None else _proof_device(network, wider, config, timer)
     if network is None:
         not_run.append(SkippedAnalysis(what="certification", reason=why_not))
@@ -240,13 +255,17 @@ def _run_analyses(
         not_run.append(
             SkippedAnalysis(what="the rest of the audit", reason="it was interrupted; what is here was found before")
         )
-    flips = _combine_with_proofs(flips, certificates)
+    flips = _combine_with_proofs(drop_directions(flips) if several else flips, certificates)
     joint = flips.rate(schema.protected, "data")
     say("done", 1.0)
     return AuditResult(
-        model=_make_model_card(scorer, network, why_not),
-        data=_make_data_card(people, subject.data_name, subject.weights),
-        described=schema,
+        model=_make_model_card(scorer, network, why_not).model_copy(
+            update={"favourable": str(described.target.favourable)}
+        ),
+        data=_make_data_card(people, subject.data_name, subject.weights).model_copy(
+            update={"base_rate": None} if several else {}
+        ),
+        described=described,
         protected=schema.protected,
         groups=by_group,
         subgroups=subgroups[0] if subgroups else None,

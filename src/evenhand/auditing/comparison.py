@@ -313,6 +313,8 @@ class _Lines:
                 continue
             yield from self._breakdown(breakdown, others.pop(breakdown.by))
         self.left_out += [f"{' x '.join(by)}: only in the audit after" for by in others]
+        if self.before.groups.labels is not None or self.after.groups.labels is not None:
+            self.left_out.append("gaps of every label or grade: they are not compared between audits")
         yield from self._flips()
 
     def _breakdown(self, before: Breakdown, after: Breakdown) -> Iterator[_Pending]:

@@ -12,18 +12,19 @@ import numpy as np
 from evenhand import groups, subgroups
 from evenhand.auditing.analysis import NO_WEIGHTS
 from evenhand.auditing.config import DecisionAuditConfig
+from evenhand.auditing.labels import audit_recorded_labels, refuse_settings_of_one_label
 from evenhand.auditing.numbers import audit_recorded_numbers, refuse_metrics
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 from evenhand.auditing.versions import count_values, library_versions
 from evenhand.core import WorkClock
 from evenhand.errors import LimitError, OptionError
-from evenhand.schema import RecordedDecisions, RecordedNumbers
+from evenhand.schema import RecordedDecisions, RecordedLabels, RecordedNumbers
 from evenhand.subgroups import SubgroupResult
 from evenhand.typing import Progress
 
 
 def audit_decisions(
-    decisions: RecordedDecisions | RecordedNumbers,
+    decisions: RecordedDecisions | RecordedNumbers | RecordedLabels,
     config: DecisionAuditConfig | None = None,
     *,
     data_name: str = "data",
@@ -36,10 +37,10 @@ def audit_decisions(
 
     Selection rates and their gaps by group and intersection, and subgroups; with true labels error rates too, and with
     scores of known outcome calibration and the area under the ROC curve. Of numbers, their means, quantiles and
-    distributions by group; with true numbers their errors too.
+    distributions by group; with true numbers their errors too. Of several labels and of grades, each against the rest.
 
     Args:
-        decisions: the decisions or numbers, and the people they are about.
+        decisions: the decisions, labels or numbers, and the people they are about.
         config: confidence, sizes, seed.
         data_name: how to call the data in reports.
         metrics: more metrics of groups, of one's own, see ``evenhand.groups.add_metrics``.
@@ -57,6 +58,9 @@ def audit_decisions(
     if isinstance(decisions, RecordedNumbers):
         refuse_metrics(metrics)
         return audit_recorded_numbers(decisions, config, data_name=data_name, progress=say, clock=timer)
+    if isinstance(decisions, RecordedLabels):
+        refuse_settings_of_one_label(config, metrics)
+        return audit_recorded_labels(decisions, config, data_name=data_name, progress=say, clock=timer)
     schema = decisions.people.schema
     say("counting groups", 0.0)
     by_group = groups.measure_recorded_decisions(

@@ -22,7 +22,15 @@ from evenhand.core import (
     parse_expression,
 )
 from evenhand.errors import OptionError
-from evenhand.groups import GAP_NAMES, NUMBER_GAP_TITLES, NUMBER_TITLES, OVERALL_NAMES
+from evenhand.groups import (
+    GAP_NAMES,
+    LABEL_GAP_TITLES,
+    LABEL_TITLES,
+    NUMBER_GAP_TITLES,
+    NUMBER_TITLES,
+    OVERALL_NAMES,
+    Gap,
+)
 from evenhand.stats import Observed, Quantity, Unknown, quantity_value
 from evenhand.subgroups import Finding, SubgroupResult, counts_as_worse
 from evenhand.text import list_some, suggest_name
@@ -56,6 +64,8 @@ MEASURE_NAMES = frozenset(
         *(f"{prefix}outcomes_{least}" for least in range(2, MOST_OUTCOMES + 1) for prefix in ("", "population_")),
         *(f"{prefix}_outcomes_{least}" for least in range(2, MOST_OUTCOMES + 1) for prefix in ("proved", "possible")),
         *GAP_NAMES,
+        *LABEL_GAP_TITLES,
+        *LABEL_TITLES,
         *OVERALL_NAMES,
         *NUMBER_GAP_TITLES,
         *NUMBER_TITLES,
@@ -67,7 +77,9 @@ MEASURE_NAMES = frozenset(
 ALIASES = {"violation_rate": "flip_rate", "population_violation_rate": "population_flip_rate"}
 """Names that the literature has for the same numbers; a condition may use either."""
 
-LOWER_IS_WORSE = frozenset({"demographic_parity_ratio", "certified", "accuracy", "auc"})
+LOWER_IS_WORSE = frozenset(
+    {"demographic_parity_ratio", "certified", "accuracy", "auc", "label_accuracy", "macro_recall", "weighted_kappa"}
+)
 ENDS = ("low", "high")
 
 
@@ -76,7 +88,8 @@ class Gate:
     """A condition that was parsed: it may be asked of any audit.
 
     A number is called ``name``, ``name.attribute`` or ``name['attribute']`` (``a_x_b`` for several together), each
-    with ``.low`` or ``.high`` for an end of its interval. Without an attribute the worst one counts.
+    with ``.low`` or ``.high`` for an end of its interval. Without an attribute the worst one counts. A gap of one label
+    is ``name.attribute.label``; without a label it is the largest over all of them.
     """
 
     parsed: Expression
@@ -118,7 +131,7 @@ class Gate:
         for node in _names(self.parsed.tree):
             name, rest, _ = _name_parts(node)
             for by, quantity in known.get(name, {}).items():
-                if rest and rest[0] != by:
+                if rest and ".".join(rest) != by:
                     continue
                 what = f"{name}.{by}" if by else name
                 if isinstance(quantity, Unknown):
@@ -158,9 +171,8 @@ def measure_values(audit: AuditResult | AuditComparison) -> dict[str, dict[str, 
             if not line.group:
                 found.setdefault(line.name, {})[line.by] = line.change
         return found | {"better": {"": float(audit.count("better"))}, "worse": {"": float(audit.count("worse"))}}
-    for breakdown in audit.groups.breakdowns:
-        for gap in breakdown.gaps:
-            found.setdefault(gap.name, {})["_x_".join(breakdown.by)] = gap.value
+    for by, gap in _list_gaps(audit):
+        found.setdefault(gap.name, {})[by] = gap.value
     for rate in () if audit.individual is None else audit.individual.rates:
         prefix, names = "" if rate.over == "data" else "population_", "_x_".join(rate.protected)
         found.setdefault(f"{prefix}flip_rate", {})[names] = rate.rate
@@ -187,9 +199,20 @@ def measure_values(audit: AuditResult | AuditComparison) -> dict[str, dict[str, 
         found["worst_subgroup_gap"] = {"": _worst_subgroup_gap(audit.subgroups)}
     if audit.residual_subgroups is not None:
         found["worst_subgroup_residual"] = {"": _worst_subgroup_gap(audit.residual_subgroups)}
-    for name, quantity in audit.groups.overall.items():
+    each = {} if audit.groups.labels is None else audit.groups.labels.overall.metrics
+    for name, quantity in [*audit.groups.overall.items(), *each.items()]:
         found.setdefault(name, {})[""] = quantity
     return found
+
+
+def _list_gaps(audit: AuditResult) -> Iterator[tuple[str, Gap]]:
+    """Yield every gap, and by what a condition calls it: the attributes, and the label if it is of one alone."""
+    for breakdown in audit.groups.breakdowns:
+        for gap in breakdown.gaps:
+            yield "_x_".join(breakdown.by), gap
+    for each in () if audit.groups.labels is None else audit.groups.labels.breakdowns:
+        for one in each.gaps:
+            yield "_x_".join(each.by) + f".{one.label}" * bool(one.label), one
 
 
 def _worst_subgroup_gap(searched: SubgroupResult) -> Observed:
@@ -246,10 +269,9 @@ def _names(node: Node) -> Iterator[Name]:
 def _groups_left_out(audit: AuditResult) -> dict[tuple[str, str], str]:
     """Return gap and attribute -> the groups that are too small for it."""
     return {
-        (gap.name, "_x_".join(breakdown.by)): f"fewer than {audit.groups.min_group_size} people to count in "
+        (gap.name, by): f"fewer than {audit.groups.min_group_size} people to count in "
         + list_some([f"{label} ({n})" for label, n in gap.not_assessable.items()])
-        for breakdown in audit.groups.breakdowns
-        for gap in breakdown.gaps
+        for by, gap in _list_gaps(audit)
         if gap.not_assessable
     }
 
@@ -280,14 +302,14 @@ def _evaluate_name(node: Name, known: dict[str, dict[str, Quantity | float]], so
         raise source.unknown(
             f"this audit has no number called {name!r}", node, known, f"it has: {', '.join(sorted(known))}"
         )
-    by = known[name]
-    if rest and rest[0] not in by:
+    by, asked = known[name], ".".join(rest)
+    if rest and asked not in by:
         raise source.fault(
-            f"{name} was not measured for {rest[0]!r}",
+            f"{name} was not measured for {asked!r}",
             node,
-            f"{suggest_name(rest[0], by)}it was for: {', '.join(by) or 'no attribute'}",
+            f"{suggest_name(asked, by)}it was for: {', '.join(by) or 'no attribute'}",
         )
-    chosen = [by[rest[0]]] if rest else list(by.values())
+    chosen = [by[asked]] if rest else list(by.values())
     values = [value for value in (_interval_end(quantity, end) for quantity in chosen) if value is not None]
     if not values and not any(isinstance(quantity, Unknown) for quantity in chosen):
         raise source.fault(f"{format_expression(node)} is unknown here: it has no interval", node)

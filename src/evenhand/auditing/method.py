@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenhand.certification import estimated_share
-from evenhand.groups import METRIC_TITLES, NUMBER_GAP_TITLES, NUMBER_TITLES, confidence_levels, title_gap
+from evenhand.groups import (
+    LABEL_GAP_TITLES,
+    LABEL_TITLES,
+    METRIC_TITLES,
+    NUMBER_GAP_TITLES,
+    NUMBER_TITLES,
+    RATE_TITLES,
+    confidence_levels,
+    title_gap,
+)
 from evenhand.stats import Estimated, Observed, Quantity
 from evenhand.text import SIMULATED, list_some
 
@@ -82,6 +91,12 @@ def _group_quantities(groups: GroupMetrics) -> list[tuple[str, Quantity]]:
         found += [(f"{titles[one.metric]} by {proxies.by}", one.estimate) for one in proxies.rates]
         found += [(f"differences by {proxies.by}, by probability", one.estimate) for one in proxies.differences]
     binned = "observed rate, by score" if groups.outcome is None else "true mean, by number"
+    for each in () if groups.labels is None else groups.labels.breakdowns:
+        for member in each.groups:
+            found += [(RATE_TITLES[name], one) for rates in member.rates.values() for name, one in rates.items()]
+            found += [("share given at least a grade", one) for one in member.at_least.values()]
+            found += [(LABEL_TITLES[name], one) for name, one in member.metrics.items()]
+        found += [(LABEL_GAP_TITLES[gap.name], gap.value) for gap in each.gaps]
     return found + [(binned, one.base_rate) for one in groups.calibration]
 
 

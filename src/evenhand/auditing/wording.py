@@ -27,13 +27,19 @@ from evenhand.core import (
 from evenhand.groups import (
     breakdown_blocks,
     calibration_blocks,
+    describe_labels,
     gap_answers,
     headline_sentences,
+    label_answers,
+    label_blocks,
+    label_sentences,
+    label_terms,
     overall_table,
     proxy_answers,
     proxy_blocks,
     proxy_sentences,
     rule_notes,
+    small_label_notes,
     small_notes,
     threshold_answers,
     threshold_section,
@@ -75,6 +81,8 @@ REFUSED = 100
 
 KNOWN_BY_PROBABILITY = "; what is known of people by probability alone is estimated"
 
+NOT_MEASURED = Unknown(reason="no label is favourable")
+
 LONG = 15
 """Rows from which a table is folded."""
 
@@ -98,7 +106,8 @@ def build_document(audit: AuditResult) -> Document:
     blocks += [Text(items=tuple(found), role="finding")] if found else []
     blocks += answers(audit)
     blocks += [Note(f"Not run: {item.what}: {item.reason}", "caution") for item in audit.not_run]
-    blocks += small_notes(audit.groups)
+    each = audit.groups.by_label
+    blocks += small_notes(audit.groups) if each is None else small_label_notes(each)
     if audit.groups.thresholds is not None:
         blocks.append(Heading("Other thresholds", level=3))
         blocks += [Text(items=tuple(threshold_answers(audit.groups.thresholds)))]
@@ -108,10 +117,11 @@ def build_document(audit: AuditResult) -> Document:
     for part in (_people, _groups, *asked, _subgroups, _method, _regulation):
         blocks += part(audit)
     about = f"{audit.model.name} in" if audit.model.recorded else f"{audit.model.name} on"
+    decided = f"favourable: {audit.described.target.name} = {audit.model.favourable}"
     return Document(
         f"Audit of {about} {audit.data.name}",
-        f"{format_count(audit.data.people, 'person', 'people')}; favourable: {audit.described.target.name} = "
-        f"{audit.model.favourable}; protected: {', '.join(audit.protected)}",
+        f"{format_count(audit.data.people, 'person', 'people')}; {decided if each is None else describe_labels(each)}; "
+        f"protected: {', '.join(audit.protected)}",
         tuple(blocks),
         brand="Evenhand audit",
         made=f"{audit.provenance} All numbers at full precision are in the JSON.",
@@ -120,6 +130,7 @@ def build_document(audit: AuditResult) -> Document:
 
 def _terms(audit: AuditResult) -> str:
     """Return what the words of the first screen mean."""
+    each, labels = audit.groups.by_label, audit.groups.labels
     gap = (
         "Demographic parity difference: how far the selection rates of the best and the worst treated group are apart, "
         "from 0 to 1. "
@@ -128,8 +139,11 @@ def _terms(audit: AuditResult) -> str:
         "Worst subgroup: of all that were tested, the one whose rate is most clearly below that of everyone else; the "
         "number is the gap."
     )
+    if labels is not None:
+        gap = f"{'' if each is not None else gap}{label_terms(labels)} "
+    worst = "" if each is not None else worst
     if audit.individual is None:
-        return gap + worst
+        return (gap + worst).strip()
     flips = "whose decision changes when only the protected attribute is changed"
     if audit.individual.compares_counterparts:
         flips = (
@@ -140,13 +154,14 @@ def _terms(audit: AuditResult) -> str:
         f"{gap}Counterfactual flip rate: the share of people {flips}. Certified fair: a proof that no value of "
         f"the protected attribute changes the decision. {SIMULATED.capitalize()}: individuals drawn at random, as "
         f"described under How it was done. {worst}"
-    )
+    ).strip()
 
 
 def headlines(audit: AuditResult) -> list[str]:
     """Return up to five sentences, worst first: whom it concerns, how much, and who could not be assessed."""
     noise = [] if audit.individual is None else list(noise_sentences(audit.individual))[:2]
-    found = [*noise, *headline_sentences(audit.groups)[:2]]
+    labels = [] if audit.groups.labels is None else label_sentences(audit.groups.labels)
+    found = [*noise, *headline_sentences(audit.groups)[:2], *labels[: 3 if audit.groups.by_label else 1]]
     single = [
         (value, rate)
         for rate in (() if audit.individual is None else audit.individual.rates)
@@ -177,7 +192,7 @@ def headlines(audit: AuditResult) -> list[str]:
         for breakdown in audit.groups.breakdowns
         if len(breakdown.by) == 1
         for group in breakdown.groups
-        if group.small and not isinstance(rate := group.metrics["selection_rate"], Unknown)
+        if group.small and not isinstance(rate := group.metrics.get("selection_rate", NOT_MEASURED), Unknown)
     ]
     return [*found[: FINDINGS - bool(small)], *([f"Not assessable for: {list_some(small)}."] if small else [])]
 
@@ -186,8 +201,9 @@ def answers(audit: AuditResult) -> list[Metric]:
     """Return the first screen, one answer for each protected attribute and question."""
     searched = {search.protected for search in audit.searches if search.profiles}
     parts = [
-        *gap_answers(audit.groups),
+        *(gap_answers(audit.groups) if audit.groups.by_label is None else ()),
         *proxy_answers(audit.groups.proxies, weighted_by(audit.groups)),
+        *(() if audit.groups.labels is None else label_answers(audit.groups.labels)),
         *_flip_answers(audit.individual, {join_names(names) for names in searched}),
         *(search_answer(search, audit.model.favourable) for search in audit.searches),
         *(answer for certificate in audit.certificates for answer in proof_answers(certificate)),
@@ -233,16 +249,20 @@ def _people(audit: AuditResult) -> Iterator[Block]:
         effective = f"{audit.groups.effective_size or 0:,.0f}"
         count = f"{audit.groups.weights}; these people say as much as {effective} of equal weight (effective size)"
         weights = (("How much each person counts", count),)
+    wanted = (
+        (
+            "What people want",
+            f"{audit.model.favourable} (the favourable label; \u201cselected\u201d below means given it)",
+        ),
+        ("Base rate", base),
+    )
     yield Facts(
         (
             *weights,
             ("What is decided", audit.described.target.name),
-            (
-                "What people want",
-                f"{audit.model.favourable} (the favourable label; \u201cselected\u201d below means given it)",
-            ),
+            *(wanted[:1] if audit.groups.by_label is None else ()),
             ("Decisions" if audit.model.recorded else "Labels the model gives", ", ".join(audit.model.classes)),
-            ("Base rate", base),
+            *(wanted[1:] if audit.groups.by_label is None else ()),
         )
     )
     for name, unknown in data.unknown.items():
@@ -290,17 +310,24 @@ def _groups(audit: AuditResult) -> Iterator[Block]:
         "How decisions treat groups as a whole. Everything here is observed on the people in the data, with "
         f"{confidence_level(audit)} intervals{KNOWN_BY_PROBABILITY * bool(audit.groups.proxies)}."
     )
+    if audit.groups.by_label is not None:
+        yield from label_blocks(audit.groups.by_label, level=3)
+        return
     yield overall_table(audit.groups)
     for breakdown in audit.groups.breakdowns:
         yield from breakdown_blocks(audit.groups, breakdown, level=3)
     yield from proxy_blocks(audit.groups.proxies, weighted_by(audit.groups), level=3)
     yield from calibration_blocks(audit.groups, level=3)
     yield from threshold_section(audit.groups, level=3)
+    if audit.groups.labels is not None:
+        yield Heading(f"Every grade of {audit.described.target.name}", detail=True)
+        yield from label_blocks(audit.groups.labels, level=3)
 
 
 def _individuals(audit: AuditResult) -> Iterator[Block]:
     assert audit.individual is not None
-    favourable, scores = audit.model.favourable, not audit.model.label_only
+    each = audit.groups.by_label is not None
+    favourable, scores = None if each else audit.model.favourable, not (each or audit.model.label_only)
     yield Heading("Individuals", anchor="individuals", detail=True)
     yield Text(explain_comparison(audit.individual))
     yield from rate_blocks(audit.individual)
@@ -316,7 +343,7 @@ def _individuals(audit: AuditResult) -> Iterator[Block]:
     yield from _not_run(audit, "search for individuals")
 
 
-def _search(search: SearchResult, favourable: str, *, scores: bool) -> Iterator[Block]:
+def _search(search: SearchResult, favourable: str | None, *, scores: bool) -> Iterator[Block]:
     questions = format_count(search.queries, "question", "questions")
     if search.reading is None:
         yield Text(

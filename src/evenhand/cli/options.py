@@ -58,7 +58,10 @@ FavourableOption = Annotated[
 ]
 KindOption = Annotated[
     str | None,
-    typer.Option("--kind", help="What is decided: label, ordinal or number; by default as the column looks."),
+    typer.Option(
+        "--kind",
+        help="What is decided: label, labels (each is compared), ordinal or number; by default as the column looks.",
+    ),
 ]
 OrderOption = Annotated[
     str | None, typer.Option("--order", help="Labels in their order, worst first: 'low < medium < high'.")

@@ -29,7 +29,7 @@ from evenhand.groups.metrics import (
 from evenhand.groups.proxies import measure_proxies
 from evenhand.groups.result import SMALL, CalibrationBin, GroupMetrics
 from evenhand.groups.thresholds import BandSettings, ScoredPeople, trace_curves
-from evenhand.models import Scorer, ask_people
+from evenhand.models import Reply, Scorer, ask_people
 from evenhand.schema import People, PeopleWeights, RecordedDecisions, Thresholds, describe_scale
 from evenhand.stats import Quantity, auc, decision_inequality
 from evenhand.typing import Booleans, Floats, Progress
@@ -71,6 +71,7 @@ def measure_groups(
     weights: PeopleWeights | None = None,
     metrics: Mapping[str, Callable[..., Any]] | None = None,
     progress: Progress | None = None,
+    reply: Reply | None = None,
     **settings: Any,
 ) -> GroupMetrics:
     """Measure performance and group metrics of a model on people with known labels.
@@ -85,6 +86,7 @@ def measure_groups(
         weights: how much each person counts; None where all count alike.
         metrics: more metrics of one's own, see ``add_metrics``.
         progress: called with what is being done and the share done, 0 to 1.
+        reply: the model's answers about everybody, if it was asked already.
         settings: fields of ``GroupConfig`` by name, in place of those in ``config``.
 
     Raises:
@@ -102,7 +104,7 @@ def measure_groups(
         progress("asking the model about everybody in the data", 0.0)
     deserving = people.favourable
     memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names]
-    reply = ask_people(scorer, people.individuals)
+    reply = ask_people(scorer, people.individuals) if reply is None else reply
     favoured = reply.labels == scorer.favourable
     scores = None if scorer.label_only else reply.scores[:, scorer.favourable]
     found = _build_result(

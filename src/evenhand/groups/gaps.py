@@ -87,24 +87,24 @@ def compute_gaps(comparison: GroupComparison) -> tuple[Gap, ...]:
     if len(comparison.labels) < 2:
         return ()
     found = [
-        _difference_gap("demographic_parity_difference", "selection_rate", comparison),
+        difference_gap("demographic_parity_difference", "selection_rate", comparison),
         _ratio_gap("demographic_parity_ratio", "selection_rate", comparison),
     ]
     if "base_rate" in comparison.counted.rates:
         found += [
-            _difference_gap("equal_opportunity_difference", "true_positive_rate", comparison),
+            difference_gap("equal_opportunity_difference", "true_positive_rate", comparison),
             _equalized_odds_gap(comparison),
-            _difference_gap("accuracy_difference", "accuracy", comparison),
-            _difference_gap("false_discovery_difference", "false_discovery_rate", comparison),
-            _difference_gap("false_omission_difference", "false_omission_rate", comparison),
+            difference_gap("accuracy_difference", "accuracy", comparison),
+            difference_gap("false_discovery_difference", "false_discovery_rate", comparison),
+            difference_gap("false_omission_difference", "false_omission_rate", comparison),
         ]
     if "calibration_gap" in comparison.counted.moments:
-        found.append(_calibration_gap(comparison))
+        found.append(mean_gap("calibration_difference", "calibration_gap", comparison))
     return tuple(found)
 
 
-def _difference_gap(name: str, metric: str, comparison: GroupComparison, *, comparisons: int = 1) -> Gap:
-    """Return the gap of a rate, one of so many ``comparisons`` that are to hold together."""
+def difference_gap(name: str, metric: str, comparison: GroupComparison, *, comparisons: int = 1) -> Gap:
+    """Return the gap of a rate between the groups, one of so many ``comparisons`` that are to hold together."""
     counts = comparison.counted.rates[metric]
     usable, left_out = comparison.split(counts.n)
     reason = comparison.why_unknown(usable, metric)
@@ -157,7 +157,7 @@ def _equalized_odds_gap(comparison: GroupComparison) -> Gap:
     """Return the larger of the two rates' gaps (Hardt, Price & Srebro, NeurIPS 2016); both rates are needed."""
     name = "equalized_odds_difference"
     parts = [
-        _difference_gap(name, metric, comparison, comparisons=2)
+        difference_gap(name, metric, comparison, comparisons=2)
         for metric in ("true_positive_rate", "false_positive_rate")
     ]
     left_out = parts[1].not_assessable | parts[0].not_assessable
@@ -190,8 +190,9 @@ def _unsigned(distance: Observed) -> tuple[float, float]:
     return max(0.0, distance.low, -distance.high), max(distance.high, -distance.low)
 
 
-def _calibration_gap(comparison: GroupComparison) -> Gap:
-    name, metric, counted = "calibration_difference", "calibration_gap", comparison.counted
+def mean_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
+    """Return the gap of a mean between the groups."""
+    counted = comparison.counted
     usable, left_out = comparison.split(counted.effective)
     reason = comparison.why_unknown(usable, metric)
     if reason is not None:

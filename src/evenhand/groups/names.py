@@ -53,6 +53,15 @@ DENOMINATORS = {
     "false_discovery_rate": "people selected",
     "false_omission_rate": "people not selected",
     "calibration_gap": "people",
+    "label_share": "people",
+    "label_true_positive_rate": "people who truly have the label",
+    "label_false_positive_rate": "people who truly have another label",
+    "label_precision": "people given the label",
+    "label_accuracy": "people",
+    "at_least": "people",
+    "too_low": "people",
+    "too_high": "people",
+    "mean_grade_error": "people",
 }
 """Metric -> who is counted below the line of its rate."""
 

@@ -25,6 +25,7 @@ from evenhand.core import (
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.gap_wording import describe_size, format_not_assessable, reference_table, title_gap
 from evenhand.groups.kept import KeptDecisions
+from evenhand.groups.label_result import LabelMetrics
 from evenhand.groups.names import METRIC_TITLES, number_name
 from evenhand.groups.proxies import ProxyRates, proxy_answers, proxy_blocks, proxy_sentences
 from evenhand.groups.thresholds import ThresholdCurves, describe_rule, threshold_blocks
@@ -120,6 +121,8 @@ class GroupMetrics(Result):
             numbers, their mean and the mean true number in each tenth of the numbers that are decided.
         outcome: what is decided where it is a number; metrics and gaps are then those of ``NUMBER_TITLES``.
         proxies: rates by what is known by probability alone, such as race by name and address.
+        labels: each of several labels by group; None where there is a favourable label and no order. Where none is
+            favourable, this is all there is beside the sizes of the groups.
     """
 
     kind: Literal["groups"] = "groups"
@@ -137,17 +140,25 @@ class GroupMetrics(Result):
     thresholds: ThresholdCurves | None = None
     outcome: NumberOutcome | None = None
     proxies: tuple[ProxyRates, ...] = ()
+    labels: LabelMetrics | None = None
+
+    @property
+    def by_label(self) -> LabelMetrics | None:
+        """Each of several labels by group, where no label is the favourable one."""
+        return None if self.overall else self.labels
 
     def document(self) -> Document:
         """Return the gaps between groups, then every group's numbers."""
         if self.outcome is not None:
             return self._write_document("evenhand.groups.number_words")
-        return _build_document(self)
+        return _build_document(self) if self.by_label is None else self.by_label.document()
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per group and metric: by, group, size, metric, kind, value, low, high."""
         import pandas as pd
 
+        if self.by_label is not None:
+            return self.by_label.to_frame()
         rows = [
             {
                 "by": " x ".join(breakdown.by),
@@ -255,6 +266,8 @@ def confidence_levels(result: GroupMetrics) -> str:
         quantities += [quantity for group in breakdown.groups for quantity in group.metrics.values()]
         quantities += [gap.value for gap in breakdown.gaps]
     quantities += [one.base_rate for one in result.calibration]
+    if result.by_label is not None:
+        quantities += result.by_label.overall.rates[result.by_label.labels[0]].values()
     found = {quantity.confidence for quantity in quantities if isinstance(quantity, Observed | Estimated)}
     return " or ".join(format_level(confidence) for confidence in sorted(found))
 

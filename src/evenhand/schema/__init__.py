@@ -12,6 +12,7 @@ from evenhand.schema.decisions import (
     read_weights,
     table_of_decisions,
 )
+from evenhand.schema.given_labels import GivenLabels, RecordedLabels
 from evenhand.schema.infer import infer_schema, propose_columns
 from evenhand.schema.people import People, decode, encode, plain_value
 from evenhand.schema.probabilities import GroupProbabilities, KnownGroups, ProbableMembership
@@ -19,10 +20,11 @@ from evenhand.schema.review import ColumnProposal
 from evenhand.schema.rules import Dependency, Link, Proposal
 from evenhand.schema.schema import Schema, attribute_to_yaml, read_schema, schema_to_yaml, write_schema
 from evenhand.schema.subdomain import Runs, Subdomain, list_entries, parse_subdomain
-from evenhand.schema.target import OutcomeRole, Target, TargetKind
+from evenhand.schema.target import NEITHER, OutcomeRole, Target, TargetKind
 from evenhand.schema.thresholds import Thresholds, describe_scale, looks_like_points
 
 __all__ = [
+    "NEITHER",
     "AffineEncoding",
     "Attribute",
     "ColumnProposal",
@@ -31,6 +33,7 @@ __all__ = [
     "Counterparts",
     "DecisionRoles",
     "Dependency",
+    "GivenLabels",
     "GroupProbabilities",
     "KnownGroups",
     "Link",
@@ -41,6 +44,7 @@ __all__ = [
     "ProbableMembership",
     "Proposal",
     "RecordedDecisions",
+    "RecordedLabels",
     "RecordedNumbers",
     "Runs",
     "Schema",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evenhand.errors import DataError, OptionError, SchemaError
@@ -135,12 +135,15 @@ def change_target(
         raise OptionError(f"the target is {target!r}, but the schema says {known.name!r}")
     outcome = outcome or OutcomeRole()
     kind = outcome.kind or ("ordinal" if outcome.order is not None else known.kind)
+    replace(outcome, kind=kind).require_no_favourable(known.name, favourable)
     if (kind, outcome.order, outcome.unit) == (known.kind, None, None):
         return _change_favourable(schema, favourable)
     described: dict[str, Any] = {"name": known.name, "kind": kind, "unit": outcome.unit}
     if kind == "number":
         wanted = favourable or (known.favourable if known.is_number else "neither")
         described |= {"favourable": wanted, "unit": outcome.unit or known.unit}
+    elif kind == "labels":
+        described |= {"values": known.values}
     elif kind == "ordinal":
         described |= order_labels(known.name, known.values or outcome.order or (), favourable, outcome.order)
     else:

@@ -11,8 +11,16 @@ import numpy as np
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.columns import list_columns, list_names, require_column
+from evenhand.schema.given_labels import (
+    MOST_LABELS,
+    GivenLabels,
+    RecordedLabels,
+    are_known,
+    code_labels,
+    label_of,
+)
 from evenhand.schema.infer import guess_favourable, infer_target
-from evenhand.schema.people import CodedColumn, People, encode, is_missing, list_values, sort_key
+from evenhand.schema.people import CodedColumn, People, encode, list_values, sort_key
 from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_memberships
 from evenhand.schema.review import choose_entries, review_columns
 from evenhand.schema.schema import Schema
@@ -23,9 +31,6 @@ from evenhand.typing import Booleans, Floats, Integers
 
 NEGLIGIBLE = 1e-12
 """A weight below this share of the mean weight counts as 0."""
-
-MOST_LABELS = 50
-"""A column with more different values than this does not hold decisions."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +138,8 @@ class DecisionRoles:
     membership: Mapping[str, Mapping[str, str]] | None = None
     known: Mapping[str, KnownGroups] | None = None
 
-    def read(self, frame: Any, *, location: str = "data") -> RecordedDecisions | RecordedNumbers:
-        """Return the decisions in a data frame: labels, or numbers where the column holds these.
+    def read(self, frame: Any, *, location: str = "data") -> RecordedDecisions | RecordedNumbers | RecordedLabels:
+        """Return the decisions in a data frame: yes or no, or several labels, or numbers where the column holds these.
 
         Args:
             frame: any data frame that narwhals knows (pandas, polars, pyarrow, ...), one row per person.
@@ -148,9 +153,14 @@ class DecisionRoles:
         thresholds = self._thresholds()
         names = self._protected(list_columns(frame))
         table = nw.from_native(frame, eager_only=True)
-        number = None if self.decision is None else self._describe_number(table[self.decision], self.decision)
-        if number is not None:
-            return self._read_numbers(table, names, number, location)
+        if self.decision is not None:
+            outcome = self._outcome_of(table[self.decision], self.decision)
+            if outcome.kind == "number":
+                values = _different_labels(table[self.decision])
+                number = infer_target(self.decision, values, self.favourable, outcome)
+                return self._read_numbers(table, names, number, location)
+            if outcome.kind in ("labels", "ordinal"):
+                return self._read_labels(table, names, outcome, location)
         truth = None if self.target is None else _Labels.read(table[self.target], self.favourable, strict=False)
         if self.decision is None:
             made = self._name_decisions(truth, len(table))
@@ -235,18 +245,51 @@ class DecisionRoles:
                     raise OptionError(f"expected different columns as {roles[name]}= and {role}=, got {name!r} twice")
         return tuple(dict.fromkeys(names))
 
-    def _describe_number(self, column: Any, name: str) -> dict[str, Any] | None:
-        """Return what a schema says of the decision where it is a number; None where it is a label."""
-        values = {one for one in (_label_of(value) for value in CodedColumn.read(column).values) if one is not None}
-        outcome = self.outcome or OutcomeRole()
-        if (outcome.kind or guess_kind(values, self.favourable, outcome.order)) != "number":
-            if outcome.unit is not None:
-                raise OptionError(f"a unit belongs to a number, and {name!r} holds labels")
-            if outcome.kind == "ordinal" or outcome.order is not None:
-                hint = "leave `order=` out: its labels are then compared without one"
-                raise OptionError("recorded decisions are compared as labels or as numbers, not as ordinal", hint=hint)
-            return None
-        return infer_target(name, values, self.favourable, replace(outcome, kind="number"))
+    def _outcome_of(self, column: Any, name: str) -> OutcomeRole:
+        """Return what the decision is: as was said, as the schema's grades if it holds these, or as it looks."""
+        values, outcome = _different_labels(column), self.outcome or OutcomeRole()
+        grades = None if self.schema is None else self.schema.target
+        if grades is not None and grades.kind == "ordinal" and outcome.kind in (None, "ordinal"):
+            order = outcome.order or grades.values or ()
+            if outcome.kind is not None or all(find_value(one, order) is not None for one in values):
+                outcome = replace(outcome, kind="ordinal", order=order)
+        outcome = replace(outcome, kind=outcome.kind or guess_kind(values, self.favourable, outcome.order))
+        if outcome.kind != "number" and outcome.unit is not None:
+            raise OptionError(f"a unit belongs to a number, and {name!r} holds labels")
+        return outcome
+
+    def _read_labels(self, table: Any, names: Sequence[str], outcome: OutcomeRole, location: str) -> RecordedLabels:
+        """Return several labels that were given, without the rows that lack one."""
+        decision = str(self.decision)
+        if self.membership:
+            raise OptionError(
+                f"probabilities of groups are read for one favourable decision, and {decision!r} is compared label by "
+                "label",
+                hint="leave `membership=` out; or name the `favourable=` label and say `kind=label`",
+            )
+        for role, given in (("score", self.score), ("weight", self.weight)):
+            if given is not None:
+                raise OptionError(
+                    f"{role}s are read for one favourable decision, and {decision!r} is compared label by label",
+                    hint=f"leave `{'y_score' if role == 'score' else 'weight'}=` out; or name the `favourable=` label "
+                    "and say `kind=label`",
+                )
+        outcome.require_no_favourable(decision, self.favourable)
+        columns = [table[name] for name in (decision, self.target) if name is not None]
+        target, codes = code_labels(columns, self.favourable, outcome)
+        known = are_known(codes)
+        if not known.any():
+            raise DataError("no row has both a decision and a true label")
+        schema = self._describe(table, names, {"name": decision} | target)
+        people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
+        kept = np.flatnonzero(known)[people.rows]
+        truth = None if self.target is None else codes[1][kept]
+        return RecordedLabels(
+            people=replace(people, labels=truth, rows=kept),
+            given=GivenLabels(tuple(target["values"]), codes[0][kept], truth, outcome.kind == "ordinal"),
+            truth=self.target,
+            undecided=int((~known).sum()),
+        )
 
     def _read_numbers(self, table: Any, names: Sequence[str], target: dict[str, Any], location: str) -> RecordedNumbers:
         """Return numbers that were decided, without the rows that lack one."""
@@ -264,7 +307,7 @@ class DecisionRoles:
                 )
         columns = [decision] if self.target is None else [decision, self.target]
         gone = [table[name].to_list() for name in columns]
-        known = np.array([all(_label_of(value) is not None for value in row) for row in zip(*gone, strict=True)])
+        known = np.array([all(label_of(value) is not None for value in row) for row in zip(*gone, strict=True)])
         if not known.any():
             raise DataError("no row has a number" if self.target is None else "no row has both a number and a true one")
         schema = self._describe(table, names, target)
@@ -319,7 +362,7 @@ class _Labels:
     def read(cls, column: Any, favourable: Value | None, *, strict: bool) -> _Labels:
         """Return a column's labels; where not ``strict``, a favourable label that does not occur is guessed instead."""
         coded = CodedColumn.read(column)
-        labels = [_label_of(value) for value in coded.values]
+        labels = [label_of(value) for value in coded.values]
         present: list[Value] = sorted({label for label in labels if label is not None}, key=sort_key)
         if not present:
             raise DataError(f"column {column.name!r} is empty")
@@ -348,10 +391,9 @@ class _Labels:
         return cls((*(rest or [_opposite(good)]), good), known, given)
 
 
-def _label_of(value: Any) -> Value | None:
-    """Return the label in a cell; None where there is none."""
-    plain = value.strip() if isinstance(value, str) else value
-    return None if is_missing(plain) or plain == "" else plain
+def _different_labels(column: Any) -> set[Value]:
+    """Return the different labels of a column."""
+    return {one for one in (label_of(value) for value in CodedColumn.read(column).values) if one is not None}
 
 
 def _opposite(label: Value) -> Value:

@@ -22,6 +22,9 @@ GOOD_WORDS = frozenset({"1", "true", "yes", "y", "good", "approved", "accepted",
 NUMERIC_HINT = "; or that it is a number: `kind=number`; or that these are levels, lowest first: `kind=ordinal`"
 """How else a column of few different numbers may be meant."""
 
+EACH_HINT = "; or compare each of them: `kind=labels`"
+"""What else may be done with several labels."""
+
 
 def infer_schema(
     frame: IntoDataFrame,
@@ -145,6 +148,9 @@ def infer_target(
             hint="numbers can be audited as they are: `kind=number`; or cut it into classes first",
         )
     ordered = sorted(labels, key=sort_key)
+    outcome.require_no_favourable(name, favourable)
+    if kind == "labels":
+        return {"name": name, "kind": kind, "values": ordered}
     if kind == "ordinal":
         return {"name": name, "kind": kind} | order_labels(name, ordered, favourable, outcome.order)
     if favourable is None:
@@ -216,7 +222,7 @@ def guess_favourable(name: str, labels: Sequence[Any]) -> Any:
     if len(good) != 1 or len(labels) != 2:
         raise SchemaError(
             f"which label of {name!r} is favourable? It cannot be told from {list_values(labels)}",
-            hint="say it: `favourable=VALUE`" + (NUMERIC_HINT if numeric else ""),
+            hint="say it: `favourable=VALUE`" + EACH_HINT * (len(labels) > 2) + (NUMERIC_HINT if numeric else ""),
         )
     return good[0]
 

@@ -420,8 +420,10 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans, location
     present = {labels[i] for i in np.unique(column.codes[keep])}
     favourable = schema.target.favourable
     if schema.target.values is None:
-        ordered = (*sorted(present - {favourable}, key=sort_key), favourable)
-        if favourable not in present:
+        several = schema.target.kind == "labels"
+        last = () if several else (favourable,)
+        ordered = (*sorted(present - set(last), key=sort_key), *last)
+        if favourable not in present and not several:
             raise DataError(
                 f"the favourable label {favourable!r} does not occur in the target column {name!r}",
                 location=location,
@@ -429,7 +431,7 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans, location
             )
         if len(ordered) < 2:
             raise DataError(
-                f"the target column {name!r} has one class only: {favourable!r}",
+                f"the target column {name!r} has one class only: {list_values(ordered)}",
                 location=location,
                 hint="an audit needs people with and without the favourable label",
             )

@@ -1,4 +1,4 @@
-"""What is decided about a person: one of several labels, a label in an order, or a number."""
+"""What is decided about a person: a label that people want or another, several labels, grades, or a number."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictStr, mode
 from evenhand.errors import OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
 
-TargetKind: TypeAlias = Literal["label", "ordinal", "number"]
+TargetKind: TypeAlias = Literal["label", "labels", "ordinal", "number"]
 
-DIRECTIONS = ("higher", "lower", "neither")
+NEITHER = "neither"
+"""What stands for *nothing is favourable*."""
+
+DIRECTIONS = ("higher", "lower", NEITHER)
 """What people may want of a number: more of it, less of it, or it was not said."""
 
 MOST_NUMERIC_LABELS = 10
@@ -25,10 +28,11 @@ class Target(BaseModel):
 
     Attributes:
         name: the column of the true label, or of the true number.
-        kind: ``label``; ``ordinal``, a label in the order of ``values``, worst first or best first; or ``number``, such
-            as a price or a score.
-        favourable: the label a person would want. Of an ordinal target it is the first or the last of ``values``; of a
-            number it is ``higher``, ``lower``, or ``neither`` where it was not said.
+        kind: ``label``, the favourable one or another; ``labels``, several of which none is the favourable one;
+            ``ordinal``, a label in the order of ``values``, worst first or best first; or ``number``, such as a price
+            or a score.
+        favourable: the label a person would want. Of an ordinal target it is the first or the last of ``values``; of
+            ``labels`` it is ``neither``; of a number it is ``higher``, ``lower``, or ``neither`` where it was not said.
         values: all labels. Left out, they are ``favourable`` and everything else the data holds. A number has none.
         unit: what a number is measured in, such as ``EUR``.
     """
@@ -44,9 +48,9 @@ class Target(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _say_no_direction(cls, described: Any) -> Any:
-        """Enter ``neither`` where a number is described without what people want of it."""
-        if isinstance(described, dict) and described.get("kind") == "number":
-            return {"favourable": "neither"} | described if "favorable" not in described else described
+        """Enter ``neither`` where a number, or several labels, are described without what people want of them."""
+        if isinstance(described, dict) and described.get("kind") in ("number", "labels"):
+            return {"favourable": NEITHER} | described if "favorable" not in described else described
         return described
 
     @model_validator(mode="after")
@@ -62,8 +66,12 @@ class Target(BaseModel):
         if self.values is not None:
             if len(self.values) < 2:
                 raise ValueError("a target needs at least two labels: with one there is no decision to look at")
-            if self.favourable not in self.values:
+            if self.kind != "labels" and self.favourable not in self.values:
                 raise ValueError(f"favourable {self.favourable!r} is not among the labels {list(self.values)}")
+        if self.kind == "labels" and self.favourable != NEITHER:
+            raise ValueError(
+                f"several labels have no favourable one, got {self.favourable!r}: say `kind: label` for it"
+            )
         if self.kind == "ordinal":
             if self.values is None:
                 raise ValueError("an ordinal target needs its `values`, in order")
@@ -80,11 +88,16 @@ class Target(BaseModel):
         return self.kind == "number"
 
     def require_labels(self, analysis: str) -> None:
-        """Refuse a number where labels are compared.
+        """Refuse a number where labels are compared, and several labels where one of them is the favourable one.
 
         Raises:
-            SchemaError: a number is decided.
+            SchemaError: a number is decided, or no label is favourable.
         """
+        if self.kind == "labels":
+            raise SchemaError(
+                f"no label of {self.name!r} is favourable, and {analysis} compares one with all others",
+                hint="name it, and say `kind=label`",
+            )
         if self.is_number:
             raise SchemaError(
                 f"the target {self.name!r} is a number, and {analysis} compares labels",
@@ -97,7 +110,7 @@ class OutcomeRole:
     """What is said about the column that is decided, where no schema says it.
 
     Attributes:
-        kind: ``label``, ``ordinal`` or ``number``; guessed if left out (see ``guess_kind``).
+        kind: ``label``, ``labels``, ``ordinal`` or ``number``; guessed if left out (see ``guess_kind``).
         order: the labels of an ordinal outcome, worst first.
         unit: what a number is measured in.
     """
@@ -124,7 +137,21 @@ class OutcomeRole:
                 f"expected an order of at least two labels, worst first, got {order!r}",
                 hint="order=['low', 'high']",
             )
+        if known == "labels" and order is not None:
+            raise OptionError("labels in an order are ordinal", hint="leave `kind=labels` out, or `order=`")
         return cls(known, None if order is None else tuple(order), unit)
+
+    def require_no_favourable(self, name: str, favourable: Value | None) -> None:
+        """Refuse a favourable label where each of several is compared.
+
+        Raises:
+            OptionError: there is one.
+        """
+        if self.kind == "labels" and favourable is not None:
+            raise OptionError(
+                f"each label of {name!r} is compared, and none is the favourable one, got {favourable!r}",
+                hint="leave `favourable=` out; or say `kind=label`, to compare it with all others",
+            )
 
 
 def guess_kind(labels: Collection[Any], favourable: Value | None, order: Sequence[Value] | None) -> TargetKind:

@@ -9,6 +9,7 @@ from evenhand.stats.contingency import (
     fisher_exact,
     mantel_haenszel,
     pooled_z,
+    weighted_kappa,
 )
 from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
 from evenhand.stats.distribution import (
@@ -20,6 +21,7 @@ from evenhand.stats.distribution import (
     number_moments,
     quantile_interval,
     skewed_mean_interval,
+    total_variation,
 )
 from evenhand.stats.excess import FlipCounts, excess_over_noise
 from evenhand.stats.inequality import decision_inequality, generalized_entropy
@@ -67,6 +69,7 @@ from evenhand.stats.proportion import (
     largest_difference_of_means,
     largest_difference_of_proportions,
     mean_differences_from_reference,
+    mean_of_proportions,
     newcombe,
     observed_rate,
     observed_rates,
@@ -174,6 +177,7 @@ __all__ = [
     "mantel_haenszel",
     "mcnemar",
     "mean_differences_from_reference",
+    "mean_of_proportions",
     "miettinen_nurminen",
     "newcombe",
     "normal_cdf",
@@ -206,6 +210,8 @@ __all__ = [
     "stratified_total",
     "student_interval",
     "tail_scales",
+    "total_variation",
+    "weighted_kappa",
     "welch_interval",
     "wilson",
     "zero_count_upper",

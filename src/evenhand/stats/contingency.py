@@ -1,6 +1,6 @@
-"""Two by two tables: exact and pooled tests of two rates, and what strata say together.
+"""Contingency tables: tests of two rates, what strata say together, and the agreement of grades.
 
-A table is ``k`` of ``n`` selected in a category, ``k_r`` of ``n_r`` in the reference.
+A two by two table is ``k`` of ``n`` selected in a category, ``k_r`` of ``n_r`` in the reference.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.stats.level import normal_quantile
-from evenhand.typing import Floats
+from evenhand.stats.level import normal_quantile, student_quantile
+from evenhand.stats.proportion import zero_count_upper
+from evenhand.stats.quantity import Observed, Unknown
+from evenhand.typing import Floats, Integers
 
 NEAR = 1e-9
 """Tables whose probabilities differ by less, relatively, are compared in integers."""
@@ -161,3 +163,41 @@ def _homogeneity(tables: Floats, odds: float) -> tuple[float, int, float]:
     statistic = float(((k - x) ** 2 / variance).sum() - (k - x).sum() ** 2 / variance.sum())
     freedom = len(tables) - 1
     return statistic, freedom, float(gammaincc(freedom / 2, max(statistic, 0.0) / 2))
+
+
+def weighted_kappa(table: Integers, confidence: float = 0.95) -> Observed | Unknown:
+    r"""Return the quadratic weighted kappa of two gradings, with its interval.
+
+    ``kappa = 1 - D / E`` with D the mean squared distance in grades of a person's two grades, and E what it would be if
+    the two were independent with the same margins (Cohen, "Weighted kappa", Psychological Bulletin 1968): 1 if all
+    agree, 0 if as often as by chance. The interval is that of ``log(D / E)``, with the variance of the ratio by the
+    delta method (Fleiss, Cohen & Everitt, "Large sample standard errors of kappa and weighted kappa", Psychological
+    Bulletin 1969), so that no end is above 1. Where all agree, the lower end takes the share who might not to be at
+    most its exact upper bound, and all of these to be graded as far apart as possible. Assumes independent people.
+
+    Args:
+        table: people by first and second grade, shape (grades, grades).
+        confidence: of the interval.
+
+    Returns:
+        Unknown without people, or if everybody has the same grade in both.
+    """
+    n, grades = int(table.sum()), np.arange(len(table))
+    if n == 0:
+        return Unknown(reason="there are no people here")
+    p, apart = table / n, (grades[:, None] - grades) ** 2.0
+    # How far a person of each first (second) grade would be from the second (first) grades, if independent.
+    rows, columns = apart @ p.sum(axis=0), apart @ p.sum(axis=1)
+    observed, expected = float((p * apart).sum()), float(p.sum(axis=1) @ rows)
+    if expected == 0:
+        return Unknown(reason="everybody here has the same grade in both")
+    ratio = observed / expected
+    if observed == 0:
+        low, high = 1 - float(zero_count_upper(n, confidence)) * float(apart.max()) / expected, 1.0
+    else:
+        influence = (apart - ratio * (rows[:, None] + columns)) / expected
+        spread = float((p * influence**2).sum() - (p * influence).sum() ** 2)
+        reach = float(student_quantile(confidence, max(n - 1, 1))) * math.sqrt(max(spread, 0.0) / n) / ratio
+        low, high = 1 - ratio * math.exp(min(reach, 700.0)), 1 - ratio * math.exp(-reach)
+    method = "delta method of the logarithm of disagreement over chance (Fleiss, Cohen and Everitt)"
+    return Observed(value=1 - ratio, n=n, low=max(-1.0, low), high=high, confidence=confidence, method=method)

@@ -182,6 +182,37 @@ def distribution_distances(
     )
 
 
+def total_variation(
+    counts: Integers, confidence: float, rng: np.random.Generator, *, draws: int = DRAWS
+) -> LargestDistance:
+    r"""Return the largest total variation distance between the label distributions of two of several groups.
+
+    ``TV = sum_l |p_l - q_l| / 2``: the share of one group that must be given another label for both to have the same
+    distribution. The estimate is too high for small groups, whose shares differ by chance. As in
+    ``distribution_distances``, it is off by at most the total variation of ``(p^ - p)`` from ``(q^ - q)``, whose
+    largest value over all pairs has a quantile in the bootstrap; the interval holds for all pairs together, and its
+    lower end is above 0 for equal distributions no more often than the level says.
+
+    Args:
+        counts: people by group and label, shape (groups, labels); every group has people.
+        confidence: of the interval.
+        rng: draws the bootstrap samples.
+        draws: how many of each group.
+    """
+    size = counts.sum(axis=1, keepdims=True)
+    shares = counts / size
+    deviations = [
+        rng.multinomial(int(n), share, size=draws) / n - share for n, share in zip(size[:, 0], shares, strict=True)
+    ]
+    found, errors = LargestDistance(-1.0, 0.0, 0.0, 0, 1), np.zeros(draws)
+    for i in range(len(counts)):
+        for j in range(i + 1, len(counts)):
+            apart = float(np.abs(shares[i] - shares[j]).sum() / 2)
+            found = found if found.value >= apart else LargestDistance(apart, 0.0, 0.0, i, j)
+            errors = np.maximum(errors, np.abs(deviations[i] - deviations[j]).sum(axis=1) / 2)
+    return _with_limits(found, errors, confidence, 1.0)
+
+
 def _with_limits(found: LargestDistance, errors: Floats, confidence: float, most: float) -> LargestDistance:
     off = float(np.quantile(errors, confidence, method="higher"))
     return found._replace(low=max(0.0, found.value - off), high=min(most, found.value + off))

@@ -268,6 +268,24 @@ def smallest_ratio_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float 
     return smallest, largest
 
 
+def mean_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float, float]:
+    """Return the mean of independent proportions, such as the recalls of all labels, with its interval.
+
+    Each proportion p has Clopper-Pearson limits (l, u); their mean of L lies between ``sum(p) / L -+ sqrt(sum d^2) /
+    L`` with d the distances ``p - l`` below and ``u - p`` above (Zou & Donner, Statistics in Medicine 2008).
+
+    Args:
+        k, n: successes and trials of each, shape (L,); every n is at least 1.
+
+    Returns:
+        The mean and the ends of its interval.
+    """
+    p, (low, high) = proportion_or_half(k, n), clopper_pearson(k, n, confidence)
+    value = float(p.mean())
+    below, above = (float(np.sqrt(np.sum((p - end) ** 2)) / len(p)) for end in (low, high))
+    return value, max(0.0, value - below), min(1.0, value + above)
+
+
 def largest_difference_of_means(
     mean: ArrayLike,
     variance: ArrayLike,

@@ -111,6 +111,7 @@ DECIMAL = frozenset(
         "auc",
         "calibration_difference",
         "calibration_gap",
+        "cut_difference",
         "demographic_parity_difference",
         "demographic_parity_ratio",
         "equal_opportunity_difference",
@@ -119,9 +120,20 @@ DECIMAL = frozenset(
         "false_omission_difference",
         "generalized_entropy_index",
         "kolmogorov_distance",
+        "label_accuracy_difference",
+        "label_false_positive_difference",
+        "label_precision_difference",
+        "label_share_difference",
+        "label_true_positive_difference",
+        "macro_recall_difference",
         "mean_score",
         "own_metric",
+        "probability_of_superiority",
         "theil_index",
+        "too_high_difference",
+        "too_low_difference",
+        "total_variation_distance",
+        "weighted_kappa",
     }
 )
 """Numbers written as decimals; all others are shares of people, written in percent, or measured in a unit."""
@@ -129,9 +141,12 @@ DECIMAL = frozenset(
 MEASURED = frozenset(
     {
         "absolute_error_difference",
+        "grade_error_difference",
+        "grade_wasserstein_distance",
         "mean",
         "mean_absolute_error",
         "mean_difference",
+        "mean_grade_error",
         "mean_residual",
         "median",
         "median_difference",

@@ -1,4 +1,4 @@
-"""A labelled sample as a picture: what is said of the items that show each value."""
+"""Confusions as pictures: what is said of the items that show each value, and which label each group is given."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import altair as alt
 
     from evenhand.genai import ConfusionResult
+    from evenhand.groups import LabelGroup, LabelMetrics
 
 CELL_SIZE = 84
 """Width of a square, unless names above it are wider or there is no room; it is half as high."""
@@ -21,6 +22,12 @@ LONGEST_NAME = 150
 
 MAX_VALUES = 20
 """Values drawn at most; more names and numbers do not fit."""
+
+MAX_LABELS, MAX_GROUPS = 12, 8
+"""Labels and groups drawn at most: more labels do not fit; of more groups, the largest."""
+
+LABEL_NAME, LARGEST_CELL, ROOM_FOR_COUNTS = 96, 62, 44
+"""Pixels of a label's name at most, of a cell at most, and of a cell that holds counts too."""
 
 
 def plot_confusion(result: ConfusionResult) -> alt.TopLevelMixin:
@@ -72,3 +79,87 @@ def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:
     said = "; ".join(f"{row['shown']} said to be {row['said']}: {row['items']}" for row in rows)
     height = max(18, min(side, CELL_SIZE) // 2) * len(names)
     return drawing.finish_chart({"layer": layers, "width": side * len(names), "height": height}, said)
+
+
+def draw_group_confusions(result: LabelMetrics, by: str, *, width: int = WIDE) -> Spec:
+    """Draw a square of labels for every group by one attribute: rows are true labels, columns those given.
+
+    A cell is the share of its row, blue where the true label is given and orange where another one is; people are
+    counted below it where there is room. Of many labels, those that most people truly have.
+    """
+    groups = next(one.groups for one in result.breakdowns if one.by == (by,))
+    largest = sorted(groups, key=lambda group: -group.size)[:MAX_GROUPS]
+    truly = [sum(row) for row in result.overall.confusion]
+    commonest = sorted(range(len(truly)), key=lambda i: -truly[i])[:MAX_LABELS]
+    shown = [i for i in range(len(truly)) if i in commonest]
+    names = [result.labels[i] for i in shown]
+    beside = min(LABEL_NAME, math.ceil(max(map(drawing.text_width, names)))) + 44
+    across = 1 if width < WIDE else min(len(largest), 3)
+    side = min(LARGEST_CELL, ((width - 20 * (across - 1)) // across - beside) // len(names))
+    side = max(side, 18)
+    panels = [_draw_cells(group, result.min_group_size, shown, names, side) for group in groups if group in largest]
+    right = "; ".join(
+        f"{group.label} {name}: {group.confusion[i][i]:,} of {sum(group.confusion[i]):,}"
+        for group in groups
+        if group in largest
+        for i, name in zip(shown, names, strict=True)
+    )
+    spec: Spec = {"concat": panels, "columns": across, "spacing": 20}
+    return drawing.finish_chart(spec, f"True and given labels by {by}; given the true label: {right}.")
+
+
+def _draw_cells(group: LabelGroup, least: int, shown: list[int], names: list[str], side: int) -> Spec:
+    """Draw the square of one group."""
+    rows = []
+    for i, true in zip(shown, names, strict=True):
+        people = sum(group.confusion[i])
+        for j, given in zip(shown, names, strict=True):
+            share = group.confusion[i][j] / people if people else 0.0
+            rows.append(
+                {
+                    "true": true,
+                    "given": given,
+                    "share": share,
+                    "percent": f"{100 * share:.0f} %" if people else "-",
+                    "people": f"{group.confusion[i][j]:,}",
+                    "colour": LIGHT["same"] if i == j else LIGHT["different"],
+                }
+            )
+    upright = side < max(map(drawing.text_width, names)) + 4
+    looks = {"labelLimit": LABEL_NAME, "labelOverlap": False}
+    top = looks | {"title": "given", "orient": "top", "labelAngle": -90 if upright else 0}
+    x: Spec = {"field": "given", "type": "nominal", "sort": names, "axis": top}
+    y: Spec = {"field": "true", "type": "nominal", "sort": names, "axis": looks | {"title": "true"}}
+    opacity = {
+        "field": "share",
+        "type": "quantitative",
+        "scale": {"domain": [0, 1], "range": [0.03, 0.5]},
+        "legend": None,
+    }
+    counts = side >= ROOM_FOR_COUNTS
+    percent = {"type": "text", "fontSize": 12 if side >= 34 else 9, "dy": -6 if counts else 0}
+    layers = [
+        drawing.mark_layer(
+            rows,
+            {"type": "rect", "stroke": LIGHT["grid"]},
+            x=x,
+            y=y,
+            color=drawing.literal_color("colour"),
+            opacity=opacity,
+        ),
+        drawing.mark_layer(rows, percent, x=x, y=y, text={"field": "percent", "type": "nominal"}),
+    ]
+    if counts:
+        small = {"type": "text", "fontSize": 10, "dy": 9, "color": LIGHT["muted"]}
+        layers.append(drawing.mark_layer(rows, small, x=x, y=y, text={"field": "people", "type": "nominal"}))
+    room = side * len(names)
+    few = ", too few" if group.size < least else ""
+    size = drawing.cut_text(f"{group.size:,} people{few}", room)
+    # Bold letters of a title are about a fifth wider.
+    title = {"text": drawing.cut_text(group.label, room / 1.2), "subtitle": size, "subtitleFontSize": 12}
+    return {
+        "title": title,
+        "layer": layers,
+        "width": side * len(names),
+        "height": max(side, 24) * len(names),
+    }

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evenhand.groups import DRAWN, Breakdown, CalibrationBin, Group, GroupMetrics
-from evenhand.stats import Unknown, quantity_value
+from evenhand.groups import DRAWN, Breakdown, CalibrationBin, Group, GroupMetrics, LabelGroup, LabelMetrics
+from evenhand.stats import Quantity, Unknown, quantity_value
 from evenhand.text import format_percent
 from evenhand.view import drawing
+from evenhand.view.charts.confusion import draw_group_confusions
 from evenhand.view.charts.numbers import draw_quantiles
 from evenhand.view.drawing import Block, Dot, Line, Mark, Panel, Row, RowChart, Tick
 
@@ -25,6 +26,9 @@ PANELS = {
 NAMES = 300
 """Pixels for the names of groups at most."""
 
+LABELS_A_ROW, MOST_LABELS = 3, 12
+"""Labels whose shares stand side by side, and that are drawn at all: those that most people are given."""
+
 MOST_PANELS = 8
 """Groups whose reliability is drawn: the largest."""
 
@@ -35,13 +39,15 @@ WHOLE = drawing.Axis(0.0, 1.0, ((0.0, "0%"), (0.25, ""), (0.5, "50%"), (0.75, ""
 def plot_groups(result: GroupMetrics) -> alt.TopLevelMixin:
     """All breakdowns above each other: selection, true and false positive rate of every group with its interval.
 
-    Of numbers, the quantile curves by each attribute.
+    Of numbers, the quantile curves by each attribute; of several labels, their confusions.
     """
     if result.outcome is not None:
         names = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]
         return drawing.to_altair(
             drawing.stack_charts([draw_quantiles(result, name) for name in names], "Quantile curves of each group.")
         )
+    if result.by_label is not None:
+        return plot_labels(result.by_label)
     return drawing.to_altair(draw_groups(result))
 
 
@@ -70,6 +76,63 @@ def draw_breakdown(breakdown: Breakdown) -> RowChart:
         f"Selection rates by {' and '.join(breakdown.by)}: {rates}.",
         (Block(rows=rows, panels=panels, headings=("people",), names=NAMES),),
     )
+
+
+def plot_labels(result: LabelMetrics) -> alt.TopLevelMixin:
+    """Return the confusions of each group, one attribute below the other; the shares of labels without true labels."""
+    single = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]
+    if not result.overall.confusion:
+        return drawing.to_altair(drawing.together(draw_label_shares(result, name) for name in single))
+    drawn = [draw_group_confusions(result, name) for name in single]
+    return drawing.to_altair(drawing.stack_charts(drawn, "True and given labels of each group."))
+
+
+def draw_label_shares(result: LabelMetrics, by: str) -> RowChart:
+    """Draw which share of each group is given every label, or every grade at least, for groups by some attributes.
+
+    Args:
+        result: the labels.
+        by: the attributes, joined by `` x ``.
+    """
+    breakdown = next(one for one in result.breakdowns if " x ".join(one.by) == by)
+    everybody = result.overall
+    names = list(result.labels[1:]) if result.ordered else list(result.labels)
+    largest = sorted(names, key=lambda name: -(quantity_value(_label_share(everybody, name)) or 0.0))[:MOST_LABELS]
+    names = [name for name in names if name in largest]
+    groups = sorted(breakdown.groups, key=lambda group: group.small)[:DRAWN]
+    blocks = []
+    for first in range(0, len(names), LABELS_A_ROW):
+        part = names[first : first + LABELS_A_ROW]
+        rows = tuple(
+            Row(
+                name=group.label,
+                marks=tuple(_label_marks(group, name) for name in part),
+                figures=(f"{group.size:,}",),
+                aside=f"{group.size:,} people",
+                role="faint" if group.small else "ink",
+            )
+            for group in groups
+        )
+        panels = tuple(Panel(WHOLE, f"at least {name}" if result.ordered else name) for name in part)
+        blocks.append(Block(rows=rows, panels=panels, headings=("people",), names=NAMES))
+    said = "; ".join(
+        f"{group.label} {name} {format_percent(quantity_value(_label_share(group, name)) or 0.0)}"
+        for group in groups
+        for name in names
+    )
+    return RowChart(f"Shares of {result.target} by {by}: {said}.", tuple(blocks))
+
+
+def _label_share(group: LabelGroup, name: str) -> Quantity:
+    return group.at_least[name] if group.at_least else group.rates[name]["label_share"]
+
+
+def _label_marks(group: LabelGroup, name: str) -> tuple[Mark, ...]:
+    share = _label_share(group, name)
+    if isinstance(share, Unknown):
+        return ()
+    low, high = getattr(share, "low", share.value), getattr(share, "high", share.value)
+    return (Dot(share.value, low, high, role="faint" if group.small else "same", filled=not group.small),)
 
 
 @dataclass(frozen=True)

@@ -92,8 +92,8 @@ def draw_text_flips(result: TextSearchResult, *, width: int = 880) -> Spec:
 
 
 def plot_audit(audit: AuditResult) -> alt.TopLevelMixin:
-    """Draw group metrics above counterfactual flip rates; of numbers, the quantile curves of each group."""
-    if audit.groups.outcome is not None:
+    """Draw group metrics above counterfactual flip rates; of numbers quantile curves, of labels confusions."""
+    if audit.groups.outcome is not None or audit.groups.by_label is not None:
         return plot_groups(audit.groups)
     flips = [] if audit.individual is None else [draw_flips(audit.individual)]
     return drawing.to_altair(drawing.together([draw_groups(audit.groups), *flips]))

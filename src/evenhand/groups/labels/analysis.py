@@ -1,0 +1,203 @@
+"""Several labels measured by group: of a model, or of decisions already made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import DataError, OptionError
+from evenhand.groups.analysis import GroupConfig
+from evenhand.groups.breakdown import Breakdown, Group
+from evenhand.groups.label_result import LabelBreakdown, LabelGroup, LabelMetrics
+from evenhand.groups.labels.counts import (
+    LabelComparison,
+    LabelCounts,
+    compute_label_gaps,
+    measure_label_rates,
+    measure_over_labels,
+)
+from evenhand.groups.membership import Membership, find_references, group_by_attribute
+from evenhand.groups.metrics import measure_rates, number_combinations
+from evenhand.groups.result import GroupMetrics
+from evenhand.models import Reply, Scorer, ask_people
+from evenhand.schema import NEITHER, GivenLabels, People, RecordedLabels
+from evenhand.stats import Quantity
+
+
+def measure_labels(
+    scorer: Scorer,
+    people: People,
+    config: GroupConfig | None = None,
+    *,
+    reply: Reply | None = None,
+    **settings: Any,
+) -> LabelMetrics:
+    """Measure the labels that a model gives, by group: each against the rest, and how they are confused.
+
+    Args:
+        scorer: the model; it is asked about everybody once.
+        people: whom it decides about, with true labels. Where these are ordinal, the labels are grades, and their
+            order is that of the schema, worst first.
+        config: the settings: protected attributes, confidence, sizes, reference, seed.
+        reply: the model's answers about everybody, if it was asked already.
+        settings: fields of ``GroupConfig`` by name, in place of those in ``config``.
+
+    Raises:
+        OptionError: no attribute is protected, or the model gives a label that the order does not have.
+        DataError: the people have no true labels.
+    """
+    started = time.perf_counter()
+    config = GroupConfig.of(config, settings)
+    target = people.schema.target
+    if people.labels is None or target.values is None:
+        raise DataError(f"the data has no column {target.name!r} with the true labels")
+    names = people.schema.protected if config.protected is None else config.protected
+    known = list(target.values)
+    known += [one for one in scorer.classes if one not in known]
+    if target.kind == "ordinal" and len(known) > len(target.values):
+        raise OptionError(
+            f"the model gives {known[-1]!r}, which is not in the order of {target.name!r}",
+            hint=f"name every label: order={[*target.values, known[-1]]!r}",
+        )
+    position = np.array([known.index(one) for one in scorer.classes], dtype=np.int64)
+    decided = position[(ask_people(scorer, people.individuals) if reply is None else reply).labels]
+    given = GivenLabels(tuple(known), decided, people.labels, ordered=target.kind == "ordinal")
+    return _build_result(given.worst_first(target.favourable), people, names, config, started)
+
+
+def measure_recorded_labels(
+    decisions: RecordedLabels, config: GroupConfig | None = None, **settings: Any
+) -> LabelMetrics:
+    """Measure labels that were given, by group: each against the rest, and with true labels how they are confused.
+
+    Args:
+        decisions: the labels, and the people they are about.
+        config: the settings; by default groups are those of all attributes.
+        settings: fields of ``GroupConfig`` by name, in place of those in ``config``.
+
+    Raises:
+        OptionError: an attribute is a real number.
+    """
+    started = time.perf_counter()
+    config = GroupConfig.of(config, settings)
+    people = decisions.people
+    names = people.schema.names if config.protected is None else config.protected
+    given = decisions.given.worst_first(people.schema.target.favourable)
+    return _build_result(given, people, names, config, started)
+
+
+def size_groups(labels: LabelMetrics) -> GroupMetrics:
+    """Return the groups with their sizes and labels alone, where no label is the favourable one."""
+    return GroupMetrics(
+        people=labels.people,
+        favourable=NEITHER,
+        min_group_size=labels.min_group_size,
+        overall={},
+        breakdowns=tuple(
+            Breakdown(
+                by=one.by,
+                groups=tuple(
+                    Group(values=group.values, size=group.size, small=group.small, metrics={}) for group in one.groups
+                ),
+                gaps=(),
+                unknown=one.unknown,
+            )
+            for one in labels.breakdowns
+        ),
+        labels=labels,
+        seed=labels.seed,
+        seconds=labels.seconds,
+    )
+
+
+def _build_result(
+    given: GivenLabels, people: People, names: Sequence[str], config: GroupConfig, started: float
+) -> LabelMetrics:
+    schema = people.schema
+    if not names:
+        raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
+    memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names]
+    references = find_references(config.reference, memberships)
+    sets = [[i] for i in range(len(memberships))]
+    if len(memberships) > 1:
+        sets.append(list(range(len(memberships))))
+    labels = tuple(map(str, given.names))
+    everybody = LabelCounts.tabulate(
+        np.zeros(len(people), dtype=np.int64), ["everybody"], given.decided, given.truth, len(labels)
+    )
+    return LabelMetrics(
+        people=len(people),
+        target=schema.target.name,
+        labels=labels,
+        ordered=given.ordered,
+        min_group_size=config.min_group_size,
+        overall=_describe_groups(everybody, [{}], given, config, confusions=True)[0],
+        breakdowns=tuple(
+            _build_breakdown([memberships[i] for i in chosen], given, references, config) for chosen in sets
+        ),
+        seed=config.seed,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _reached(counts: LabelCounts, grade: int, confidence: float) -> list[Quantity]:
+    return list(measure_rates(counts.at_least(grade), confidence, weighted=False))
+
+
+def _build_breakdown(
+    memberships: Sequence[Membership], given: GivenLabels, references: Mapping[str, str], config: GroupConfig
+) -> LabelBreakdown:
+    known = np.logical_and.reduce([one.codes < len(one.known) for one in memberships])
+    unknown = int((~known).sum())
+    if unknown:
+        given = given.at(np.flatnonzero(known))
+        memberships = [replace(one, codes=one.codes[known]) for one in memberships]
+    group, keys = number_combinations([(one.codes, len(one.labels)) for one in memberships])
+    values = [{one.name: one.labels[code] for one, code in zip(memberships, key, strict=True)} for key in keys.tolist()]
+    counts = LabelCounts.tabulate(
+        group, [", ".join(one.values()) for one in values], given.decided, given.truth, len(given.names)
+    )
+    reference = next((i for i, named in enumerate(values) if named.items() <= references.items()), None)
+    return LabelBreakdown(
+        by=tuple(one.name for one in memberships),
+        groups=tuple(_describe_groups(counts, values, given, config, confusions=len(memberships) == 1)),
+        gaps=compute_label_gaps(
+            LabelComparison(
+                counts,
+                tuple(map(str, given.names)),
+                given.ordered,
+                config.confidence,
+                config.min_group_size,
+                reference,
+                config.seed,
+            )
+        ),
+        unknown=unknown,
+    )
+
+
+def _describe_groups(
+    counts: LabelCounts, values: list[dict[str, str]], given: GivenLabels, config: GroupConfig, *, confusions: bool
+) -> list[LabelGroup]:
+    names, level = list(map(str, given.names)), config.confidence
+    rates = {name: measure_label_rates(counts, i, level) for i, name in enumerate(names)}
+    grades = names[1:] if given.ordered else []
+    reached = {name: _reached(counts, names.index(name), level) for name in grades}
+    over = measure_over_labels(counts, level, ordered=given.ordered)
+    tables = counts.confused if confusions and counts.confused is not None else None
+    return [
+        LabelGroup(
+            values=named,
+            size=int(counts.size[i]),
+            small=bool(counts.size[i] < config.min_group_size),
+            rates={name: rates[name][i] for name in names},
+            at_least={name: reached[name][i] for name in grades},
+            metrics=over[i],
+            confusion=() if tables is None else tuple(map(tuple, tables[i].tolist())),
+        )
+        for i, named in enumerate(values)
+    ]

@@ -1,0 +1,128 @@
+"""Several labels that were given to people, with the true ones where these are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import DataError
+from evenhand.schema.attribute import Value, find_value
+from evenhand.schema.infer import order_labels
+from evenhand.schema.people import CodedColumn, People, is_missing, list_values, sort_key
+from evenhand.schema.target import OutcomeRole
+from evenhand.typing import Booleans, Integers
+
+MOST_LABELS = 50
+"""A column with more different values than this does not hold decisions."""
+
+
+@dataclass(frozen=True)
+class GivenLabels:
+    """Which label everybody is given, and which is the true one.
+
+    Attributes:
+        names: all labels, in their order if they have one.
+        decided: positions in ``names``, shape (n,).
+        truth: likewise the true ones; None where these are not known.
+        ordered: whether the labels have an order.
+    """
+
+    names: tuple[Value, ...]
+    decided: Integers
+    truth: Integers | None
+    ordered: bool
+
+    def at(self, rows: Integers) -> GivenLabels:
+        """Return the labels of some people, by their positions, in that order."""
+        return replace(self, decided=self.decided[rows], truth=None if self.truth is None else self.truth[rows])
+
+    def worst_first(self, favourable: Value) -> GivenLabels:
+        """Return grades in the order from worst to best, if the favourable one is the first; else the same."""
+        if not self.ordered or favourable != self.names[0]:
+            return self
+        last = len(self.names) - 1
+        truth = None if self.truth is None else last - self.truth
+        return replace(self, names=self.names[::-1], decided=last - self.decided, truth=truth)
+
+
+@dataclass(frozen=True)
+class RecordedLabels:
+    """Labels that were given to people, of several, or in an order; the model that gave them is not needed.
+
+    Attributes:
+        people: whom they are about. Their attributes are those that groups are made by; their target is what was
+            decided, and their ``labels`` are the true ones (None where these are not known).
+        given: everybody's label, and the true one.
+        truth: the column of the true labels; None where these are not known.
+        undecided: rows left out because they have no label, or no true one where these are known.
+    """
+
+    people: People
+    given: GivenLabels
+    truth: str | None = None
+    undecided: int = 0
+
+
+def code_labels(
+    columns: Sequence[Any], favourable: Value | None, outcome: OutcomeRole
+) -> tuple[dict[str, Any], list[Integers]]:
+    """Return what a schema says of a column of labels, and the code of everybody's label.
+
+    Args:
+        columns: the labels that were given, and where they are known the true ones.
+        favourable: of labels in an order, the first or the last of them; by default the last.
+        outcome: ``labels``, or ``ordinal`` with the order.
+
+    Returns:
+        The target's ``kind``, ``values`` and ``favourable``; and for each column positions in the values, -1 where
+        there is no label, shape (n,).
+
+    Raises:
+        DataError: a column is empty, or there are too many labels.
+        SchemaError: the order is not known, or lacks a label.
+    """
+    read = [CodedColumn.read(column) for column in columns]
+    cells = [[label_of(value) for value in one.values] for one in read]
+    present: list[Value] = sorted({label for label in cells[0] if label is not None}, key=sort_key)
+    for column, labels in zip(columns, cells, strict=True):
+        if all(label is None for label in labels):
+            raise DataError(f"column {column.name!r} is empty")
+        present += [one for one in dict.fromkeys(labels) if one is not None and find_value(one, present) is None]
+    present = sorted(present, key=sort_key)
+    name = columns[0].name
+    if len(present) < 2:
+        raise DataError(f"column {name!r} has one label only: {list_values(present)}")
+    if len(present) > MOST_LABELS:
+        raise DataError(
+            f"expected labels in column {name!r}, got {len(present):,} different values",
+            hint="if numbers are decided: `kind=number`",
+        )
+    target: dict[str, Any] = {"kind": "labels", "values": present}
+    if outcome.kind == "ordinal":
+        target = {"kind": "ordinal"} | order_labels(name, present, favourable, outcome.order)
+    values: list[Value] = target["values"]
+    codes = [
+        np.array([-1 if one is None else _position(one, values) for one in labels], dtype=np.int64)[coded.codes]
+        for coded, labels in zip(read, cells, strict=True)
+    ]
+    return target, codes
+
+
+def are_known(codes: Sequence[Integers]) -> Booleans:
+    """Return who has a label in every column of codes, shape (n,)."""
+    return np.asarray(np.logical_and.reduce([one >= 0 for one in codes]))
+
+
+def label_of(value: Any) -> Value | None:
+    """Return the label in a cell; None where there is none."""
+    plain = value.strip() if isinstance(value, str) else value
+    return None if is_missing(plain) or plain == "" else plain
+
+
+def _position(label: Value, values: Sequence[Value]) -> int:
+    found = find_value(label, values)
+    assert found is not None  # every label that occurs is among them
+    return list(values).index(found)

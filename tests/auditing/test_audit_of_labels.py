@@ -1,0 +1,184 @@
+"""Audits of several labels and of grades: given already, or by a model; gates, pages, and what is refused."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import evenhand
+from evenhand.auditing import AuditResult, measure_values
+from evenhand.cli.main import main
+from evenhand.datasets import load_dataset
+from evenhand.errors import OptionError, SchemaError
+from evenhand.schema import Schema
+from evenhand.view import render_markdown, render_page
+
+RNG = np.random.default_rng(0)
+N = 500
+GRADES = ["poor", "fair", "very good"]
+SEX = RNG.choice(["F", "M"], N)
+TRUE = RNG.choice(GRADES, N)
+GIVEN = np.where(RNG.random(N) < 0.7, TRUE, np.where(SEX == "F", "poor", "very good"))
+PEOPLE = pd.DataFrame({"sex": SEX, "grade": GIVEN, "true": TRUE, "stars": RNG.integers(1, 6, N), "w": 1.0})
+ABOUT = {"sensitive_features": {"sex": SEX}}
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Run the command line in this process, and return its exit code."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["evenhand", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        return left.value.code or 0
+
+    return run
+
+
+def test_labels_of_which_none_is_favourable():
+    result = evenhand.audit_predictions(GIVEN, **ABOUT, y_true=TRUE, kind="labels")
+    assert (result.described.target.kind, result.model.favourable) == ("labels", "neither")
+    assert result.groups.by_label is result.groups.labels
+    assert {one.what for one in result.not_run} == {"search for subgroups"}
+    values = measure_values(result)
+    assert values["label_share_difference"]["sex"].value == values["label_share_difference"]["sex.poor"].value
+    assert values["label_accuracy"][""].value == pytest.approx(np.mean(GIVEN == TRUE))
+    shown = render_markdown(result.document())
+    assert "none of them favourable" in shown
+    assert "grade" not in shown
+    assert "selected" not in shown
+    assert AuditResult.from_json(result.to_json()) == result
+
+
+def test_grades_and_the_order_of_a_schema():
+    told = evenhand.audit_predictions(GIVEN, **ABOUT, y_true=TRUE, order=GRADES)
+    described = Schema.parse(
+        {
+            "target": {"name": "grade", "kind": "ordinal", "values": GRADES, "favourable": "very good"},
+            "attributes": [{"name": "sex", "kind": "categorical", "values": ["F", "M"], "protected": True}],
+        }
+    )
+    read = evenhand.audit_predictions(GIVEN, **ABOUT, y_true=TRUE, schema=described)
+    assert read.groups.labels.breakdowns == told.groups.labels.breakdowns
+    assert told.groups.labels.breakdowns[0].gap("too_low_difference").best == "F"
+    assert "y\\_pred at least fair is given to people with sex M more often" in render_markdown(told.document())
+    assert "Not run" in told.summary()
+    assert told.plot().to_dict()
+
+
+def test_gates_and_files(run, tmp_path, capsys):
+    PEOPLE.to_csv(tmp_path / "p.csv", index=False)
+    told = ("audit", tmp_path / "p.csv", "--decision", "grade", "--protected", "sex", "--target", "true")
+    told = (*told, "--json", tmp_path / "r.json", "--out", tmp_path / "report")
+    grades = (*told, "--order", "poor < fair < very good")
+    assert run(*grades, "--fail-on", "cut_difference.sex['very good'].low > 0") == 1
+    assert run(*grades, "--fail-on", "cut_difference.sex > 0.9 or weighted_kappa < 0", "--quiet") == 0
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "poor, fair, very good; protected: sex" in page
+    assert run(*told, "--kind", "labels", "--fail-on", "label_share_difference.sex.fair.high < 0", "--quiet") == 0
+    assert AuditResult.from_json((tmp_path / "r.json").read_text()).groups.labels.ordered is False
+    capsys.readouterr()
+    assert run(*told, "--kind", "labels", "--fail-on", "label_share_difference.sex.good > 0.1") == 2
+    assert "not measured for 'sex.good'" in capsys.readouterr().err
+    assert run(*told, "--kind", "labels", "--fail-on", "demographic_parity_difference > 0.1") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "or compare each of them: --kind labels"),
+        (["--kind", "ordinal"], "the order of the labels of 'grade' is not known"),
+        (["--order", "poor < fair"], "lacks 'very good'"),
+        (["--kind", "labels", "--favourable", "fair"], "none is the favourable one"),
+        (["--kind", "labels", "--order", "poor < fair"], "labels in an order are ordinal"),
+        (["--kind", "labels", "--weight", "w"], "leave --weight out"),
+        (["--kind", "labels", "--score", "stars"], "leave --score out"),
+        (["--kind", "labels", "--thresholds"], "expected no --thresholds"),
+        (["--kind", "labels", "--unit", "points"], "a unit belongs to a number"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(run, options, message, tmp_path, capsys):
+    PEOPLE.to_csv(tmp_path / "p.csv", index=False)
+    told = ("audit", tmp_path / "p.csv", "--decision", "grade", "--protected", "sex", "--out", tmp_path / "r")
+    assert run(*told, *options) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A classifier of jobs in South German Credit, and the people."""
+    frame = load_dataset("german").frame[["age", "sex", "housing", "telephone", "job"]]
+    columns = make_column_transformer((OneHotEncoder(), ["sex", "housing", "telephone"]), remainder="passthrough")
+    return make_pipeline(columns, LogisticRegression(max_iter=2000)).fit(frame.drop(columns="job"), frame["job"]), frame
+
+
+def test_a_model_of_several_labels(model):
+    classifier, frame = model
+    told = {"target": "job", "protected": ["sex"], "kind": "labels", "samples": 200}
+    result = evenhand.audit(lambda people: classifier.predict(people), frame, **told)
+    predicted = classifier.predict(frame.drop(columns="job"))
+    given = evenhand.audit_predictions(
+        predicted, sensitive_features={"sex": frame["sex"]}, y_true=frame["job"], kind="labels"
+    )
+    assert result.groups.labels.breakdowns == given.groups.labels.breakdowns
+    turned = frame.assign(sex=frame["sex"].map({"male": "female", "female": "male"})).drop(columns="job")
+    flips = int((classifier.predict(turned) != predicted).sum())
+    assert result.individual.rate(("sex",), "data").flips == flips
+    assert {one.what for one in result.not_run} >= {"search for subgroups", "search for individuals"}
+    assert (result.described.target.favourable, result.data.base_rate) == ("neither", None)
+    page = render_page(result.document())
+    assert "(favourable)" not in page
+    assert "What people want" not in page
+
+
+@pytest.mark.full
+def test_flips_between_any_two_labels_are_proved(model):
+    classifier, frame = model
+    told = {"target": "job", "protected": ["sex"], "kind": "labels", "max_boxes": 200, "samples": 200}
+    result = evenhand.audit(classifier, frame, **told)
+    proved = result.certificates[0]
+    rate = result.individual.rate(("sex",), "data")
+    assert rate.flips > 0
+    assert proved.falsified > 0
+    assert proved.certified < 1 - proved.falsified + 1e-9
+
+
+def test_a_model_of_grades_is_asked_once(model):
+    classifier, frame = model
+    asked = []
+
+    def predict(people):
+        asked.append(len(people))
+        return classifier.predict(people)
+
+    order = ["A171", "A172", "A173", "A174"]
+    result = evenhand.audit(
+        predict, frame, target="job", protected=["sex"], order=order, samples=100, searched=0, time_limit=60
+    )
+    assert result.groups.labels.ordered
+    assert result.groups.by_label is None
+    assert result.queries == sum(asked)
+    values = measure_values(result)
+    assert values.keys() >= {"demographic_parity_difference", "cut_difference", "weighted_kappa"}
+    # The best grade against all others is the highest cut.
+    assert values["demographic_parity_difference"]["sex"].value == pytest.approx(
+        values["cut_difference"]["sex.A174"].value
+    )
+    assert "Every grade of job" in render_page(result.document())
+
+
+def test_settings_of_one_favourable_label_are_refused(model):
+    classifier, frame = model
+    told = {"target": "job", "protected": ["sex"], "kind": "labels"}
+    for settings in ({"threshold": 0.5}, {"metrics": {"mine": np.mean}}, {"sample_weight": np.ones(len(frame))}):
+        with pytest.raises(OptionError, match="each of several labels"):
+            evenhand.audit(classifier, frame, **told, **settings)
+    with pytest.raises(SchemaError, match="no label of 'job' is favourable"):
+        evenhand.certify(classifier, frame, **told)

@@ -1,0 +1,243 @@
+"""Several labels by group: by hand, against scikit-learn, SciPy and fairlearn, and that the intervals hold."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import mannwhitneyu, wasserstein_distance
+from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score, confusion_matrix, precision_score
+
+from evenhand.datasets import load_dataset
+from evenhand.errors import OptionError
+from evenhand.groups import LABEL_GAP_TITLES, LabelMetrics, measure_recorded_labels
+from evenhand.schema import DecisionRoles, OutcomeRole
+from evenhand.stats import Observed, Unknown, mean_of_proportions, total_variation, weighted_kappa
+from support import scaled
+
+GRADES = ("low", "mid", "high")
+HAND = pd.DataFrame(
+    {
+        "sex": ["F"] * 4 + ["M"] * 4,
+        "true": ["low", "mid", "mid", "high", "low", "mid", "high", "high"],
+        "given": ["low", "low", "mid", "mid", "low", "high", "high", "high"],
+    }
+)
+
+
+def measured(frame, target="true", *, kind="ordinal", order=GRADES, by=("sex",), **settings):
+    outcome = OutcomeRole.of(kind, order if kind == "ordinal" else None)
+    read = DecisionRoles("given", by, target if target in frame else None, outcome=outcome).read(frame)
+    return measure_recorded_labels(read, **settings)
+
+
+def test_by_hand():
+    result = measured(HAND, min_group_size=1)
+    women, men = result.breakdowns[0].groups
+    assert (result.labels, result.ordered) == (GRADES, True)
+    assert women.confusion == ((1, 0, 0), (1, 1, 0), (0, 1, 0))
+
+    def values(found):
+        return {name: pytest.approx(quantity.value) for name, quantity in found.items()}
+
+    assert values(women.rates["low"]) == {
+        "label_share": 1 / 2,
+        "label_base_share": 1 / 4,
+        "label_true_positive_rate": 1,
+        "label_false_positive_rate": 1 / 3,
+        "label_precision": 1 / 2,
+    }
+    assert isinstance(women.rates["high"]["label_precision"], Unknown)
+    assert values(women.at_least) == {"mid": 1 / 2, "high": 0}
+    assert values(women.metrics) == {
+        "label_accuracy": 1 / 2,
+        "too_low": 1 / 2,
+        "too_high": 0,
+        "macro_recall": 1 / 2,
+        "mean_grade_error": -1 / 2,
+        "weighted_kappa": 1 / 2,  # mean squared distance 1/2; if independent, variances 1/2 + 1/4 and (1 - 1/2)^2
+    }
+    assert values(men.metrics)["macro_recall"] == 2 / 3
+    gaps = {gap.name: gap for gap in result.breakdowns[0].gaps if not gap.label}
+    assert set(gaps) == set(LABEL_GAP_TITLES)
+    assert {name: round(gap.value.value, 6) for name, gap in gaps.items()} == {
+        "label_share_difference": 0.75,
+        "total_variation_distance": 0.75,
+        "cut_difference": 0.75,
+        "probability_of_superiority": 0.8125,  # 3 of 4 men are above all women; the other ties with half of them
+        "grade_wasserstein_distance": 1.0,
+        "label_accuracy_difference": 0.25,
+        "too_low_difference": 0.5,
+        "too_high_difference": 0.25,
+        "macro_recall_difference": round(1 / 6, 6),
+        "grade_error_difference": 0.75,
+        "label_true_positive_difference": 1.0,
+        "label_false_positive_difference": 0.5,
+        "label_precision_difference": 0.5,
+    }
+    cut = result.breakdowns[0].gap("cut_difference")
+    assert (cut.largest_at, cut.best, cut.worst) == ("high", "M", "F")
+    assert result.breakdowns[0].gap("label_share_difference", "mid").value.value == 0.5
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 5))
+@settings(max_examples=scaled(60))
+def test_against_scikit_learn_and_scipy(seed, kinds):
+    rng = np.random.default_rng(seed)
+    n, names = 90, [f"g{i}" for i in range(kinds)]
+    frame = pd.DataFrame({"sex": rng.choice(["F", "M", "X"], n), "true": rng.choice(names, n)})
+    kept = rng.random(n) < rng.random()
+    frame["given"] = np.where(kept, frame["true"], rng.choice(names, n))
+    codes = {name: i for i, name in enumerate(names)}
+    result = measured(frame, order=names, min_group_size=5)
+    parts = dict(list(frame.groupby("sex")))
+    for group in result.breakdowns[0].groups:
+        part = parts[group.label]
+        table = confusion_matrix(part["true"], part["given"], labels=names)
+        assert np.array_equal(group.confusion, table)
+        if set(part["true"]) == set(names):
+            expected = balanced_accuracy_score(part["true"], part["given"])
+            assert group.metrics["macro_recall"].value == pytest.approx(expected)
+        else:
+            assert isinstance(group.metrics["macro_recall"], Unknown)
+        if isinstance(group.metrics["weighted_kappa"], Observed):
+            kappa = cohen_kappa_score(part["true"], part["given"], labels=names, weights="quadratic")
+            assert group.metrics["weighted_kappa"].value == pytest.approx(kappa)
+        precision = precision_score(part["true"], part["given"], labels=names, average=None, zero_division=np.nan)
+        found = [group.rates[name]["label_precision"] for name in names]
+        values = [np.nan if isinstance(one, Unknown) else one.value for one in found]
+        assert values == pytest.approx(list(precision), nan_ok=True)
+    grades = {name: part["given"].map(codes).to_numpy() for name, part in parts.items() if len(part) >= 5}
+    pairs = [(a, b) for a in grades for b in grades if a < b]
+    gap = result.breakdowns[0].gap
+    superiority = [mannwhitneyu(grades[a], grades[b]).statistic / len(grades[a]) / len(grades[b]) for a, b in pairs]
+    assert gap("probability_of_superiority").value.value == pytest.approx(max(max(u, 1 - u) for u in superiority))
+    distance = max(wasserstein_distance(grades[a], grades[b]) for a, b in pairs)
+    assert gap("grade_wasserstein_distance").value.value == pytest.approx(distance)
+    shares = {name: np.bincount(part, minlength=kinds) / len(part) for name, part in grades.items()}
+    apart = max(np.abs(shares[a] - shares[b]).sum() / 2 for a, b in pairs)
+    assert gap("total_variation_distance").value.value == pytest.approx(apart)
+    for one in result.breakdowns[0].gaps:
+        if isinstance(one.value, Observed):
+            assert one.value.low <= one.value.value + 1e-12
+            assert one.value.value <= one.value.high + 1e-12
+
+
+def test_like_fairlearn():
+    metrics = pytest.importorskip("fairlearn.metrics")
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"sex": rng.choice(["F", "M"], 300), "true": rng.choice(GRADES, 300)})
+    frame["given"] = np.where(rng.random(300) < 0.6, frame["true"], "mid")
+    result = measured(frame, kind="labels")
+    for label in GRADES:
+        one = metrics.MetricFrame(
+            metrics={"rate": metrics.selection_rate, "recall": metrics.true_positive_rate},
+            y_true=frame["true"] == label,
+            y_pred=frame["given"] == label,
+            sensitive_features=frame["sex"],
+        )
+        for group in result.breakdowns[0].groups:
+            assert group.rates[label]["label_share"].value == pytest.approx(one.by_group["rate"][group.label])
+            found = group.rates[label]["label_true_positive_rate"].value
+            assert found == pytest.approx(one.by_group["recall"][group.label])
+        gap = result.breakdowns[0].gap("label_share_difference", label)
+        assert gap.value.value == pytest.approx(one.difference()["rate"])
+
+
+def test_the_order_may_say_the_best_first():
+    turned = OutcomeRole.of("ordinal", ("high", "mid", "low"))
+    roles = DecisionRoles("given", ["sex"], "true", favourable="high", outcome=turned)
+    again = measure_recorded_labels(roles.read(HAND), min_group_size=1)
+    result = measured(HAND, min_group_size=1)
+    assert again.labels == result.labels
+    assert again.breakdowns == result.breakdowns
+
+
+def test_a_real_data_set():
+    """Jobs of the people in South German Credit by sex, counted by pandas."""
+    frame = load_dataset("german").frame.rename(columns={"job": "given"})
+    result = measured(frame, target=None, order=("A171", "A172", "A173", "A174"))
+    shares = pd.crosstab(frame["sex"], frame["given"], normalize="index")
+    for group in result.breakdowns[0].groups:
+        assert [group.rates[label]["label_share"].value for label in result.labels] == pytest.approx(
+            list(shares.loc[group.label])
+        )
+    apart = shares.loc["male"] - shares.loc["female"]
+    gap = result.breakdowns[0].gap
+    assert gap("total_variation_distance").value.value == pytest.approx(apart.abs().sum() / 2)
+    assert gap("label_share_difference").largest_at == apart.abs().idxmax()
+    assert gap("label_accuracy_difference") is None
+    assert LabelMetrics.from_json(result.to_json()) == result
+    assert set(result.to_frame()["metric"]) == {"label_share", "at_least"}
+
+
+def test_small_groups_are_in_no_gap():
+    frame = pd.DataFrame(
+        {"sex": ["F"] * 40 + ["M"] * 40 + ["X"] * 5, "given": ["low", "high", "high", "mid", "low"] * 17}
+    )
+    result = measured(frame)
+    for name in ("label_share_difference", "total_variation_distance", "cut_difference", "probability_of_superiority"):
+        assert result.breakdowns[0].gap(name).not_assessable == {"X": 5}
+    gap = measured(frame.iloc[:50], min_group_size=30).breakdowns[0].gap("total_variation_distance")
+    assert isinstance(gap.value, Unknown)
+
+
+def test_against_a_reference():
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({"sex": rng.choice(["F", "M", "X"], 300), "given": rng.choice(GRADES, 300)})
+    result = measured(frame, reference=("sex=F",))
+    rates = {group.label: group.rates["mid"]["label_share"].value for group in result.breakdowns[0].groups}
+    gap = result.breakdowns[0].gap("label_share_difference", "mid")
+    assert {label: one.value for label, one in gap.by_group.items()} == pytest.approx(
+        {label: rates[label] - rates["F"] for label in ("M", "X")}
+    )
+    with pytest.raises(OptionError, match="no group 'Y'"):
+        measured(frame, reference=("sex=Y",))
+
+
+# Intervals: how often they hold. The full run repeats each 4,000 times.
+
+
+@pytest.mark.parametrize("runs", [pytest.param(4000, marks=pytest.mark.full), 150])
+def test_total_variation_holds(runs):
+    rng = np.random.default_rng(1)
+    for p, q in (((0.4, 0.3, 0.3), (0.4, 0.3, 0.3)), ((0.5, 0.3, 0.2), (0.2, 0.3, 0.5))):
+        true = np.abs(np.subtract(p, q)).sum() / 2
+        held = 0
+        for first, second in zip(rng.multinomial(60, p, runs), rng.multinomial(40, q, runs), strict=True):
+            found = total_variation(np.array([first, second]), 0.9, rng, draws=199)
+            held += found.low <= true <= found.high
+        assert held / runs > 0.9 - 3 * np.sqrt(0.09 / runs)
+
+
+@pytest.mark.parametrize("runs", [pytest.param(4000, marks=pytest.mark.full), 400])
+def test_kappa_and_macro_recall_hold(runs):
+    rng = np.random.default_rng(2)
+    cells = np.array([[0.3, 0.05, 0.02], [0.04, 0.3, 0.03], [0.01, 0.05, 0.2]])
+    apart = np.subtract.outer(range(3), range(3)) ** 2.0
+    true = 1 - (cells * apart).sum() / (cells.sum(axis=1) @ apart @ cells.sum(axis=0))
+    tables = rng.multinomial(150, cells.ravel(), runs).reshape(-1, 3, 3)
+    found = [weighted_kappa(table, 0.9) for table in tables]
+    assert np.mean([one.low <= true <= one.high for one in found]) > 0.9 - 0.015 - 3 * np.sqrt(0.09 / runs)
+    recall = (np.diagonal(cells) / cells.sum(axis=1)).mean()
+    ends = [mean_of_proportions(np.diagonal(table), table.sum(axis=1), 0.9) for table in tables]
+    assert np.mean([low <= recall <= high for _, low, high in ends]) > 0.9 - 3 * np.sqrt(0.09 / runs)
+
+
+@pytest.mark.parametrize("runs", [pytest.param(1000, marks=pytest.mark.full), 60])
+def test_gaps_of_all_labels_hold_together(runs):
+    rng = np.random.default_rng(4)
+    held = 0
+    for _ in range(runs):
+        frame = pd.DataFrame({"sex": np.repeat(["F", "M"], 80), "given": rng.choice(GRADES, 160, p=(0.5, 0.3, 0.2))})
+        gaps = [one for one in measured(frame, kind="labels", confidence=0.8).breakdowns[0].gaps if one.label]
+        held += all(gap.value.low <= 0 for gap in gaps)
+    assert held / runs > 0.8 - 3 * np.sqrt(0.16 / runs)
+
+
+def test_agreement_of_everybody_has_a_width():
+    found = weighted_kappa(np.diag([10, 10, 10]))
+    assert (found.value, found.high) == (1.0, 1.0)
+    assert 0 < found.low < 0.9
+    assert isinstance(weighted_kappa(np.diag([10, 0, 0])), Unknown)
+    assert isinstance(weighted_kappa(np.zeros((2, 2), dtype=int)), Unknown)
