@@ -13,10 +13,10 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import GradientBoostingRegressor
 
 from evenhand.errors import OptionError
-from evenhand.individual import ChangeResult, measure_changes
+from evenhand.individual import ChangeResult, count_outcomes, measure_changes
 from evenhand.models import load_regressor
 from evenhand.population import uniform_population
-from evenhand.schema import ColumnRoles, People
+from evenhand.schema import ColumnRoles, People, Schema
 from support import scaled
 
 
@@ -101,3 +101,60 @@ def test_a_real_model() -> None:
     change = np.abs(model.predict(asked.assign(sex=1)) - model.predict(asked.assign(sex=0)))
     assert found.largest == pytest.approx(change.max())
     assert getattr(found.rate, "value", None) == pytest.approx((change > 20).mean())
+
+
+LINKED = Schema.parse(
+    {
+        "target": {"name": "premium", "kind": "number"},
+        "attributes": [
+            {"name": "grade", "kind": "integer", "lower": 0, "upper": 2},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+            {"name": "role", "kind": "categorical", "values": ["child", "husband", "wife", "widow"]},
+        ],
+        "rules": ["role == husband -> sex == m", "role in {wife, widow} -> sex == f", "role == husband -> grade > 0"],
+        "links": [{"when": "sex", "move": "role", "rows": [{"m": "husband", "f": "wife"}]}],
+    }
+)
+CHILD, HUSBAND, WIFE, WIDOW = range(4)
+
+
+def counterpart(grade: int, sex: int, role: int) -> tuple[int, int, int] | None:
+    """The same person of the other sex, a husband for a wife; None if such a person, or this one, breaks a rule."""
+
+    def exists(grade: int, sex: int, role: int) -> bool:
+        return (role == HUSBAND) <= (sex == 1 and grade > 0) and (role in (WIFE, WIDOW)) <= (sex == 0)
+
+    other = grade, 1 - sex, {HUSBAND: WIFE, WIFE: HUSBAND}.get(role, role)
+    return other if exists(grade, sex, role) and exists(*other) else None
+
+
+@given(st.lists(st.integers(0, 100), min_size=24, max_size=24))
+@settings(max_examples=scaled(20), deadline=None)
+def test_people_are_compared_with_counterparts_whose_linked_attributes_move(numbers: list[int]) -> None:
+    kinds = list(itertools.product(range(3), range(2), range(4)))
+    table = dict(zip(kinds, map(float, numbers), strict=True))
+    individuals = np.array(kinds, dtype=np.float64)
+    people = People(LINKED, individuals, None, np.arange(24), 0, None, np.zeros(24))
+
+    class Table:
+        schema, name = LINKED, "table"
+
+        def predict_numbers(self, asked: np.ndarray) -> np.ndarray:
+            return np.array([table[tuple(row)] for row in asked.astype(int).tolist()])  # type: ignore[index]
+
+    pairs = [(kind, other) for kind in kinds if (other := counterpart(*kind)) is not None]
+    wanted = [abs(table[kind] - table[other]) for kind, other in pairs]
+    population = uniform_population(LINKED.without_rules())
+    about = {"protected": ("sex",), "samples": 10}
+    found = measure_changes(Table(), people, population, **about, tolerance=30.0).changes[0]
+    assert (found.n, found.without) == (len(pairs), 24 - len(pairs))
+    assert found.mean == pytest.approx(np.mean(wanted))
+    assert getattr(found.rate, "value", None) == pytest.approx(np.mean(np.array(wanted) > 30))
+    # As many are beyond one edge of two bands as pairs lie on both sides of it.
+    bands = count_outcomes(Table(), people, population, **about, bands=(50.0,)).counts[0]
+    crossing = np.mean([(table[kind] >= 50) != (table[other] >= 50) for kind, other in pairs])
+    assert getattr(bands.rates[2], "value", None) == pytest.approx(crossing)
+    # As published nothing but the sex changes, whoever that makes.
+    published = measure_changes(Table(), people, population, **about, as_published=True).changes[0]
+    assert published.n == 24
+    assert published.mean == pytest.approx(np.mean([abs(table[g, 0, r] - table[g, 1, r]) for g, _, r in kinds]))
