@@ -5,7 +5,17 @@ import pandas as pd
 import pytest
 
 from evenhand.errors import DataError, OptionError, SchemaError
-from evenhand.schema import ColumnRoles, OutcomeRole, Schema, Target, encode, infer_schema, read_schema, write_schema
+from evenhand.schema import (
+    ColumnRoles,
+    DecisionRoles,
+    OutcomeRole,
+    Schema,
+    Target,
+    encode,
+    infer_schema,
+    read_schema,
+    write_schema,
+)
 
 SEX = ["F", "M"] * 10
 PRICES = pd.DataFrame({"sex": SEX, "price": np.linspace(10.5, 99.5, 20)})
@@ -115,3 +125,19 @@ def test_what_makes_no_outcome_is_refused():
         infer_schema(GRADES, target="grade", outcome=OutcomeRole(kind="number"))
     with pytest.raises(SchemaError, match="higher or lower, got 3"):
         infer_schema(PRICES, target="price", favourable=3, outcome=OutcomeRole(kind="number"))
+
+
+def test_several_labels_have_no_favourable_one():
+    target = Target.model_validate({"name": "job", "kind": "labels", "values": ["a", "neither", "c"]})
+    assert target.favourable == "neither"
+    with pytest.raises(SchemaError, match="no label of 'job' is favourable"):
+        target.require_labels("this analysis")
+    with pytest.raises(ValueError, match="several labels have no favourable one"):
+        Target.model_validate({"name": "job", "kind": "labels", "favourable": "a", "values": ["a", "c"]})
+
+
+def test_too_many_labels_are_refused_with_what_to_do():
+    frame = pd.DataFrame({"sex": ["F", "M"] * 60, "given": [f"label {i % 60}" for i in range(120)]})
+    roles = DecisionRoles("given", ["sex"], outcome=OutcomeRole.of("labels"))
+    with pytest.raises(DataError, match="put rare labels together"):
+        roles.read(frame)

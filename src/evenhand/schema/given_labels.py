@@ -96,9 +96,10 @@ def code_labels(
     if len(present) < 2:
         raise DataError(f"column {name!r} has one label only: {list_values(present)}")
     if len(present) > MOST_LABELS:
+        numeric = all(isinstance(one, int | float) for one in present)
         raise DataError(
-            f"expected labels in column {name!r}, got {len(present):,} different values",
-            hint="if numbers are decided: `kind=number`",
+            f"expected {MOST_LABELS} labels at most in column {name!r}, got {len(present):,} different values",
+            hint="if numbers are decided: `kind=number`" if numeric else "put rare labels together first",
         )
     target: dict[str, Any] = {"kind": "labels", "values": present}
     if outcome.kind == "ordinal":

@@ -180,7 +180,7 @@ def _confusion_blocks(result: LabelMetrics, breakdown: LabelBreakdown) -> Iterat
     yield Figure(
         "confusion by group",
         f"True {result.target} and the one that is given, by {by}: of the people with a true label (row), the share "
-        "given each label. Blue: the true one.",
+        "given each label, in percent. Blue: the true one.",
         result,
         (by,),
     )

@@ -120,7 +120,7 @@ def _draw_cells(group: LabelGroup, least: int, shown: list[int], names: list[str
                     "true": true,
                     "given": given,
                     "share": share,
-                    "percent": f"{100 * share:.0f} %" if people else "-",
+                    "percent": f"{100 * share:.0f}" if people else "-",
                     "people": f"{group.confusion[i][j]:,}",
                     "colour": LIGHT["same"] if i == j else LIGHT["different"],
                 }
