@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import evenhand
 from evenhand.auditing import AuditResult, compare_audits, measure_values, parse_gate
 from evenhand.errors import DataError, OptionError
-from evenhand.stats import bonferroni, newcombe, paired_difference
+from evenhand.stats import bonferroni, newcombe, paired_difference, smallest_ratio_of_proportions
 from support import scaled
 
 LENIENT = {"min_group_size": 1}
@@ -35,18 +35,26 @@ def test_a_comparison_by_hand():
     line = found.line("selection_rate", "sex", "F")
     assert (line.before.value, line.after.value) == (0.2, 0.4)
     assert line.change.value == pytest.approx(0.2)
-    # 2 of everybody, 3 gaps, 2 for each of 2 groups: 9 changes. 20 of 100 women gained, none lost.
-    assert found.comparisons == 9
-    assert (line.change.low, line.change.high) == pytest.approx(paired_difference(20, 0, 100, bonferroni(0.95, 9)))
+    # 2 of everybody, 3 gaps and a ratio, 2 for each of 2 groups: 10 changes. 20 of 100 women gained, none lost.
+    assert found.comparisons == 10
+    assert (line.change.low, line.change.high) == pytest.approx(paired_difference(20, 0, 100, bonferroni(0.95, 10)))
     assert line.verdict == "higher"
     gap = found.line("demographic_parity_difference", "sex")
     assert gap.change.value == pytest.approx(0.15 - 0.4)
     assert gap.verdict == "better"
+    ratio = found.line("demographic_parity_ratio", "sex")
+    assert ratio.change.value == pytest.approx(40 / 55 - 20 / 60)
+    both = bonferroni(bonferroni(0.95, 10), 2)
+    (low1, high1), (low2, high2) = (
+        smallest_ratio_of_proportions(np.array(k), np.array([100, 100]), both) for k in ([20, 60], [40, 55])
+    )
+    assert (ratio.change.low, ratio.change.high) == pytest.approx((low2 - high1, high2 - low1))
+    assert (ratio.pairing, ratio.verdict) == ("same people", "no clear change" if low2 <= high1 else "better")
     # Right decisions: of women 20 + 50 before, 40 + 50 after; of men 50 + 40 before, 50 + 45 after.
     accuracy = found.line("accuracy")
     assert (accuracy.before.value, accuracy.after.value) == (0.8, 0.925)
     assert (accuracy.change.low, accuracy.change.high) == pytest.approx(
-        paired_difference(25, 0, 200, bonferroni(0.95, 9))
+        paired_difference(25, 0, 200, bonferroni(0.95, 10))
     )
     assert found.count("worse") == 0
     assert AuditResult.from_json(audit(BEFORE, SEX).to_json()).groups.kept is not None
@@ -71,7 +79,12 @@ def test_paired_counts_are_those_of_people_counted_one_by_one(seed):
     assert found.pairing == "paired"
     level = bonferroni(0.95, found.comparisons)
     for line in found.lines:
-        if line.name in ("demographic_parity_difference", "equal_opportunity_difference", "accuracy_difference"):
+        if line.name in (
+            "demographic_parity_ratio",
+            "demographic_parity_difference",
+            "equal_opportunity_difference",
+            "accuracy_difference",
+        ):
             continue
         chosen = np.ones(n, dtype=bool) if not line.by else (frame[line.by] == line.group).to_numpy()
         one, other = (first == truth, second == truth) if line.name == "accuracy" else (first == 1, second == 1)

@@ -24,6 +24,7 @@ from evenhand.stats import (
     newcombe,
     paired_difference,
     quantity_value,
+    smallest_ratio_of_proportions,
 )
 from evenhand.typing import Floats, Integers
 
@@ -44,7 +45,11 @@ GAP_METRICS = {
 
 OVERALL = ("selection_rate", "accuracy")
 BY_GROUP = ("selection_rate", "true_positive_rate")
-BETTER_IF = {"accuracy": 1, **dict.fromkeys([*GAP_METRICS, "counterfactual_flip_rate"], -1)}
+BETTER_IF = {
+    "accuracy": 1,
+    "demographic_parity_ratio": 1,
+    **dict.fromkeys([*GAP_METRICS, "counterfactual_flip_rate"], -1),
+}
 """Number -> 1 if more of it is better, -1 if less; others are neither."""
 
 
@@ -323,6 +328,9 @@ class _Lines:
             gaps = before.gap(name), after.gap(name)
             if gaps[0] is not None and gaps[1] is not None:
                 yield self._gap(name, metric, (before, after), (gaps[0], gaps[1]))
+        ratios = before.gap("demographic_parity_ratio"), after.gap("demographic_parity_ratio")
+        if ratios[0] is not None and ratios[1] is not None:
+            yield self._ratio((before, after), (ratios[0], ratios[1]))
         missing = {group.label for group in before.groups} ^ groups.keys()
         if missing:
             self.left_out.append(f"{' x '.join(before.by)}: only one audit has {', '.join(sorted(missing))}")
@@ -375,6 +383,30 @@ class _Lines:
 
             return _Pending(name, by, group, *ends, apart, "unpaired", "Newcombe hybrid score")
         return _Pending(name, by, group, *ends, _any_dependence((k1, n1), (k2, n2)), "same people", ANY_DEPENDENCE)
+
+    def _ratio(self, breakdowns: tuple[Breakdown, Breakdown], ratios: tuple[Gap, Gap]) -> _Pending:
+        """Return the change of the smallest selection rate over the largest, bounded by the intervals of both."""
+        name, metric, by = ratios[0].name, ratios[0].metric, "_x_".join(breakdowns[0].by)
+        ends = ratios[0].value, ratios[1].value
+        pairing: Pairing = "unpaired" if self.pairing == "unpaired" else "same people"
+        labels = [_compared(breakdown, metric, gap) for breakdown, gap in zip(breakdowns, ratios, strict=True)]
+        if set(labels[0]) != set(labels[1]):
+            return _Pending(name, by, "", *ends, None, pairing, "the audits do not compare the same groups")
+        if ratios[0].reference or ratios[1].reference:
+            return _Pending(name, by, "", *ends, None, pairing, "ratios to a reference group are not compared")
+        if isinstance(ends[0], Unknown) or isinstance(ends[1], Unknown):
+            return _Pending(name, by, "", *ends, None, pairing, "one of the ratios is unknown")
+        counts = [
+            np.array([_counts(groups[label].metrics[metric]) for label in labels[0]])
+            for groups in map(_by_label, breakdowns)
+        ]
+
+        def bounded(level: float) -> tuple[float, float]:
+            half = bonferroni(level, 2)
+            (low1, high1), (low2, high2) = (smallest_ratio_of_proportions(one[:, 0], one[:, 1], half) for one in counts)
+            return float(low2 - high1), float(high2 - low1)
+
+        return _Pending(name, by, "", *ends, bounded, pairing, ANY_DEPENDENCE)
 
     def _gap(self, name: str, metric: str, breakdowns: tuple[Breakdown, Breakdown], gaps: tuple[Gap, Gap]) -> _Pending:
         """Return the change of the largest difference between the groups that both audits compare."""

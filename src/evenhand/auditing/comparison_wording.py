@@ -14,14 +14,15 @@ NAMES = {
     "accuracy": "accuracy",
     "true_positive_rate": "true positive rate",
     "demographic_parity_difference": "demographic parity difference",
+    "demographic_parity_ratio": "demographic parity ratio",
     "equal_opportunity_difference": "equal opportunity difference",
     "accuracy_difference": "accuracy difference",
     "counterfactual_flip_rate": "counterfactual flip rate",
 }
 PAIRINGS = {
     "paired": "Paired: both audits are about the same people, and both decisions about each are known. What they "
-    "share cancels. Counterfactual flip rates are not kept for each person: their changes are bounded by the intervals "
-    "of both.",
+    "share cancels. Counterfactual flip rates are not kept for each person: their changes, and those of ratios, are "
+    "bounded by the intervals of both.",
     "same people": "Not paired, although both audits are about the same people: the reports do not hold who was "
     "selected. Each change is bounded by the intervals of both numbers, which holds however they depend on each other "
     "but is wide.",
@@ -83,8 +84,9 @@ def _blocks(result: AuditComparison) -> Iterator[Block]:
             ("Intervals", "; ".join(methods) or "none"),
             (
                 "Verdicts",
-                "accuracy is better if higher; gaps and flip rates if lower; a selection rate or true positive rate "
-                "is neither, and higher or lower. No clear change: the interval contains 0, which does not prove that "
+                "accuracy and demographic parity ratio are better if higher; gaps and flip rates if lower; a selection "
+                "rate or true positive rate is neither, and higher or lower. No clear change: the interval contains 0, "
+                "which does not prove that "
                 "nothing changed",
             ),
         )
@@ -96,7 +98,7 @@ def _findings(result: AuditComparison) -> Iterator[str]:
     judged = sum(line.verdict in ("better", "worse", "no clear change") for line in result.lines)
     yield (
         f"{format_count(worse, 'number is', 'numbers are')} clearly worse and {better} clearly better than before, of "
-        f"{judged} accuracies, gaps and flip rates that may be judged."
+        f"{judged} accuracies, gaps, ratios and flip rates that may be judged."
     )
     for verdict in ("worse", "better"):
         for line in [line for line in result.lines if line.verdict == verdict][:3]:
