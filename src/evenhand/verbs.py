@@ -135,7 +135,9 @@ def audit_predictions(
             its groups, a data frame or a mapping from groups to columns of shape (n,). Rates of these groups stand in
             ``result.groups.proxies``, with bounds beside every estimate (see ``evenhand.groups.measure_proxies``).
         settings: ``known_groups``, by which such probabilities are calibrated: attribute -> (probabilities of other
-            people, the group of each); ``favourable``, the label that people want, and ``schema`` (see
+            people, the group of each); ``replicate_weights`` of a survey, a data frame or an array of shape (n, R), and
+            ``replicate_method`` (see ``evenhand.schema.ReplicateRole``), by which the intervals of weighted rates and
+            gaps are computed; ``favourable``, the label that people want, and ``schema`` (see
             ``evenhand.schema.DecisionRoles``);
             ``kind``, ``order`` and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``;
             fields of ``evenhand.auditing.DecisionAuditConfig``; ``metrics``, functions of one's own by name (see
@@ -165,7 +167,7 @@ def audit_predictions(
     clock = _clock(settings)
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
-    kept = ("favourable", "schema", "accept_proposals")
+    kept = ("favourable", "schema", "accept_proposals", "replicate_weights", "replicate_method")
     about: dict[str, Any] = {name: settings.pop(name) for name in kept if name in settings}
     if "known_groups" in settings:
         about["known"] = {

@@ -249,6 +249,8 @@ def _people(audit: AuditResult) -> Iterator[Block]:
         effective = f"{audit.groups.effective_size or 0:,.0f}"
         count = f"{audit.groups.weights}; these people say as much as {effective} of equal weight (effective size)"
         weights = (("How much each person counts", count),)
+    if audit.groups.replicates is not None:
+        weights += (("Variances", f"of weighted rates and gaps by {audit.groups.replicates}"),)
     wanted = (
         (
             "What people want",

@@ -72,6 +72,21 @@ def audit(
     weight: Annotated[
         str | None, typer.Option("--weight", help="Column of how much each person counts, in what is said of groups.")
     ] = None,
+    replicate_weights: Annotated[
+        str | None,
+        typer.Option(
+            "--replicate-weights",
+            metavar="COLUMNS",
+            help="Replicate weights beside --weight, e.g. PWGTP1..PWGTP80: intervals of rates and gaps by them.",
+        ),
+    ] = None,
+    replicate_method: Annotated[
+        str | None,
+        typer.Option(
+            "--replicate-method",
+            help="How these were made: jackknife, paired-jackknife, brr, fay:0.5, bootstrap or sdr (ACS).",
+        ),
+    ] = None,
     membership: Annotated[
         list[str] | None,
         typer.Option(
@@ -124,6 +139,7 @@ def audit(
     metrics = groups.read_metrics(metric or ())
     gates = [auditing.parse_gate(expression, metrics) for expression in fail_on or []]
     wanted = _read_dossiers(dossiers or [])
+    replication = _check_replicates(replicate_weights, replicate_method, weight)
     folder = out if out is not None else None if output.json is not None else DEFAULT_OUT
     if folder is not None and folder.exists() and not folder.is_dir():
         raise OptionError(f"{folder} is a file, not a folder", location="--out")
@@ -150,9 +166,12 @@ def audit(
             known=_read_known_groups(known_groups or [], probable, people.encoding) or None,
         )
         result, whom, frame, decide = _audit_decisions(
-            context, model, roles, people, output, run, _Asked(gates, metrics)
+            context, model, roles, people, output, run, _Asked(gates, metrics, replication)
         )
     else:
+        if replication is not None:
+            hint = "write the model's decisions into a column of DATA, and audit these: --decision COLUMN"
+            raise OptionError("--replicate-weights is about decisions already made", hint=hint)
         if membership or known_groups:
             option = "--membership" if membership else "--known-groups"
             hint = "write the model's decisions into a column of DATA, and audit these: --decision COLUMN"
@@ -177,10 +196,11 @@ def audit(
 
 
 class _Asked(NamedTuple):
-    """What is asked beyond the settings: conditions to fail on, and metrics of the user's own by name."""
+    """What is asked beyond the settings: conditions to fail on, metrics of the user's own, replicate weights."""
 
     gates: list[Gate]
     metrics: dict[str, Callable[..., Any]]
+    replication: _Replication | None = None
 
 
 def _audit_decisions(
@@ -194,6 +214,7 @@ def _audit_decisions(
 ) -> _Audited:
     """Audit the decisions in a column of DATA."""
     from evenhand import auditing, view
+    from evenhand.schema import ReplicateRole, list_columns, list_replicates
 
     if data is None:
         raise OptionError("an audit of decisions needs DATA", hint="evenhand audit decisions.csv --decision COLUMN ...")
@@ -201,7 +222,11 @@ def _audit_decisions(
     with view.show_progress(quiet=output.silent) as progress:
         progress("reading the decisions", 0.0)
         source = people.read(data)
-        read = dataclasses.replace(roles, schema=source.schema).read(source.frame, location=source.name)
+        replication, roles = asked.replication, dataclasses.replace(roles, schema=source.schema)
+        if replication is not None:
+            columns = list_replicates(replication.columns, list_columns(source.frame))
+            roles = dataclasses.replace(roles, replicates=ReplicateRole(columns, replication.method))
+        read = roles.read(source.frame, location=source.name)
         for gate in asked.gates:
             gate.check_attributes(read.people.schema.names)
         result = auditing.audit_decisions(
@@ -217,6 +242,29 @@ class _Audited(NamedTuple):
     people: People
     frame: Any
     decide: Callable[[], Booleans]
+
+
+class _Replication(NamedTuple):
+    """Columns of replicate weights, as they are written, and how these were made."""
+
+    columns: str
+    method: str
+
+
+def _check_replicates(columns: str | None, method: str | None, weight: str | None) -> _Replication | None:
+    """Return what is said about replicate weights; None where nothing is.
+
+    Raises:
+        OptionError: only a part is said.
+    """
+    if columns is None and method is None:
+        return None
+    if columns is None or method is None or weight is None:
+        raise OptionError(
+            "replicate weights need their columns, how they were made, and the weights",
+            hint="--weight PWGTP --replicate-weights PWGTP1..PWGTP80 --replicate-method sdr",
+        )
+    return _Replication(columns, method)
 
 
 class _Chosen(NamedTuple):

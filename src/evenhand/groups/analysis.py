@@ -31,7 +31,7 @@ from evenhand.groups.result import SMALL, CalibrationBin, GroupMetrics
 from evenhand.groups.thresholds import BandSettings, ScoredPeople, trace_curves
 from evenhand.models import Reply, Scorer, ask_people
 from evenhand.schema import People, PeopleWeights, RecordedDecisions, Thresholds, describe_scale
-from evenhand.stats import Quantity, auc, decision_inequality
+from evenhand.stats import Quantity, Unknown, auc, decision_inequality
 from evenhand.typing import Booleans, Floats, Progress
 
 ROUNDING = 1e-6
@@ -39,6 +39,8 @@ ROUNDING = 1e-6
 
 LABELS_ONLY = "the model gives labels, no scores"
 NO_SCORES = "no scores were given"
+NOT_REPLICATED = "its interval is not computed from replicate weights"
+LEAVE_OUT = "leave the replicate weights out, or do without it"
 
 
 class GroupConfig(Config):
@@ -162,6 +164,8 @@ def measure_recorded_decisions(
     )
     weights = None if decisions.weights is None else decisions.weights.values
     known = DecidedPeople(memberships, decisions.selected, deserving, decisions.scores, weights)
+    if decisions.memberships and found.replicates is not None:
+        raise OptionError("groups known by probability are not computed from replicate weights", hint=LEAVE_OUT)
     proxies = tuple(
         measure_proxies(
             decisions.selected,
@@ -186,6 +190,8 @@ def _add_own_metrics(
 ) -> GroupMetrics:
     if not metrics:
         return found
+    if found.replicates is not None:
+        raise OptionError("metrics of one's own are not computed from replicate weights", hint=LEAVE_OUT)
     return add_metrics(found, metrics, people, BootstrapSettings(config.confidence, config.min_group_size, config.seed))
 
 
@@ -258,6 +264,9 @@ def _build_result(
     started: float,
 ) -> GroupMetrics:
     area: Quantity | None = None
+    replicates = None if weights is None else weights.replicates
+    if replicates is not None and config.thresholds:
+        raise OptionError("bands over thresholds are not computed from replicate weights", hint=LEAVE_OUT)
     if scores is not None and deserving is not None:
         area = auc(scores, deserving, config.confidence, weights=None if weights is None else weights.values)
     probabilities = scores
@@ -266,15 +275,16 @@ def _build_result(
         probabilities, why_no_scores = None, describe_scale(scores)
     elif scores is not None:
         probabilities = np.clip(scores, 0.0, 1.0)
-    tally = cross_tabulate(memberships, favoured, deserving, probabilities, None if weights is None else weights.values)
+    tally = cross_tabulate(memberships, favoured, deserving, probabilities, weights)
     everybody = count_groups(tally, np.zeros(len(tally.n), dtype=np.int64), 1)
     overall = compute_metrics(everybody, config.confidence, why_no_scores=why_no_scores)[0]
     if area is not None:
-        overall["auc"] = area
+        overall["auc"] = area if replicates is None else Unknown(reason=NOT_REPLICATED)
     if tally.deserving is not None:
         counts = count_benefits(tally)
         for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
-            overall[name] = decision_inequality(counts, len(favoured), alpha, config.confidence)
+            index = decision_inequality(counts, len(favoured), alpha, config.confidence)
+            overall[name] = index if replicates is None else Unknown(reason=NOT_REPLICATED)
     references = find_references(config.reference, memberships)
     sets = [[i] for i in range(len(memberships))]
     # Each attribute by itself, and all of them intersected.
@@ -283,6 +293,7 @@ def _build_result(
     return GroupMetrics(
         people=len(favoured),
         weights=None if weights is None else weights.name,
+        replicates=None if replicates is None else replicates.role.description,
         effective_size=None if weights is None else float(everybody.effective[0]),
         favourable=favourable,
         min_group_size=config.min_group_size,
@@ -373,7 +384,7 @@ def _calibration_bins(
     cell, keys = number_combinations([(tally.cells[:, i], len(membership.labels)), (tally.tenth, TENTHS)])
     counted = count_groups(tally, cell, len(keys))
     counts = counted.rates["base_rate"]
-    came_true: list[Quantity] = list(measure_rates(counts, confidence, weighted=counted.weighted))
+    came_true: list[Quantity] = list(measure_rates(counts, confidence, weighting=counted.weighting))
     means = counted.moments["mean_score"].mean
     return [
         CalibrationBin(

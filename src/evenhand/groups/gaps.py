@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.groups.breakdown import Gap
-from evenhand.groups.metrics import EFFECTIVE, GroupCounts
+from evenhand.groups.metrics import GroupCounts, RateCounts
 from evenhand.groups.names import DENOMINATORS
 from evenhand.stats import (
     Observed,
@@ -56,7 +56,7 @@ class GroupComparison(NamedTuple):
         """Return what else a reader must know of the interval for a gap between so many groups."""
         compared = (count_pairs(groups) if self.reference is None else groups - 1) * comparisons
         together = "" if compared == 1 else f", simultaneous over {compared} comparisons (Bonferroni)"
-        return (EFFECTIVE if self.counted.weighted else "") + together
+        return self.counted.weighting + together
 
     def split(self, n: Floats | Integers) -> tuple[Integers, dict[str, int]]:
         """Return the positions of the groups with a denominator to compare, and the others with theirs."""
@@ -110,15 +110,19 @@ def difference_gap(name: str, metric: str, comparison: GroupComparison, *, compa
     reason = comparison.why_unknown(usable, metric)
     if reason is not None:
         return _unknown_gap(name, metric, comparison, left_out, reason)
-    k, n, confidence = counts.k[usable], counts.n[usable], bonferroni(comparison.confidence, comparisons)
+    confidence = bonferroni(comparison.confidence, comparisons)
+    k, n = _counts_at(counts, usable, comparison, confidence)
+    together = _correlation(counts.correlation, usable)
     limits = "Newcombe hybrid score" if has_score_limits(n) else "squared and added Clopper-Pearson limits"
     method = limits + comparison.note(len(usable), comparisons)
     if comparison.reference is not None:
         own = int(np.searchsorted(usable, comparison.reference))
-        distances = _Distances(k / n - k[own] / n[own], differences_from_reference(k, n, own, confidence), method)
+        distances = _Distances(
+            k / n - k[own] / n[own], differences_from_reference(k, n, own, confidence, correlation=together), method
+        )
         return _reference_gap(name, metric, comparison, usable, counts.people, distances, left_out)
     ends = _find_extremes(k / n, counts.people[usable])
-    low, high = largest_difference_of_proportions(k, n, confidence)
+    low, high = largest_difference_of_proportions(k, n, confidence, correlation=together)
     value = Observed(
         value=ends.difference, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
     )
@@ -131,7 +135,8 @@ def _ratio_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
     reason = comparison.why_unknown(usable, metric)
     if reason is not None:
         return _unknown_gap(name, metric, comparison, left_out, reason)
-    k, n = counts.k[usable], counts.n[usable]
+    k, n = _counts_at(counts, usable, comparison, comparison.confidence)
+    together = _correlation(counts.correlation, usable)
     limits = "Wilson" if has_score_limits(n) else "Clopper-Pearson"
     method = f"Donner-Zou ratio of {limits} limits" + comparison.note(len(usable))
     if comparison.reference is not None:
@@ -140,17 +145,33 @@ def _ratio_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
             reason = f"the rate of {comparison.reference_label} is 0, and nothing can be divided by it"
             return _unknown_gap(name, metric, comparison, left_out, reason)
         distances = _Distances(
-            (k / n) / (k[own] / n[own]), ratios_to_reference(k, n, own, comparison.confidence), method, ratio=True
+            (k / n) / (k[own] / n[own]),
+            ratios_to_reference(k, n, own, comparison.confidence, correlation=together),
+            method,
+            ratio=True,
         )
         return _reference_gap(name, metric, comparison, usable, counts.people, distances, left_out)
     ends = _find_extremes(k / n, counts.people[usable])
     value: Observed | Unknown = Unknown(reason="the highest rate is 0, and nothing can be divided by it")
     if ends.ratio is not None:
-        low, high = smallest_ratio_of_proportions(k, n, comparison.confidence)
+        low, high = smallest_ratio_of_proportions(k, n, comparison.confidence, correlation=together)
         value = Observed(
             value=ends.ratio, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
         )
     return _known_gap(name, metric, value, comparison, usable, ends, left_out)
+
+
+def _counts_at(
+    counts: RateCounts, usable: Integers, comparison: GroupComparison, confidence: float
+) -> tuple[Floats | Integers, Floats | Integers]:
+    """Return k and n of some groups, for limits at the level that each of their comparisons needs."""
+    compared = count_pairs(len(usable)) if comparison.reference is None else len(usable) - 1
+    k, n = counts.at(bonferroni(confidence, compared))
+    return k[usable], n[usable]
+
+
+def _correlation(every: Floats | None, usable: Integers) -> Floats | None:
+    return None if every is None else every[np.ix_(usable, usable)]
 
 
 def _equalized_odds_gap(comparison: GroupComparison) -> Gap:
@@ -198,7 +219,9 @@ def mean_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
     if reason is not None:
         return _unknown_gap(name, metric, comparison, left_out, reason)
     moments = counted.moments[metric]
-    mean, variance, size = moments.mean[usable], moments.variance[usable], counted.effective[usable]
+    compared = count_pairs(len(usable)) if comparison.reference is None else len(usable) - 1
+    spread = moments.spread(np.maximum(counted.effective, 1), bonferroni(comparison.confidence, compared))
+    mean, variance, size = moments.mean[usable], spread[usable], counted.effective[usable]
     method = "squared and added limits of Student's t, observations added" + comparison.note(len(usable))
     if comparison.reference is not None:
         own = int(np.searchsorted(usable, comparison.reference))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenhand.groups.membership import Membership
 from evenhand.groups.names import METRIC_NAMES
+from evenhand.schema import PeopleWeights, ReplicateRole, ReplicateWeights
 from evenhand.stats import (
     Observed,
     Quantity,
     Unknown,
+    freedom_ratio,
     observed_means,
     observed_rates,
+    replicate_spread,
 )
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -32,12 +35,20 @@ class GroupMoments:
 
     Attributes:
         lower, upper: the range of one person's number.
+        freedom: degrees of freedom of a variance by replicate weights, and the correlation of each two means,
+            shape (groups, groups); None where people are drawn independently.
     """
 
     mean: Floats
     variance: Floats
     lower: float
     upper: float
+    freedom: float | None = None
+    correlation: Floats | None = None
+
+    def spread(self, n: Floats | Integers, confidence: float) -> Floats:
+        """Return the variance, larger where it has few degrees of freedom, for intervals at this confidence."""
+        return self.variance if self.freedom is None else self.variance / freedom_ratio(n, self.freedom, confidence)
 
 
 class RateCounts(NamedTuple):
@@ -45,12 +56,23 @@ class RateCounts(NamedTuple):
 
     Of a weighted sample, n is the effective size: as many people, drawn alike, give a rate as surely; k is the weighted
     share of them (Korn & Graubard, "Confidence intervals for proportions with small expected number of positive counts
-    estimated from survey data", Survey Methodology 1998). ``people`` is how many there are.
+    estimated from survey data", Survey Methodology 1998). ``people`` is how many there are. With replicate weights n
+    gives the variance that these show, which has so many degrees of ``freedom``, and the rates of groups are
+    correlated, shape (groups, groups).
     """
 
     k: Floats | Integers
     n: Floats | Integers
     people: Integers
+    freedom: float | None = None
+    correlation: Floats | None = None
+
+    def at(self, confidence: float) -> tuple[Floats | Integers, Floats | Integers]:
+        """Return k and n, smaller where their variance has few degrees of freedom, for intervals at this confidence."""
+        if self.freedom is None:
+            return self.k, self.n
+        ratio = freedom_ratio(self.n, self.freedom, confidence)
+        return self.k * ratio, self.n * ratio
 
 
 @dataclass(frozen=True)
@@ -60,7 +82,7 @@ class GroupCounts:
     Attributes:
         size: people.
         effective: how many people drawn alike say as much about a mean (Kish's effective size); without weights, size.
-        weighted: whether people have weights.
+        weighting: how intervals take weights into account, to stand after a method; nothing where people have none.
         rates: selection_rate; with true labels base_rate, true_positive_rate, false_positive_rate, accuracy, precision,
             false_discovery_rate and false_omission_rate.
         moments: mean_score, and with true labels calibration_gap (score - truth per person); empty without scores.
@@ -68,9 +90,14 @@ class GroupCounts:
 
     size: Integers
     effective: Floats | Integers
-    weighted: bool
+    weighting: str
     rates: dict[str, RateCounts]
     moments: dict[str, GroupMoments]
+
+    @property
+    def weighted(self) -> bool:
+        """Whether people have weights."""
+        return bool(self.weighting)
 
 
 def count_groups(tally: ContingencyTable, group: Integers, groups: int) -> GroupCounts:
@@ -88,11 +115,16 @@ def count_groups(tally: ContingencyTable, group: Integers, groups: int) -> Group
         if tally.weights is None:
             n = people(among)
             return RateCounts(people(given & among), n, n)
-        return _effective_counts(
+        counts = _effective_counts(
             [_sums(group[among], part[among], groups) for part in (tally.weights.total, tally.weights.squares)],
             [_sums(group[among & given], part[among & given], groups) for part in tally.weights[:2]],
             people(among),
         )
+        if tally.replicates is None:
+            return counts
+        total = tally.replicates.total
+        top, bottom = (_replicate_sums(group[kept], total[kept], groups) for kept in (given & among, among))
+        return _replicate_counts(counts, top, bottom, tally.replicates.role)
 
     everybody, given = np.ones(len(tally.n), dtype=bool), tally.favoured
     size = people(everybody)
@@ -117,7 +149,10 @@ def count_groups(tally: ContingencyTable, group: Integers, groups: int) -> Group
     if tally.weights is not None:
         total, squares = (_sums(group, part, groups) for part in tally.weights[:2])
         effective = total**2 / np.where(squares > 0, squares, 1)
-    return GroupCounts(size=size, effective=effective, weighted=tally.weights is not None, rates=rates, moments=moments)
+    weighting = "" if tally.weights is None else EFFECTIVE
+    if tally.replicates is not None:
+        weighting = f", of effective sample sizes ({tally.replicates.role.description}; Korn-Graubard)"
+    return GroupCounts(size=size, effective=effective, weighting=weighting, rates=rates, moments=moments)
 
 
 def count_benefits(tally: ContingencyTable) -> Floats:
@@ -159,6 +194,33 @@ def _effective_counts(among: Sequence[Floats], given: Sequence[Floats], people: 
     return RateCounts(p * n, n, people)
 
 
+def _replicate_sums(group: Integers, values: Floats, groups: int) -> Floats:
+    """Return the sums of values (kinds, R) over the kinds of each group, shape (groups, R)."""
+    found = np.zeros((groups, values.shape[1]))
+    np.add.at(found, group, values)
+    return found
+
+
+def _replicate_counts(counts: RateCounts, top: Floats, bottom: Floats, role: ReplicateRole) -> RateCounts:
+    """Return effective counts by the variance that replicate weights show, in place of the linearised one.
+
+    A group that some replicate leaves without weight counts as one person: nothing shows how sure its rate is.
+
+    Args:
+        counts: those of the weights.
+        top, bottom: weights above and below the line by replicate, shape (groups, R).
+        role: how the replicate weights were made.
+    """
+    p = np.divide(counts.k, counts.n, out=np.zeros(len(counts.n)), where=np.asarray(counts.n) > 0)
+    defined = np.asarray((bottom > 0).all(axis=1))
+    under = np.where(defined[:, None], top / np.where(bottom > 0, bottom, 1), p[:, None])
+    variance, correlation = replicate_spread(p, under, role.factor)
+    mixed = (p > 0) & (p < 1) & (variance > 0)
+    n = np.where(mixed, p * (1 - p) / np.where(mixed, variance, 1), counts.n)
+    n = np.minimum(np.where(defined, n, np.minimum(counts.n, 1)), counts.people)
+    return RateCounts(p * n, n, counts.people, role.freedom, correlation)
+
+
 def compute_metrics(counted: GroupCounts, confidence: float, *, why_no_scores: str) -> list[dict[str, Quantity]]:
     """Return the metrics of every group by name, each with its interval or the reason why it is unknown.
 
@@ -184,18 +246,19 @@ def compute_metrics(counted: GroupCounts, confidence: float, *, why_no_scores: s
                 measure_rates(
                     counted.rates[name],
                     confidence,
-                    weighted=counted.weighted,
+                    weighting=counted.weighting,
                     if_empty=reasons.get(name, "there are no people here"),
                 )
             )
         elif name in counted.moments:
             moments = counted.moments[name]
             ends = {"lower": moments.lower, "upper": moments.upper}
-            means = observed_means(moments.mean, moments.variance, np.maximum(counted.effective, 1), confidence, **ends)
+            size = np.maximum(counted.effective, 1)
+            means = observed_means(moments.mean, moments.spread(size, confidence), size, confidence, **ends)
             found[name] = [
                 Unknown(reason="no one here has a weight") if effective == 0 else mean
                 for mean, effective in zip(
-                    _of_people(means, counted.size, weighted=counted.weighted), counted.effective.tolist(), strict=True
+                    _of_people(means, counted.size, counted.weighting), counted.effective.tolist(), strict=True
                 )
             ]
         else:
@@ -204,20 +267,19 @@ def compute_metrics(counted: GroupCounts, confidence: float, *, why_no_scores: s
 
 
 def measure_rates(
-    counts: RateCounts, confidence: float, *, weighted: bool, if_empty: str = "there are no people to count"
+    counts: RateCounts, confidence: float, *, weighting: str, if_empty: str = "there are no people to count"
 ) -> list[Observed | Unknown]:
     """Return the rate of each group with its exact interval, by effective counts where people have weights."""
-    return _of_people(
-        observed_rates(counts.k, counts.n, confidence, if_empty=if_empty), counts.people, weighted=weighted
-    )
+    found = observed_rates(*counts.at(confidence), confidence, if_empty=if_empty)
+    return _of_people(found, counts.people, weighting)
 
 
-def _of_people(quantities: Sequence[Any], people: Integers, *, weighted: bool) -> list[Any]:
+def _of_people(quantities: Sequence[Any], people: Integers, weighting: str) -> list[Any]:
     """Return quantities that say how many people they rest on, where effective counts stood for them."""
-    if not weighted:
+    if not weighting:
         return list(quantities)
     return [
-        one.model_copy(update={"n": n, "method": one.method + EFFECTIVE}) if isinstance(one, Observed) else one
+        one.model_copy(update={"n": n, "method": one.method + weighting}) if isinstance(one, Observed) else one
         for one, n in zip(quantities, people.tolist(), strict=True)
     ]
 
@@ -248,7 +310,24 @@ def _pool_moments(
     every = _sums(group, squares, groups)
     effective = whole**2 / np.where(every > 0, every, 1)
     variance = within / whole**2 * effective**2 / np.maximum(effective - 1, 1)
-    return GroupMoments(mean=total, variance=variance, lower=lower, upper=1.0)
+    moments = GroupMoments(mean=total, variance=variance, lower=lower, upper=1.0)
+    if tally.replicates is None:
+        return moments
+    role = tally.replicates.role
+    below = _replicate_sums(group, tally.replicates.total, groups)
+    shifts = np.broadcast_to(np.asarray(shift, dtype=np.float64), len(tally.n))[:, None]
+    above = _replicate_sums(group, tally.replicates.scored - tally.replicates.total * shifts, groups)
+    under = np.where(below > 0, above / np.where(below > 0, below, 1), total[:, None])
+    spread, correlation = replicate_spread(total, under, role.factor)
+    # A group that some replicate leaves without weight may be anywhere in the range.
+    widest = (1.0 - lower) ** 2 * np.maximum(effective, 1)
+    known = (below > 0).all(axis=1)
+    return replace(
+        moments,
+        variance=np.where(known, spread * effective, widest),
+        freedom=role.freedom,
+        correlation=correlation,
+    )
 
 
 # Everybody counted once: how many people of each kind there are, and the sums of their scores.
@@ -278,6 +357,14 @@ class WeightSums(NamedTuple):
     squares_spread: Floats
 
 
+class ReplicateSums(NamedTuple):
+    """Sums over the people of each kind: of replicate weights w and of w x for scores x, each of shape (kinds, R)."""
+
+    role: ReplicateRole
+    total: Floats
+    scored: Floats
+
+
 @dataclass(frozen=True)
 class ContingencyTable:
     """One row per kind of people that occurs.
@@ -291,6 +378,7 @@ class ContingencyTable:
         mean, spread: of their scores, the mean and the sum of squared distances from it, shape (kinds,);
             None without scores.
         weights: sums of the people's weights; None where they have none.
+        replicates: sums of their replicate weights; None where they have none.
     """
 
     cells: Integers
@@ -301,6 +389,7 @@ class ContingencyTable:
     mean: Floats | None
     spread: Floats | None
     weights: WeightSums | None = None
+    replicates: ReplicateSums | None = None
 
     def at(self, kinds: Booleans) -> ContingencyTable:
         """Return the table of some kinds of people alone."""
@@ -317,6 +406,9 @@ class ContingencyTable:
             part(self.mean),
             part(self.spread),
             None if self.weights is None else WeightSums(*(column[kinds] for column in self.weights)),
+            None
+            if self.replicates is None
+            else self.replicates._replace(total=self.replicates.total[kinds], scored=self.replicates.scored[kinds]),
         )
 
 
@@ -325,7 +417,7 @@ def cross_tabulate(
     favoured: Booleans,
     deserving: Booleans | None,
     scores: Floats | None,
-    weights: Floats | None = None,
+    weights: PeopleWeights | None = None,
 ) -> ContingencyTable:
     """Count people by kind.
 
@@ -333,7 +425,7 @@ def cross_tabulate(
         memberships: the group of each person by each protected attribute.
         favoured, deserving: decision and truth, shape (n,); no truth where it is not known.
         scores: probability of the favourable label, in [0, 1], shape (n,).
-        weights: of each person, at least 0, shape (n,).
+        weights: of each person, with replicate weights if there are any.
     """
     columns = [(membership.codes, len(membership.labels)) for membership in memberships]
     if scores is not None:
@@ -358,8 +450,19 @@ def cross_tabulate(
         n=n,
         mean=mean,
         spread=spread,
-        weights=None if weights is None else _add_weights(weights, scores, kind, len(keys)),
+        weights=None if weights is None else _add_weights(weights.values, scores, kind, len(keys)),
+        replicates=None
+        if weights is None or weights.replicates is None
+        else _add_replicates(weights.replicates, scores, kind, len(keys)),
     )
+
+
+def _add_replicates(weights: ReplicateWeights, scores: Floats | None, kind: Integers, kinds: int) -> ReplicateSums:
+    columns = weights.values.T
+    total = np.column_stack([_sums(kind, one, kinds) for one in columns])
+    scored = np.zeros_like(total) if scores is None else np.column_stack(
+        [_sums(kind, one * scores, kinds) for one in columns])  # fmt: skip
+    return ReplicateSums(weights.role, total, scored)
 
 
 def _add_weights(weights: Floats, scores: Floats | None, kind: Integers, kinds: int) -> WeightSums:

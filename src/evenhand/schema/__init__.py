@@ -16,6 +16,7 @@ from evenhand.schema.given_labels import GivenLabels, RecordedLabels
 from evenhand.schema.infer import infer_schema, propose_columns
 from evenhand.schema.people import People, decode, encode, plain_value
 from evenhand.schema.probabilities import GroupProbabilities, KnownGroups, ProbableMembership
+from evenhand.schema.replicates import ReplicateRole, ReplicateWeights, list_replicates
 from evenhand.schema.review import ColumnProposal
 from evenhand.schema.rules import Dependency, Link, Proposal
 from evenhand.schema.schema import Schema, attribute_to_yaml, read_schema, schema_to_yaml, write_schema
@@ -46,6 +47,8 @@ __all__ = [
     "RecordedDecisions",
     "RecordedLabels",
     "RecordedNumbers",
+    "ReplicateRole",
+    "ReplicateWeights",
     "Runs",
     "Schema",
     "Subdomain",
@@ -63,6 +66,7 @@ __all__ = [
     "list_columns",
     "list_entries",
     "list_names",
+    "list_replicates",
     "looks_like_points",
     "parse_constraint",
     "parse_subdomain",

@@ -22,6 +22,7 @@ from evenhand.schema.given_labels import (
 from evenhand.schema.infer import guess_favourable, infer_target
 from evenhand.schema.people import CodedColumn, People, encode, list_values, sort_key
 from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_memberships
+from evenhand.schema.replicates import ReplicateRole, ReplicateWeights
 from evenhand.schema.review import choose_entries, review_columns
 from evenhand.schema.schema import Schema
 from evenhand.schema.target import OutcomeRole, guess_kind
@@ -40,10 +41,17 @@ class PeopleWeights:
     Attributes:
         name: where the weights come from.
         values: at least 0, 1 on average, shape (n,).
+        replicates: replicate weights, by which variances are computed; None where people count as drawn independently.
     """
 
     name: str
     values: Floats
+    replicates: ReplicateWeights | None = None
+
+    def at(self, rows: Integers) -> PeopleWeights:
+        """Return those of some of the people, by their positions."""
+        replicates = None if self.replicates is None else self.replicates.at(rows)
+        return replace(self, values=self.values[rows], replicates=replicates)
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ class RecordedDecisions:
             people=self.people.at(rows),
             selected=self.selected[rows],
             scores=None if self.scores is None else self.scores[rows],
-            weights=None if weights is None else replace(weights, values=weights.values[rows]),
+            weights=None if weights is None else weights.at(rows),
             memberships=tuple(one.at(rows) for one in self.memberships),
         )
 
@@ -123,6 +131,7 @@ class DecisionRoles:
         outcome: what the decision is; a label or a number as it looks if left out.
         membership: what is known by probability alone, such as ``race`` -> group -> column of its probability.
         known: by the same names other people, of known group, on whom the probabilities are calibrated.
+        replicates: columns of replicate weights beside ``weight``, and how they were made.
     """
 
     decision: str | None = None
@@ -137,6 +146,7 @@ class DecisionRoles:
     outcome: OutcomeRole | None = None
     membership: Mapping[str, Mapping[str, str]] | None = None
     known: Mapping[str, KnownGroups] | None = None
+    replicates: ReplicateRole | None = None
 
     def read(self, frame: Any, *, location: str = "data") -> RecordedDecisions | RecordedNumbers | RecordedLabels:
         """Return the decisions in a data frame: yes or no, or several labels, or numbers where the column holds these.
@@ -185,7 +195,7 @@ class DecisionRoles:
             people=replace(people, labels=labels, rows=kept),
             selected=selected,
             scores=scores,
-            weights=None if self.weight is None else _weights_of(table[self.weight], kept),
+            weights=None if self.weight is None else read_weights(frame, self.weight, kept, self.replicates),
             truth=self.target,
             undecided=int((~known).sum()),
             thresholds=thresholds,
@@ -234,6 +244,10 @@ class DecisionRoles:
             raise OptionError("expected at least one protected attribute, got none", hint=hint)
         given = {"decision": [self.decision], "protected": names, "target": [self.target]}
         given |= {"score": [self.score], "weight": [self.weight]}
+        if self.replicates is not None:
+            if self.weight is None:
+                raise OptionError("replicate weights need weights", hint="name their column too: `weight=...`")
+            given["replicate_weights"] = list(self.replicates.columns)
         given |= {f"membership {name}": list(by.values()) for name, by in (self.membership or {}).items()}
         roles: dict[str, str] = {}
         for role, named in given.items():
@@ -403,18 +417,22 @@ def _opposite(label: Value) -> Value:
     return 1 - label if label in (0, 1) else f"not {label}"
 
 
-def read_weights(frame: Any, name: str, rows: Integers) -> PeopleWeights:
+def read_weights(frame: Any, name: str, rows: Integers, replicates: ReplicateRole | None = None) -> PeopleWeights:
     """Return the weights in a column of a data frame.
 
     Args:
         rows: whose, by their positions in the frame, such as ``People.rows``.
+        replicates: columns of replicate weights, if there are any.
 
     Raises:
         DataError: a weight is missing, no finite number, or negative; or all are 0.
     """
     import narwhals as nw
 
-    return _weights_of(nw.from_native(frame, eager_only=True)[name], rows)
+    table = nw.from_native(frame, eager_only=True)
+    weights = _weights_of(table[name], rows)
+    return weights if replicates is None else replace(
+        weights, replicates=ReplicateWeights.read(replicates, table, rows))  # fmt: skip
 
 
 def _weights_of(column: Any, rows: Integers) -> PeopleWeights:
@@ -472,7 +490,8 @@ def table_of_decisions(
         y_true, y_score, sample_weight: true labels, scores and weights, shape (n,), or None.
         membership: attribute -> probabilities of its groups, a mapping from groups to columns or a data frame.
         about: ``favourable``, ``schema``, ``threshold``, ``accept_proposals``, ``outcome`` and ``known`` of
-            ``DecisionRoles``.
+            ``DecisionRoles``; ``replicate_weights``, a data frame or an array of shape (n, R), with the
+            ``replicate_method`` by which they were made.
 
     Raises:
         DataError: the columns differ in length, or something given is not a column.
@@ -485,6 +504,12 @@ def table_of_decisions(
     names = {role: f"{role} " * (role in features) + role for role in columns}
     every = {names[role]: _column(role, given) for role, given in columns.items()}
     every |= {name: _column(f"sensitive_features[{name!r}]", given) for name, given in features.items()}
+    replicate_weights, method = about.pop("replicate_weights", None), about.pop("replicate_method", "")
+    if replicate_weights is not None:
+        replicates = list(_named_columns(replicate_weights).values())
+        numbered = tuple(f"replicate weight {i + 1}" for i in range(len(replicates)))
+        every |= dict(zip(numbered, replicates, strict=True))
+        about["replicates"] = ReplicateRole(numbered, method)
     probable: dict[str, dict[str, str]] = {}
     for attribute, columns_of in (membership or {}).items():
         named = _named_columns(columns_of)

@@ -28,10 +28,13 @@ from evenhand.stats.inequality import decision_inequality, generalized_entropy
 from evenhand.stats.level import bonferroni, normal_cdf, normal_quantile, poisson_cdf
 from evenhand.stats.mean import (
     ClusteredMeans,
+    ReplicateSpread,
     SampleMoments,
     adjusted_mean_interval,
     clustered_means,
+    freedom_ratio,
     observed_means,
+    replicate_spread,
     student_interval,
     welch_interval,
 )
@@ -129,6 +132,7 @@ __all__ = [
     "Proved",
     "Quantity",
     "RateCurves",
+    "ReplicateSpread",
     "SampleMoments",
     "SequentialDifference",
     "StratifiedOdds",
@@ -165,6 +169,7 @@ __all__ = [
     "format_interval",
     "format_quantity",
     "format_value",
+    "freedom_ratio",
     "gap_band",
     "generalized_entropy",
     "group_skewness",
@@ -199,6 +204,7 @@ __all__ = [
     "rate_bands",
     "ratio_interval",
     "ratios_to_reference",
+    "replicate_spread",
     "sequential_rate",
     "show_quantity",
     "skewed_mean_interval",

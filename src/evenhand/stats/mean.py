@@ -96,6 +96,42 @@ def observed_means(
     ]
 
 
+class ReplicateSpread(NamedTuple):
+    """The variance of several estimates under replicate weights, shape (m,), and their correlations, shape (m, m)."""
+
+    variance: Floats
+    correlation: Floats
+
+
+def replicate_spread(estimates: Floats, under: Floats, factor: float) -> ReplicateSpread:
+    """Return variances and correlations by replicate weights: ``factor * sum((t_r - t) (t_r - t)')``.
+
+    Wolter, "Introduction to Variance Estimation" (2007), for the jackknife, balanced repeated replication and the
+    bootstrap; the factor is what tells them apart.
+
+    Args:
+        estimates: under the full weights, shape (m,).
+        under: under each of R replicate weights, shape (m, R).
+        factor: of the method.
+    """
+    apart = under - estimates[:, None]
+    covariance = factor * apart @ apart.T
+    deviation = np.sqrt(np.diag(covariance))
+    scale = np.outer(deviation, deviation)
+    correlation = np.divide(covariance, scale, out=np.zeros_like(covariance), where=scale > 0)
+    return ReplicateSpread(np.diag(covariance).copy(), np.clip(correlation, -1.0, 1.0))
+
+
+def freedom_ratio(n: ArrayLike, freedom: float, confidence: float) -> Floats:
+    """Return by what an effective size is multiplied whose variance has few degrees of freedom.
+
+    ``(t_(n-1) / t_freedom)^2``, of Student's quantiles at this confidence, at most 1 (Korn & Graubard, Survey
+    Methodology 1998).
+    """
+    plain = student_quantile(confidence, np.maximum(np.asarray(n, dtype=np.float64) - 1, 1))
+    return np.minimum((plain / student_quantile(confidence, freedom)) ** 2, 1.0)
+
+
 class SampleMoments(NamedTuple):
     """A sample, or arrays of them: mean, variance (divisor n - 1) and size (>= 1)."""
 

@@ -177,32 +177,48 @@ def proportion_or_half(k: ArrayLike, n: ArrayLike) -> Floats:
     return np.divide(k, n, out=np.full_like(n, 0.5), where=n > 0)
 
 
-def square_and_add(p1: Floats, limits1: Interval, p2: Floats, limits2: Interval) -> Interval:
-    """Return the interval for ``p1 - p2`` of two independent estimates from the limits (l, u) of each.
+def square_and_add(
+    p1: Floats, limits1: Interval, p2: Floats, limits2: Interval, correlation: ArrayLike = 0.0
+) -> Interval:
+    """Return the interval for ``p1 - p2`` of two estimates, independent or correlated, from the limits (l, u) of each.
 
     ``p1 - p2 - sqrt((p1 - l1)^2 + (u2 - p2)^2)`` and ``p1 - p2 + sqrt((u1 - p1)^2 + (p2 - l2)^2)``: the limits carry
     the variance near the ends of the interval (Newcombe 1998; in general Zou & Donner, "Construction of confidence
-    limits about effect measures: a general approach", Statistics in Medicine 2008).
+    limits about effect measures: a general approach", Statistics in Medicine 2008). With a correlation r, the term
+    ``-2 r`` times both distances is added below the root (Zou, "Toward using confidence intervals to compare
+    correlations", Psychological Methods 2007).
     """
     (low1, high1), (low2, high2) = limits1, limits2
-    return p1 - p2 - np.hypot(p1 - low1, high2 - p2), p1 - p2 + np.hypot(high1 - p1, p2 - low2)
+    below = _add_distances(p1 - low1, high2 - p2, correlation)
+    return p1 - p2 - below, p1 - p2 + _add_distances(high1 - p1, p2 - low2, correlation)
 
 
-def ratio_of_limits(p1: Floats, limits1: Interval, p2: Floats, limits2: Interval) -> Interval:
-    """Return the interval for ``p1 / p2`` of two independent non-negative estimates from the limits (l, u) of each.
+def _add_distances(one: Floats, other: Floats, correlation: ArrayLike) -> Floats:
+    together = -2 * np.asarray(correlation) * one * other
+    return np.where(together == 0, np.hypot(one, other), np.sqrt(np.maximum(one**2 + other**2 + together, 0.0)))
+
+
+def ratio_of_limits(
+    p1: Floats, limits1: Interval, p2: Floats, limits2: Interval, correlation: ArrayLike = 0.0
+) -> Interval:
+    """Return the interval for ``p1 / p2`` of two non-negative estimates from the limits (l, u) of each.
 
     A ratio t is kept when 0 lies in the square-and-add interval of ``p1 - t p2`` (Fieller's idea); solved for t:
     ``(p1 p2 -+ sqrt((p1 p2)^2 - a b (2 p1 - a) (2 p2 - b))) / (b (2 p2 - b))`` with (a, b) = (l1, u2) for the lower and
     (u1, l2) for the upper end (Donner & Zou, "Closed-form confidence intervals for functions of the normal mean and
-    standard deviation", Statistical Methods in Medical Research 2012). The upper end is infinite where l2 is 0.
+    standard deviation", Statistical Methods in Medical Research 2012). The upper end is infinite where l2 is 0. With a
+    correlation r of both estimates, r times the distances of a and b from p1 and p2 is taken from ``p1 p2``.
     """
     p1, low1, high1, p2, low2, high2 = np.broadcast_arrays(p1, *limits1, p2, *limits2)
+    lower, upper = (
+        p1 * p2 - np.asarray(correlation) * apart for apart in ((p1 - low1) * (high2 - p2), (high1 - p1) * (p2 - low2))
+    )
     # a (2 p - a) for each limit; the lower end is multiplied out so that it stays finite at p2 = 0.
     below1, above2 = low1 * (2 * p1 - low1), high2 * (2 * p2 - high2)
     above1, below2 = high1 * (2 * p1 - high1), low2 * (2 * p2 - low2)
-    bottom = p1 * p2 + np.sqrt(np.maximum((p1 * p2) ** 2 - below1 * above2, 0.0))
-    top = p1 * p2 + np.sqrt(np.maximum((p1 * p2) ** 2 - above1 * below2, 0.0))
-    low = np.divide(below1, bottom, out=np.zeros(p1.shape), where=low1 > 0)
+    bottom = lower + np.sqrt(np.maximum(lower**2 - below1 * above2, 0.0))
+    top = upper + np.sqrt(np.maximum(upper**2 - above1 * below2, 0.0))
+    low = np.divide(below1, bottom, out=np.zeros(p1.shape), where=(low1 > 0) & (bottom > 0))
     high = np.divide(top, below2, out=np.full(p1.shape, np.inf), where=low2 > 0)
     return low, high
 
@@ -233,34 +249,45 @@ def count_pairs(groups: int) -> int:
     return groups * (groups - 1) // 2
 
 
-def largest_difference_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the interval for ``max(p) - min(p)`` over two or more independent groups.
+def largest_difference_of_proportions(
+    k: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, correlation: Floats | None = None
+) -> tuple[float, float]:
+    """Return the interval for ``max(p) - min(p)`` over two or more groups, independent or correlated.
 
     Two groups of at least ``ENOUGH``: Newcombe's hybrid score interval. More groups, or smaller ones: Clopper-Pearson
     limits, squared and added for every pair.
 
     Args:
         k, n: successes and trials of each group, shape (groups,).
+        correlation: of each two estimates, shape (groups, groups); None where they are independent.
     """
     p, (low, high) = proportion_or_half(k, n), _bonferroni_limits(k, n, confidence)
+    r = np.zeros((len(p), len(p))) if correlation is None else correlation
     return _largest_difference(
-        square_and_add(p[i], (low[i], high[i]), p[i + 1 :], (low[i + 1 :], high[i + 1 :])) for i in range(len(p) - 1)
+        square_and_add(p[i], (low[i], high[i]), p[i + 1 :], (low[i + 1 :], high[i + 1 :]), r[i, i + 1 :])
+        for i in range(len(p) - 1)
     )
 
 
-def smallest_ratio_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the interval for ``min(p) / max(p)`` over two or more independent groups.
+def smallest_ratio_of_proportions(
+    k: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, correlation: Floats | None = None
+) -> tuple[float, float]:
+    """Return the interval for ``min(p) / max(p)`` over two or more groups, independent or correlated.
 
     Two groups of at least ``ENOUGH``: Donner & Zou's ratio of Wilson limits. More groups, or smaller ones: the same of
     Clopper-Pearson limits, for every pair.
 
     Args:
         k, n: successes and trials of each group, shape (groups,).
+        correlation: of each two estimates, shape (groups, groups); None where they are independent.
     """
     p, (low, high) = proportion_or_half(k, n), _bonferroni_limits(k, n, confidence)
+    r = np.zeros((len(p), len(p))) if correlation is None else correlation
     smallest = largest = 1.0
     for i in range(len(p) - 1):
-        below, above = ratio_of_limits(p[i], (low[i], high[i]), p[i + 1 :], (low[i + 1 :], high[i + 1 :]))
+        below, above = ratio_of_limits(
+            p[i], (low[i], high[i]), p[i + 1 :], (low[i + 1 :], high[i + 1 :]), r[i, i + 1 :]
+        )
         with np.errstate(divide="ignore"):
             # A ratio in [below, above] is, the smaller over the larger, min(ratio, 1 / ratio).
             smallest = min(smallest, float(np.minimum(below, 1 / above).min()))
@@ -321,7 +348,9 @@ def has_score_limits(n: ArrayLike) -> bool:
     return sizes.size == 2 and bool(sizes.min() >= ENOUGH)
 
 
-def differences_from_reference(k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95) -> Interval:
+def differences_from_reference(
+    k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95, *, correlation: Floats | None = None
+) -> Interval:
     """Return simultaneous intervals for ``p - p[reference]`` of every other group, shape (groups - 1,).
 
     Limits as for ``largest_difference_of_proportions``, at the Bonferroni level of one comparison for each other group.
@@ -329,18 +358,26 @@ def differences_from_reference(k: ArrayLike, n: ArrayLike, reference: int, confi
     Args:
         k, n: successes and trials of each group, shape (groups,).
         reference: the position of the group that the others are compared with.
+        correlation: of each two estimates, shape (groups, groups); None where they are independent.
     """
     sides = _reference_sides(k, n, reference, confidence)
-    return square_and_add(*sides)
+    return square_and_add(*sides, _with_reference(correlation, reference))
 
 
-def ratios_to_reference(k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95) -> Interval:
+def _with_reference(correlation: Floats | None, reference: int) -> ArrayLike:
+    """Return the correlation of every other group with the reference; 0 where groups are independent."""
+    return 0.0 if correlation is None else np.delete(correlation[reference], reference)
+
+
+def ratios_to_reference(
+    k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95, *, correlation: Floats | None = None
+) -> Interval:
     """Return simultaneous intervals for ``p / p[reference]`` of every other group; see ``differences_from_reference``.
 
     Donner & Zou's ratio of limits. The upper ends are infinite where the reference has no successes.
     """
     sides = _reference_sides(k, n, reference, confidence)
-    return ratio_of_limits(*sides)
+    return ratio_of_limits(*sides, _with_reference(correlation, reference))
 
 
 def mean_differences_from_reference(

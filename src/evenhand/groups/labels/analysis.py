@@ -145,7 +145,7 @@ def _build_result(
 
 
 def _reached(counts: LabelCounts, grade: int, confidence: float) -> list[Quantity]:
-    return list(measure_rates(counts.at_least(grade), confidence, weighted=False))
+    return list(measure_rates(counts.at_least(grade), confidence, weighting=""))
 
 
 def _build_breakdown(

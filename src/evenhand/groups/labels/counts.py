@@ -122,7 +122,7 @@ def measure_label_rates(counts: LabelCounts, label: int, confidence: float) -> l
     """Return the rates of one label against the rest, of each group by name."""
     found: list[dict[str, Quantity]] = [{} for _ in counts.labels]
     for name, rate in counts.rates(label).items():
-        measured = measure_rates(rate, confidence, weighted=False, if_empty=IF_EMPTY.get(name, "no people here"))
+        measured = measure_rates(rate, confidence, weighting="", if_empty=IF_EMPTY.get(name, "no people here"))
         for own, quantity in zip(found, measured, strict=True):
             own[name] = quantity
     return found
@@ -135,7 +135,7 @@ def measure_over_labels(counts: LabelCounts, confidence: float, *, ordered: bool
         return found
     rates = counts.over_labels(ordered=ordered)
     columns: dict[str, list[Quantity]] = {
-        name: list(measure_rates(rate, confidence, weighted=False)) for name, rate in rates.items()
+        name: list(measure_rates(rate, confidence, weighting="")) for name, rate in rates.items()
     }
     columns["macro_recall"] = [_macro_recall(table, confidence) for table in counts.confused]
     if ordered:
@@ -185,7 +185,7 @@ class LabelComparison(NamedTuple):
     def rates(self, rates: dict[str, RateCounts], moments: dict[str, GroupMoments] | None = None) -> GroupComparison:
         """Return what the gaps of these rates are computed from."""
         size = self.counts.size
-        counted = GroupCounts(size, size, False, rates, moments or {})
+        counted = GroupCounts(size, size, "", rates, moments or {})
         return GroupComparison(counted, self.counts.labels, self.confidence, self.least, self.reference)
 
     @property
