@@ -47,6 +47,28 @@ def test_the_same_seed_finds_the_same() -> None:
     assert first.examples == second.examples
 
 
+def test_time_and_an_interrupt_leave_what_was_found_before() -> None:
+    people, model, _ = planted()
+    short = search_numbers(model, people, budget=100_000, time_limit=1e-9)
+    assert short.stopped_by == "time"
+    assert 0 < short.in_data == short.largest
+    assert "The time limit ended this search" in short.to_markdown()
+    assert short.examples
+
+    class Impatient:
+        schema, name, asked = model.schema, "impatient", 0
+
+        def predict_numbers(self, individuals: np.ndarray) -> np.ndarray:
+            self.asked += 1
+            if self.asked == 3:
+                raise KeyboardInterrupt
+            return model.predict_numbers(individuals)
+
+    broken = search_numbers(Impatient(), people, budget=100_000)
+    assert broken.stopped_by == "interrupt"
+    assert broken.largest >= broken.in_data > 0
+
+
 def test_a_budget_for_nobody_is_refused() -> None:
     people, model, _ = planted()
     frame = people.frame.assign(sex=["a", "b", "c", "d"] * 50)

@@ -88,7 +88,7 @@ def search(
         with view.show_progress(quiet=output.silent) as progress:
             subject = people.read_subject(model, data, progress)
         if subject.people.schema.target.is_number:
-            _search_numbers(context, subject, people, output, save_tests)
+            _search_numbers(context, subject, people, output, run, save_tests)
             return
         config = ROWS.read(context, seed=people.seed)
         if config.method not in searching.METHODS:
@@ -112,7 +112,12 @@ def search(
 
 
 def _search_numbers(
-    context: typer.Context, subject: Subject, people: DataOptions, output: FindingsOptions, save_tests: Path | None
+    context: typer.Context,
+    subject: Subject,
+    people: DataOptions,
+    output: FindingsOptions,
+    run: RunOptions,
+    save_tests: Path | None,
 ) -> None:
     """Search for people whose number changes most."""
     from evenhand import individual, view
@@ -124,9 +129,10 @@ def _search_numbers(
     subject.ledger.budget = config.budget
     with view.show_progress(quiet=output.silent) as progress:
         result: NumberSearchResult = individual.search_numbers(
-            subject.regressor, subject.people, config, progress=progress
+            subject.regressor, subject.people, config, progress=progress, clock=run.clock
         )
-    output.finish(result, result.document, output.write_findings(result, result.document))
+    written = output.write_findings(result, result.document)
+    output.finish(result, result.document, written, interrupted=result.stopped_by == "interrupt")
 
 
 def _search_texts(

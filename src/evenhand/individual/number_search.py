@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from evenhand.core import Block, Document, Heading, Metric, Note, Pair, ReportedNumber, Result, Side
+from evenhand.core import Block, Document, Heading, Metric, Note, Pair, ReportedNumber, Result, Side, WorkClock
 from evenhand.errors import OptionError
 from evenhand.individual.changes import AssignedNumbers, ChangedPerson, most_affected, write_number
 from evenhand.individual.search.config import NumberSearchConfig
@@ -24,6 +24,10 @@ from evenhand.typing import Booleans, Floats, Progress
 if TYPE_CHECKING:
     import pandas as pd
 
+STOPPED = {
+    "time": "The time limit ended this search before the budget was spent.",
+    "interrupt": "This search was interrupted.",
+}
 CLIMBERS = 64
 """People who are moved side by side."""
 FAR = 0.3
@@ -42,6 +46,7 @@ class NumberSearchResult(Result):
         largest: the largest change found; in_data: the largest among the people in the data that were asked about.
         beyond: different people asked about whose number changes by more than the tolerance; no share of anybody.
         queries: individuals that were asked about.
+        stopped_by: what ended it: the budget, the time limit, or an interrupt; what is here was found before.
         examples: those who are affected most.
     """
 
@@ -53,6 +58,7 @@ class NumberSearchResult(Result):
     in_data: float
     beyond: int
     queries: int
+    stopped_by: Literal["budget", "time", "interrupt"] = "budget"
     examples: tuple[ChangedPerson, ...]
 
     def document(self) -> Document:
@@ -70,6 +76,11 @@ class NumberSearchResult(Result):
                 ),
                 about=name,
                 next_step="others may change by more: a certificate with a tolerance proves how many do not",
+            ),
+            *(
+                [Note(f"{STOPPED[self.stopped_by]} It holds what was found before.")]
+                if self.stopped_by in STOPPED
+                else []
             ),
             *([Heading(f"Who is affected most by {name}")] if self.examples else []),
             *(
@@ -112,6 +123,7 @@ def search_numbers(
     config: NumberSearchConfig | None = None,
     *,
     progress: Progress | None = None,
+    clock: WorkClock | None = None,
     **settings: Any,
 ) -> NumberSearchResult:
     """Search for people whose number changes most with the protected attributes.
@@ -121,6 +133,7 @@ def search_numbers(
         people: whom to start from.
         config: the settings.
         progress: called with what is being done and the share done, 0 to 1.
+        clock: by which the time limit is told; one made of ``NumberSearchResult.work`` repeats that run.
         settings: fields of ``NumberSearchConfig`` by name, in place of those in ``config``.
 
     Raises:
@@ -129,6 +142,8 @@ def search_numbers(
     started = time.perf_counter()
     config = NumberSearchConfig.of(config, settings)
     say = progress or (lambda what, share: None)
+    timer = WorkClock.start(clock, config)
+    limit = timer.limit(config.time_limit)
     schema = people.schema.without_rules() if config.as_published else people.schema
     protected = tuple(config.protected or schema.protected)
     if not protected:
@@ -147,10 +162,18 @@ def search_numbers(
     best, change = start[order].copy(), asked.change[order].copy()
     seen = {row.tobytes() for row in asked.variants.representatives[asked.change > config.tolerance]}
     free = [i for i in range(len(schema.attributes)) if i not in schema.positions(protected)]
+    stopped: Literal["budget", "time", "interrupt"] = "budget"
     while len(best) and free and queries + 2 * len(best) * each <= config.budget:
         say("searching for the largest change", min(1.0, queries / config.budget))
+        if limit.passed():
+            stopped = "time"
+            break
         moved = _move(schema, best, free, rng)
-        found = AssignedNumbers.ask(regressor, schema, protected, moved)
+        try:
+            found = AssignedNumbers.ask(regressor, schema, protected, moved)
+        except KeyboardInterrupt:
+            stopped = "interrupt"
+            break
         queries += len(best) * each
         better = found.change > change
         best[better], change[better] = moved[better], found.change[better]
@@ -164,8 +187,10 @@ def search_numbers(
         in_data=float(asked.change.max(initial=0.0)),
         beyond=len(seen),
         queries=int(queries) + each * len(best),
+        stopped_by=stopped,
         examples=tuple(most_affected(final, protected, schema, best, config.most_examples)),
         seed=config.seed,
+        work=timer.work(),
         seconds=time.perf_counter() - started,
     )
 

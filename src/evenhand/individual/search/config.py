@@ -80,6 +80,7 @@ class NumberSearchConfig(Config):
     )
     tolerance: float = setting(0.0, "count people whose number changes by more than this", ge=0)
     budget: int = setting(20_000, "ask the model about so many individuals at most, all told", ge=2)
+    time_limit: float | None = setting(None, "stop after so many seconds", unit="seconds", gt=0)
     most_examples: int = setting(20, "profiles shown in full", ge=0)
     as_published: bool = setting(
         False, "change the protected attributes alone, whatever rules the schema has and whatever the data say of them"
