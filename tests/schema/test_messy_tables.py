@@ -10,10 +10,14 @@ import decimal
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import evenhand
 from evenhand.errors import EvenhandError
 from evenhand.schema import encode, infer_schema
+from evenhand.schema.written import NumberFormat, guess_format
+from support import scaled
 
 N = 60
 RNG = np.random.default_rng(7)
@@ -89,13 +93,27 @@ PROPOSED = {
         "dates written as numbers",
         "passthrough",
     ),
-    "dollars": (with_column([f"${1000 + i:,}.50" for i in EACH]), "amounts of money", "passthrough"),
-    "euros behind": (with_column([f"{1 + i}.000,50 €" for i in EACH]), "amounts of money", "passthrough"),
-    "currency codes": (with_column([f"CHF {1000 + i}" for i in EACH]), "amounts of money", "passthrough"),
-    "negative amounts": (with_column([f"-£{i}.20" if i % 2 else f"£{i}.20" for i in EACH]), "money", "passthrough"),
-    "percentages": (with_column([f"{i}.5 %" for i in EACH]), "percentages", "passthrough"),
-    "decimal commas": (with_column([f"{i},{i % 10}" for i in EACH]), "numbers with commas", "passthrough"),
-    "thousands separators": (with_column([f"{i + 1},000" for i in EACH]), "numbers with commas", "passthrough"),
+    "dollars": (with_column([f"${1000 + i:,}.50" for i in EACH]), "amounts of money", "real"),
+    "euros behind": (with_column([f"{1 + i}.000,50 €" for i in EACH]), "amounts of money", "real"),
+    "currency codes": (with_column([f"CHF {1000 + i}" for i in EACH]), "amounts of money", "integer"),
+    "several currencies": (with_column([f"{'$€'[i % 2]}{i}" for i in EACH]), "amounts of money", "passthrough"),
+    "amounts written in two ways": (
+        with_column([f"{1 + i},000.00 $" if i % 2 else f"{1 + i}000 $" for i in EACH]),
+        "amounts of money",
+        "passthrough",
+    ),
+    "negative amounts": (with_column([f"-£{i}.20" if i % 2 else f"£{i}.20" for i in EACH]), "money", "real"),
+    "percentages": (with_column([f"{i}.5 %" for i in EACH]), "percentages", "real"),
+    "decimal commas": (with_column([f"{i},{i % 10}" for i in EACH]), "numbers with commas", "real"),
+    "decimal commas and thousands": (with_column([f"1.{i:03},5" for i in EACH]), "numbers with commas", "real"),
+    "as many decimals as needed": (with_column([f"{i / 8:g}".replace(".", ",") for i in EACH]), "with commas", "real"),
+    "amounts, some unknown": (with_column([f"${i + 0.25}" for i in range(N - 2)] + ["n/a"] * 2), "amounts", "real"),
+    "whole amounts, some unknown": (
+        with_column([f"{i + 1},250 kr" for i in range(N - 2)] + ["unknown"] * 2),
+        "amounts",
+        "integer",
+    ),
+    "thousands separators": (with_column([f"{i + 1},000" for i in EACH]), "numbers with commas", "integer"),
     "numbers as words": (with_column([str(i * 3) for i in EACH]), "numbers that are written as words", "passthrough"),
     "zip codes as words": (with_column([f"{i * 137:05}" for i in EACH], "zip_code"), "zip codes", "passthrough"),
     "zip codes as numbers": (with_column([10000 + i * 137 for i in EACH], "zip"), "zip codes", "passthrough"),
@@ -197,7 +215,7 @@ REFUSED = {
     "no rows": (lambda frame: frame.iloc[:0], "without rows"),
     "names twice": (lambda frame: pd.concat([frame, frame[["city"]]], axis=1), "different column names"),
     "numbered columns": (lambda frame: frame.rename(columns={"city": 0}), "named by texts, got 0"),
-    "no target": (lambda frame: frame.drop(columns="hired"), "target=, got 'hired'"),
+    "no target": (lambda frame: frame.drop(columns="hired"), "target=`, got 'hired'"),
     "one label": (lambda frame: frame.assign(hired=1), "one class only"),
     "labels missing": (lambda frame: frame.assign(hired=[None, *[0, 1] * 29, 1]), "row 1: the label is missing"),
     "labels that are lists": (lambda frame: frame.assign(hired=[[1]] * N), "holds list values, which are not labels"),
@@ -205,7 +223,7 @@ REFUSED = {
         lambda frame: frame.assign(hired=pd.date_range("2020", periods=N)),
         "which are not labels",
     ),
-    "no attribute": (lambda frame: frame[["hired"]].assign(sex=frame["sex"]).iloc[:, [0]], "protected=, got 'sex'"),
+    "no attribute": (lambda frame: frame[["hired"]].assign(sex=frame["sex"]).iloc[:, [0]], "protected=`, got 'sex'"),
 }
 
 
@@ -240,7 +258,8 @@ def test_a_column_that_is_no_attribute_is_named_with_a_proposal(name):
         infer_schema(frame, target="hired", protected=["sex"])
     schema = infer_schema(frame, target="hired", protected=["sex"], accept_proposals=True)
     assert (column in schema.passthrough) == (kind == "passthrough")
-    assert kind == "passthrough" or (schema[column].kind, bool(schema[column].unknown)) == (kind, True)
+    assert kind == "passthrough" or schema[column].kind == kind
+    assert kind == "passthrough" or schema[column].unknown or schema[column].written is not None
     asked = check_cells(schema, frame)
     assert list(map(str, asked[column])) == list(map(str, frame[column]))
 
@@ -295,9 +314,10 @@ def test_a_table_that_is_wrong_is_refused_once(name):
 
 def test_all_columns_are_named_in_one_error():
     """Every column of the zoo in one table: one error names each of them, and one word accepts them all."""
-    frame = APPLICANTS
-    for number, (change, _, _) in enumerate(PROPOSED.values()):
+    frame, kinds = APPLICANTS, {}
+    for number, (change, _, kind) in enumerate(PROPOSED.values()):
         changed = change(APPLICANTS)
+        kinds[f"{changed.columns[-1]} {number}"] = kind
         frame = frame.assign(**{f"{changed.columns[-1]} {number}": changed[changed.columns[-1]].to_numpy()})
     found = evenhand.schema.propose_columns(frame, target="hired", protected=["sex"])
     required = [one.column for one in found if one.required]
@@ -308,15 +328,7 @@ def test_all_columns_are_named_in_one_error():
     assert said.startswith(f"{len(required)} columns cannot be attributes as they are\n")
     assert all(f"\n  {column}: " in said for column in required)
     schema = infer_schema(frame, target="hired", protected=["sex"], accept_proposals=True)
-    assert set(required) <= {
-        *schema.passthrough,
-        "extra 45",
-        "extra 46",
-        "extra 47",
-        "extra 48",
-        "extra 49",
-        "extra 50",
-    }
+    assert set(required) - set(schema.passthrough) == {name for name, kind in kinds.items() if kind != "passthrough"}
 
 
 UGLY = [
@@ -365,3 +377,102 @@ def test_an_audit_of_the_ugliest_table_is_that_of_the_tidy_one():
     counted = [(rate.flips, rate.n) for rate in (one.individual.rate(("sex",), "data") for one in (ugly, tidy))]
     assert counted[0] == counted[1]
     assert ugly.flip_rate > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        (["$1,200.50", "$3.00"], [1200.5, 3]),
+        (["-£1.20", "£0.20"], [-1.2, 0.2]),
+        (["1.234,56", "0,50"], [1234.56, 0.5]),
+        (["1 200 €", "15 €"], [1200, 15]),
+        (["1\u202f200 €", "15 €"], [1200, 15]),
+        (["CHF 1'200.05", "CHF 7.00"], [1200.05, 7]),
+        (["12,5 %", "3 %"], [12.5, 3]),
+        (["1,000", "12,000"], [1000, 12000]),
+        (["0,250", "1,000"], [0.25, 1]),
+        (["1.2k", "3.5k"], [1.2, 3.5]),
+    ],
+)
+def test_words_are_read_as_numbers_and_written_back(words, numbers):
+    written = guess_format(words)
+    assert [written.read(word) for word in words] == numbers
+    assert [written.write(number) for number in numbers] == words
+
+
+@pytest.mark.parametrize(
+    "words", [["$1", "€1"], ["1,5", "1.5"], ["01", "10"], ["(1)", "2"], ["+1", "2"], ["1,00", "2000"]]
+)
+def test_words_that_cannot_be_written_back_are_no_numbers(words):
+    assert guess_format(words) is None
+
+
+@given(
+    st.lists(st.decimals(-(10**9), 10**9, places=2), min_size=1, max_size=20),
+    st.sampled_from(["", "$", "EUR "]),
+    st.sampled_from(["", " €", "%"]),
+    st.sampled_from([(",", "."), (".", ","), ("", "."), ("", ","), (" ", ","), ("'", ".")]),
+)
+@settings(max_examples=scaled(200), deadline=None)
+def test_any_guess_gives_back_every_word(amounts, before, after, separators):
+    thousands, decimal = separators
+    written = NumberFormat(before=before, after=after, thousands=thousands, decimal=decimal, decimals=2)
+    words = [written.write(float(amount)) for amount in amounts]
+    assert [written.read(word) for word in words] == [float(amount) + 0.0 for amount in amounts]
+    found = guess_format(words)
+    assert found is not None
+    assert [found.write(found.read(word)) for word in words] == words
+
+
+def test_a_model_gets_the_words_it_was_trained_on_or_their_numbers():
+    frame = APPLICANTS.assign(wage=[f"{1 + i}.{i:03},50 €" for i in EACH])
+    with pytest.raises(EvenhandError, match=r"'1\.000,50 €': a number, `written`: '1\.000,50 €' is 1000\.5"):
+        infer_schema(frame, target="hired", protected=["sex"])
+    schema = infer_schema(frame, target="hired", protected=["sex"], accept_proposals=True)
+    wage = schema["wage"]
+    assert (wage.lower, wage.upper) == (1000.5, 60059.5)
+    again = evenhand.schema.Schema.parse(schema.model_dump())
+    assert again == schema
+    people = encode(schema, frame)
+    people.individuals[0, schema.position("wage")] = 1234.567
+    assert evenhand.schema.decode(schema, people.individuals, like=frame)["wage"].tolist()[:2] == [
+        "1.234,57 €",
+        "2.001,50 €",
+    ]
+    described = schema.model_dump()
+    described["attributes"][-1]["written"]["given"] = "number"
+    numbers = evenhand.schema.decode(evenhand.schema.Schema.parse(described), people.individuals)["wage"]
+    assert numbers.tolist()[:2] == [1234.567, 2001.5]
+    with pytest.raises(EvenhandError, match=r"row 3: '3,5 €' is not a finite number written like '60\.059,50 €'"):
+        encode(schema, frame.assign(wage=[*frame["wage"][:2], "3,5 €", *frame["wage"][3:]]))
+
+
+SENTINELS = {
+    "minus one among counts": ([0, 1, 2, 3, -1], [-1]),
+    "99 among ages": ([*range(18, 70), 99, 99, 99], [99]),
+    "9 after a scale of 4": ([1, 2, 3, 4, 9], [9]),
+    "two codes": ([*range(18, 70), -9, -9, -9, 999, 999, 999], [-9, 999]),
+    "fractions": ([*np.linspace(0.1, 2.5, 40), *[-99.0] * 5], [-99]),
+    "in range": ([1, 5, 9, 13, 9], None),
+    "once": ([*range(18, 70), 99], None),
+    "changes of both signs": ([-3, -2, -1, 0, 1, 2], None),
+    "99 at the end of a wide scale": ([*range(0, 100, 3), 99, 99], None),
+    "most rows": ([20, 30, 40, 50, *[-1] * 12], None),
+}
+
+
+@pytest.mark.parametrize("name", SENTINELS)
+def test_numbers_that_stand_for_unknown_are_proposed_with_the_evidence(name):
+    values, marks = SENTINELS[name]
+    frame = APPLICANTS.assign(extra=[values[i % len(values)] for i in EACH])
+    plain = infer_schema(frame, target="hired", protected=["sex"])
+    assert plain["extra"].unknown is None  # nothing is asked of those who do not accept it
+    schema = infer_schema(frame, target="hired", protected=["sex"], accept_proposals=True)
+    assert schema["extra"].unknown == (None if marks is None else tuple(marks))
+    if marks is not None:
+        (proposal,) = evenhand.schema.propose_columns(frame, target="hired", protected=["sex"])
+        assert "in several rows, far from all its other numbers" in str(proposal)
+        assert schema["extra"].lower == min(value for value in values if value not in marks)
+        assert encode(schema, frame).count_unknown()["extra"] == int(frame["extra"].isin(marks).sum())
+        asked = check_cells(schema, frame)
+        assert asked["extra"].tolist() == frame["extra"].tolist()

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
+from evenhand.schema.written import NumberFormat
 from evenhand.typing import Booleans, Floats
 
 Value: TypeAlias = StrictBool | StrictInt | StrictFloat | StrictStr
@@ -54,6 +55,7 @@ class Attribute(BaseModel):
         unknown: what stands in the data where the value is not known, such as ``Prefer not to say``; with it, even if
             it lists nothing, missing values count as unknown too. The model gets what stands there. People of unknown
             value are left out of every figure by this attribute, and stay in all others.
+        written: how a number (integer, real, or cut by ``edges``) is written in the data, where it is written as words.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,6 +70,7 @@ class Attribute(BaseModel):
     protected: bool = False
     missing: Missing = "refuse"
     unknown: tuple[Value, ...] | None = None
+    written: NumberFormat | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -101,6 +104,8 @@ class Attribute(BaseModel):
             raise ValueError(
                 "`unknown` keeps people whose value is missing, and `missing: drop` drops them: choose one"
             )
+        if self.written is not None and self.is_discrete and self.edges is None:
+            raise ValueError(f"`written` is how a number is written, and a {self.kind} attribute holds none")
         both = [value for value in self.unknown or () if value in (self.values or ())]
         if both:
             raise ValueError(f"{both[0]!r} is among the values and stands for an unknown one: choose one")
@@ -167,6 +172,11 @@ class Attribute(BaseModel):
     def last(self) -> float:
         """The largest entry of the domain."""
         return float(len(self.values or ()) - 1) if self.is_discrete else float(self.upper or 0.0)
+
+    @property
+    def last_number(self) -> float:
+        """The largest number of the domain, in the units of the data."""
+        return self.last if self.edges is None else self.edges[-1]
 
     @property
     def size(self) -> int | None:

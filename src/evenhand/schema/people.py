@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from evenhand.errors import DataError
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
+from evenhand.schema.written import NumberFormat
 from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
@@ -170,7 +171,8 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
     import narwhals as nw
 
     columns: dict[str, Any] = {
-        attribute.name: _decode_attribute(attribute, individuals[:, i]) for i, attribute in enumerate(schema.attributes)
+        attribute.name: _write_numbers(attribute, _decode_attribute(attribute, individuals[:, i]))
+        for i, attribute in enumerate(schema.attributes)
     }
     rows = like if rows is None else rows
     carried: dict[str, Any] = {}
@@ -217,7 +219,7 @@ def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: di
         if len(gone):
             cells = rows[attribute.name][[at[row] for row in gone]].to_list()
             filled = columns[attribute.name].astype(object)
-            if attribute.kind == "integer":
+            if attribute.kind == "integer" and columns[attribute.name].dtype.kind != "O":
                 filled = np.array([value if is_missing(value) else int(value) for value in filled], dtype=object)
             for row, cell in zip(gone, cells, strict=True):
                 filled[row] = np.nan if is_missing(cell) else plain_value(cell)
@@ -309,14 +311,17 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, missing: Boolea
     if attribute.is_discrete and attribute.edges is None:
         entries = _encode_values(attribute, column, missing, location)
     else:
-        entries = column.numbers(_number)
+        written = attribute.written
+        entries = column.numbers(_number if written is None else lambda value: _written_number(written, value))
         entries[missing] = np.nan
         wrong = ~missing & ~np.isfinite(entries)
         if wrong.any():
             row = int(np.argmax(wrong))
             raise DataError(
-                f"column {attribute.name!r}, row {row + 1}: {column.at(row)!r} is not a finite number",
+                f"column {attribute.name!r}, row {row + 1}: {column.at(row)!r} is not a finite number"
+                + ("" if written is None else f" written like {written.write(attribute.last_number)!r}"),
                 location=location,
+                hint=None if written is None else "correct the value, or `written` in the schema",
             )
         if attribute.edges is not None:
             entries = _encode_bins(attribute, attribute.edges, entries, column, missing, location)
@@ -367,6 +372,11 @@ def _number(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         return np.nan
+
+
+def _written_number(written: NumberFormat, value: Any) -> float:
+    """Return a cell that is written as a word as its number; a number as it is; NaN for anything else."""
+    return written.read(value) if isinstance(value, str) else _number(value)
 
 
 def _encode_bins(
@@ -448,6 +458,16 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans, location
             location=location,
         )
     return schema, np.where(keep, np.array([code.get(label, -1) for label in labels], dtype=np.int64)[column.codes], -1)
+
+
+def _write_numbers(attribute: Attribute, values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers as they are written in the data, where the model is given words."""
+    written = attribute.written
+    if written is None or written.given == "number":
+        return values
+    out = np.empty(len(values), dtype=object)
+    out[:] = [np.nan if value != value else written.write(float(value)) for value in values]
+    return out
 
 
 def _decode_attribute(attribute: Attribute, entries: Floats) -> NDArray[Any]:

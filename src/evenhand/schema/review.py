@@ -1,7 +1,8 @@
 """Columns of a table that cannot be attributes as they are, each with what is wrong and what is proposed.
 
-What a model was trained on must not change. So hardly any proposal converts a column: most are to give it to the model
-as it stands (``passthrough``), which is right for identifiers, dates, texts and amounts of money alike.
+What a model was trained on must not change. So most proposals are to give a column to the model as it stands
+(``passthrough``), which is right for identifiers, dates and texts alike. Amounts, percentages and numbers with decimal
+commas become numbers that are written back as the very words they were read from (``written``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from evenhand.errors import DataError
 from evenhand.schema.people import CodedColumn, is_missing, list_values, plain_value, sort_key
 from evenhand.schema.schema import PASSTHROUGH
+from evenhand.schema.written import guess_format
 
 MAX_CATEGORIES = 1000
 """A column of words with more different ones than this has too many to list."""
@@ -33,6 +35,15 @@ TYPICAL = 0.95
 
 STRAY_WORDS, STRAY_SHARE = 3, 0.2
 """Words among numbers, and their share of the rows, up to which they stand for numbers that are not known."""
+
+SENTINELS = frozenset({-1, -8, -9, -88, -99, -888, -999, -9999, 9, 99, 999, 9999, 99999, 999999})
+"""Numbers that tables use as codes for a value that is not known."""
+
+REPEATED, MOST_UNKNOWN = 3, 0.5
+"""In so many rows at least, and in this share of them at most, a number may be such a code."""
+
+LEAST_OTHERS = 3
+"""With fewer other numbers than this, which are far from the others cannot be told."""
 
 RANGES = 5
 """Ranges that are proposed for a protected real number."""
@@ -50,6 +61,7 @@ UNKNOWN = re.compile(
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+|[+-]?\d{1,3}([. ]\d{3})+(,\d+)?|[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
+COMMA_OR_WHOLE = re.compile(rf"{DECIMAL_COMMA.pattern}|[+-]?\d+")
 MONEY = re.compile(
     r"[+-]?\(?(([$€£¥₹₽]|[A-Z]{2,3}\$?) ?[+-]?\d[\d.,' ]*[kKmM]?|[+-]?\d[\d.,' ]*[kKmM]? ?([$€£¥₹₽]|[A-Z]{3}|kr))\)?"
 )
@@ -218,7 +230,41 @@ class _Review:
                 return ReviewedColumn(
                     None, self._proposal("is a protected number with fractions", ranges, "cut into ranges, `edges`")
                 )
-        return self._checked(entry, numbers)
+        found = self._checked(entry, numbers)
+        marks = [] if found.proposal is not None else self._sentinels(numbers)
+        return ReviewedColumn(found.entry, self._without_sentinels(numbers, marks)) if marks else found
+
+    def _sentinels(self, numbers: Sequence[float]) -> list[float]:
+        """Return the numbers that look like codes for what is not known: far from all others, and in several rows.
+
+        Below zero, where no other number is, they need not be far.
+        """
+        marks = [value for value in numbers if value in SENTINELS]
+        others = np.sort([value for value in numbers if value not in marks])
+        if not marks or len(others) < LEAST_OTHERS:
+            return []
+        low, high = float(others[0]), float(others[-1])
+        apart = max(3 * float(np.diff(others).max()), 0.2 * (high - low))
+        found = []
+        for value in marks:
+            isolated = value - high >= apart or low - value >= apart or (value < 0 <= low)
+            rows = int((self.coded.codes == self.coded.values.index(value)).sum())
+            if not isolated or rows < REPEATED or rows > MOST_UNKNOWN * self.present:
+                return []  # as one of the others it makes them less plausible as well
+            found.append(value)
+        return found
+
+    def _without_sentinels(self, numbers: Sequence[float], marks: Sequence[float]) -> ColumnProposal | None:
+        rest = [value for value in numbers if value not in marks]
+        entry: dict[str, Any] | None = _number_entry(rest)
+        if self.protected and entry is not None and entry["kind"] == "real":
+            entry = _range_entry(rest)
+        if entry is None:
+            return None
+        shown = list_values([int(mark) for mark in marks])
+        problem = f"has {shown} in several rows, far from all its other numbers ({min(rest):g} to {max(rest):g})"
+        advice = f"unknown where {shown} stands, if that is a code for a value that is not known"
+        return self._proposal(problem, entry | {"unknown": list(marks)}, advice, required=False)
 
     def _numbers_with_words(self, numbers: Sequence[float], words: Sequence[str]) -> ReviewedColumn:
         shown = list_values(sorted(words))
@@ -276,19 +322,49 @@ class _Review:
             return None
 
         def are(pattern: re.Pattern[str]) -> bool:
-            return sum(pattern.fullmatch(word) is not None for word in words) >= TYPICAL * len(words)
+            share = sum(pattern.fullmatch(word) is not None for word in words) / len(words)
+            commas = pattern is not COMMA_OR_WHOLE or any(DECIMAL_COMMA.fullmatch(word) for word in words)
+            return share >= TYPICAL and commas
 
         for pattern, what, advice in (
             (DATE, "dates", "turn it into a number, such as an age"),
             (PERCENT, "percentages that are written as words", "turn it into numbers"),
-            (DECIMAL_COMMA, "numbers with commas that are written as words", "turn it into numbers"),
+            (COMMA_OR_WHOLE, "numbers with commas that are written as words", "turn it into numbers"),
             (MONEY, "amounts of money that are written as words", "turn it into numbers"),
         ):
             if are(pattern):
+                converted = None if pattern is DATE else self._formatted_numbers(pattern, what)
+                if converted is not None:
+                    return converted
                 return self._passthrough(f"has {len(words):,} {what}, such as {words[0]!r}", advice)
         if POSTAL_NAME.fullmatch(self.name) and len(words) > MAX_DISTINCT:
             return self._passthrough(f"has {len(words):,} zip codes", "group it, by region for instance")
         return None
+
+    def _formatted_numbers(self, pattern: re.Pattern[str], what: str) -> ReviewedColumn | None:
+        """Return words as the numbers they stand for, if every one can be written back as it stands."""
+        words = [word for word in self.values if isinstance(word, str)]
+        strays = [word for word in words if not pattern.fullmatch(word.strip())]
+        written = [word for word in words if word not in strays]
+        format_ = guess_format(written)
+        if format_ is None or (strays and not self._are_stray([word.strip() for word in strays], len(written))):
+            return None
+        numbers = [format_.read(word) for word in written]
+        entry: dict[str, Any] | None = _number_entry(numbers)
+        if self.protected and entry is not None and entry["kind"] == "real":
+            entry = _range_entry(numbers)
+        if entry is None:
+            return None
+        more = {"unknown": [word.strip() for word in strays]} if strays else {}
+        unknown = f", unknown where {list_values(strays)} stands" if strays else ""
+        return ReviewedColumn(
+            None,
+            self._proposal(
+                f"has {len(written):,} {what}, such as {written[0]!r}",
+                entry | {"written": format_.model_dump(exclude_defaults=True)} | more,
+                f"a number, `written`: {written[0]!r} is {numbers[0]:.12g}{unknown}",
+            ),
+        )
 
     def _too_many(self, words: Sequence[str], count: int) -> ReviewedColumn:
         spaced = sum(word.count(" ") >= 3 for word in words) > len(words) / 2

@@ -344,6 +344,8 @@ HEADER = """\
 #   | passthrough (given to the model as it stands, never varied: identifiers, dates, texts)
 # missing: refuse (default) | drop | keep      protected: true for what a decision must not depend on
 # unknown: [what stands for a value that is not known]: counted, and left out of figures by this attribute
+# written: how a number is written in the data, e.g. {before: $, thousands: ",", decimals: 2} for $1,200.50; the model
+#   gets such words too, unless `given: number` says that it was trained on numbers
 # encoding: which numbers a model that takes numbers gets for a categorical attribute, as it was trained:
 #   code (0, 1, 2, ... in the order of values) | one-hot | [one number per value]; for other models leave it out
 """
