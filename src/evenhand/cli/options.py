@@ -102,7 +102,14 @@ EncodingOption = Annotated[
 
 OutOption = Annotated[Path | None, typer.Option("--out", help="Write all findings as a table: .csv or .parquet.")]
 HtmlOption = Annotated[Path | None, typer.Option("--html", help="Write a page to read.")]
-ModelArgument = Annotated[str, typer.Argument(help="Model file, http(s) URL or module:function.")]
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        help="Model file (.npz .onnx .keras .h5 .pt2 .pt .skops .pkl .joblib .json .ubj .txt .cbm), folder of MLflow "
+        "or models:/NAME/VERSION, http(s) URL, or module:function; for texts also the folder of a Hugging "
+        "Face classifier."
+    ),
+]
 DataArgument = Annotated[str, typer.Argument(help="CSV, Parquet or Excel file, or a data set's name.")]
 
 

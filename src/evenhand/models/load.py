@@ -225,7 +225,8 @@ def _load_file(
         raise ModelError(
             "this is a folder, not a model file",
             location=str(path),
-            hint="give the file in it; a folder of MLflow has a file MLmodel",
+            hint="give the file in it; a folder of MLflow has a file MLmodel, and a Hugging Face text classifier "
+            "is asked about texts: `text_column=NAME`",
         )
     if loader is None:
         raise ModelError(

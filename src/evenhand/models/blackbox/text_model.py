@@ -17,6 +17,7 @@ from evenhand.http import redact_url
 from evenhand.models.blackbox.estimator import is_repeatable
 from evenhand.models.blackbox.function import import_object
 from evenhand.models.blackbox.http_endpoint import EXPECTED_FORMAT, ModelConnection
+from evenhand.models.blackbox.hugging_face import is_text_classifier, read_text_classifier
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import OBJECT_LOADERS, load_stored_object
 from evenhand.models.noise import CHECKED, FIRST, NoiseCheck
@@ -88,10 +89,11 @@ class TextModel:
 
 
 def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
-    """Return a model of texts: an object, a file that scikit-learn models are kept in, a URL, or ``module:function``.
+    """Return a model of texts: an object, a file of scikit-learn's, a folder, a URL, or ``module:function``.
 
     Args:
-        source: an estimator or pipeline with ``predict_proba`` or ``predict``, or any function of a list of texts.
+        source: an estimator or pipeline with ``predict_proba`` or ``predict``, any function of a list of texts, or the
+            folder of a text classifier that transformers saved (``config.json``, safetensors, tokenizer).
         trust: allow files that can run code when they are loaded.
 
     Raises:
@@ -108,11 +110,15 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
         source = import_object(source)
     elif isinstance(source, str | Path):
         path = Path(source)
+        if is_text_classifier(path):
+            classifier = read_text_classifier(path)
+            return TextModel(classifier, classifier.classes, name, can_vary=False)
         if path.suffix.lower() not in OBJECT_LOADERS:
             raise ModelError(
                 "this is not a model of texts",
                 location=name,
-                hint=f"give a scikit-learn pipeline in a file ({', '.join(OBJECT_LOADERS)}), a URL or module:function",
+                hint=f"give a scikit-learn pipeline in a file ({', '.join(OBJECT_LOADERS)}), a folder of a "
+                "Hugging Face text classifier, a URL or module:function",
             )
         source = load_stored_object(path, trust=trust)
     classes = getattr(source, "classes_", None)

@@ -1,0 +1,146 @@
+"""Text classifiers in a folder as Hugging Face's transformers saves them: nothing in it runs, nothing is fetched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import MissingExtraError, ModelError, TrustError
+from evenhand.typing import Floats
+
+TEXTS_PER_BATCH = 32
+"""Texts that a network is asked about at once: they are padded to the longest of them."""
+
+UNBOUNDED = 1_000_000
+"""Tokenizers that name no length say more than this."""
+
+DESCRIPTIONS = ("config.json", "tokenizer_config.json")
+
+
+@dataclass(frozen=True, eq=False)
+class TextClassifier:
+    """A sequence classification model and its tokenizer.
+
+    Attributes:
+        network: the model, in evaluation mode.
+        tokenizer: what makes tokens of texts.
+        classes: the labels in the order of the outputs; None for one output, the score of the favourable label.
+        longest: tokens of a text that the network reads; what follows is cut off.
+    """
+
+    network: Any
+    tokenizer: Any
+    classes: tuple[str, ...] | None
+    longest: int | None
+
+    def __call__(self, texts: Sequence[str]) -> Floats:
+        """Return one probability per label, shape (n, classes), or of the favourable one, shape (n,)."""
+        # Without a token to pad with, texts of different lengths cannot be asked about together.
+        size = 1 if self.tokenizer.pad_token is None else TEXTS_PER_BATCH
+        parts = [self._ask(list(texts[i : i + size])) for i in range(0, len(texts), size)]
+        return np.concatenate(parts)
+
+    def _ask(self, texts: list[str]) -> Floats:
+        import torch
+
+        padded = self.tokenizer.pad_token is not None
+        tokens = self.tokenizer(
+            texts, padding=padded, truncation=self.longest is not None, max_length=self.longest, return_tensors="pt"
+        )
+        with torch.inference_mode():
+            outputs = self.network(**tokens).logits.double()
+        probabilities = torch.sigmoid(outputs)[:, 0] if self.classes is None else torch.softmax(outputs, dim=1)
+        return np.asarray(probabilities.numpy())
+
+
+def is_text_classifier(path: Path) -> bool:
+    """Return whether a folder holds a model of transformers."""
+    return path.is_dir() and (path / "config.json").is_file()
+
+
+def read_text_classifier(folder: Path) -> TextClassifier:
+    """Read a folder of ``config.json``, weights in safetensors, and a tokenizer.
+
+    Raises:
+        ModelError: it is damaged, no classifier of texts, or its weights are in another format.
+        TrustError: it needs code of its own.
+        MissingExtraError: transformers or PyTorch is not installed.
+    """
+    name = str(folder)
+    described = [_read_json(folder / part) for part in DESCRIPTIONS if (folder / part).is_file()]
+    if any("auto_map" in one for one in described):
+        raise TrustError(
+            "the model needs code of its own (auto_map), which is never run here",
+            location=name,
+            hint="offer it as module:function, so that it runs in your own code",
+        )
+    if not any(folder.glob("*.safetensors")):
+        raise ModelError(
+            "there are no weights in safetensors in this folder; other files of weights can run code",
+            location=name,
+            hint="save it again: model.save_pretrained(folder)",
+        )
+    kinds = [str(kind) for kind in described[0].get("architectures") or []]
+    if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
+        raise ModelError(
+            f"expected a model that classifies texts (...ForSequenceClassification), got {', '.join(kinds) or 'none'}",
+            location=name,
+        )
+    if described[0].get("problem_type") in ("regression", "multi_label_classification"):
+        raise ModelError(
+            f"the model gives no single label to a text (problem_type {described[0]['problem_type']})",
+            location=name,
+            hint="wrap it as module:function that returns one label or score for each text",
+        )
+    return _open_network(folder, name)
+
+
+def _open_network(folder: Path, name: str) -> TextClassifier:
+    try:
+        import torch  # noqa: F401 - transformers finds out about it only when a model is made
+        import transformers
+    except ImportError as error:
+        missing = "torch" if error.name == "torch" else "transformers"
+        raise MissingExtraError(missing, extra="transformers", purpose="to run a Hugging Face model") from None
+    bars = transformers.utils.logging
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    safe = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **safe)
+        network = transformers.AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True, **safe)
+    except Exception as error:  # a damaged folder surfaces as almost any exception of the library
+        first = (str(error).splitlines() or [""])[0]
+        raise ModelError(
+            f"the folder cannot be read as a text classifier: {type(error).__name__}: {first}",
+            location=name,
+            hint="it needs config.json, safetensors and the tokenizer's files, as save_pretrained writes them",
+        ) from None
+    finally:
+        if shown:
+            bars.enable_progress_bar()
+    settings = network.eval().config
+    count = int(settings.num_labels)
+    limits = [int(tokenizer.model_max_length), int(getattr(settings, "max_position_embeddings", None) or UNBOUNDED)]
+    longest = min(limits)
+    return TextClassifier(
+        network,
+        tokenizer,
+        None if count == 1 else tuple(str(settings.id2label[i]) for i in range(count)),
+        longest if longest < UNBOUNDED else None,
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"the file is not readable JSON ({error})", location=str(path)) from None
+    if not isinstance(found, dict):
+        raise ModelError("a JSON object is expected", location=str(path))
+    return found
