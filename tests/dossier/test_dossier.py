@@ -151,7 +151,7 @@ def changed(frame, row, column, value):
             {"exclude": [{"by": "sex", "category": "Male", "why": "few"}]},
             {"category": ["Male"]},
         ),
-        ("proxy-in-ll144", GOOD, {"proxy": {"surname": "name"}}, {}),
+        ("proxy-in-ll144", GOOD, {"proxy": {"surname": "name", "tables": {"surname": "names.csv"}}}, {}),
         ("audit-date-in-future", GOOD, {"audit": {"date": "2026-11-24"}}, {}),
     ],
 )

@@ -14,6 +14,7 @@ from evenhand.dossier.citations import require_validity
 from evenhand.dossier.config import DossierConfig
 from evenhand.dossier.evidence import read_evidence
 from evenhand.dossier.findings import assess_scenarios, bound_rates, compare_population, find_beyond_thresholds
+from evenhand.dossier.membership import OutcomeProxies, ProxyTable, read_memberships
 from evenhand.dossier.outline import check_statements, find_open_fields
 from evenhand.dossier.people import AssessedPeople, read_people
 from evenhand.dossier.result import DataFile, DossierName, DossierResult, OutcomeTables
@@ -27,6 +28,7 @@ from evenhand.dossier.tables import (
 )
 from evenhand.dossier.trade import ScoreComparisons, compare_scores
 from evenhand.errors import DossierError, OptionError
+from evenhand.groups import measure_proxies
 from evenhand.typing import Booleans
 
 
@@ -70,11 +72,11 @@ def compile_dossier(
             location="proxy",
             hint="leave proxy out of its configuration",
         )
-    if config.proxy is not None:
+    if config.proxy is not None and "disparity" not in dossiers:
         raise OptionError(
-            "expected categories that people have, got proxies for them",
+            f"groups known by probability are shown by the dossier disparity alone, got {', '.join(dossiers)}",
             location="proxy",
-            hint="leave proxy out; groups.measure_proxies estimates selection rates from probabilities, with bounds",
+            hint="leave proxy out, or write disparity",
         )
     check_statements(config)
     evidence = read_evidence(results)
@@ -92,6 +94,7 @@ def compile_dossier(
     runs = tuple(
         _tabulate_outcome(of, who[people.assessed], crossings, exclusions, people) for of, who in people.outcomes
     )
+    proxies, proxy_tables = _measure_proxies(frame, people, config, data.name)
     return DossierResult(
         people=len(people.assessed),
         no_outcome=len(people.assessed) - assessed,
@@ -104,6 +107,8 @@ def compile_dossier(
         thresholds=tuple(one for run in runs for one in find_beyond_thresholds(run.of, run.four_fifths, config)),
         scenarios=tuple(assess_scenarios([(run.of, run.four_fifths) for run in runs], evidence, config)),
         population=tuple(compare_population(runs[0].ll144, config)),
+        proxies=proxies,
+        proxy_tables=proxy_tables,
         evidence=evidence,
         dossiers=tuple(dict.fromkeys(dossiers)),
         config=config,
@@ -113,6 +118,20 @@ def compile_dossier(
         made_on=made_on,
         data=data,
     )
+
+
+def _measure_proxies(
+    frame: Any, people: AssessedPeople, config: DossierConfig, location: str
+) -> tuple[tuple[OutcomeProxies, ...], tuple[ProxyTable, ...]]:
+    """Return the rates of groups known by probability, of each outcome, and the tables; nothing without a proxy."""
+    if config.proxy is None:
+        return (), ()
+    memberships, tables = read_memberships(frame, config.proxy, location=location)
+    assessed = np.flatnonzero(people.assessed)
+    found = memberships.at(assessed)
+    return tuple(
+        OutcomeProxies(of=of, rates=measure_proxies(who[assessed], found)) for of, who in people.outcomes
+    ), tables
 
 
 def _tabulate_outcome(

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from evenhand.core import check_configuration, read_configuration, setting
 
@@ -136,6 +136,30 @@ class PopulationFields(DossierPart):
     shares: dict[str, dict[Word, Annotated[float, Field(ge=0, le=1)]]] = setting({}, "attribute: {category: share}")
 
 
+class ProxyTableFields(DossierPart):
+    """Files of the tables of a proxy, each with a column ``name`` and a column of probabilities per group."""
+
+    surname: str = setting(..., "P(group | surname)")
+    first_name: str | None = setting(None, "P(first name | group)")
+    geography: str | None = setting(None, "P(place | group)")
+
+
+class ProxyFields(DossierPart):
+    """Columns by which groups are known by probability alone, where people's own categories are not recorded."""
+
+    surname: str = setting(..., "column of surnames")
+    first_name: str | None = setting(None, "column of first names")
+    geography: str | None = setting(None, "column of places")
+    tables: ProxyTableFields
+
+    @model_validator(mode="after")
+    def _require_tables(self) -> ProxyFields:
+        for part in ("first_name", "geography"):
+            if (getattr(self, part) is None) != (getattr(self.tables, part) is None):
+                raise ValueError(f"{part} needs both a column and a table")
+        return self
+
+
 class DossierConfig(DossierPart):
     """Everything that a dossier needs beside the people: columns, categories, and what people must say."""
 
@@ -144,7 +168,7 @@ class DossierConfig(DossierPart):
     audit: AuditFields = AuditFields()
     data: DataFields = DataFields()
     outcome: OutcomeFields
-    attributes: dict[str, AttributeFields] = Field(min_length=1)
+    attributes: dict[str, AttributeFields]
     unknown: Words = ("", "Unknown")
     exclude: tuple[ExclusionFields, ...] = ()
     reference: dict[str, Word] = {}
@@ -154,7 +178,13 @@ class DossierConfig(DossierPart):
     scenarios: tuple[ScenarioFields, ...] = ()
     population: PopulationFields = PopulationFields()
     statements: dict[str, dict[Word, str | None]] = {}
-    proxy: dict[str, Any] | None = None
+    proxy: ProxyFields | None = None
+
+    @model_validator(mode="after")
+    def _require_groups(self) -> DossierConfig:
+        if not self.attributes and self.proxy is None:
+            raise ValueError("there is nothing in attributes, and no proxy")
+        return self
 
 
 def read_dossier_config(path: str | Path) -> DossierConfig:
@@ -187,6 +217,8 @@ KNOWN: dict[str, list[str]] = {"": list(DossierConfig.model_fields)} | {
         ("thresholds", ThresholdFields),
         ("scenarios", ScenarioFields),
         ("population", PopulationFields),
+        ("proxy", ProxyFields),
+        ("proxy.tables", ProxyTableFields),
     )
 }
 """The entries at each place, for messages."""

@@ -6,13 +6,14 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from evenhand.core import Document, Result, ResultPart
 from evenhand.dossier.citations import Citation
 from evenhand.dossier.config import DossierConfig
 from evenhand.dossier.evidence import ResultFile
 from evenhand.dossier.findings import Representation, ScenarioFinding, TableIntervals, ThresholdFinding
+from evenhand.dossier.membership import OutcomeProxies, ProxyTable
 from evenhand.dossier.tables import ImpactRatios, RateComparisons, StratifiedComparisons
 from evenhand.dossier.trade import ScoreComparisons
 from evenhand.text import join_names
@@ -65,6 +66,7 @@ class DossierResult(Result):
         runs: the tables, per outcome or class; trade: those of scores, only with scores and declared references.
         intervals: of rates and impact ratios, which the documents by Local Law 144 do not print.
         thresholds, scenarios, population: what was declared, beside what was measured of it.
+        proxies, proxy_tables: rates of groups that are known by probability alone, and the tables that they rest on.
         evidence: results of other analyses that the dossiers rest on.
         dossiers: which documents were asked for; config: what people said; open_fields: what they did not say.
         citations: the law on ``law_date``, which is the day of the audit unless another was asked for.
@@ -85,6 +87,8 @@ class DossierResult(Result):
     thresholds: tuple[ThresholdFinding, ...] = ()
     scenarios: tuple[ScenarioFinding, ...] = ()
     population: tuple[Representation, ...] = ()
+    proxies: tuple[OutcomeProxies, ...] = ()
+    proxy_tables: tuple[ProxyTable, ...] = ()
     evidence: tuple[ResultFile, ...] = ()
     dossiers: tuple[DossierName, ...]
     config: DossierConfig
@@ -158,6 +162,8 @@ class DossierResult(Result):
                 yield name, [_flat(one) for one in parts]
         if self.population:
             yield "population", [_flat(one) for one in self.population]
+        for found in self.proxies:
+            yield "proxies", [{"of": found.of, **_flat(rate)} for rate in found.rates.rates]
         for file in self.evidence:
             if file.numbers:
                 yield "evidence", [{"file": file.name, **_flat(one)} for one in file.numbers]
@@ -176,7 +182,7 @@ QUANTITY = ("kind", "value", "low", "high", "confidence", "n", "reason")
 """Fields of a quantity that stand in columns of a table."""
 
 
-def _flat(row: ResultPart) -> dict[str, Any]:
+def _flat(row: BaseModel) -> dict[str, Any]:
     """Return a row for a table: a category as one text, a quantity as several columns."""
     flat: dict[str, Any] = {}
     for name, value in row.model_dump().items():

@@ -21,6 +21,7 @@ from evenhand.dossier.table_wording import (
 )
 from evenhand.dossier.tables import ImpactRatio, ImpactRatios
 from evenhand.dossier.trade import ScoreComparisons
+from evenhand.groups import proxy_blocks
 from evenhand.text import format_count, format_percent, join_names, list_some
 
 KINDS = {"selection": "selection rate", "score": "scoring rate", "classes": "selection rate"}
@@ -115,10 +116,23 @@ def _report(result: DossierResult, name: DossierName) -> Iterator[Block]:
             yield from _strata_tables(run)
     if name == "disparity":
         yield from tell_thresholds(result)
+        yield from _proxy_blocks(result)
     if name == "disparity" and result.trade:
         yield Heading("Scores", anchor="disparity-scores")
         for scores in result.trade:
             yield from _score_tables(scores)
+
+
+def _proxy_blocks(result: DossierResult) -> Iterator[Block]:
+    """Yield the rates of groups known by probability, never without bounds and what a difference would do."""
+    for one in result.proxies:
+        yield Heading(
+            f"People {one.of}, groups known by probability alone", anchor=f"proxies-{one.of}".replace(" ", "-")
+        )
+        yield from proxy_blocks((one.rates,), "", level=3)
+    if result.proxy_tables:
+        items = tuple(f"{one.column}: {one.file}, SHA-256 {one.sha256[:16]}" for one in result.proxy_tables)
+        yield Text("Tables of probabilities, given by the user, and the columns that they are looked up by:", items)
 
 
 def _impact_table(table: ImpactRatios, kind: str) -> Table:
