@@ -6,14 +6,25 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-MAGIC = b"EVENHAND certificate 1\n"
+MAGIC = b"EVENHAND certificate 2\n"
 WHOLE = 2**32 - 1
+
+
+@dataclass
+class Boxes:
+    """The boxes of one question, and the totals stated for them."""
+
+    low: np.ndarray
+    high: np.ndarray
+    fair: np.ndarray
+    unfair: np.ndarray
+    totals: dict[str, Any]
 
 
 @dataclass
@@ -22,29 +33,38 @@ class Opened:
 
     head: dict[str, Any]
     cells: list[bytes]
-    low: np.ndarray
-    high: np.ndarray
-    fair: np.ndarray
-    unfair: np.ndarray
-    totals: dict[str, Any]
-    kinds: list[str] = field(default_factory=list)
+    questions: list[Boxes]
+    kinds: list[str]
 
-    def mass(self) -> np.ndarray:
+    def __getattr__(self, name: str) -> Any:
+        """``low``, ``high``, ``fair``, ``unfair`` and ``totals`` of the first question."""
+        if name in ("low", "high", "fair", "unfair", "totals"):
+            return getattr(self.questions[0], name)
+        raise AttributeError(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("low", "high", "fair", "unfair", "totals"):
+            setattr(self.questions[0], name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def mass(self, boxes: Boxes) -> np.ndarray:
         """Mass of each box where all cells of each attribute weigh their number of entries."""
-        product = np.full(len(self.low), 1, dtype=object)
+        product = np.full(len(boxes.low), 1, dtype=object)
         for i, attribute in enumerate(self.head["attributes"]):
             values = attribute.get("values", 1)
             assert attribute["weights"] == "entries"
             assert values == 1
-            product = product * (self.high[:, i] - self.low[:, i] + 1).astype(object)
+            product = product * (boxes.high[:, i] - boxes.low[:, i] + 1).astype(object)
         return product
 
     def add_up(self) -> None:
         """Make the totals fit the boxes."""
-        mass = self.mass()
-        self.totals["boxes"] = len(self.low)
-        self.totals["certified"] = str(int((mass * self.fair.astype(object)).sum()))
-        self.totals["falsified"] = str(int((mass * self.unfair.astype(object)).sum()))
+        for boxes in self.questions:
+            mass = self.mass(boxes)
+            boxes.totals["boxes"] = len(boxes.low)
+            boxes.totals["certified"] = str(int((mass * boxes.fair.astype(object)).sum()))
+            boxes.totals["falsified"] = str(int((mass * boxes.unfair.astype(object)).sum()))
 
 
 def opened(path: Path) -> Opened:
@@ -60,42 +80,37 @@ def opened(path: Path) -> Opened:
     kinds = [
         "<u1" if each["cells"] <= 256 else "<u2" if each["cells"] <= 65536 else "<u4" for each in head["attributes"]
     ]
+    questions: list[Boxes] = []
     columns: list[list[np.ndarray]] = []
+    d = len(kinds)
     for tag, payload in sections:
-        if tag != b"BOXS":
-            continue
-        raw = zlib.decompress(payload)
-        n, place, found = int.from_bytes(raw[:4], "little"), 4, []
-        for kind in [*kinds, *kinds, "<u4", "<u4"]:
-            found.append(np.frombuffer(raw, kind, n, place).astype(np.int64))
-            place += n * np.dtype(kind).itemsize
-        columns.append(found)
-    joined = [np.concatenate(parts) for parts in zip(*columns, strict=True)]
-    d, n = len(kinds), len(joined[-1])
-    low = np.array(joined[:d]).reshape(d, n).T.copy()
-    return Opened(
-        head=head,
-        cells=[payload for tag, payload in sections if tag == b"CELL"],
-        low=low,
-        high=low + np.array(joined[d : 2 * d]).reshape(d, n).T,
-        fair=joined[-2],
-        unfair=joined[-1],
-        totals=json.loads(zlib.decompress(sections[-2][1])),
-        kinds=kinds,
-    )
+        if tag == b"BOXS":
+            raw = zlib.decompress(payload)
+            n, place, found = int.from_bytes(raw[:4], "little"), 4, []
+            for kind in [*kinds, *kinds, "<u4", "<u4"]:
+                found.append(np.frombuffer(raw, kind, n, place).astype(np.int64))
+                place += n * np.dtype(kind).itemsize
+            columns.append(found)
+        elif tag == b"TOTL":
+            joined = [np.concatenate(parts) for parts in zip(*columns, strict=True)]
+            columns, n = [], len(joined[-1])
+            low = np.array(joined[:d]).reshape(d, n).T.copy()
+            high = low + np.array(joined[d : 2 * d]).reshape(d, n).T
+            questions.append(Boxes(low, high, joined[-2], joined[-1], json.loads(zlib.decompress(payload))))
+    return Opened(head, [payload for tag, payload in sections if tag == b"CELL"], questions, kinds)
 
 
 def closed(certificate: Opened, path: Path) -> None:
     """Write a certificate with right checksums, whatever it says."""
-    extent = certificate.high - certificate.low
-    pieces = [len(certificate.low).to_bytes(4, "little")]
-    for column in (certificate.low, extent):
-        pieces += [column[:, i].astype(kind).tobytes() for i, kind in enumerate(certificate.kinds)]
-    pieces += [certificate.fair.astype("<u4").tobytes(), certificate.unfair.astype("<u4").tobytes()]
     sections = [(b"HEAD", zlib.compress(json.dumps(certificate.head).encode()))]
     sections += [(b"CELL", payload) for payload in certificate.cells]
-    sections.append((b"BOXS", zlib.compress(b"".join(pieces))))
-    sections.append((b"TOTL", zlib.compress(json.dumps(certificate.totals).encode())))
+    for boxes in certificate.questions:
+        pieces = [len(boxes.low).to_bytes(4, "little")]
+        for column in (boxes.low, boxes.high - boxes.low):
+            pieces += [column[:, i].astype(kind).tobytes() for i, kind in enumerate(certificate.kinds)]
+        pieces += [boxes.fair.astype("<u4").tobytes(), boxes.unfair.astype("<u4").tobytes()]
+        sections.append((b"BOXS", zlib.compress(b"".join(pieces))))
+        sections.append((b"TOTL", zlib.compress(json.dumps(boxes.totals).encode())))
     data = MAGIC
     for tag, payload in sections:
         body = tag + len(payload).to_bytes(8, "little") + payload

@@ -22,6 +22,7 @@ from evenhand.checker.check import any_overlap, cells_inside
 from evenhand.checker.counting import ALL, BoxSums
 from evenhand.checker.deployed import float32_errors_of
 from evenhand.checker.fixed import FAST_BITS, SLOW_BITS, fixed_point_of
+from evenhand.checker.form import form_of
 from evenhand.checker.question import recorded_question_of
 from evenhand.checker.reprove import BoxProver
 from evenhand.errors import DataError, OptionError
@@ -74,10 +75,11 @@ def test_what_the_checker_proves_is_true(seed: int, slow: bool, tmp_path_factory
     low = rng.integers(0, counts, size=(4, len(counts)))
     high = rng.integers(low, counts)
     people, labels = everybody(network)
-    deployed = float32_errors_of(question)
+    form = form_of(question)
+    deployed = float32_errors_of(question, form)
     for together, k in itertools.product((True, False), range(len(low))):
         box = (low[k], high[k]) if seed % 3 else ()
-        fixed = fixed_point_of(question, deployed, SLOW_BITS if slow else FAST_BITS, *box)
+        fixed = fixed_point_of(form, deployed, SLOW_BITS if slow else FAST_BITS, *box)
         bounds = bound_margins(fixed, low[k : k + 1], high[k : k + 1], together=together, flat=bool(seed % 2))
         if True:
             inside = np.ones(len(people), dtype=bool)
@@ -87,7 +89,7 @@ def test_what_the_checker_proves_is_true(seed: int, slow: bool, tmp_path_factory
             if len(np.unique(labels[:, inside])) > 1:
                 continue
             label = labels[0, inside][0]
-            for m, (a, b) in enumerate(fixed.pairs):
+            for m, (a, b) in enumerate(form.pairs):
                 if label == a:
                     assert (bounds.least[0, :, :, m, 0] <= 0).all()
                 if label == b:
@@ -194,7 +196,7 @@ def test_a_damaged_or_truncated_file_is_rejected(honest: tuple[Path, AdditiveNet
         path.write_bytes(data[:end])
         rejected(path, network, "")
     rng = np.random.default_rng(0)
-    for place in rng.integers(len(b"EVENHAND certificate 1\n"), len(data), size=40):
+    for place in rng.integers(len(b"EVENHAND certificate 2\n"), len(data), size=40):
         changed = bytearray(data)
         changed[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(bytes(changed))
@@ -376,10 +378,14 @@ def test_a_recorder_refuses_what_it_cannot_keep(tmp_path: Path) -> None:
         certification.certify(network, certificate=tmp_path / "missing" / "c.cert", samples=10)
     from evenhand.certification.query.question import query_of
 
-    recorder = CertificateWriter(tmp_path / "c.cert", query_of(network), "none")
-    recorder.take(np.zeros((1, 3), dtype=int), np.ones((1, 3), dtype=int), np.ones(1), np.zeros(1))
+    def write_part() -> None:
+        with CertificateWriter(tmp_path / "c.cert") as recorder:
+            recorder.begin(query_of(network), "none")
+            recorder.take(np.zeros((1, 3), dtype=int), np.ones((1, 3), dtype=int), np.ones(1), np.zeros(1))
+            recorder.end()
+
     with pytest.raises(RuntimeError, match="domain"):
-        recorder.finish()
+        write_part()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -449,9 +455,10 @@ def test_five_hidden_layers_and_python_integers(tmp_path: Path) -> None:
     certification.certify(network, certificate=path, samples=10)
     assert checker.check_certificate(path, network, sample=None).verdict == "confirmed"
     question = recorded_question_of(checker.read_certificate(path), network)
+    form = form_of(question)
     low = np.arange(10)[:, None]
     fast, slow = (
-        bound_margins(fixed_point_of(question, float32_errors_of(question), bits), low, low, together=False)
+        bound_margins(fixed_point_of(form, float32_errors_of(question, form), bits), low, low, together=False)
         for bits in (FAST_BITS, SLOW_BITS)
     )
     coarse = slow.least.astype(object) >> (2 * (SLOW_BITS - FAST_BITS))

@@ -132,6 +132,7 @@ def proved(
         np.array([len(members) for members in wanted]),
         np.array([members + [0] * (most - len(members)) for members in wanted]),
         np.array([False, False, True, True]),
+        np.array([False, False, True, True]),
     )
     cells = len(axes.weight) - len(axes.first)
     desk = shares.scratch_buffers(len(g), len(axes.first), cells, len(wanted), most)
@@ -164,7 +165,7 @@ def test_a_proved_share_is_never_more_than_the_truth(seed: int, assignments: int
         Fraction(sum(itertools.compress(masses, (values[members] > 0).all(axis=0))), sum(masses)) if members else 0
         for members in events(assignments, pair)
     ]
-    for precision in PRECISIONS:
+    for precision in (*PRECISIONS, (8, 2)):  # the last looks at runs of cells
         steered = proved(axes, low, high, g, constant, rng.normal(size=2 * assignments), precision, pair)
         asked = proved(axes, low, high, g, constant, np.ones(2 * assignments), precision, pair)
         for event in range(4):

@@ -87,25 +87,29 @@ def certify(
     if isinstance(population, MixturePopulation):
         _require_independent(config, certificate)
         return certify_counterparts(network, population, config, drawn or Draws(), say, timer)
-    if certificate is not None:
-        _require_checkable(network, config)
+    if certificate is not None and not isinstance(network, AdditiveNetwork):
+        raise OptionError("certificates of trees cannot be written to a file", location="`certificate=`",
+                          hint="leave it out")  # fmt: skip
     # Who can get so many outcomes is a question of its own for each number; all of them share the time.
     counts = _outcome_counts(network, config)
     if config.time_limit is not None and counts:
         config = config.model_copy(update={"time_limit": config.time_limit / (1 + len(counts))})
 
-    def prove(least: int, file: Path | str | None) -> tuple[QueryRun, ProofOutcome]:
+    writer = None if certificate is None else CertificateWriter(Path(certificate), [2, *counts])
+
+    def prove(least: int) -> tuple[QueryRun, ProofOutcome]:
         if isinstance(network, AdditiveNetwork):
-            return _prove_network(network, population, config, least, file, say, timer)
+            return _prove_network(network, population, config, least, writer, say, timer)
         return _prove_trees(network, population, config, least, say, timer)
 
-    run, outcome = prove(2, certificate)
-    found = run.conclude(outcome, drawn or Draws())
-    shares = [OutcomeShare.of(2, found.certified, found.falsified)] if counts else []
-    for least in counts:
-        run, _ = prove(least, None)
-        certified, falsified, _ = run.proved_mass.shares()
-        shares.append(OutcomeShare.of(least, certified, falsified))
+    with writer or nullcontext():
+        run, outcome = prove(2)
+        found = run.conclude(outcome, drawn or Draws())
+        shares = [OutcomeShare.of(2, found.certified, found.falsified)] if counts else []
+        for least in counts:
+            run, _ = prove(least)
+            certified, falsified, _ = run.proved_mass.shares()
+            shares.append(OutcomeShare.of(least, certified, falsified))
     return found.model_copy(update={"outcomes": tuple(shares)}) if shares else found
 
 
@@ -126,21 +130,6 @@ def _require_independent(config: CertifyConfig, certificate: Path | str | None) 
         raise OptionError(f"{what} cannot be proved for plausible counterparts yet", hint=AS_PUBLISHED)
 
 
-def _require_checkable(network: AdditiveNetwork | TreeEnsemble, config: CertifyConfig) -> None:
-    """Refuse to write what ``evenhand.checker`` could not check.
-
-    Raises:
-        OptionError: it could not.
-    """
-    if not isinstance(network, AdditiveNetwork):
-        raise OptionError("certificates of trees cannot be written to a file", location="`certificate=`",
-                          hint="leave it out")  # fmt: skip
-    if config.tolerance is not None or config.bands or config.outcomes > 2:
-        what = "a tolerance" if config.tolerance is not None else "bands of a score" if config.bands else "outcomes"
-        raise OptionError(f"certificates about {what} cannot be checked yet, so they are not written to a file",
-                          location="`certificate=`", hint="leave it out")  # fmt: skip
-
-
 def _outcome_counts(network: AdditiveNetwork | TreeEnsemble, config: CertifyConfig) -> range:
     """Return the numbers of different outcomes above two that are asked about, and that anybody could get."""
     labels = len(config.bands) + 1 if config.bands else len(network.classes)
@@ -154,7 +143,7 @@ def _prove_network(
     population: ProductPopulation | None,
     config: CertifyConfig,
     least: int,
-    certificate: Path | str | None,
+    recorder: CertificateWriter | None,
     say: Progress,
     timer: WorkClock,
 ) -> tuple[QueryRun, ProofOutcome]:
@@ -184,25 +173,27 @@ def _prove_network(
         raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
     run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
     used = "enumeration" if enumerated else "interval" if bounder is None and not query.constant else config.method
-    recorder = None if certificate is None else CertificateWriter(Path(certificate), query, used)
-    with recorder or nullcontext():
-        if query.constant:
-            outcome = run.prove_constant(used)
-            if recorder is not None:
-                recorder.record_boxes(whole_domain(query), np.array([FAIR], dtype=np.int8))
-        elif enumerated:
-            outcome = run.prove_by_enumeration(lambda: enumerate_domain(query), recorder)
-        elif bounder is not None:
-            undecided, proved, stop = refine_boxes(
-                bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress, recorder=recorder
-            )
-            outcome = ProofOutcome(undecided, proved, stop, used)
-        else:
-            undecided, stop = search.refine_by_intervals(
-                query, run.proved_mass, run.counterexamples, run.limits(None), jobs=threads, say=run.report_progress,
-                recorder=recorder,
-            )  # fmt: skip
-            outcome = ProofOutcome(undecided, None, stop, used)
+    if recorder is not None:
+        recorder.begin(query, used)
+    if query.constant:
+        outcome = run.prove_constant(used)
+        if recorder is not None:
+            recorder.record_boxes(whole_domain(query), np.array([FAIR], dtype=np.int8))
+    elif enumerated:
+        outcome = run.prove_by_enumeration(lambda: enumerate_domain(query), recorder)
+    elif bounder is not None:
+        undecided, proved, stop = refine_boxes(
+            bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress, recorder=recorder
+        )
+        outcome = ProofOutcome(undecided, proved, stop, used)
+    else:
+        undecided, stop = search.refine_by_intervals(
+            query, run.proved_mass, run.counterexamples, run.limits(None), jobs=threads, say=run.report_progress,
+            recorder=recorder,
+        )  # fmt: skip
+        outcome = ProofOutcome(undecided, None, stop, used)
+    if recorder is not None:
+        recorder.end()
     return run, outcome
 
 

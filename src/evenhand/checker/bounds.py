@@ -9,14 +9,16 @@ left is a constant, plus what each attribute adds. Upper functions are lower fun
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.deployed import ERROR_BITS
-from evenhand.checker.fixed import FAST_BITS, FixedPointNetwork, Integers, LinearAxis, TableAxis
+from evenhand.checker.deployed import ERROR_BITS, Float32Errors
+from evenhand.checker.fixed import FAST_BITS, FixedPointLayer, FixedPointNetwork, Integers, LinearAxis, TableAxis
 
 SLOPE_BITS = 20
 
@@ -81,13 +83,16 @@ def bound_margins(
     bases = np.tile(fixed.bases.reshape(groups, each, -1), (n, 1, 1))
     box = _BoxRanges(wide_low, wide_high, tuple(ends), bases)
     deployed = fixed.deployed
-    sizes = np.repeat(deployed.sizes(tuple(axis.axis for axis in fixed.axes), low, high), groups, axis=0)
-    sizes = sizes + np.tile(deployed.bases.reshape(groups, each, -1).max(axis=1), (n, 1))
-    error = deployed.first_error(sizes)
+    error = np.zeros((n * groups, 0), dtype=np.int64)
+    if isinstance(deployed, Float32Errors):
+        sizes = np.repeat(deployed.sizes(tuple(axis.axis for axis in fixed.axes), low, high), groups, axis=0)
+        sizes = sizes + np.tile(deployed.bases.reshape(groups, each, -1).max(axis=1), (n, 1))
+        error = deployed.first_error(sizes)
     least, most, widths = _bound_first_layer(fixed, box)
     lower, upper = [least], [most]
     for number, layer in enumerate(fixed.layers[:-1]):
-        error = deployed.after(number, _rescale_upper(fixed, number, upper[-1]), error)
+        if isinstance(deployed, Float32Errors):
+            error = deployed.after(number, _rescale_upper(fixed, deployed, number, upper[-1]), error)
         rows = np.concatenate([layer.weights, -layer.weights])
         bias = np.concatenate([layer.bias, -layer.bias])
         units = len(layer.bias)
@@ -97,14 +102,15 @@ def bound_margins(
             values = _least_values(fixed, box, coefficients, constants).min(axis=1) >> fixed.bits
             found = values if found is None else np.maximum(found, values)
         assert found is not None
-        by_interval = _interval_layer(layer.weights, layer.bias, lower[-1], upper[-1], fixed.bits)
+        by_interval = _interval_layer(layer, lower[-1], upper[-1], fixed.caps if number == 0 else None, fixed.bits)
         lower.append(np.maximum(found[:, :units], by_interval[0]))
         upper.append(np.minimum(-found[:, units:], by_interval[1]))
         upper[-1] = np.maximum(upper[-1], lower[-1])
-    margins = len(fixed.pairs)
+    margins = len(fixed.form.pairs)
     if fixed.layers:
-        layer = fixed.layers[-1]
-        error = deployed.after(len(fixed.layers) - 1, _rescale_upper(fixed, len(fixed.layers) - 1, upper[-1]), error)
+        layer, last = fixed.layers[-1], len(fixed.layers) - 1
+        if isinstance(deployed, Float32Errors):
+            error = deployed.after(last, _rescale_upper(fixed, deployed, last, upper[-1]), error)
         rows = np.concatenate([layer.weights, -layer.weights])
         bias = np.concatenate([layer.bias, -layer.bias])
         coefficients, constants = _substitute_backward(fixed, rows, bias, lower, upper, flat=flat)
@@ -115,7 +121,10 @@ def bound_margins(
             both = both.astype(object) << (fixed.bits - FAST_BITS)
         coefficients = np.broadcast_to(both, (n * groups, *both.shape))
         constants = _from_first(fixed, coefficients, np.zeros(coefficients.shape[:2], dtype=both.dtype))
-    limit = _margin_errors(fixed, error + deployed.tie)
+    if isinstance(deployed, Float32Errors):
+        limit = _margin_errors(fixed, deployed, error + deployed.tie)
+    else:
+        limit = _change_errors(fixed, deployed, len(error))
     constants = constants - np.concatenate([limit, limit], axis=1)
     with_base = constants[:, None, :] + np.stack(
         [_exact_product(coefficients, bases[:, k, :, None], fixed.bits)[:, :, 0] for k in range(each)], axis=1
@@ -126,13 +135,13 @@ def bound_margins(
         coefficients=np.moveaxis(coefficients.reshape(n, groups, 2, margins, -1), 2, 3),
         constants=np.moveaxis(with_base.reshape(shape), 3, 4),
         least=np.moveaxis(values.reshape(shape), 3, 4),
-        importance=_gap_importance(coefficients, least, most, widths).reshape(n, groups, -1).sum(axis=1),
+        importance=_gap_importance(fixed, coefficients, least, most, widths).reshape(n, groups, -1).sum(axis=1),
     )
 
 
-def _rescale_upper(fixed: FixedPointNetwork, layer: int, upper: Integers) -> NDArray[np.int64]:
+def _rescale_upper(fixed: FixedPointNetwork, deployed: Float32Errors, layer: int, upper: Integers) -> NDArray[np.int64]:
     """Return the upper bounds of units in the scale of error bounds, rounded up."""
-    moved = ERROR_BITS - fixed.bits + fixed.exponents[layer] - fixed.deployed.exponents[layer]
+    moved = ERROR_BITS - fixed.bits + fixed.exponents[layer] - deployed.exponents[layer]
     if fixed.bits > FAST_BITS:
         ups = [-((-upper[:, k]) >> -m) if m < 0 else upper[:, k] << m for k, m in enumerate(moved.tolist())]
         return np.stack(ups, axis=1).astype(np.int64)
@@ -140,9 +149,17 @@ def _rescale_upper(fixed: FixedPointNetwork, layer: int, upper: Integers) -> NDA
     return np.asarray((-((-upper) >> down)) << np.maximum(moved, 0))
 
 
-def _margin_errors(fixed: FixedPointNetwork, error: NDArray[np.int64]) -> Integers:
+def _change_errors(fixed: FixedPointNetwork, error: Fraction, boxes: int) -> Integers:
+    """Return the error bound of changes, the same everywhere, in twice the bits of the network, (boxes, margins)."""
+    never = 2 ** (2 * fixed.bits + 3)
+    scaled = [min(never, math.ceil(error * Fraction(2) ** (2 * fixed.bits - int(e)))) for e in fixed.exponents[-1]]
+    row = np.array(scaled, dtype=object if fixed.bits > FAST_BITS else np.int64)
+    return np.broadcast_to(row, (boxes, len(row)))
+
+
+def _margin_errors(fixed: FixedPointNetwork, deployed: Float32Errors, error: NDArray[np.int64]) -> Integers:
     """Return error bounds of margins in twice the bits of the network; where that is too much, more than any margin."""
-    moved = 2 * fixed.bits - ERROR_BITS + fixed.deployed.exponents[-1] - fixed.exponents[-1]
+    moved = 2 * fixed.bits - ERROR_BITS + deployed.exponents[-1] - fixed.exponents[-1]
     if fixed.bits > FAST_BITS:
         exact = [(error[:, k].astype(object) << m) if m >= 0 else (error[:, k].astype(object) >> -m) + 1
                  for k, m in enumerate(moved.tolist())]  # fmt: skip
@@ -200,7 +217,11 @@ def _substitute_backward(
     exact = np.maximum(upper[-1], 0).sum(axis=1) + (1 << fixed.bits)
     constants = (bias << fixed.bits)[None, :] - exact[:, None]
     for number in range(len(lower) - 1, -1, -1):
-        coefficients, more = _through_relu(coefficients, lower[number], upper[number], flat=flat)
+        bounds = lower[number], upper[number]
+        if number == 0 and fixed.caps is not None:
+            coefficients, more = _through_clamp(coefficients, *bounds, fixed.caps, flat=flat)
+        else:
+            coefficients, more = _through_relu(coefficients, *bounds, flat=flat)
         constants = constants + more
         if number == 0:
             return coefficients, _from_first(fixed, coefficients, constants)
@@ -228,6 +249,42 @@ def _through_relu(coefficients: Integers, low: Integers, high: Integers, *, flat
         mixed, np.minimum(-sloped * low[:, None, :], (coefficients - sloped) * high[:, None, :]), 0
     ).sum(axis=2)
     return np.where(on, coefficients, np.where(off, 0, sloped)), constants
+
+
+def _through_clamp(
+    coefficients: Integers, low: Integers, high: Integers, caps: Integers, *, flat: bool
+) -> tuple[Integers, Integers]:
+    """Return the coefficients of clamps min(max(z, 0), cap) as coefficients of z, and constants.
+
+    Whatever line d*z is chosen, c * clamp(z) - d*z is a broken line on [low, high]: its least value is at an end of the
+    range or where it is broken, at 0 or the cap, if these lie inside. So any d is sound, and the constants are exact
+    but for the caps, each off by at most one unit of the last place.
+    """
+    c = coefficients
+    least, most, cap = low[:, None, :], high[:, None, :], caps[None, None, :]
+    inside, beyond = (least < 0) & (most > 0), (least < cap) & (most > cap)
+    # The clamp is convex below the cap and concave above 0. Lines below it: through 0, up to the far end, which no cap
+    # lets rise above the chord. Lines above it: through the point at the cap, from the near end.
+    up = np.maximum(most, 1)
+    rise = np.minimum(cap, up)
+    climb = np.maximum(rise - np.minimum(least, 0), 1)
+    over = np.where(least < 0, (rise << SLOPE_BITS) // climb, 1 << SLOPE_BITS)
+    floor = np.maximum(np.minimum(least, cap), 0)
+    under = ((np.minimum(most, cap) - floor) << SLOPE_BITS) // np.maximum(most - np.maximum(least, 0), 1)
+    if flat:
+        chosen = np.where(c > 0, np.where(least < 0, 0, under), np.where(beyond, 0, over))
+    else:
+        chosen = np.where(c > 0, np.where(~inside | (most > -least), under, 0),
+                          np.where(~beyond | (most - cap < cap - least), over, 0))  # fmt: skip
+    sloped = np.where((most <= 0) | (least >= cap), 0, (c * chosen) >> SLOPE_BITS)
+
+    def miss(z: Integers) -> Integers:
+        return np.asarray(c * np.clip(z, 0, cap) - sloped * z)
+
+    constants = np.minimum(miss(least), miss(most))
+    constants = np.where(inside, np.minimum(constants, miss(np.zeros_like(least))), constants)
+    constants = np.where(beyond, np.minimum(constants, miss(cap + 0 * least)), constants)
+    return sloped, (constants - np.abs(c) - np.abs(sloped)).sum(axis=2)
 
 
 def _exact_product(left: Integers, right: Integers, bits: int) -> Integers:
@@ -279,10 +336,13 @@ def _least_terms(fixed: FixedPointNetwork, box: _BoxRanges, coefficients: Intege
 
 
 def _interval_layer(
-    weights: Integers, bias: Integers, low: Integers, high: Integers, bits: int
+    layer: FixedPointLayer, low: Integers, high: Integers, caps: Integers | None, bits: int
 ) -> tuple[Integers, Integers]:
     """Return the bounds of a layer by interval arithmetic."""
+    weights, bias = layer.weights, layer.bias
     inside, outside = np.maximum(low, 0), np.maximum(high, 0)
+    if caps is not None:
+        inside, outside = np.minimum(inside, caps - 1), np.minimum(outside, caps + 1)
     rising, falling = np.maximum(weights, 0).T, np.minimum(weights, 0).T
     least = np.matmul(inside, rising) + np.matmul(outside, falling)
     most = np.matmul(outside, rising) + np.matmul(inside, falling)
@@ -291,7 +351,7 @@ def _interval_layer(
 
 
 def _gap_importance(
-    coefficients: Integers, low: Integers, high: Integers, widths: list[NDArray[np.float64]]
+    fixed: FixedPointNetwork, coefficients: Integers, low: Integers, high: Integers, widths: list[NDArray[np.float64]]
 ) -> NDArray[np.float64]:
     """How much of what the lines miss each attribute is to blame for, about; (n, attributes). It proves nothing."""
     if not widths:
@@ -300,6 +360,11 @@ def _gap_importance(
     least, most = low.astype(np.float64), high.astype(np.float64)
     width = np.maximum(most - least, 1.0)
     gap = np.where((least < 0) & (most > 0), -least * most / width**2, 0.0) + 0.02
+    if fixed.caps is not None:
+        # Between 0 and the cap a clamp moves, and elsewhere nothing does.
+        caps = fixed.caps.astype(np.float64)
+        moving = (least < caps) & (most > 0)
+        gap = np.where((caps < width) & moving, 0.25 * caps / width, gap) + 1e-3
     return np.stack([(weight * gap * each).sum(axis=1) for each in widths], axis=1)
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.checker.question import RecordedQuestion, recorded_question_of
-from evenhand.checker.reading import WHOLE, CertificateClaim, CertificateError, read_certificate
+from evenhand.checker.reading import WHOLE, CertificateClaim, CertificateError, ClaimedPartition, read_certificate
 from evenhand.checker.reprove import BoxProof, BoxProver
-from evenhand.checker.result import CertificateCheck, UnconfirmedBox
+from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork
 from evenhand.population import ProductPopulation
@@ -83,22 +83,28 @@ def check_certificate(
             population = population(statement.schema)
         question = recorded_question_of(statement, network, population)
         say("comparing boxes with the domain", 0.0)
-        boxes = _check_partition(question)
-        certified, falsified = _recompute_totals(question, boxes)
+        parts = [_check_partition(question, part) for part in statement.partitions]
+        totals = [
+            _recompute_totals(question, part, boxes) for part, boxes in zip(statement.partitions, parts, strict=True)
+        ]
+        provers = [BoxProver(question, part.least) for part in statement.partitions]
     except CertificateError as fault:
         return CertificateCheck(
             verdict="rejected",
             fault=fault.message,
             model=None if statement is None else statement.model,
-            boxes=0 if statement is None else len(statement.low),
+            boxes=0 if statement is None else sum(len(part.low) for part in statement.partitions),
             confidence=confidence,
             seed=seed,
             seconds=time.perf_counter() - started,
         )
+    # One draw from the boxes of all partitions, of so many for each.
+    boxes = ClaimedBoxes(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    owner = np.repeat(np.arange(len(parts)), [len(part.low) for part in parts])
     claimed = _claimed_masses(question, boxes)
-    counts = _draw_sample(claimed, sample, seed)
+    counts = _draw_sample(claimed, None if sample is None else sample * len(parts), seed)
     chosen = np.flatnonzero(counts)
-    proofs = _reprove_boxes(question, boxes.of(chosen), say)
+    proofs = _reprove_boxes(provers, boxes.of(chosen), owner[chosen], say)
     failures, doubt = 0, 0.0
     unconfirmed: list[UnconfirmedBox] = []
     for k, proof in zip(chosen, proofs, strict=True):
@@ -114,7 +120,8 @@ def check_certificate(
     elif failures:
         failed = [k for k, proof in zip(chosen, proofs, strict=True) if not proof.confirmed]
         doubt = float(claimed[failed].sum() / claimed.sum())
-    shares = [max(Fraction(0), share - question.distance) for share in (certified, falsified)]
+    shares = [[max(Fraction(0), share - question.distance) for share in both] for both in totals]
+    certified, falsified = shares[0]
     return CertificateCheck(
         verdict="not confirmed" if failures else "confirmed",
         model=statement.model,
@@ -124,11 +131,18 @@ def check_certificate(
         restricted=question.restricted,
         where=statement.where,
         threshold=statement.threshold,
+        tolerance=statement.tolerance,
+        bands=statement.bands,
+        outcomes=tuple(
+            CheckedOutcome(least=part.least, proved=_float_below(unfair), possible=-_float_below(fair - 1))
+            for part, (fair, unfair) in zip(statement.partitions, shares, strict=True)
+            if len(shares) > 1
+        ),
         method=statement.method,
-        certified=_float_below(shares[0]),
-        falsified=_float_below(shares[1]),
-        undecided=float(1 - sum(shares, Fraction(0))),
-        boxes=len(statement.low),
+        certified=_float_below(certified),
+        falsified=_float_below(falsified),
+        undecided=float(1 - certified - falsified),
+        boxes=sum(len(part.low) for part in statement.partitions),
         checked=len(chosen),
         draws=None if sample is None else draws,
         unconfirmed=tuple(unconfirmed),
@@ -159,15 +173,14 @@ class ClaimedBoxes(NamedTuple):
         return ClaimedBoxes(self.low[which], self.high[which], self.fair[which], self.unfair[which])
 
 
-def _check_partition(question: RecordedQuestion) -> ClaimedBoxes:
+def _check_partition(question: RecordedQuestion, claimed: ClaimedPartition) -> ClaimedBoxes:
     """Return the boxes of the file that have mass, in cells with mass.
 
     Raises:
         CertificateError: they leave a gap, or overlap.
     """
-    statement = question.statement
-    low, high = statement.low, statement.high
-    boxes = ClaimedBoxes(low, high, statement.fair, statement.unfair)
+    low, high = claimed.low, claimed.high
+    boxes = ClaimedBoxes(low, high, claimed.fair, claimed.unfair)
     if any(axis.kept is not None for axis in question.axes):
         low, high = low.astype(np.int64), high.astype(np.int64)
         for i, axis in enumerate(question.axes):
@@ -196,17 +209,19 @@ def _axis_masses(question: RecordedQuestion, boxes: ClaimedBoxes) -> Iterator[ND
         yield axis.before(boxes.high[:, i].astype(np.int64) + 1) - axis.before(boxes.low[:, i].astype(np.int64))
 
 
-def _recompute_totals(question: RecordedQuestion, boxes: ClaimedBoxes) -> tuple[Fraction, Fraction]:
+def _recompute_totals(
+    question: RecordedQuestion, claimed: ClaimedPartition, boxes: ClaimedBoxes
+) -> tuple[Fraction, Fraction]:
     """Add up the certified and the falsified share again.
 
     Raises:
         CertificateError: they are not what the file claims.
     """
-    statement, masses = question.statement, _box_masses(question, boxes)
+    masses = _box_masses(question, boxes)
     certified = int((masses * boxes.fair.astype(object)).sum())
     falsified = int((masses * boxes.unfair.astype(object)).sum())
     of = question.total * WHOLE
-    if (certified, falsified, of) != (statement.certified, statement.falsified, statement.of):
+    if (certified, falsified, of) != (claimed.certified, claimed.falsified, claimed.of):
         raise CertificateError(
             f"the totals are not those of the boxes, which give {certified / of:.6%} certified and "
             f"{falsified / of:.6%} falsified"
@@ -234,15 +249,17 @@ def _draw_sample(claimed: Floats, sample: int | None, seed: int) -> NDArray[np.i
     return np.bincount(drawn, minlength=len(claimed)).astype(np.int64)
 
 
-def _reprove_boxes(question: RecordedQuestion, boxes: ClaimedBoxes, say: Progress) -> list[BoxProof]:
+def _reprove_boxes(
+    provers: list[BoxProver], boxes: ClaimedBoxes, owner: NDArray[np.intp], say: Progress
+) -> list[BoxProof]:
+    """Prove boxes again, each by the prover of its partition; boxes of a partition stand together."""
     proofs: list[BoxProof] = []
-    if not len(boxes.low):
-        return proofs
-    prover = BoxProver(question)
-    for at in range(0, len(boxes.low), BATCH_BOXES):
-        some = boxes.of(slice(at, at + BATCH_BOXES))
-        proofs += prover.prove(some.low.astype(np.int64), some.high.astype(np.int64), some.fair, some.unfair)
-        say("proving boxes again", len(proofs) / len(boxes.low))
+    for number, prover in enumerate(provers):
+        mine = boxes.of(owner == number)
+        for at in range(0, len(mine.low), BATCH_BOXES):
+            some = mine.of(slice(at, at + BATCH_BOXES))
+            proofs += prover.prove(some.low.astype(np.int64), some.high.astype(np.int64), some.fair, some.unfair)
+            say("proving boxes again", len(proofs) / len(boxes.low))
     return proofs
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.question import CellAxis, RecordedQuestion, log_odds
+from evenhand.checker.form import LayeredForm, log_odds
+from evenhand.checker.question import CellAxis, RecordedQuestion
 from evenhand.checker.reading import CertificateError
 from evenhand.models import LineTerm
 
@@ -93,13 +95,13 @@ def _range_maxima(rows: NDArray[np.int64], low: NDArray[np.integer], high: NDArr
     return found
 
 
-def float32_errors_of(question: RecordedQuestion) -> Float32Errors:
-    """Return error bounds for a question's network.
+def float32_errors_of(question: RecordedQuestion, form: LayeredForm) -> Float32Errors:
+    """Return error bounds for the margins of labels.
 
     Raises:
         CertificateError: numbers too large for float32.
     """
-    first, folds, shift = question.unit_outputs, question.margin_outputs, question.shift
+    first, folds, shift = form.units, form.margins, np.abs(form.shifts)
     network, layers = question.network, question.network.layers
     sizes = fold_sizes(question.sizes, first)
     extra = np.zeros(sizes.shape[1])
@@ -116,7 +118,7 @@ def float32_errors_of(question: RecordedQuestion) -> Float32Errors:
             reach = reach + fold_sizes(np.abs(rows), first).max(axis=0)
             strips.append(0)
     bases = sizes + extra
-    bound = bases.max(axis=0) + reach + (abs(shift) if not layers else 0.0)
+    bound = bases.max(axis=0) + reach + (shift if not layers else 0.0)
     if not layers:
         bound = bound + 2 * TIE
     exponents = [exponent_of(bound)]
@@ -126,7 +128,7 @@ def float32_errors_of(question: RecordedQuestion) -> Float32Errors:
         columns = folds if last else [(unit, -1) for unit in range(len(layer.bias))]
         weight = fold_sizes(np.abs(layer.weights), columns)
         bias = fold_sizes(np.abs(layer.bias)[None, :], columns)[0]
-        bound = np.ldexp(1.0, exponents[-1]) @ weight + bias + (abs(shift) + 2 * TIE if last else 0.0)
+        bound = np.ldexp(1.0, exponents[-1]) @ weight + bias + (shift + 2 * TIE if last else 0.0)
         exponents.append(exponent_of(bound))
         weights.append(_scale_up(weight.T, exponents[-1][:, None] - exponents[-2], WEIGHT_BITS))
         biases.append(_scale_up(bias, exponents[-1], WEIGHT_BITS))
@@ -154,10 +156,35 @@ def float32_errors_of(question: RecordedQuestion) -> Float32Errors:
         strips=tuple(strips),
         weights=tuple(weights),
         biases=tuple(biases),
-        tie=_scale_up(
-            np.full(len(folds), _probability_margin(question.statement.threshold)), exponents[-1], ERROR_BITS
-        ),
+        tie=_scale_up(_telling_margins(question, len(folds)), exponents[-1], ERROR_BITS),
     )
+
+
+def number_error_of(question: RecordedQuestion) -> Fraction:
+    """Return by how much the model's number may be off where it runs in float32, at most, for anybody in the domain.
+
+    The same analysis as for margins, by the sizes of all terms wherever they are. All numbers are sums and products of
+    what is not negative, so that less than one part in 2**30 is lost to rounding them, which is added.
+    """
+    network = question.network
+    sizes = question.sizes.max(axis=0)
+    for axis in question.axes:
+        if isinstance(axis.part, LineTerm):
+            largest = max(abs(end) for end in strip_reach(axis))
+            sizes = sizes + np.abs(axis.part.slope) * largest + np.abs(axis.part.intercept)
+        else:
+            sizes = sizes + np.abs(axis.part.at(axis.entries(np.arange(axis.count))[0])).max(axis=0)
+    terms = [len(network.parts), *(len(layer.weights) for layer in network.layers)]
+    gammas = [math.ldexp(_summation_error(n + 8), -ERROR_BITS) for n in terms]
+    error = gammas[0] * sizes
+    for gamma, layer in zip(gammas[1:], network.layers, strict=True):
+        weights, bias = np.abs(layer.weights), np.abs(layer.bias)
+        error = (error + gamma * (sizes + error)) @ weights + gamma * bias
+        sizes = sizes @ weights + bias
+    total = float(error.sum()) * (1 + 2.0**-30)
+    if not total < 2.0**100:
+        raise CertificateError("the network's numbers are too large to be checked")
+    return Fraction(total)
 
 
 def strip_reach(axis: CellAxis) -> tuple[float, float]:
@@ -174,10 +201,18 @@ def strip_exponent(axis: CellAxis) -> int:
     return int(np.frexp(max(abs(low), abs(high), 2.0**-300))[1]) + 1
 
 
-def _probability_margin(threshold: float | None) -> float:
+def _telling_margins(question: RecordedQuestion, margins: int) -> NDArray[np.float64]:
+    """Return how far each exact margin must be beyond its zero for the decision to be the one that its sign says."""
+    threshold, bands = question.statement.threshold, question.statement.bands
+    if bands:
+        # Twice, as the first label's score is one minus the second's, which rounds once more.
+        return np.array([2 * _probability_margin(edge) for edge in bands])
+    # At a half the larger output decides, not a probability.
+    return np.full(margins, TIE if threshold is None or threshold == 0.5 else _probability_margin(threshold))
+
+
+def _probability_margin(threshold: float) -> float:
     """Return how far beyond its threshold an exact margin must be for a float32 probability to be on the same side."""
-    if threshold is None or threshold == 0.5:
-        return TIE
     if not PROBABILITY < threshold < 1 - PROBABILITY:
         return math.inf
     middle = log_odds(threshold)

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.checker.deployed import Float32Errors, exponent_of, fold_sizes
-from evenhand.checker.question import CellAxis, RecordedQuestion, exact_line, exact_terms
+from evenhand.checker.form import LayeredForm
+from evenhand.checker.question import CellAxis, exact_line, exact_terms
 from evenhand.models import LineTerm
 
 FAST_BITS = 29
@@ -108,9 +109,10 @@ class FixedPointNetwork:
         bases: (assignments, units), the rest.
         margin: units of the last place that a first unit may be off.
         layers: after the first; the last gives the margins.
-        pairs: classes (a, b) of each margin: b beats a if it is positive.
-        classes: number of labels.
-        deployed: rounding of the model as it runs.
+        caps: per first unit the most that its activation lets through, off by at most one unit of the last place; None
+            where nothing has an end.
+        form: what this is of.
+        deployed: rounding of the model as it runs; of numbers, by how much a change may be off.
         exponents: per layer of units the powers of two that they are divided by.
     """
 
@@ -119,15 +121,15 @@ class FixedPointNetwork:
     bases: Integers
     margin: int
     layers: tuple[FixedPointLayer, ...]
-    pairs: tuple[tuple[int, int], ...]
-    classes: int
-    deployed: Float32Errors
+    caps: Integers | None
+    form: LayeredForm
+    deployed: Float32Errors | Fraction
     exponents: tuple[NDArray[np.int64], ...]
 
 
 def fixed_point_of(
-    question: RecordedQuestion,
-    deployed: Float32Errors,
+    form: LayeredForm,
+    deployed: Float32Errors | Fraction,
     bits: int,
     low: NDArray[np.int64] | None = None,
     high: NDArray[np.int64] | None = None,
@@ -137,16 +139,14 @@ def fixed_point_of(
     Raises:
         TooFarApart: the network's numbers need more bits.
     """
-    network = question.network
     if low is None or high is None:
-        low = np.zeros(len(question.axes), dtype=np.int64)
-        high = np.array([axis.count - 1 for axis in question.axes], dtype=np.int64)
-    shift = question.shift
-    first, folds = question.unit_outputs, question.margin_outputs
-    strips = [_linear_extent(axis, int(low[i]), int(high[i])) for i, axis in enumerate(question.axes)]
-    corner = _corner_units(question, strips, low)
+        low = np.zeros(len(form.axes), dtype=np.int64)
+        high = np.array([axis.count - 1 for axis in form.axes], dtype=np.int64)
+    first, folds = form.units, form.margins
+    strips = [_linear_extent(axis, int(low[i]), int(high[i])) for i, axis in enumerate(form.axes)]
+    corner = _corner_units(form, strips, low)
     reach = np.zeros(len(first))
-    for i, (axis, strip) in enumerate(zip(question.axes, strips, strict=True)):
+    for i, (axis, strip) in enumerate(zip(form.axes, strips, strict=True)):
         if strip is not None and isinstance(axis.part, LineTerm):
             reach += fold_sizes(np.abs(axis.part.slope)[None, :], first)[0] * 2.0 ** strip[0]
         else:
@@ -157,19 +157,19 @@ def fixed_point_of(
         np.array([max(float(row[k]) for row in corner) for k in range(len(first))]) + reach * (1 + 2.0**-20)
         > -(2.0**-20) * sizes
     )
-    if not network.layers:
+    if not form.layers:
         alive[:] = True
     axes = tuple(
         _fixed_axis(axis, strip, first, exponents[0], bits, int(low[i]), int(high[i]))
-        for i, (axis, strip) in enumerate(zip(question.axes, strips, strict=True))
+        for i, (axis, strip) in enumerate(zip(form.axes, strips, strict=True))
     )
     bases = np.array(
         [[scale_fraction(value, int(e), bits) for value, e in zip(row, exponents[0], strict=True)] for row in corner],
         dtype=object,
     )
     layers = []
-    for number, layer in enumerate(network.layers):
-        last = number == len(network.layers) - 1
+    for number, layer in enumerate(form.layers):
+        last = number == len(form.layers) - 1
         chosen = folds if last else [(unit, -1) for unit in range(len(layer.bias))]
         matrix = layer.weights
         if number == 0:
@@ -179,12 +179,16 @@ def fixed_point_of(
             np.ldexp(1.0, exponents[-1]) @ fold_sizes(np.abs(matrix), chosen)
             + fold_sizes(np.abs(layer.bias)[None, :], chosen)[0]
         )
-        exponents.append(exponent_of(bound + (abs(shift) if last else 0.0)))
+        exponents.append(exponent_of(bound + (np.abs(form.shifts) if last else 0.0)))
         weights = _fold_columns(matrix, chosen, exponents[-1] - exponents[-2][:, None], bits).T
         bias = _fold_columns(layer.bias[None, :], chosen, exponents[-1], bits)[0]
-        if last and shift:
+        if last and form.shifts.any():
             bias = bias - np.array(
-                [scale_fraction(Fraction(shift), int(e), bits) for e in exponents[-1]], dtype=bias.dtype
+                [
+                    scale_fraction(Fraction(shift), int(e), bits)
+                    for shift, e in zip(form.shifts.tolist(), exponents[-1], strict=True)
+                ],
+                dtype=bias.dtype,
             )
         layers.append(FixedPointLayer(np.ascontiguousarray(weights), bias))
     return FixedPointNetwork(
@@ -193,8 +197,8 @@ def fixed_point_of(
         bases=bases if bits > FAST_BITS else bases.astype(np.int64),
         margin=2 * len(axes) + 2,
         layers=tuple(layers),
-        pairs=question.pairs,
-        classes=len(network.classes),
+        caps=_fixed_caps(form, exponents[0], bits),
+        form=form,
         deployed=deployed,
         exponents=tuple(exponents),
     )
@@ -216,21 +220,36 @@ def _linear_extent(axis: CellAxis, low: int, high: int) -> tuple[int, Fraction] 
 
 
 def _corner_units(
-    question: RecordedQuestion, strips: list[tuple[int, Fraction] | None], low: NDArray[np.int64]
+    form: LayeredForm, strips: list[tuple[int, Fraction] | None], low: NDArray[np.int64]
 ) -> list[list[Fraction]]:
     """Return what the first units are at the first cell of everything, exactly, under each assignment."""
-    added = [Fraction(0)] * len(question.network.bias)
-    for i, (axis, strip) in enumerate(zip(question.axes, strips, strict=True)):
+    added = [Fraction(0)] * len(form.bases[0])
+    for i, (axis, strip) in enumerate(zip(form.axes, strips, strict=True)):
         if strip is not None:
             terms = exact_line(axis.part, strip[1])
         else:
             terms = exact_terms(axis.part, float(axis.entries(low[i : i + 1])[0][0]))[0]
         added = [a + b for a, b in zip(added, terms, strict=True)]
-    shift = Fraction(0) if question.network.layers else Fraction(question.shift)
-    rows = [[a + b for a, b in zip(row, added, strict=True)] for row in question.bases]
+    shifts = [0.0] * len(form.units) if form.layers else form.shifts.tolist()
+    rows = [[a + b for a, b in zip(row, added, strict=True)] for row in form.bases]
     return [
-        [row[plus] - (row[minus] if minus >= 0 else 0) - shift for plus, minus in question.unit_outputs] for row in rows
+        [
+            row[plus] - (row[minus] if minus >= 0 else 0) - Fraction(shift)
+            for (plus, minus), shift in zip(form.units, shifts, strict=True)
+        ]
+        for row in rows
     ]
+
+
+def _fixed_caps(form: LayeredForm, exponents: NDArray[np.int64], bits: int) -> Integers | None:
+    """Return the caps of first units, where there are any; units without one get more than any unit reaches."""
+    if all(cap is None for cap in form.caps):
+        return None
+    caps = [
+        1 << (bits + 1) if cap is None else min(1 << (bits + 1), scale_fraction(cap, int(e), bits))
+        for cap, e in zip(form.caps, exponents, strict=True)
+    ]
+    return np.array(caps, dtype=object if bits > FAST_BITS else np.int64)
 
 
 def _row_changes(axis: CellAxis, first: list[tuple[int, int]], low: int, high: int) -> NDArray[np.float64]:

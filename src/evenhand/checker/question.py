@@ -138,28 +138,6 @@ class RecordedQuestion:
     distance: Fraction
 
     @cached_property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Classes (a, b) of each margin: b beats a if it is positive."""
-        return tuple(itertools.combinations(range(len(self.network.classes)), 2))
-
-    @cached_property
-    def margin_outputs(self) -> list[tuple[int, int]]:
-        """The output, or the one minus the other, that each margin is; -1 for none."""
-        network = self.network
-        outputs = network.layers[-1].weights.shape[1] if network.layers else len(network.bias)
-        return [(0, -1)] if outputs == 1 else [(b, a) for a, b in self.pairs]
-
-    @cached_property
-    def unit_outputs(self) -> list[tuple[int, int]]:
-        """The same for the first units: without hidden layers they are the margins themselves."""
-        return [(unit, -1) for unit in range(len(self.network.bias))] if self.network.layers else self.margin_outputs
-
-    @cached_property
-    def shift(self) -> float:
-        """What is taken off a margin for a threshold other than a half."""
-        return 0.0 if self.statement.threshold is None else log_odds(self.statement.threshold)
-
-    @cached_property
     def constant(self) -> bool:
         """Whether each protected attribute adds the very same for all its values: then nothing changes with them."""
         schema, parts = self.network.schema, self.network.parts
@@ -199,6 +177,10 @@ def recorded_question_of(
     schema = network.schema
     if statement.threshold is not None and (len(network.classes) != 2 or not 0 < statement.threshold < 1):
         raise CertificateError(f"a threshold of {statement.threshold:g} makes no sense for this model")
+    if statement.bands and len(network.classes) != 2:
+        raise CertificateError(f"bands of a score make no sense for a model of {len(network.classes)} labels")
+    if statement.tolerance is not None and count_outputs(network) > 2:
+        raise CertificateError(f"a tolerance makes no sense for a model of {count_outputs(network)} outputs")
     axes, restricted = [], {}
     distance = Fraction(0)
     if population is not None and statement.uniform:
@@ -232,6 +214,11 @@ def recorded_question_of(
         )
     bases, sizes = _assignment_bases(statement, network)
     return RecordedQuestion(network, statement, tuple(axes), bases, sizes, restricted, distance)
+
+
+def count_outputs(network: AdditiveNetwork) -> int:
+    """Return how many outputs a network has."""
+    return network.layers[-1].weights.shape[1] if network.layers else len(network.bias)
 
 
 def _count_values(cells: RecordedCells, attribute: Attribute) -> int:
@@ -393,11 +380,6 @@ def _add_terms(
         key = tuple(a + b for a, b in zip(row, terms, strict=True))
         found[key] = np.maximum(found.get(key, np.zeros(len(more))), size + more)
     return found
-
-
-def log_odds(threshold: float) -> float:
-    """Return the logit at which a probability reaches a threshold, to within a few units of the last place."""
-    return math.log(threshold / (1 - threshold)) if threshold != 0.5 else 0.0
 
 
 def exact_line(part: AttributeTerm, entry: Fraction) -> tuple[Fraction, ...]:

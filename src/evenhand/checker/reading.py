@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,12 @@ from evenhand.errors import DataError, EvenhandError
 from evenhand.schema import Schema
 
 MAGIC = b"EVENHAND certificate "
-FORMAT = b"1\n"
+FORMAT = b"2\n"
 WHOLE: int = 2**32 - 1
 MAX_TEXT = 2**26
 MAX_SECTION = 2**31
 MAX_BOXES = 65_536
+MAX_BANDS = 62
 
 
 class CertificateError(EvenhandError, ValueError):
@@ -53,6 +55,26 @@ class RecordedCells:
     weights: NDArray[np.int64] | None
 
 
+class ClaimedPartition(NamedTuple):
+    """The boxes that answer one question of a certificate.
+
+    Attributes:
+        least: how many different outcomes a person must be able to get to count as treated unfairly.
+        low, high: boxes, shape (boxes, attributes).
+        fair, unfair: claimed shares of each in parts of ``WHOLE``.
+        certified, falsified, of: the claimed totals.
+    """
+
+    least: int
+    low: NDArray[np.integer]
+    high: NDArray[np.integer]
+    fair: NDArray[np.uint32]
+    unfair: NDArray[np.uint32]
+    certified: int
+    falsified: int
+    of: int
+
+
 @dataclass(frozen=True)
 class CertificateClaim:
     """What a certificate claims.
@@ -63,12 +85,12 @@ class CertificateClaim:
         protected: entries compared, by attribute.
         where: conditions on the people asked about.
         threshold: on the second label's probability, for two labels.
+        tolerance: of a model of one number, by how much it may change; else None.
+        bands: scores of the favourable label that part the outcomes, where these are bands of it.
         population, uniform: what masses are measured by.
         method: how it was proved.
         cells: of the other attributes.
-        low, high: boxes, shape (boxes, attributes).
-        fair, unfair: claimed shares of each in parts of ``WHOLE``.
-        certified, falsified, of: the claimed totals.
+        partitions: the boxes, once for two different outcomes, and once for each greater number that is asked about.
     """
 
     schema: Schema
@@ -77,17 +99,13 @@ class CertificateClaim:
     protected: dict[str, tuple[float, ...]]
     where: tuple[str, ...]
     threshold: float | None
+    tolerance: float | None
+    bands: tuple[float, ...]
     population: str
     uniform: bool
     method: str
     cells: tuple[RecordedCells, ...]
-    low: NDArray[np.integer]
-    high: NDArray[np.integer]
-    fair: NDArray[np.uint32]
-    unfair: NDArray[np.uint32]
-    certified: int
-    falsified: int
-    of: int
+    partitions: tuple[ClaimedPartition, ...]
 
 
 def read_certificate(path: Path) -> CertificateClaim:
@@ -159,11 +177,11 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
     head = _parse_json(sections.expect_section(b"HEAD"))
     try:
         cells = tuple(_read_cells(described, sections) for described in head["attributes"])
-        blocks, totals = _read_blocks(cells, sections)
+        asked = [int(least) for least in head["outcomes"]]
+        tolerance, bands = _read_comparison(head, asked)
+        partitions = tuple(_read_partition(cells, sections, least) for least in asked)
+        sections.expect_section(b"DONE")
         schema = Schema.parse(head["schema"])
-        parts = [np.concatenate(columns) for columns in zip(*blocks, strict=True)]
-        if len(parts[0]) != int(totals["boxes"]):
-            raise CertificateError(f"the certificate has {len(parts[0]):,} boxes and claims {totals['boxes']:,}")
         if head["whole"] != WHOLE:
             raise CertificateError(f"shares in parts of {head['whole']}, not {WHOLE}")
         protected = {str(name): tuple(map(float, entries)) for name, entries in head["protected"].items()}
@@ -183,22 +201,45 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
             protected=protected,
             where=tuple(map(str, head["where"])),
             threshold=None if head["threshold"] is None else float(head["threshold"]),
+            tolerance=tolerance,
+            bands=bands,
             population=str(head["population"]["name"]),
             uniform=bool(head["population"]["uniform"]),
             method=str(head["method"]),
             cells=cells,
-            low=parts[0],
-            high=parts[1],
-            fair=parts[2],
-            unfair=parts[3],
-            certified=int(totals["certified"]),
-            falsified=int(totals["falsified"]),
-            of=int(totals["of"]),
+            partitions=partitions,
         )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         if isinstance(error, CertificateError):
             raise
         raise CertificateError(f"the certificate does not make sense: {type(error).__name__}: {error}") from None
+
+
+def _read_comparison(head: dict[str, Any], asked: list[int]) -> tuple[float | None, tuple[float, ...]]:
+    """Return the tolerance and the edges of bands, and see that they make sense together with the outcomes counted."""
+    tolerance = None if head["tolerance"] is None else float(head["tolerance"])
+    bands = tuple(map(float, head["bands"]))
+    if tolerance is not None and not 0 <= tolerance < np.inf:
+        raise CertificateError(f"a tolerance of {tolerance:g} makes no sense")
+    if len(bands) >= MAX_BANDS or not all(0 < edge < 1 for edge in bands):
+        raise CertificateError("the edges of the bands are not scores between 0 and 1")
+    if any(a >= b for a, b in itertools.pairwise(bands)):
+        raise CertificateError("the edges of the bands do not increase")
+    if sum((tolerance is not None, bool(bands), head["threshold"] is not None)) > 1:
+        raise CertificateError("a tolerance, bands and a threshold exclude each other")
+    if not asked or asked != list(range(2, 2 + len(asked))) or (tolerance is not None and len(asked) > 1):
+        raise CertificateError(f"the numbers of different outcomes that are counted, {asked}, make no sense")
+    return tolerance, bands
+
+
+def _read_partition(cells: tuple[RecordedCells, ...], sections: _SectionReader, least: int) -> ClaimedPartition:
+    blocks, totals = _read_blocks(cells, sections)
+    low, high, fair, unfair = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
+    if len(low) != int(totals["boxes"]):
+        raise CertificateError(f"the certificate has {len(low):,} boxes and claims {totals['boxes']:,}")
+    return ClaimedPartition(
+        least, low, high, fair, unfair, int(totals["certified"]), int(totals["falsified"]), int(totals["of"])
+    )
 
 
 def _decompress(data: bytes, most: int) -> bytes:
@@ -285,7 +326,6 @@ def _read_blocks(
             raise CertificateError("the shares of a box add up to more than all of it")
         blocks.append((low, low + extent, fair, unfair))
     totals = _parse_json(payload)
-    sections.expect_section(b"DONE")
     if not blocks:
         raise CertificateError("the certificate has no boxes")
     return blocks, totals

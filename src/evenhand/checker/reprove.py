@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evenhand.checker.bounds import MarginBounds, bound_margins, cell_terms, to_fast_bits
 from evenhand.checker.counting import ALL, HALF, ONE_BY_ONE, BoxSums
-from evenhand.checker.deployed import float32_errors_of
+from evenhand.checker.deployed import float32_errors_of, number_error_of
 from evenhand.checker.fixed import (
     FAST_BITS,
     MAX_LAYERS,
@@ -20,7 +20,8 @@ from evenhand.checker.fixed import (
     PrecisionExceeded,
     fixed_point_of,
 )
-from evenhand.checker.question import RecordedQuestion
+from evenhand.checker.form import LayeredForm, form_of
+from evenhand.checker.question import CellAxis, RecordedQuestion
 from evenhand.checker.reading import WHOLE
 
 MAX_PARTS = 4096
@@ -61,12 +62,21 @@ class BoxProof:
 
 
 class BoxProver:
-    """Proves shares of boxes of a question."""
+    """Proves shares of boxes of a question.
 
-    def __init__(self, question: RecordedQuestion) -> None:
+    Args:
+        question: what the certificate is about.
+        least: how many different outcomes a person must be able to get to count as treated unfairly.
+    """
+
+    def __init__(self, question: RecordedQuestion, least: int = 2) -> None:
         self._question = question
-        self._deployed = float32_errors_of(question)
-        self._fast = self._prepare_fixed(FAST_BITS) if len(question.network.layers) <= MAX_LAYERS else None
+        self._form = form_of(question)
+        self._least = least
+        self._deployed = (
+            2 * number_error_of(question) if self._form.differences else float32_errors_of(question, self._form)
+        )
+        self._fast = self._prepare_fixed(FAST_BITS) if len(self._form.layers) <= MAX_LAYERS else None
 
     def prove(
         self,
@@ -90,7 +100,7 @@ class BoxProver:
             for at in range(0, len(wholes), self.batch):
                 chosen = wholes[at : at + self.batch]
                 decided[chosen] = _decide_boxes(
-                    bound_margins(self._fast, low[chosen], high[chosen], together=False), self._fast
+                    bound_margins(self._fast, low[chosen], high[chosen], together=False), self._form, self._least
                 )
         found: list[BoxProof] = []
         for k, claim in enumerate(claims):
@@ -107,21 +117,20 @@ class BoxProver:
     @property
     def batch(self) -> int:
         """Boxes bounded at once."""
-        network = self._question.network
-        widths = [len(network.bias), *(len(layer.bias) for layer in network.layers)]
+        widths = [len(self._form.units), *(len(layer.bias) for layer in self._form.layers)]
         widest = max((2 * a * b for a, b in itertools.pairwise(widths)), default=widths[0])
-        return max(1, WORK_CELLS // (widest * len(self._question.bases)))
+        return max(1, WORK_CELLS // (widest * len(self._form.bases)))
 
     def _cut(self, low: NDArray[np.int64], high: NDArray[np.int64], claim: tuple[int, int]) -> BoxProof:
         best = BoxProof(False, 0.0, 0.0, 0)
         for bits, most in ((FAST_BITS, MAX_PARTS), (SLOW_BITS, MAX_SLOW_PARTS)):
-            if bits == FAST_BITS and len(self._question.network.layers) > MAX_LAYERS:
+            if bits == FAST_BITS and len(self._form.layers) > MAX_LAYERS:
                 continue
             # In units made for this box, so that no digit is lost to people far away from it.
             fixed = self._prepare_fixed(bits, low, high)
             if fixed is None:
                 continue
-            proof = _PartitionedBox(self._question, fixed, low, high, claim).proof(most, self.batch)
+            proof = _PartitionedBox(fixed, self._least, low, high, claim).proof(most, self.batch)
             if proof.confirmed:
                 return proof
             best = max(best, proof, key=lambda each: each.fair + each.unfair)
@@ -131,7 +140,7 @@ class BoxProver:
         self, bits: int, low: NDArray[np.int64] | None = None, high: NDArray[np.int64] | None = None
     ) -> FixedPointNetwork | None:
         try:
-            return fixed_point_of(self._question, self._deployed, bits, low, high)
+            return fixed_point_of(self._form, self._deployed, bits, low, high)
         except PrecisionExceeded:
             return None
 
@@ -146,16 +155,16 @@ class _PartitionedBox:
 
     def __init__(
         self,
-        question: RecordedQuestion,
         fixed: FixedPointNetwork,
+        least: int,
         low: NDArray[np.int64],
         high: NDArray[np.int64],
         claim: tuple[int, int],
     ) -> None:
-        self._question = question
         self._fixed = fixed
+        self._least = least
         self._claim = claim
-        self._whole = _box_mass(question, low, high)
+        self._whole = _box_mass(fixed.form.axes, low, high)
         self._low, self._high = low[None], high[None]
         self._masses = [self._whole]
         self._shares = [ProvedShares(0, 0)]
@@ -163,17 +172,15 @@ class _PartitionedBox:
 
     def proof(self, most: int, batch: int) -> BoxProof:
         """Go on until the claim is reached or refuted, or there are so many parts."""
-        ways = (False, True) if len(self._question.bases) > 1 else (False,)
+        ways = (False, True) if len(self._fixed.form.bases) > 1 else (False,)
         for together, half in [*((way, HALF) for way in ways), (False, LARGE_HALF)]:
-            shares, axes = _prove_shares(
-                self._question, self._fixed, self._low, self._high, together=together, half=half
-            )
+            shares, axes = _prove_shares(self._fixed, self._least, self._low, self._high, together=together, half=half)
             self._shares = [_best_of(self._shares[0], shares[0])]
             self._axes = axes if not together else self._axes
             if self._check_stop():
                 break
         # With two assignments it pays less to bound them together too, the smaller the parts are.
-        ways = ways if len(self._question.bases) > 2 else ways[:1]
+        ways = ways if len(self._fixed.form.bases) > 2 else ways[:1]
         while not self._check_stop() and not self._is_refuted() and len(self._masses) < most:
             order = sorted(range(len(self._masses)), key=lambda k: -self._masses[k] * self._shares[k].open)
             able = [k for k in order if self._shares[k].open > 0 and (self._low[k] < self._high[k]).any()]
@@ -187,15 +194,15 @@ class _PartitionedBox:
         cut = [_split_box(self._low[k], self._high[k], self._axes[k]) for k in chosen]
         low = np.stack([part for halves in cut for part in halves[0]])
         high = np.stack([part for halves in cut for part in halves[1]])
-        found, axes = _prove_shares(self._question, self._fixed, low, high, together=ways[0], half=SMALL_HALF)
+        found, axes = _prove_shares(self._fixed, self._least, low, high, together=ways[0], half=SMALL_HALF)
         for together in ways[1:]:
-            others, _ = _prove_shares(self._question, self._fixed, low, high, together=together, half=SMALL_HALF)
+            others, _ = _prove_shares(self._fixed, self._least, low, high, together=together, half=SMALL_HALF)
             found = [_best_of(a, b) for a, b in zip(found, others, strict=True)]
         rest = [k for k in range(len(self._masses)) if k not in set(chosen)]
         self._low = np.concatenate([self._low[rest], low])
         self._high = np.concatenate([self._high[rest], high])
         self._masses = [self._masses[k] for k in rest] + [
-            _box_mass(self._question, a, b) for a, b in zip(low, high, strict=True)
+            _box_mass(self._fixed.form.axes, a, b) for a, b in zip(low, high, strict=True)
         ]
         self._shares = [self._shares[k] for k in rest] + found
         self._axes = [self._axes[k] for k in rest] + axes
@@ -233,17 +240,16 @@ def _split_box(
     return (low, right), (left, high)
 
 
-def _box_mass(question: RecordedQuestion, low: NDArray[np.int64], high: NDArray[np.int64]) -> int:
+def _box_mass(axes: tuple[CellAxis, ...], low: NDArray[np.int64], high: NDArray[np.int64]) -> int:
     """Return exact mass of a box."""
     return math.prod(
-        int(axis.before(high[i : i + 1] + 1)[0] - axis.before(low[i : i + 1])[0])
-        for i, axis in enumerate(question.axes)
+        int(axis.before(high[i : i + 1] + 1)[0] - axis.before(low[i : i + 1])[0]) for i, axis in enumerate(axes)
     )
 
 
 def _prove_shares(
-    question: RecordedQuestion,
     fixed: FixedPointNetwork,
+    least: int,
     low: NDArray[np.int64],
     high: NDArray[np.int64],
     *,
@@ -252,25 +258,66 @@ def _prove_shares(
 ) -> tuple[list[ProvedShares], list[int]]:
     """Return proved shares of boxes, and the attribute that each had best be cut along."""
     bounds = bound_margins(fixed, low, high, together=together)
-    kinds = _decide_boxes(bounds, fixed)
+    kinds = _decide_boxes(bounds, fixed.form, least)
     again = np.flatnonzero(kinds == OPEN)
     both = [bounds.of(again)]
     if len(again) and fixed.layers:
         both.append(bound_margins(fixed, low[again], high[again], together=together, flat=True))
-        kinds[again] = _decide_boxes(both[1], fixed)
+        kinds[again] = _decide_boxes(both[1], fixed.form, least)
     found = [ProvedShares(ALL * int(kind == FAIR), ALL * int(kind == UNFAIR)) for kind in kinds]
     for place, k in enumerate(again):
         if kinds[k] == OPEN:
-            found[k] = _count_shares(question, fixed, both, place, low[k], high[k], half)
+            found[k] = _count_shares(fixed, least, both, place, low[k], high[k], half)
     able = np.where(high > low, bounds.importance, -1.0)
     return found, [int(np.argmax(row)) if len(row) else 0 for row in able]
 
 
-def _decide_boxes(bounds: MarginBounds, fixed: FixedPointNetwork) -> NDArray[np.int64]:
+def _decide_boxes(bounds: MarginBounds, form: LayeredForm, least: int) -> NDArray[np.int64]:
     """Return what bounds say of each box as a whole."""
-    positive = bounds.least > 0
-    kinds = [_decide_labels(_possible_labels(each, fixed.pairs, fixed.classes)[..., 0]) for each in positive]
+    kinds = []
+    for positive in bounds.least > 0:
+        fair, unfair = _decide_people(positive[..., None], form, least)
+        kinds.append(FAIR if fair[0] else UNFAIR if unfair[0] else OPEN)
     return np.array(kinds, dtype=np.int64)
+
+
+def _decide_people(
+    positive: NDArray[np.bool_], form: LayeredForm, least: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return who is surely treated fairly, and who unfairly, from which lower functions are positive.
+
+    Args:
+        positive: margins and negative margins, shape (groups, each, margins, 2, people).
+        form: says what margins mean.
+        least: how many different outcomes a person must be able to get to count as treated unfairly.
+    """
+    if form.differences:
+        return np.asarray(positive[0, 0, :, 1].all(axis=0)), np.asarray(positive[0, 0, :, 0].any(axis=0))
+    labels = _possible_labels(positive, form.pairs, form.labels)
+    if least == 2:
+        same = (labels == labels[0]).all(axis=0) & (labels[0] & (labels[0] - 1) == 0)
+        apart = np.zeros(labels.shape[1], dtype=np.bool_)
+        for a in range(len(labels)):
+            for b in range(a):
+                apart |= labels[a] & labels[b] == 0
+        return same, apart
+    sizes = _count_bits(labels, form.labels)
+    single, some = np.where(sizes == 1, labels, 0), np.bitwise_or.reduce(labels, axis=0)
+    known = np.bitwise_or.reduce(single, axis=0)
+    # No more outcomes than labels that are left anywhere; or than those surely given, and one for each left several.
+    most = np.minimum(_count_bits(some, form.labels), _count_bits(known, form.labels) + (sizes > 1).sum(axis=0))
+    # No fewer than sets of which no two have a label in common: gathered from the smallest on.
+    order = np.argsort(sizes, axis=0, kind="stable")
+    taken, found = np.zeros_like(known), np.zeros_like(known)
+    for row in np.take_along_axis(labels, order, axis=0):
+        new = row & taken == 0
+        found += new
+        taken |= np.where(new, row, 0)
+    return most < least, found >= least
+
+
+def _count_bits(sets: NDArray[np.int64], labels: int) -> NDArray[np.int64]:
+    return np.asarray(sum((sets >> k) & 1 for k in range(labels)))
 
 
 OPEN, FAIR, UNFAIR = 0, 1, 2
@@ -291,18 +338,9 @@ def _possible_labels(
     return labels
 
 
-def _decide_labels(labels: NDArray[np.int64]) -> int:
-    """Return what sets of possible labels, one per assignment, say of one person or box."""
-    sets = {int(each) for each in labels}
-    if any(a & b == 0 for a, b in itertools.combinations(sets, 2)):
-        return UNFAIR
-    only = next(iter(sets))
-    return FAIR if len(sets) == 1 and only & (only - 1) == 0 else OPEN
-
-
 def _count_shares(
-    question: RecordedQuestion,
     fixed: FixedPointNetwork,
+    least: int,
     both: list[MarginBounds],
     k: int,
     low: NDArray[np.int64],
@@ -314,7 +352,7 @@ def _count_shares(
         return ProvedShares(0, 0)
     groups, each, margins, _ = both[0].constants.shape[1:]
     masses = []
-    for i, axis in enumerate(question.axes):
+    for i, axis in enumerate(fixed.form.axes):
         if high[i] > low[i]:
             before = axis.before(np.arange(low[i], high[i] + 2))
             weights = np.diff(before).astype(object)
@@ -339,49 +377,58 @@ def _count_shares(
     rows = np.broadcast_to(np.arange(len(single)).reshape(groups, 1, -1), constants.shape).reshape(-1)
     sums = BoxSums(constants.reshape(-1), tuple(term[rows] for term in table), tuple(masses), half)
     if sums.people * len(rows) <= 4 * ONE_BY_ONE:
-        return _count_one_by_one(sums, fixed, (groups, each, margins, 2))
-    return _count_by_events(sums, fixed, groups * each)
+        positive = sums.positive().reshape(groups, each, margins, 2, -1)
+        weights = sums.weights()
+        chosen = _decide_people(positive, fixed.form, least)
+        return ProvedShares(*(ALL if each.all() else int(weights[each].sum()) for each in chosen))
+    if fixed.form.differences:
+        return _count_changes(sums, margins)
+    return _count_by_events(sums, fixed.form, groups * each, least)
 
 
-def _count_one_by_one(sums: BoxSums, fixed: FixedPointNetwork, shape: tuple[int, ...]) -> ProvedShares:
-    positive = sums.positive().reshape(*shape, -1)
-    labels = _possible_labels(positive, fixed.pairs, fixed.classes)
-    same = (labels == labels[0]).all(axis=0) & (labels[0] & (labels[0] - 1) == 0)
-    apart = np.zeros(labels.shape[1], dtype=np.bool_)
-    for a in range(len(labels)):
-        for b in range(a):
-            apart |= labels[a] & labels[b] == 0
-    weights = sums.weights()
-    fair, unfair = (ALL if chosen.all() else int(weights[chosen].sum()) for chosen in (same, apart))
-    return ProvedShares(fair, unfair)
+def _count_changes(sums: BoxSums, margins: int) -> ProvedShares:
+    """Fair: no number is beyond the tolerance. Unfair: the likeliest is, or its opposite, which excludes it."""
+    mean = sums.mean()
+    likely = max(range(margins), key=lambda m: mean[2 * m])
+    both = {likely, likely ^ 1} if margins > 1 else {likely}
+    fair = sums.all_positive([2 * m + 1 for m in range(margins)])
+    return ProvedShares(fair, sum(sums.all_positive([2 * m]) for m in both))
 
 
-def _count_by_events(sums: BoxSums, fixed: FixedPointNetwork, assignments: int) -> ProvedShares:
+def _count_by_events(sums: BoxSums, form: LayeredForm, assignments: int, least: int) -> ProvedShares:
     """Fair: one label beats all others under every assignment. Unfair: it does under one, and is beaten under another.
 
     Fair events of different labels exclude each other. With two labels and two assignments so do the two unfair events,
-    in which the first label is given under one assignment or under the other. Else only the largest event counts.
+    in which the first label is given under one assignment or under the other. Else only the largest event counts. Of
+    more outcomes than two the event is looked at that each assignment gets its likeliest label.
     """
-    index = np.arange(len(sums.constants)).reshape(assignments, len(fixed.pairs), 2)
+    index = np.arange(len(sums.constants)).reshape(assignments, len(form.pairs), 2)
     wins = [
         [
-            [int(index[p, m, 0 if label == b else 1]) for m, (a, b) in enumerate(fixed.pairs) if label in (a, b)]
+            [int(index[p, m, 0 if label == b else 1]) for m, (a, b) in enumerate(form.pairs) if label in (a, b)]
             for p in range(assignments)
         ]
-        for label in range(fixed.classes)
+        for label in range(form.labels)
     ]
     fair = sum(sums.all_positive([f for each in label for f in each]) for label in wins)
-    if fixed.classes == 2 and assignments == 2:
+    if least > 2:
+        mean = sums.mean()
+        likely = [max(range(form.labels), key=lambda k: min(mean[f] for f in wins[k][p])) for p in range(assignments)]
+        if len(set(likely)) == 1:
+            return ProvedShares(fair, 0)
+        share = sums.all_positive([f for p, label in enumerate(likely) for f in wins[label][p]])
+        return ProvedShares(fair, share) if len(set(likely)) >= least else ProvedShares(fair + share, 0)
+    if form.labels == 2 and assignments == 2:
         unfair = sum(sums.all_positive([*wins[0][p], *wins[1][1 - p]]) for p in range(2))
         return ProvedShares(fair, unfair)
     mean = sums.mean()
     largest = 0
-    for label in range(fixed.classes):
+    for label in range(form.labels):
         strongest = max(range(assignments), key=lambda p: min(mean[f] for f in wins[label][p]))
         losing = [
             int(index[p, m, 1 if label == b else 0])
             for p in range(assignments)
-            for m, (a, b) in enumerate(fixed.pairs)
+            for m, (a, b) in enumerate(form.pairs)
             if label in (a, b)
         ]
         beaten = max(losing, key=lambda f: mean[f])

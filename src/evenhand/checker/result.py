@@ -37,6 +37,14 @@ class UnconfirmedBox(ResultPart):
     proved_unfair: float
 
 
+class CheckedOutcome(ResultPart):
+    """Which share of people can get at least so many different outcomes: proved, and still possible."""
+
+    least: int
+    proved: float
+    possible: float
+
+
 class CertificateCheck(Result):
     """Whether a certificate file holds what it claims.
 
@@ -52,6 +60,9 @@ class CertificateCheck(Result):
         restricted: attributes of which the certificate is not about all values, and the values it is about.
         where: conditions on the people asked about, as the file states them.
         threshold: on the second label's probability.
+        tolerance: by how much a number may change; None where labels are compared.
+        bands: scores of the favourable label that part bands, where these are compared.
+        outcomes: for each number of different outcomes that was counted, who can get so many; empty for two alone.
         method: how it was proved.
         certified, falsified, undecided: the totals, added up again; None if rejected.
         boxes: how many there are.
@@ -74,6 +85,9 @@ class CertificateCheck(Result):
     restricted: dict[str, str] = Field(default_factory=dict)
     where: tuple[str, ...] = ()
     threshold: float | None = None
+    tolerance: float | None = None
+    bands: tuple[float, ...] = ()
+    outcomes: tuple[CheckedOutcome, ...] = ()
     method: str | None = None
     certified: float | None = None
     falsified: float | None = None
@@ -129,6 +143,12 @@ class CertificateCheck(Result):
             yield f"only {name}", values
         if self.threshold not in (None, 0.5):
             yield "decision threshold", f"{self.threshold:g}"
+        if self.tolerance is not None:
+            yield "tolerance", f"numbers that change by no more than {self.tolerance:g} count as the same"
+        if self.bands:
+            yield "bands", f"of the favourable label's score, cut at {', '.join(f'{edge:g}' for edge in self.bands)}"
+        for each in self.outcomes:
+            yield f"at least {each.least} outcomes", f"proved for {each.proved:.2%}, possible for {each.possible:.2%}"
         checked = "compared with the population" if self.population_checked else "as the file states them"
         yield "masses", f"{checked}{'' if self.population_checked else ', not compared with data'}"
         yield "boxes", f"{self.boxes:,} fill the domain without gap or overlap, and the totals add up"

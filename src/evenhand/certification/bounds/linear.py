@@ -48,6 +48,8 @@ SIZES = 80
 """Powers of two that gains are sorted into."""
 PROBED, RUN = 384, 48
 """Boxes proved now and then at every precision, and neighbours among them, to see what a proof costs and brings."""
+PROBING_SHARE = 0.1
+"""A finer precision is tried where that takes no more than this part of the time spent on refinement."""
 DECAY_EXPONENT = 0.3
 """The undecided mass falls about as the time of refinement to the power of minus this."""
 ROUND_SECONDS = 0.25
@@ -306,8 +308,12 @@ class LinearSearch(BestFirst[BoxFrontier]):
         begins = np.linspace(0, len(worthwhile) - run, PROBED // RUN).astype(np.int64)
         sample = frontier[worthwhile[(begins[:, None] + np.arange(run)).ravel()]]
         held = float(frontier.mass[worthwhile].sum())
-        costs, brought = [], []
+        costs: list[float] = []
+        brought: list[float] = []
         for precision in LEVELS:
+            # A finer level takes about four times as long. The trial itself must not take what it is to save.
+            if costs and 4 * costs[-1] * len(sample) > PROBING_SHARE * self.refined:
+                break
             started = self.reading()
             shares = self.bounder.prove(sample, precision)
             costs.append((self.reading() - started) / len(sample))
@@ -315,7 +321,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
             brought.append(held * float(shares.sum(axis=1).mean()))
         undecided, refined = float(frontier.open.sum()), max(self.refined, 0.1)
         self.level = 0
-        for level in range(1, len(LEVELS)):
+        for level in range(1, len(costs)):
             # A finer level may be timed as the cheaper one, and a negative sum has no real power.
             seconds = max(0.0, costs[level] - costs[self.level]) * len(worthwhile) / self.bounder.jobs
             if self._seconds_left() < costs[level] * len(worthwhile) / self.bounder.jobs:

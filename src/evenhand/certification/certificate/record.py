@@ -11,6 +11,7 @@ import json
 import os
 import threading
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -30,7 +31,7 @@ from evenhand.population import UNIFORM_POPULATION
 from evenhand.schema import parse_subdomain
 from evenhand.typing import Floats
 
-MAGIC = b"EVENHAND certificate 1\n"
+MAGIC = b"EVENHAND certificate 2\n"
 WHOLE = 2**32 - 1
 """Shares are stored as whole numbers of this many parts, rounded down."""
 BLOCK = 65_536
@@ -42,19 +43,50 @@ Integers = NDArray[np.integer]
 class CertificateWriter:
     """Writes a certificate file while the boxes come in.
 
-    The boxes of all calls together must be a partition of the domain, up to parts without mass. The file appears under
-    its name only when it is complete: as a context manager, at the end without an error.
+    The boxes of each question must be a partition of the domain, up to parts without mass. The file appears under its
+    name only when it is complete: as a context manager, at the end without an error.
 
     Args:
         path: where to write.
-        query: what is asked.
-        method: how it is proved.
+        outcomes: how many different outcomes make a person treated unfairly, for each question in order.
 
     Raises:
         OptionError: the file cannot be written.
     """
 
-    def __init__(self, path: Path, query: Query, method: str) -> None:
+    def __init__(self, path: Path, outcomes: Sequence[int] = (2,)) -> None:
+        self._path = path
+        self._part = path.with_name(path.name + ".part")
+        self._outcomes = list(outcomes)
+        self._begun = False
+        self._held: list[tuple[NDArray[Any], ...]] = []
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._digest = hashlib.sha256()
+        try:
+            self._file: BinaryIO = self._part.open("wb")
+        except OSError as error:
+            raise OptionError(f"the certificate cannot be written: {error}", location="`certificate=`") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self.finish()
+        else:
+            self.discard()
+
+    def begin(self, query: Query, method: str) -> None:
+        """Begin with the boxes of a question; the questions of a file differ in how many outcomes are counted alone.
+
+        Args:
+            query: what is asked.
+            method: how it is proved.
+
+        Raises:
+            OptionError: the question cannot be held, or the file cannot be written.
+        """
         if query.relaxed:
             raise OptionError(
                 "a certificate file cannot hold comparisons within a tolerance",
@@ -70,34 +102,18 @@ class CertificateWriter:
                 location="`certificate=`",
                 hint="leave the certificate out, or describe the number with `edges`, or with 4,096 values or fewer",
             )
-        self._path = path
-        self._part = path.with_name(path.name + ".part")
         self._query = query
         self._kinds = [_smallest_dtype(cells.count) for cells in query.cells]
         self._total = int(np.prod([cells.total for cells in query.cells], dtype=object)) if query.cells else 1
         self._mass = self._certified = self._falsified = self._boxes = 0
-        self._held: list[tuple[NDArray[Any], ...]] = []
-        self._waiting = 0
-        self._lock = threading.Lock()
-        self._digest = hashlib.sha256()
-        try:
-            self._file: BinaryIO = self._part.open("wb")
-        except OSError as error:
-            raise OptionError(f"the certificate cannot be written: {error}", location="`certificate=`") from None
+        if self._begun:
+            return
+        self._begun = True
         self._write(MAGIC)
-        self._write_section(b"HEAD", zlib.compress(json.dumps(_file_header(query, method)).encode()))
+        self._write_section(b"HEAD", zlib.compress(json.dumps(_file_header(query, method, self._outcomes)).encode()))
         for cells in query.cells:
             for array in _cell_arrays(cells):
                 self._write_section(b"CELL", zlib.compress(array.tobytes()))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is None:
-            self.finish()
-        else:
-            self.discard()
 
     def take(self, low: Integers, high: Integers, fair: NDArray[Any], unfair: NDArray[Any]) -> None:
         """Record final boxes.
@@ -136,8 +152,8 @@ class CertificateWriter:
                 first == UNFAIR,
             )
 
-    def finish(self) -> None:
-        """Write what is waiting and the totals, and give the file its name.
+    def end(self) -> None:
+        """Write what is waiting of a question, and its totals.
 
         Raises:
             OptionError: the file cannot be written.
@@ -147,7 +163,6 @@ class CertificateWriter:
             if self._waiting:
                 self._flush_blocks(self._waiting)
             if self._mass != self._total:
-                self.discard()
                 raise RuntimeError(f"the boxes of the certificate hold {self._mass} of the domain's {self._total}")
             totals = {
                 "boxes": self._boxes,
@@ -156,12 +171,19 @@ class CertificateWriter:
                 "of": str(self._total * WHOLE),
             }
             self._write_section(b"TOTL", zlib.compress(json.dumps(totals).encode()))
-            self._write_section(b"DONE", self._digest.digest())
-            try:
-                self._file.close()
-                os.replace(self._part, self._path)
-            except OSError as error:
-                raise OptionError(f"the certificate cannot be written: {error}", location="`certificate=`") from None
+
+    def finish(self) -> None:
+        """Close the file and give it its name.
+
+        Raises:
+            OptionError: the file cannot be written.
+        """
+        self._write_section(b"DONE", self._digest.digest())
+        try:
+            self._file.close()
+            os.replace(self._part, self._path)
+        except OSError as error:
+            raise OptionError(f"the certificate cannot be written: {error}", location="`certificate=`") from None
 
     def discard(self) -> None:
         """Leave no file behind."""
@@ -222,9 +244,9 @@ def _smallest_dtype(count: int) -> str:
     return "<u1" if count <= 2**8 else "<u2" if count <= 2**16 else "<u4"
 
 
-def _file_header(query: Query, method: str) -> dict[str, Any]:
+def _file_header(query: Query, method: str, outcomes: Sequence[int]) -> dict[str, Any]:
     return {
-        "format": 1,
+        "format": 2,
         "evenhand": __version__,
         "method": method,
         "model": {"name": query.network.name, "fingerprint": network_fingerprint(query.network)},
@@ -232,6 +254,9 @@ def _file_header(query: Query, method: str) -> dict[str, Any]:
         "protected": {name: [float(entry) for entry in _protected_entries(query, name)] for name in query.protected},
         "where": list(query.where),
         "threshold": query.threshold,
+        "tolerance": query.limit,
+        "bands": [] if query.bands is None else list(query.bands.edges),
+        "outcomes": list(outcomes),
         "population": {"name": query.population, "uniform": query.population.startswith(UNIFORM_POPULATION)},
         "slack": {"says": ARITHMETIC_NOTE, "unit": BINARY32_UNIT, "activation": ACTIVATION_ERROR},
         "whole": WHOLE,

@@ -333,6 +333,7 @@ def proved_shares_of(
         size=np.where(np.arange(labels + 2) < labels, fair, labels),
         member=np.zeros((labels + 2, max(2, fair)), dtype=np.int64),
         unfair=np.arange(labels + 2) >= labels,
+        apart=np.arange(labels + 2) >= labels,
     )
     for c in range(labels):
         won = net.beats[c, [d for d in range(labels) if d != c]]

@@ -127,8 +127,7 @@ def build_functions(net, roles, axes, count, scoring, b, s):
         for side in range(2):
             for mode in range(2):
                 for o in range(outputs):
-                    slopes = s.adaptive if mode == 0 else s.flat
-                    substitute_backward(depth, o, side == 1, slopes, net, roles.biases[p], s)
+                    substitute_backward(depth, o, side == 1, mode == 1, net, roles.biases[p], s)
                     store_function(net, roles, axes, count, FunctionIndex(side, mode, o, p), b, s)
         if scoring:
             split_scores(net, b.lo, b.hi, s, b.score)
@@ -478,7 +477,7 @@ def plan_events(roles, b, events):
                     weakest = min(weakest, b.chosen.zscore[f])
                     b.wins[c, p] = min(b.wins[c, p], b.chosen.bolder[f])
         events.size[count] = size
-        events.unfair[count] = False
+        events.unfair[count] = events.apart[count] = False
         share += normal_cdf(weakest)
         count += 1
     if roles.least > 2:
@@ -491,7 +490,7 @@ def plan_events(roles, b, events):
             events.member[count, 1] = roles.beats[0, 1] * 2 + 1 - p
             share += max(0.0, normal_cdf(b.wins[1, p]) + normal_cdf(b.wins[0, 1 - p]) - 1)
             events.size[count] = 2
-            events.unfair[count] = True
+            events.unfair[count] = events.apart[count] = True
             count += 1
     else:
         # The likeliest label that wins somewhere and the likeliest that beats it elsewhere.
@@ -516,7 +515,7 @@ def plan_events(roles, b, events):
                 size += 1
         events.member[count, size] = other
         events.size[count] = size + 1
-        events.unfair[count] = True
+        events.unfair[count] = events.apart[count] = True
         share += max(0.0, normal_cdf(b.wins[winner, at]) + normal_cdf(b.chosen.bolder[other]) - 1)
         count += 1
     events.number[0] = count
@@ -526,26 +525,28 @@ def plan_events(roles, b, events):
 @jit
 def plan_demanded(roles, b, events):
     """The same where one label is demanded: it beats all others; the likeliest of them beats it, or its opposite."""
-    # Labels 2k + 1 and 2k + 2 exclude each other (``FunctionRoles``), so their events are disjoint.
+    # Labels 2k + 1 and 2k + 2 exclude each other (``FunctionRoles``), so their events are disjoint. That neither of the
+    # two wins are conditions that pull against each other, as when a change is to be neither too large nor too small.
     c = roles.demanded
-    weakest = 1e300
+    failing = 0.0
     size = 0
     other = 1
     for d in range(1, roles.labels):
         f = roles.beats[c, d]
         events.member[0, size] = f
         size += 1
-        weakest = min(weakest, b.chosen.zscore[f])
+        failing += normal_cdf(-b.chosen.zscore[f])
         if b.chosen.zscore[roles.beats[d, c]] > b.chosen.zscore[roles.beats[other, c]]:
             other = d
     events.size[0] = size
     events.unfair[0] = False
-    share = normal_cdf(weakest)
+    events.apart[0] = True
+    share = max(0.0, 1.0 - failing)
     for k in range(2):
         f = roles.beats[other if k == 0 else ((other - 1) ^ 1) + 1, c]
         events.member[1 + k, 0] = f
         events.size[1 + k] = 1
-        events.unfair[1 + k] = True
+        events.unfair[1 + k] = events.apart[1 + k] = True
         share += normal_cdf(b.chosen.zscore[f])
     events.number[0] = 3
     return share
@@ -578,6 +579,7 @@ def plan_likely_labels(roles, share, b, events):
     if different > 1:
         events.size[count] = size
         events.unfair[count] = different >= roles.least
+        events.apart[count] = True
         share += max(0.0, 1.0 - size * (1.0 - normal_cdf(weakest)))
         count += 1
     events.number[0] = count

@@ -154,6 +154,7 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
         bias_sizes=bias_sizes,
         output_sizes=_pad_rows((query.slack.weights[-1] if query.layers else np.abs(layers[-1][0])).T, most).T.copy(),
         last_pads=query.slack.decision(np.zeros(len(query.pairs))) + rounding,
+        capped=_capped_units(layers, most),
     )
     return CompiledProblem(
         network=network,
@@ -172,6 +173,18 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
         axes=axes,
         counts=query.counts,
     )
+
+
+def _capped_units(layers: Sequence[tuple[Floats, Floats]], width: int) -> Integers:
+    """Return for each unit h of the second layer the first unit u with ``z_h = a - relu(z_u)``, read by no other."""
+    found = np.full(width, -1, dtype=np.int64)
+    if len(layers) > 1:
+        read = layers[0][0] != 0
+        for h in np.flatnonzero((read.sum(axis=0) == 1) & (layers[0][1] > 0)):
+            u = int(np.argmax(read[:, h]))
+            if layers[0][0][u, h] == -1.0 and read[u].sum() == 1:
+                found[h] = u
+    return found
 
 
 def _beats_matrix(pairs: Integers) -> Integers:
@@ -347,6 +360,7 @@ def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, Scratch
         size=np.zeros(labels + 2, np.int64),
         member=np.zeros((labels + 2, members), np.int64),
         unfair=np.zeros(labels + 2, np.bool_),
+        apart=np.zeros(labels + 2, np.bool_),
     )
     cells = len(axes.weight) - attributes
     scratch = scratch_buffers(functions, attributes, cells, labels + 2, members)

@@ -53,7 +53,8 @@ class FlatNetwork(NamedTuple):
     ``sizes`` (K + 1,); ``columns`` (columns, m); ``start``, ``line``, ``reach`` per attribute; ``weights`` (K, m, m)
     and ``offsets`` (K, m) of the layer after each hidden one; ``pads`` (K, m); for the model's own rounding
     ``first_error`` (m,), ``gammas`` (K + 1,), ``bias_sizes`` (K, m), ``output_sizes`` (m, outputs) which bound the last
-    weights as deployed, and ``last_pads`` (outputs,).
+    weights as deployed, and ``last_pads`` (outputs,). ``capped`` (m,) names for unit h of the second hidden layer the
+    first unit u with ``z_h = a - relu(z_u)`` that nothing else reads, -1 if there is none.
     """
 
     sizes: Integers
@@ -69,13 +70,15 @@ class FlatNetwork(NamedTuple):
     bias_sizes: Floats
     output_sizes: Floats
     last_pads: Floats
+    capped: Integers
 
 
 class RelaxationBuffers(NamedTuple):
     """Work arrays of one thread.
 
     Per hidden layer and unit: ``zl``, ``zu`` its interval, ``slope`` and ``shift`` of the chord above its ReLU, the
-    slopes ``adaptive`` and ``flat`` of the lines below it, ``gaps``; ``error`` (K + 1, m) in float32, for all lanes
+    slopes ``adaptive`` and ``flat`` of the lines below it, what the adaptive ones of the second layer add to that
+    (``floor``), ``gaps``; ``error`` (K + 1, m) in float32, for all lanes
     together; the units that are ``on`` in every lane, and those ``live`` that may be either, with their numbers
     ``always`` and ``mixed``; ``held_low`` and ``held_high``, the cells of each attribute that some lane's box has.
     """
@@ -87,6 +90,7 @@ class RelaxationBuffers(NamedTuple):
     shift: Floats
     adaptive: Floats
     flat: Floats
+    floor: Floats
     gaps: Floats
     live: Integers
     on: Integers
@@ -117,6 +121,7 @@ def relaxation_buffers(net: FlatNetwork) -> RelaxationBuffers:
         shift=lanes[3],
         adaptive=lanes[4],
         flat=lanes[5],
+        floor=np.zeros((m, LANES)),
         gaps=lanes[6],
         live=np.zeros((k, m), np.int64),
         on=np.zeros((k, m), np.int64),
@@ -230,17 +235,43 @@ def relax_layer(k, net, s):
             shifts[h, t] = shift
             adaptives[h, t] = adaptive
             flats[h, t] = flat
+        if k == 1 and net.capped[h] >= 0:
+            relax_capped_unit(h, net, s)
     s.mixed[k] = mixed
     s.always[k] = always
 
 
 @inlined
-def through_relu(k, s, below, up, weights):
+def relax_capped_unit(h, net, s):
+    """Draw the line below relu(a - relu(u)) by what it is of u: a less u cut off at 0 and a."""
+    # A line for each ReLU in turn loses most of what the clamp c(u) = a - relu(a - relu(u)) is. For l < 0 < a < L its
+    # concave envelope on [l, L] is the chord from (l, 0) to (a, a), then a: so c(u) <= a (u - l) / (a - l) = slope *
+    # chord(u), where chord(u) = L (u - l) / (L - l) is the line above relu(u), and slope < 1. In terms of v = a -
+    # relu(u) that is the line slope * v + (1 - slope) * a below relu(v). It is below only together with that chord; and
+    # where it is taken, relu(u) has the sign that asks for the chord, as nothing else reads u. Of this line and c(u) <=
+    # a, the one that encloses less area is taken.
+    u = net.capped[h]
+    a = net.offsets[0, h]
+    for t in range(LANES):
+        low = s.zl[0, u, t]
+        high = s.zu[0, u, t]
+        s.floor[h, t] = 0.0
+        if low < 0 and a > 0 and high > a:
+            slope = 0.0
+            if high - a < a - low:
+                slope = min(1.0, a * (high - low) / (high * (a - low)) * (1 + 1e-15))
+                s.floor[h, t] = (1 - slope) * a
+            s.adaptive[1, h, t] = slope
+
+
+@inlined
+def through_relu(k, net, s, flat, up, weights):
     """Replace each mixed ReLU by its line above or below, as the sign of its weight asks for."""
     # A lower bound of x * relu(z) takes the line below where x > 0 and the chord where x < 0; an upper bound the
     # reverse. With x = x+ + x-: x * relu(z) >= x+ * a * z + x- * (slope * z + shift).
     zero = fill_vector(0.0)
-    live, slope, shift, least = s.live[k], s.slope[k], s.shift[k], below[k]
+    live, slope, shift = s.live[k], s.slope[k], s.shift[k]
+    least = s.flat[k] if flat else s.adaptive[k]
     const = load_row(s.const, 0)
     for q in range(s.mixed[k]):
         h = live[q]
@@ -253,6 +284,8 @@ def through_relu(k, s, below, up, weights):
             rest = maximum(x, zero)
         store_row(weights, h, multiply_add(chord, load_row(slope, h), multiply(rest, load_row(least, h))))
         const = multiply_add(chord, load_row(shift, h), const)
+        if k == 1 and not flat and net.capped[h] >= 0:
+            const = multiply_add(rest, load_row(s.floor, h), const)
     store_row(s.const, 0, const)
 
 
@@ -285,7 +318,7 @@ def expand_to_attributes(net, bias, s, weights):
 
 
 @jit
-def substitute_backward(k, j, up, below, net, bias, s):
+def substitute_backward(k, j, up, flat, net, bias, s):
     """Unit j of layer k (the output is layer K) as an additive function: below it, or above with ``up``.
 
     In the first step, units that are on in every lane have one weight for all of them: their part is summed once.
@@ -303,7 +336,7 @@ def substitute_backward(k, j, up, below, net, bias, s):
     for q in range(mixed):
         h = s.live[m, q]
         store_row(s.wa, h, fill_vector(net.weights[m, h, j]))
-    through_relu(m, s, below, up, s.wa)
+    through_relu(m, net, s, flat, up, s.wa)
     if m == 0:
         for q in range(always):
             h = s.on[0, q]
@@ -352,7 +385,7 @@ def substitute_backward(k, j, up, below, net, bias, s):
     # From here on weights differ by lane. Each layer: lines in place of ReLUs, then the layer's own sums in place of z.
     here, there = s.wb, s.wa
     for layer in range(m - 1, -1, -1):
-        through_relu(layer, s, below, up, here)
+        through_relu(layer, net, s, flat, up, here)
         if layer == 0:
             expand_to_attributes(net, bias, s, here)
         else:
@@ -466,11 +499,11 @@ def bound_hidden_layers(net, bias, lo, hi, known, s):
         # Back-substitution where the sign is open: any other ReLU is a line. Intersections of sound bounds are sound.
         for j in range(net.sizes[k]):
             if known[k, j] == UNKNOWN and is_unstable(zl, zu, j):
-                substitute_backward(k, j, False, s.adaptive, net, bias, s)
+                substitute_backward(k, j, False, False, net, bias, s)
                 extremes_over_boxes(net, lo, hi, False, s)
                 store_row(zl, j, maximum(load_row(zl, j), load_row(s.out, 0)))
                 if is_unstable(zl, zu, j):
-                    substitute_backward(k, j, True, s.adaptive, net, bias, s)
+                    substitute_backward(k, j, True, False, net, bias, s)
                     extremes_over_boxes(net, lo, hi, True, s)
                     store_row(zu, j, minimum(load_row(zu, j), load_row(s.out, 0)))
         relax_layer(k, net, s)

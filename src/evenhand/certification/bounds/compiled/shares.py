@@ -33,10 +33,10 @@ MAX_ATOMS = 1024
 MAX_GRID_STEPS = 4096
 """Grid steps at most."""
 UNIT_ROUNDOFF = 2.0**-53
-FAIR_WORTH = -2.0
-"""A fair event this many standard deviations away (2 % of the box) is not worth its proof."""
-UNFAIR_WORTH = 0.1
-"""An unfair event is worth a proof when its two hardest functions are this far above zero together."""
+LEAD_WORTH = -2.0
+"""An event with its lead this many standard deviations away (2 % of the box) is not worth its proof."""
+APART_WORTH = 0.1
+"""An event is worth a proof when the two hardest of functions that are apart are this far above zero together."""
 
 
 class AttributeAxes(NamedTuple):
@@ -64,13 +64,16 @@ class ProofEvents(NamedTuple):
         number: (1,), how many there are.
         size: functions of each.
         member: their indices, shape (events, most).
-        unfair: whether an event is about different labels; then ``gain`` adds to its functions.
+        unfair: whether an event is about different labels.
+        apart: whether its functions may pull against each other. Then each is proved by itself, with its ``gain``, and
+            the chances to fail are added up (Bonferroni); else one of them stands for all.
     """
 
     number: Integers
     size: Integers
     member: Integers
     unfair: Booleans
+    apart: Booleans
 
 
 class BoxFunctions(NamedTuple):
@@ -79,7 +82,7 @@ class BoxFunctions(NamedTuple):
     Attributes:
         g: coefficients, shape (functions, columns).
         constant: shape (functions,).
-        gain: what each has more in unfair events.
+        gain: what each has more in events that are apart.
         zscore: mean over standard deviation; steers only, proves nothing.
         bolder: the same with the gain.
     """
@@ -92,10 +95,13 @@ class BoxFunctions(NamedTuple):
 
 
 class ScratchBuffers(NamedTuple):
-    """Work arrays of one thread for proofs; ``share`` (events,) takes what is proved."""
+    """Work arrays of one thread for proofs: attribute i is looked at in ``n[i]`` runs of ``step[i]`` neighbouring cells
+    each, and ``share`` (events,) takes what is proved.
+    """
 
     share: Floats
     n: Integers
+    step: Integers
     at: Integers
     lows: Floats
     highs: Floats
@@ -129,6 +135,7 @@ def scratch_buffers(functions: int, attributes: int, cells: int, events: int, mo
     return ScratchBuffers(
         share=np.zeros(events),
         n=np.zeros(attributes, np.int64),
+        step=np.ones(attributes, np.int64),
         at=np.zeros(attributes, np.int64),
         lows=np.zeros((functions, attributes)),
         highs=np.zeros((functions, attributes)),
@@ -159,21 +166,21 @@ def scratch_buffers(functions: int, attributes: int, cells: int, events: int, mo
 
 
 @inlined
-def cell_term(g, f, i, v, low, axes):
-    """Return what cell ``low + v`` of attribute i adds to G_f, at least."""
-    # Within a cell of width w the term is slope * (x + r) with 0 <= r <= w: at least slope * x + min(0, slope) * w.
+def cell_term(g, f, i, v, low, step, axes):
+    """Return what run v of cells of attribute i, ``step`` cells from ``low + v * step`` on, adds to G_f, at least."""
+    # Within a run of width w the term is slope * (x + r) with 0 <= r <= w: at least slope * x + min(0, slope) * w.
     if axes.line[i]:
         slope = g[f, axes.start[i]]
-        return slope * (low + v) + min(0.0, slope) * axes.reach[i]
+        return slope * (low + v * step) + min(0.0, slope) * (axes.reach[i] + (step - 1))
     return g[f, axes.start[i] + low + v]
 
 
 @jit
-def term_range(g, f, i, low, n, axes):
+def term_range(g, f, i, low, n, step, axes):
     """Return the smallest and largest term of attribute i."""
     # A line has its extremes at the ends; a table may have them anywhere.
-    x = cell_term(g, f, i, 0, low, axes)
-    y = cell_term(g, f, i, n - 1, low, axes)
+    x = cell_term(g, f, i, 0, low, step, axes)
+    y = cell_term(g, f, i, n - 1, low, step, axes)
     a, b = min(x, y), max(x, y)
     if not axes.line[i]:
         for v in range(1, n - 1):
@@ -184,12 +191,12 @@ def term_range(g, f, i, low, n, axes):
 
 
 @jit
-def difference_range(g, e, f, i, low, n, axes):
+def difference_range(g, e, f, i, low, n, step, axes):
     """Return the smallest and largest difference G_f - G_e of the terms of attribute i."""
     # The difference of two lines is a line, whose extremes are at the ends; other terms are looked through cell by
     # cell.
-    x = cell_term(g, f, i, 0, low, axes) - cell_term(g, e, i, 0, low, axes)
-    y = cell_term(g, f, i, n - 1, low, axes) - cell_term(g, e, i, n - 1, low, axes)
+    x = cell_term(g, f, i, 0, low, step, axes) - cell_term(g, e, i, 0, low, step, axes)
+    y = cell_term(g, f, i, n - 1, low, step, axes) - cell_term(g, e, i, n - 1, low, step, axes)
     a, b = min(x, y), max(x, y)
     if not axes.line[i]:
         for v in range(1, n - 1):
@@ -239,7 +246,7 @@ def fill_tail_table(g, f, low, axes, grid, d):
             if atoms * n[i] > room:
                 break
             for v in range(n[i] - 1, -1, -1):
-                x = cell_term(g, f, i, v, low[i], axes) - lows[i]
+                x = cell_term(g, f, i, v, low[i], d.step[i], axes) - lows[i]
                 p = chance[at[i] + v]
                 for k in range(atoms):
                     values[v * atoms + k] = values[k] + x
@@ -263,7 +270,7 @@ def fill_tail_table(g, f, low, axes, grid, d):
             continue
         most = 0
         for v in range(n[i]):
-            j = max(0, int((cell_term(g, f, i, v, low[i], axes) - lows[i]) * inverse))
+            j = max(0, int((cell_term(g, f, i, v, low[i], d.step[i], axes) - lows[i]) * inverse))
             hits[j] += chance[at[i] + v]
             most = max(most, j)
         for j in range(0, top + most + 18, 16):
@@ -339,8 +346,12 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
     g, constant, gain = functions.g, functions.constant, functions.gain
     n = d.n
     cells = 0
+    # Along a line more cells than the grid can tell apart are looked at in runs: a real number has tens of thousands.
+    most = max(grid // 2, room)
     for i in range(attributes):
-        n[i] = high[i] - low[i] + 1
+        width = high[i] - low[i] + 1
+        d.step[i] = (width + most - 1) // most if axes.line[i] else 1
+        n[i] = (width + d.step[i] - 1) // d.step[i]
         d.at[i] = cells
         cells += n[i]
     d.wanted[:] = False
@@ -358,20 +369,22 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
         size = abs(constant[f]) + abs(gain[f])
         d.most[f] = constant[f]
         for i in range(attributes):
-            a, b = term_range(g, f, i, low[i], n[i], axes)
+            a, b = term_range(g, f, i, low[i], n[i], d.step[i], axes)
             d.lows[f, i] = a
             d.highs[f, i] = b
             d.most[f] += b
             # Terms are products of positions counted from the first cell: their own size bounds their rounding.
-            size += max(abs(a), abs(b)) + abs(cell_term(g, f, i, n[i] - 1, low[i], axes))
+            size += max(abs(a), abs(b)) + abs(cell_term(g, f, i, n[i] - 1, low[i], d.step[i], axes))
         constant[f] -= 1e-12 * size
     if not select_events(events, functions, d):
         return
     for i in range(attributes):
         a = axes.first[i] + low[i]
-        whole = axes.weight[a + n[i]] - axes.weight[a]
+        b = axes.first[i] + high[i] + 1
+        whole = axes.weight[b] - axes.weight[a]
         for v in range(n[i]):
-            d.chance[d.at[i] + v] = (axes.weight[a + v + 1] - axes.weight[a + v]) / whole
+            end = min(a + (v + 1) * d.step[i], b)
+            d.chance[d.at[i] + v] = (axes.weight[end] - axes.weight[a + v * d.step[i]]) / whole
     depth = choose_enumerated(events, low, g, axes, room, d)
     sort_by_width(n, d.order)
     for f in range(g.shape[0]):
@@ -379,8 +392,7 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
             d.least[f], d.inverse[f] = fill_tail_table(g, f, low, axes, grid, d)
     event_differences(events, low, g, axes, d)
     # Functions whose partial sums are followed: those of live events, with a table or without.
-    for f in range(g.shape[0]):
-        d.most[f] = 0.0
+    d.most[:] = 0.0
     for e in range(events.number[0]):
         for k in range(events.size[e] if d.live[e] else 0):
             d.most[events.member[e, k]] = 1.0
@@ -390,15 +402,15 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
             d.needed[used] = f
             used += 1
     sum_joint_values(
-        used, d.needed, events.number[0], events.size, events.member, events.unfair, low, g, constant, gain, axes, grid,
-        depth, n, d.at, d.chance, d.chosen, d.wanted, d.live, d.lead, d.tables, d.least, d.inverse, d.drop, d.rise,
-        d.position, d.partial, d.weight, d.share,
+        used, d.needed, events.number[0], events.size, events.member, events.apart, low, g, constant, gain, axes, grid,
+        depth, n, d.step, d.at, d.chance, d.chosen, d.wanted, d.live, d.lead, d.tables, d.least, d.inverse, d.drop,
+        d.rise, d.position, d.partial, d.weight, d.share,
     )  # fmt: skip
 
 
 @jit
 def sum_joint_values(
-    used, needed, events, size, member, unfair, low, g, constant, gain, axes, grid, depth, n, at, chance, chosen,
+    used, needed, events, size, member, apart, low, g, constant, gain, axes, grid, depth, n, step, at, chance, chosen,
     wanted, live, lead, tables, least, inverse, drop, rise, position, partial, weight, share,
 ):  # fmt: skip
     """Go through the joint values of the enumerated attributes and look the rest up in the tables."""
@@ -417,23 +429,23 @@ def sum_joint_values(
             i = chosen[level]
             for k in range(used):
                 f = needed[k]
-                partial[level + 1, f] = partial[level, f] + cell_term(g, f, i, position[level], low[i], axes)
+                partial[level + 1, f] = partial[level, f] + cell_term(g, f, i, position[level], low[i], step[i], axes)
             weight[level + 1] = weight[level] * chance[at[i] + position[level]]
             level += 1
         for e in range(events):
             if not live[e]:
                 continue
-            # Given the enumerated values, P(all members positive). Unfair events: at least one less the sum of the
-            # chances to fail (Bonferroni). Fair events: on the tables' attributes member h is at least the lead plus
+            # Given the enumerated values, P(all members positive). Members that are apart: at least one less the sum of
+            # the chances to fail (Bonferroni). The others: on the tables' attributes member h is at least the lead plus
             # drop, so all are positive where the lead exceeds the largest of -partial and -partial - drop.
-            if unfair[e]:
+            if apart[e]:
                 # Each function may fail with some chance; all together fail with no more than the sum.
                 found = 1.0
                 for k in range(size[e]):
                     f = member[e, k]
-                    found -= (
-                        1 - tail_bound(tables, f, grid, -partial[depth, f] - gain[f] - least[f], inverse[f]) + 1e-11
-                    )
+                    if wanted[f]:
+                        room = -partial[depth, f] - gain[f] - least[f]
+                        found -= 1 - tail_bound(tables, f, grid, room, inverse[f]) + 1e-11
             else:
                 f = lead[e]
                 x = -partial[depth, f]
@@ -466,8 +478,8 @@ def sum_joint_values(
 def select_events(events, functions, d):
     """Which events are worth a proof, by which function, and with what tables. False if there is nothing to do."""
     gain, zscore, bolder = functions.gain, functions.zscore, functions.bolder
-    # What is left out counts as undecided, so any rule is sound. A fair event goes through one function, the least
-    # likely to be positive, as the others mostly are where it is; an unfair one needs a table for each.
+    # What is left out counts as undecided, so any rule is sound. An event goes through one function, the least likely
+    # to be positive, as the others mostly are where it is; one whose functions are apart needs a table for each.
     some = False
     for e in range(events.number[0]):
         d.live[e] = False
@@ -476,19 +488,21 @@ def select_events(events, functions, d):
         together = 0.0
         for k in range(events.size[e]):
             f = events.member[e, k]
-            possible = possible and d.most[f] + (gain[f] if events.unfair[e] else 0.0) > 0
+            possible = possible and d.most[f] + (gain[f] if events.apart[e] else 0.0) > 0
             together += min(bolder[f], 3.0)
             if zscore[f] < zscore[hardest]:
                 hardest = f
         if not possible:
             continue
-        if events.unfair[e]:
-            if together < 3.0 * (events.size[e] - 2) + UNFAIR_WORTH:
+        if events.apart[e]:
+            if together < 3.0 * (events.size[e] - 2) + APART_WORTH:
                 continue
+            # A function that is positive everywhere has no chance to fail, and needs no table.
             for k in range(events.size[e]):
-                d.wanted[events.member[e, k]] = True
+                f = events.member[e, k]
+                d.wanted[f] = d.wanted[f] or may_fail(functions, f, d)
         else:
-            if zscore[hardest] < FAIR_WORTH:
+            if zscore[hardest] < LEAD_WORTH:
                 continue
             d.wanted[hardest] = True
         d.live[e] = True
@@ -498,12 +512,21 @@ def select_events(events, functions, d):
 
 
 @jit
+def may_fail(functions, f, d):
+    """Return whether function f of an event whose members are apart is not positive somewhere in the box."""
+    least = functions.constant[f] + functions.gain[f]
+    for i in range(d.lows.shape[1]):
+        least += d.lows[f, i]
+    return least <= 0.0
+
+
+@jit
 def event_differences(events, low, g, axes, d):
     """Over the attributes in the tables, member k exceeds the lead by at least drop[e, k] and at most rise[e, k]."""
     # R_h, the terms of h in the tables, exceeds R_lead by the sum of the terms' differences, and so by no less and no
     # more than the sums of their extremes: one table, the lead's, then says where every member is positive.
     for e in range(events.number[0]):
-        if not d.live[e] or events.unfair[e]:
+        if not d.live[e] or events.apart[e]:
             continue
         lead = d.lead[e]
         for k in range(events.size[e]):
@@ -513,7 +536,7 @@ def event_differences(events, low, g, axes, d):
             size = 0.0
             for i in range(low.shape[0]):
                 if not d.enumerated[i]:
-                    a, b = difference_range(g, lead, f, i, low[i], d.n[i], axes)
+                    a, b = difference_range(g, lead, f, i, low[i], d.n[i], d.step[i], axes)
                     drop += a
                     rise += b
                     size += abs(d.highs[lead, i]) + abs(d.lows[lead, i]) + abs(d.highs[f, i]) + abs(d.lows[f, i])
@@ -534,12 +557,12 @@ def sort_by_width(n, order):
 
 @jit
 def choose_enumerated(events, low, g, axes, room, d):
-    """Enumerate the attributes in which the functions of fair events differ most, per doubling of the work.
+    """Enumerate the attributes in which functions that are not apart differ most, per doubling of the work.
 
     Returns:
         How many there are; ``d.chosen`` names them.
     """
-    # What an attribute in the tables costs a proof: the range of its differences, which fair events lose, and rounding,
+    # What an attribute in the tables costs a proof: the range of its differences, which such events lose, and rounding,
     # by the range of its terms. Enumerated it multiplies the work by n, log2(n) doublings; so the best ratio first.
     attributes = low.shape[0]
     d.enumerated[:] = False
@@ -551,11 +574,11 @@ def choose_enumerated(events, low, g, axes, room, d):
                 if d.wanted[f]:
                     x += 0.3 * (d.highs[f, i] - d.lows[f, i])
             for e in range(events.number[0]):
-                if d.live[e] and not events.unfair[e]:
+                if d.live[e] and not events.apart[e]:
                     for k in range(events.size[e]):
                         f = events.member[e, k]
                         if f != d.lead[e]:
-                            a, b = difference_range(g, d.lead[e], f, i, low[i], d.n[i], axes)
+                            a, b = difference_range(g, d.lead[e], f, i, low[i], d.n[i], d.step[i], axes)
                             x += b - a
             d.worth[i] = x / math.log2(d.n[i])
     depth = 0

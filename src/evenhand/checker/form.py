@@ -1,0 +1,235 @@
+"""The question as margins over layers, in exact numbers: what is bounded in fixed point.
+
+A margin of labels or bands says by its sign which of two beats the other. A margin of numbers is by how much the output
+under one joint protected value p exceeds that under another q, less the tolerance. The protected values only move the
+first units, each by a constant, so that the change of a unit is
+
+    relu(z + b) - relu(z + a)  =  min(max(z + b, 0), b - a)     for a < b,
+
+one activation of its own with a cap; and of a unit z that changes by d further on, with x+ = max(x, 0) and x- = (-x)+,
+
+    (z + d)+ - z+  =  (d+ - z-)+ + (d- - z+)+ - d-.
+
+So the changes are a network whose weights are the model's own, none of them rounded.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.checker.question import CellAxis, RecordedQuestion, count_outputs
+from evenhand.checker.reading import CertificateError
+from evenhand.models import AffineLayer, AttributeTerm, LineTerm
+
+MAX_COMPARED = 64
+"""Joint protected values under which numbers are compared, at most."""
+
+
+@dataclass(frozen=True)
+class LayeredForm:
+    """Margins as a network over the attributes that are not protected.
+
+    Attributes:
+        axes: these attributes, with what each adds to the first units.
+        bases: what is added to them besides, exactly, one row per joint protected value; numbers have one row.
+        sizes: for each row the sum of the absolute values of its terms.
+        caps: of each first unit the most that its activation lets through, exactly; None: no end.
+        layers: after the first units, exactly.
+        units: the first unit, or the one minus the other, that each first unit is; -1 for none.
+        margins: the last output, or the one minus the other, that each margin is.
+        shifts: what is taken off each margin.
+        pairs: labels (a, b) of each margin: b beats a if it is positive. Of numbers, label 0 stands for a change within
+            the tolerance, and margins 2k and 2k + 1 exclude each other.
+        labels: how many there are.
+        differences: whether the margins are changes of a number: then the label must be 0.
+    """
+
+    axes: tuple[CellAxis, ...]
+    bases: tuple[tuple[Fraction, ...], ...]
+    sizes: NDArray[np.float64]
+    caps: tuple[Fraction | None, ...]
+    layers: tuple[AffineLayer, ...]
+    units: list[tuple[int, int]]
+    margins: list[tuple[int, int]]
+    shifts: NDArray[np.float64]
+    pairs: tuple[tuple[int, int], ...]
+    labels: int
+    differences: bool = False
+
+
+def form_of(question: RecordedQuestion) -> LayeredForm:
+    """Return the margins that a certificate is about.
+
+    Raises:
+        CertificateError: there are too many joint protected values to compare numbers under.
+    """
+    if question.statement.tolerance is not None:
+        return _difference_form(question, question.statement.tolerance)
+    return _label_form(question)
+
+
+def log_odds(threshold: float) -> float:
+    """Return the logit at which a probability reaches a threshold, to within a few units of the last place."""
+    return math.log(threshold / (1 - threshold)) if threshold != 0.5 else 0.0
+
+
+def _label_form(question: RecordedQuestion) -> LayeredForm:
+    network, statement = question.network, question.statement
+    single = count_outputs(network) == 1
+    if statement.bands:
+        # Neighbouring bands are told apart at their edge, by the margin of the second label: of the first label's
+        # score the lower band has the greater margin.
+        second = network.favourable == 1
+        ends = [log_odds(edge) for edge in statement.bands]
+        labels = len(ends) + 1
+        pairs = tuple((k, k + 1) if second else (k + 1, k) for k in range(len(ends)))
+        margins = [(0, -1) if single else (1, 0)] * len(ends)
+        shifts = np.array(ends if second else [-end for end in ends])
+    else:
+        labels = len(network.classes)
+        pairs = tuple(itertools.combinations(range(labels), 2))
+        margins = [(0, -1)] if single else [(b, a) for a, b in pairs]
+        shifts = np.full(len(pairs), 0.0 if statement.threshold is None else log_odds(statement.threshold))
+    return LayeredForm(
+        axes=question.axes,
+        bases=question.bases,
+        sizes=question.sizes,
+        caps=(None,) * len(network.bias),
+        layers=network.layers,
+        units=[(unit, -1) for unit in range(len(network.bias))] if network.layers else margins,
+        margins=margins,
+        shifts=shifts,
+        pairs=pairs,
+        labels=labels,
+    )
+
+
+def _difference_form(question: RecordedQuestion, tolerance: float) -> LayeredForm:
+    network, bases = question.network, question.bases
+    if len(bases) > MAX_COMPARED:
+        raise CertificateError(f"numbers under more than {MAX_COMPARED} joint protected values cannot be compared")
+    both = (((p, q), (q, p)) for p, q in itertools.combinations(range(len(bases)), 2))
+    pairs = [pair for two in both for pair in two]
+    single = count_outputs(network) == 1
+    if not network.layers or not pairs:
+        # Nothing but the protected values changes the output, by the same for everybody.
+        outputs = [row[0] if single else row[1] - row[0] for row in bases]
+        rows = (tuple(outputs[p] - outputs[q] for p, q in pairs) or (Fraction(0),),)
+        axes = tuple(_reading_units(axis, None, len(rows[0])) for axis in question.axes)
+        caps: list[Fraction | None] = [None] * len(rows[0])
+        layers: list[AffineLayer] = []
+        margins = [(m, -1) for m in range(len(rows[0]))]
+    else:
+        owners, base, caps, changes = _first_changes(bases, deep=len(network.layers) > 1)
+        rows = (base,)
+        axes = tuple(_reading_units(axis, owners, len(owners)) for axis in question.axes)
+        layers, changes = _later_changes(network.layers, owners, changes)
+        last = network.layers[-1].weights
+        columns = [(changes[p] - changes[q]) @ last for p, q in pairs]
+        matrix = np.concatenate(columns, axis=1)
+        layers.append(AffineLayer(matrix, np.zeros(matrix.shape[1])))
+        margins = [(m, -1) if single else (2 * m + 1, 2 * m) for m in range(len(pairs))]
+    return LayeredForm(
+        axes=axes,
+        bases=rows,
+        sizes=np.abs(np.array([[float(entry) for entry in row] for row in rows])),
+        caps=tuple(caps),
+        layers=tuple(layers),
+        units=[(unit, -1) for unit in range(len(rows[0]))],
+        margins=margins,
+        shifts=np.full(len(margins), tolerance),
+        pairs=tuple((0, 1 + m) for m in range(len(margins))),
+        labels=1 + len(margins),
+        differences=True,
+    )
+
+
+def _first_changes(
+    bases: Sequence[Sequence[Fraction]], *, deep: bool
+) -> tuple[list[int], tuple[Fraction, ...], list[Fraction | None], list[NDArray[np.float64]]]:
+    """Return the first units of the changes, and what changes are of their activations.
+
+    Returns:
+        Which of the model's first units each new one reads, what is added to it, its cap; and for each joint protected
+        value the change against the first of them as a matrix (new units, first units of the model).
+    """
+    owners: list[int] = []
+    base: list[Fraction] = []
+    caps: list[Fraction | None] = []
+    steps: list[tuple[int, list[int]]] = []
+    for j in range(len(bases[0])):
+        ends = sorted({row[j] for row in bases})
+        for low, high in itertools.pairwise(ends):
+            steps.append((j, [int(row[j] >= high) for row in bases]))
+            owners.append(j)
+            base.append(high)
+            caps.append(high - low)
+    if deep:
+        owners += range(len(bases[0]))
+        base += bases[0]
+        caps += [None] * len(bases[0])
+    changes = [np.zeros((len(owners), len(bases[0]))) for _ in bases]
+    for k, (j, above) in enumerate(steps):
+        for p, change in enumerate(changes):
+            change[k, j] = above[p] - above[0]
+    return owners, tuple(base), caps, changes
+
+
+def _later_changes(
+    layers: Sequence[AffineLayer], owners: list[int], changes: list[NDArray[np.float64]]
+) -> tuple[list[AffineLayer], list[NDArray[np.float64]]]:
+    """Return the layers up to the last hidden one, and the changes as sums of the activations after them.
+
+    Each row of a change has one entry, 1 or -1, at most: products with the model's weights are exact.
+    """
+    found: list[AffineLayer] = []
+    width = changes[0].shape[1]
+    own = np.zeros((len(owners), width))
+    if len(layers) > 1:
+        own[np.arange(len(owners) - width, len(owners)), np.arange(width)] = 1.0
+    number = len(changes) - 1
+    for layer in layers[:-1]:
+        width = len(layer.bias)
+        z, moved = own @ layer.weights, [change @ layer.weights for change in changes[1:]]
+        # z+, z-, then d+ and d- of each joint value but the first.
+        found.append(
+            AffineLayer(
+                np.concatenate([z, -z, *(sign * d for d in moved for sign in (1, -1))], axis=1),
+                np.concatenate([layer.bias, -layer.bias, np.zeros(2 * number * width)]),
+            )
+        )
+        # (d+ - z-)+, (d- - z+)+ and d- of each, then z+.
+        one = np.eye(width)
+        mixing = np.zeros((2 + 2 * number, 3 * number + 1, width, width))
+        for k in range(number):
+            mixing[2 + 2 * k, 3 * k], mixing[1, 3 * k] = one, -one
+            mixing[3 + 2 * k, 3 * k + 1], mixing[0, 3 * k + 1] = one, -one
+            mixing[3 + 2 * k, 3 * k + 2] = one
+        mixing[0, 3 * number] = one
+        matrix = mixing.transpose(0, 2, 1, 3).reshape((2 + 2 * number) * width, -1)
+        found.append(AffineLayer(matrix, np.zeros(matrix.shape[1])))
+        own = np.zeros((matrix.shape[1], width))
+        own[3 * number * width :] = one
+        changes = [np.zeros((matrix.shape[1], width)) for _ in range(number + 1)]
+        for k, change in enumerate(changes[1:]):
+            for part, sign in ((3 * k, 1.0), (3 * k + 1, 1.0), (3 * k + 2, -1.0)):
+                change[part * width : (part + 1) * width] = sign * one
+    return found, changes
+
+
+def _reading_units(axis: CellAxis, owners: list[int] | None, units: int) -> CellAxis:
+    """Return an attribute that adds to each unit what it adds to one of the model's, or to so many units nothing."""
+    part: AttributeTerm = axis.part
+    if isinstance(part, LineTerm):
+        nothing = np.zeros(units)
+        slope, intercept = (nothing, nothing) if owners is None else (part.slope[owners], part.intercept[owners])
+        return replace(axis, part=LineTerm(slope=slope, intercept=intercept))
+    rows = np.zeros((len(part.rows), units)) if owners is None else part.rows[:, owners]
+    return replace(axis, part=replace(part, rows=rows))
