@@ -105,6 +105,8 @@ def _format_value(value: float, percent: bool) -> str:
 Known: TypeAlias = Proved | Observed | Estimated
 """A quantity that is a number."""
 
+MOST_MORE_DIGITS = 3
+"""Digits that the width of an interval may add to those of a percentage by itself: 18.2089 % at most."""
 DECIMAL = frozenset(
     {
         "accuracy_difference",
@@ -196,7 +198,9 @@ def _format_number(number: float, quantity: Known, name: str) -> str:
         own, reason = decimal_digits(quantity.value), _width_digits(quantity, 1)
         digits = max(2, own if reason is None else max(reason, min(own, reason + 1)))
         return format_digits(number, max(digits, decimal_digits(number)) if round(number, digits) == 0 else digits)
-    digits = max(1, percent_digits(quantity.value), _width_digits(quantity, 100) or 0)
+    own = percent_digits(quantity.value)
+    # An interval that only rounding keeps from having no width is no reason for ten digits.
+    digits = max(1, own, min(_width_digits(quantity, 100) or 0, own + MOST_MORE_DIGITS))
     if round(100 * number, digits) == 0:
         digits = max(digits, percent_digits(number))
     return f"{100 * number:.0f}" if number in (0, 1) else f"{100 * number:.{digits}f}"
