@@ -25,7 +25,7 @@ from evenhand.models import AdditiveNetwork, network_from_dense
 from support import scaled
 
 QUESTIONS: dict[str, dict[str, Any]] = {
-    "tolerance": {"tolerance": 0.6},
+    "tolerance": {"tolerance": 0.2},
     "bands": {"bands": (0.3, 0.6)},
     "outcomes": {"bands": (0.3, 0.6), "outcomes": 3},
 }
@@ -51,7 +51,7 @@ def small_network() -> AdditiveNetwork:
 
 def write(path: Path, question: str) -> None:
     certification.certify(
-        small_network(), certificate=path, jobs=1, samples=5, enumeration=False, max_boxes=40, **QUESTIONS[question]
+        small_network(), certificate=path, jobs=1, samples=5, enumeration=False, max_boxes=200, **QUESTIONS[question]
     )
 
 
@@ -137,8 +137,8 @@ class Forger:
 
     def tolerance(self, it: Opened) -> None:
         held = it.head["tolerance"]
-        other = [math.nan, math.inf, -1.0, 0.0, None, 0.6 * float(self.rng.uniform(0.2, 3))]
-        it.head["tolerance"] = other[int(self.rng.integers(len(other)))] if held is not None else 0.6
+        other = [math.nan, math.inf, -1.0, 0.0, None, 0.2 * float(self.rng.uniform(0.2, 3))]
+        it.head["tolerance"] = other[int(self.rng.integers(len(other)))] if held is not None else 0.2
 
     def bands(self, it: Opened) -> None:
         edges = [[], [0.6, 0.3], [0.3, 0.3], [0.3, math.nan], [0.0, 0.5], [0.5], [0.3], [0.25, 0.6], [0.3, 0.6, 0.8]]
@@ -268,15 +268,15 @@ def test_honest_certificates_are_confirmed(question: str, honest: dict[str, Path
     assert found.bands == QUESTIONS[question].get("bands", ())
     assert [each.least for each in found.outcomes] == ([2, 3] if question == "outcomes" else [])
     assert checker.CertificateCheck.from_json(found.to_json()) == found
-    assert {"tolerance": "0.6", "bands": "0.3, 0.6", "outcomes": "at least 3"}[question] in found.summary()
+    assert {"tolerance": "0.2", "bands": "0.3, 0.6", "outcomes": "at least 3"}[question] in found.summary()
 
 
 def _smaller_tolerance(it: Opened) -> None:
-    it.head["tolerance"] *= 0.9
+    it.head["tolerance"] *= 0.5
 
 
 def _greater_tolerance(it: Opened) -> None:
-    it.head["tolerance"] *= 1.1
+    it.head["tolerance"] *= 2
 
 
 def _unfair_person(it: Opened) -> None:
