@@ -15,6 +15,7 @@ from evenhand.stats import (
     Observed,
     Quantity,
     Unknown,
+    effective_counts,
     freedom_ratio,
     observed_means,
     observed_rates,
@@ -115,15 +116,14 @@ def count_groups(tally: ContingencyTable, group: Integers, groups: int) -> Group
         if tally.weights is None:
             n = people(among)
             return RateCounts(people(given & among), n, n)
-        counts = _effective_counts(
-            [_sums(group[among], part[among], groups) for part in (tally.weights.total, tally.weights.squares)],
-            [_sums(group[among & given], part[among & given], groups) for part in tally.weights[:2]],
-            people(among),
-        )
+        total, squares = tally.weights[:2]
+        below, above = ((_sums(group[kept], total[kept], groups), _sums(group[kept], squares[kept], groups))
+                        for kept in (among, among & given))  # fmt: skip
+        counts = RateCounts(*effective_counts(below, above, people(among)), people(among))
         if tally.replicates is None:
             return counts
-        total = tally.replicates.total
-        top, bottom = (_replicate_sums(group[kept], total[kept], groups) for kept in (given & among, among))
+        under = tally.replicates.total
+        top, bottom = (_replicate_sums(group[kept], under[kept], groups) for kept in (given & among, among))
         return _replicate_counts(counts, top, bottom, tally.replicates.role)
 
     everybody, given = np.ones(len(tally.n), dtype=bool), tally.favoured
@@ -170,28 +170,6 @@ def count_benefits(tally: ContingencyTable) -> Floats:
 
 def _sums(group: Integers, values: Floats, groups: int) -> Floats:
     return np.asarray(np.bincount(group, weights=values, minlength=groups), dtype=np.float64)
-
-
-def _effective_counts(among: Sequence[Floats], given: Sequence[Floats], people: Integers) -> RateCounts:
-    """Return a weighted rate as effective counts.
-
-    With weights w and outcomes y in {0, 1}, the rate is p = sum(w y) / sum(w), and its linearised variance, people
-    drawn independently, v = sum(w^2 (y - p)^2) / sum(w)^2. As many people drawn alike as p (1 - p) / v give the same
-    variance; where all outcomes agree, v says nothing, and Kish's sum(w)^2 / sum(w^2) stands in. Equal weights give the
-    plain counts. No sample counts for more than its people.
-
-    Args:
-        among, given: sums of the weights and of their squares, of the people counted below and above the line.
-        people: how many are counted below it.
-    """
-    (total, squares), (part, part_squares) = among, given
-    p = np.clip(part / np.where(total > 0, total, 1), 0, 1)
-    spread = part_squares * (1 - p) ** 2 + np.maximum(squares - part_squares, 0) * p**2
-    kish = total**2 / np.where(squares > 0, squares, 1)
-    mixed = (p > 0) & (p < 1) & (spread > 0)
-    n = np.where(mixed, p * (1 - p) * total**2 / np.where(mixed, spread, 1), kish)
-    n = np.minimum(n, people)
-    return RateCounts(p * n, n, people)
 
 
 def _replicate_sums(group: Integers, values: Floats, groups: int) -> Floats:

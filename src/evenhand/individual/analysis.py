@@ -32,16 +32,34 @@ from evenhand.individual.flips import (
     merge_by_unprotected,
 )
 from evenhand.individual.noise import ANSWERS, NoiseRecorder, confirm_flips
-from evenhand.individual.result import Assignment, CounterpartRate, FlipRate, IndividualResult, Profile
+from evenhand.individual.result import (
+    Assignment,
+    CounterpartRate,
+    FlipRate,
+    IndividualResult,
+    Profile,
+    WeightedFlipRate,
+)
 from evenhand.models import CHECKED, FreshScorer, Scorer, check_noise, favourable_score, find_ledger
 from evenhand.population import Population
-from evenhand.schema import People, Schema, Value
-from evenhand.stats import Estimated, Quantity, estimated_rate, observed_rate
+from evenhand.schema import People, PeopleWeights, Schema, Value
+from evenhand.stats import (
+    Estimated,
+    Observed,
+    Quantity,
+    Unknown,
+    clopper_pearson,
+    effective_counts,
+    estimated_rate,
+    observed_rate,
+)
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
 CHUNK = 65_536
 """Individuals asked about between two looks at the clock."""
 
+
+WEIGHTED = "Clopper-Pearson, of effective sample sizes (weights; Korn-Graubard)"
 
 CHECK_SHARE = 0.1
 """Of a time limit no more than this goes into asking some people twice, if that takes more than one batch."""
@@ -87,6 +105,7 @@ class FlipCount:
         implausible: of ``published``, how many flip only where some of the people compared break a rule.
         queries: individuals that were asked about.
         complete, interrupted: whether all were reached, and whether somebody stopped it.
+        flags: what was found of each person reached, see ``PersonFlips``, shape (people, 5).
         violators: one individual per distinct one who flips (between plausible counterparts), (n, attributes).
     """
 
@@ -99,6 +118,7 @@ class FlipCount:
     queries: int
     complete: bool
     interrupted: bool
+    flags: Booleans
     violators: Floats
 
 
@@ -108,6 +128,7 @@ def measure_flips(
     population: Population,
     config: FlipConfig | None = None,
     *,
+    weights: PeopleWeights | None = None,
     white_box: Scorer | None = None,
     progress: Progress | None = None,
     clock: WorkClock | None = None,
@@ -120,6 +141,7 @@ def measure_flips(
         people: everybody is asked about (once per protected assignment), within the time limit.
         population: where further individuals are drawn from.
         config: the settings; ``protected`` must be among them.
+        weights: how much each person in the data counts in a weighted rate beside the unweighted one.
         white_box: the inside of the model. It answers most questions if it decides some people, drawn at random and
             given every protected assignment, exactly like the model (see ``flips``); the scores of examples are
             always the model's own.
@@ -136,7 +158,8 @@ def measure_flips(
     if config.as_published:
         people = replace(people, schema=people.schema.without_rules())
     sampled = population.sample(config.samples, rng)
-    shuffled = people.individuals[rng.permutation(len(people))]
+    order = rng.permutation(len(people))
+    shuffled = people.individuals[order]
     sets: list[tuple[str, ...]] = [(name,) for name in config.protected]
     if len(config.protected) > 1:
         sets.append(config.protected)
@@ -167,7 +190,8 @@ def measure_flips(
         share = 1 / (len(parts) - step)
         recorder = NoiseRecorder(decisions.model, rng) if isinstance(decisions.model, FreshScorer) else None
         everybody = shuffled if source == "data" else sampled
-        known = everybody[_are_known(people.schema, everybody, protected)]
+        has_values = _are_known(people.schema, everybody, protected)
+        known = everybody[has_values]
         answered = _count_flips(
             decisions,
             people,
@@ -180,6 +204,9 @@ def measure_flips(
         if answered.people > 0:
             rate = _flip_rate(source, answered, protected, people, population, config)
             rate = rate.model_copy(update={"unknown": len(everybody) - len(known)})
+            if weights is not None and source == "data" and recorder is None:
+                counted = weights.at(order[has_values][: answered.people])
+                rate = rate.model_copy(update={"weighted": _weigh_rate(rate, answered, counted, config.confidence)})
             if recorder is not None:
                 sampled_from = rate.population if isinstance(rate.rate, Estimated) else None
                 beside = recorder.result(people.schema, protected, config.confidence, sampled_from)
@@ -289,13 +316,15 @@ def _count_flips(
     complete = at >= len(found)
     # Only people before the first one not asked about: these are a random draw, in which no one was preferred.
     reached = len(individuals) if complete else int(distinct.first[at])
-    counts: list[int] = found[distinct.of[:reached]].sum(axis=0).tolist()
+    flags = found[distinct.of[:reached]]
+    counts: list[int] = flags.sum(axis=0).tolist()
     return FlipCount(
         **dict(zip(PersonFlips._fields, counts, strict=True)),
         people=reached,
         queries=queries,
         complete=complete,
         interrupted=interrupted,
+        flags=flags,
         violators=distinct.individuals[PersonFlips(*found.T).flips],
     )
 
@@ -367,6 +396,30 @@ def _flip_rate(
         n=answered.people,
         queries=answered.queries,
     )
+
+
+def _weigh_rate(rate: FlipRate, answered: FlipCount, weights: PeopleWeights, confidence: float) -> WeightedFlipRate:
+    """Return the headline's rate of the people reached, weighted."""
+    flags, w = PersonFlips(*answered.flags.T), weights.values
+    compared, flips = (
+        (np.ones_like(flags.published), flags.published)
+        if rate.counterfactual is None
+        else (flags.compared, flags.flips)
+    )
+    below, above = ((w[kept].sum(keepdims=True), (w[kept] ** 2).sum(keepdims=True)) for kept in (compared, flips))
+    size, n = float(below[0][0] ** 2 / max(below[1][0], 1e-300)), int(compared.sum())
+    if below[0][0] <= 0:
+        unknown = Unknown(reason="no one who was compared has a weight")
+        return WeightedFlipRate(by=weights.name, rate=unknown, effective_size=0.0)
+    k, effective = effective_counts(below, above, np.array([n]))
+    low, high = clopper_pearson(k, effective, confidence)
+    ends = {"value": float(k[0] / effective[0]), "low": float(low[0]), "high": float(high[0]), "n": n}
+    shown: Quantity
+    if answered.complete:
+        shown = Observed(confidence=confidence, method=WEIGHTED, **ends)
+    else:
+        shown = Estimated(confidence=confidence, method=WEIGHTED, population=rate.population, **ends)
+    return WeightedFlipRate(by=weights.name, rate=shown, effective_size=size)
 
 
 def _clearest_examples(

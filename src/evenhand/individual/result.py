@@ -101,6 +101,22 @@ class CounterpartRate(BaseModel):
     implausible: int
 
 
+class WeightedFlipRate(BaseModel):
+    """The counterfactual flip rate of the population that weights stand for: beside the unweighted one, never in it.
+
+    Attributes:
+        by: where the weights come from.
+        rate: sum of the weights of those who flip, of the sum of all compared; its interval is of effective sizes.
+        effective_size: how many people of equal weight say as much (Kish).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: str
+    rate: Quantity
+    effective_size: float
+
+
 class FlipRate(BaseModel):
     """The counterfactual flip rate over one set of people.
 
@@ -116,6 +132,8 @@ class FlipRate(BaseModel):
         unknown: people in the data who were left out because a protected value of theirs is unknown.
         queries: individuals that were asked about.
         noise: the rate beside the model's own noise; None for a model that gives the same answer each time.
+        weighted: of people with weights in the data: the headline's rate, weighted; None without weights, and for a
+            model that answers differently each time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -130,6 +148,7 @@ class FlipRate(BaseModel):
     unknown: int = 0
     queries: int
     noise: FlipNoise | None = None
+    weighted: WeightedFlipRate | None = None
 
     @property
     def excess(self) -> Quantity:
@@ -281,6 +300,8 @@ def rate_blocks(result: IndividualResult) -> Iterator[Block]:
         Column("of", numeric=True),
         Column("flip rate", numeric=True),
     ]
+    if any(rate.weighted is not None for rate in result.rates):
+        columns.append(Column("weighted flip rate", numeric=True))
     if result.compares_counterparts:
         columns += [
             Column("no counterpart", numeric=True),
@@ -290,15 +311,18 @@ def rate_blocks(result: IndividualResult) -> Iterator[Block]:
     yield Table(
         "Counterfactual flip rates, each with its interval, type and confidence level",
         tuple(columns),
-        tuple(_rate_row(rate) for rate in result.rates),
+        tuple(_rate_row(rate, weighted=any(one.weighted is not None for one in result.rates)) for rate in result.rates),
     )
 
 
-def _rate_row(rate: FlipRate) -> TableRow:
+def _rate_row(rate: FlipRate, *, weighted: bool) -> TableRow:
     shown = rate.headline
     row = TableRow(
         (join_names(rate.protected), rate.population, shown.flips, shown.n, show_quantity(shown.rate, "rate"))
     )
+    if weighted:
+        number = ReportedNumber("-") if rate.weighted is None else show_quantity(rate.weighted.rate, "rate")
+        row = TableRow((*row.cells, number))
     if rate.counterfactual is None:
         return row
     published = (rate.counterfactual.without, rate.counterfactual.breaking, show_quantity(rate.rate, "rate"))
@@ -377,6 +401,7 @@ def _flip_answer(result: IndividualResult, protected: tuple[str, ...], *, search
         (
             *(() if first.noise is None else describe_noise(first.noise)),
             *_describe_published(first),
+            *_describe_weighted(first),
             *(_describe_rate(rate) for rate in found[1:]),
             *left,
         ),
@@ -419,6 +444,20 @@ def _describe_published(rate: FlipRate) -> Iterator[str]:
     yield f"as published, only the attribute changes: {format_value(rate.rate, 'rate')}"
     if number.implausible:
         yield f"{format_percent(number.implausible / rate.flips)} of these flips need a person who breaks a rule"
+
+
+def _describe_weighted(rate: FlipRate) -> Iterator[str]:
+    """Yield the weighted rate where people have weights; the number above it counts every person alike."""
+    if rate.weighted is None:
+        return
+    shown = rate.weighted.rate
+    if isinstance(shown, Unknown):
+        yield f"weighted by {rate.weighted.by}: unknown, {shown.reason}"
+        return
+    yield (
+        f"weighted by {rate.weighted.by}: {format_value(shown, 'rate')}, {format_interval(shown, 'rate')} (effective "
+        f"size {rate.weighted.effective_size:,.0f}); the number above is unweighted"
+    )
 
 
 def _describe_rate(rate: FlipRate) -> str:

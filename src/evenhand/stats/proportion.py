@@ -11,7 +11,7 @@ from evenhand.errors import OptionError
 from evenhand.stats.level import Interval, as_counts, as_interval, bonferroni, normal_quantile, tail_probability
 from evenhand.stats.mean import adjusted_mean_interval
 from evenhand.stats.quantity import Estimated, Observed, Unknown
-from evenhand.typing import Floats
+from evenhand.typing import Floats, Integers
 
 
 def clopper_pearson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
@@ -127,6 +127,30 @@ def estimated_rate(
         population=population,
         method=EXACT,
     )
+
+
+def effective_counts(
+    among: tuple[Floats, Floats], given: tuple[Floats, Floats], people: Integers
+) -> tuple[Floats, Floats]:
+    """Return a weighted rate as effective counts k of n.
+
+    With weights w and outcomes y in {0, 1}, the rate is p = sum(w y) / sum(w), and its linearised variance, people
+    drawn independently, v = sum(w^2 (y - p)^2) / sum(w)^2. As many people drawn alike as p (1 - p) / v give the same
+    variance; where all outcomes agree, v says nothing, and Kish's sum(w)^2 / sum(w^2) stands in. Equal weights give the
+    plain counts. No sample counts for more than its people (Korn & Graubard, Survey Methodology 1998).
+
+    Args:
+        among, given: sums of the weights and of their squares, of the people counted below and above the line.
+        people: how many are counted below it.
+    """
+    (total, squares), (part, part_squares) = among, given
+    p = np.clip(part / np.where(total > 0, total, 1), 0, 1)
+    spread = part_squares * (1 - p) ** 2 + np.maximum(squares - part_squares, 0) * p**2
+    kish = total**2 / np.where(squares > 0, squares, 1)
+    mixed = (p > 0) & (p < 1) & (spread > 0)
+    n = np.where(mixed, p * (1 - p) * total**2 / np.where(mixed, spread, 1), kish)
+    n = np.minimum(n, people)
+    return p * n, n
 
 
 def newcombe(
