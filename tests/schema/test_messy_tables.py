@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import evenhand
 from evenhand.errors import EvenhandError
 from evenhand.schema import encode, infer_schema
-from evenhand.schema.written import NumberFormat, guess_format
+from evenhand.schema.attribute import NumberFormat, guess_format
 from support import scaled
 
 N = 60

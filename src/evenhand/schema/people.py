@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import DataError
-from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.attribute import Attribute, NumberFormat, Value
 from evenhand.schema.schema import Schema
-from evenhand.schema.written import NumberFormat
 from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import DataError
+from evenhand.schema.attribute import guess_format
 from evenhand.schema.people import CodedColumn, is_missing, list_values, plain_value, sort_key
 from evenhand.schema.schema import PASSTHROUGH
-from evenhand.schema.written import guess_format
 
 MAX_CATEGORIES = 1000
 """A column of words with more different ones than this has too many to list."""
