@@ -42,6 +42,14 @@ def test_the_planted_maximum_is_found_within_the_budget() -> None:
     assert (best.lower, best.higher) == ({"sex": "f"}, {"sex": "m"})
 
 
+def test_what_trying_the_model_on_cost_is_part_of_the_budget() -> None:
+    people, model, ledger = planted()
+    ledger.budget = 2000
+    assert ledger.left < 2000
+    assert search_numbers(model, people, budget=2000).largest > 0
+    assert ledger.sent <= 2000
+
+
 def test_the_same_seed_finds_the_same() -> None:
     first, second = (search_numbers(model, people, budget=2000) for people, model, _ in (planted(), planted()))
     assert first.examples == second.examples

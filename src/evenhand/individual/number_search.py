@@ -16,7 +16,7 @@ from evenhand.core import Block, Document, Heading, Metric, Note, Pair, Reported
 from evenhand.errors import OptionError
 from evenhand.individual.changes import AssignedNumbers, ChangedPerson, most_affected, write_number
 from evenhand.individual.search.config import NumberSearchConfig
-from evenhand.models import Regressor
+from evenhand.models import Regressor, find_ledger
 from evenhand.schema import People, Schema
 from evenhand.text import format_count, join_names
 from evenhand.typing import Booleans, Floats, Progress
@@ -149,22 +149,25 @@ def search_numbers(
     if not protected:
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     each = len(schema.assignments(protected))
-    if config.budget < each:
+    ledger = find_ledger(regressor)
+    # What trying the model on has cost is paid for from the same budget.
+    budget = config.budget if ledger is None else int(min(config.budget, ledger.left))
+    if budget < each:
         raise OptionError(f"a budget of {config.budget} does not pay for a single person: each takes {each} questions")
     rng = np.random.default_rng(config.seed)
-    start = people.individuals[rng.permutation(len(people))][: max(1, config.budget // (2 * each))]
+    start = people.individuals[rng.permutation(len(people))][: max(1, budget // (2 * each))]
     start = start[~np.isnan(start).any(axis=1)]
     asked = AssignedNumbers.ask(regressor, schema, protected, start)
     queries = asked.variants.plausible.sum()
     # The last question to each climber, about both ends, is paid for too.
-    climbers = max(1, min(CLIMBERS, (config.budget - int(queries)) // (2 * each)))
+    climbers = max(1, min(CLIMBERS, (budget - int(queries)) // (2 * each)))
     order = np.argsort(-asked.change, kind="stable")[:climbers]
     best, change = start[order].copy(), asked.change[order].copy()
     seen = {row.tobytes() for row in asked.variants.representatives[asked.change > config.tolerance]}
     free = [i for i in range(len(schema.attributes)) if i not in schema.positions(protected)]
     stopped: Literal["budget", "time", "interrupt"] = "budget"
-    while len(best) and free and queries + 2 * len(best) * each <= config.budget:
-        say("searching for the largest change", min(1.0, queries / config.budget))
+    while len(best) and free and queries + 2 * len(best) * each <= budget:
+        say("searching for the largest change", min(1.0, queries / budget))
         if limit.passed():
             stopped = "time"
             break
