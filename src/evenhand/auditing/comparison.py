@@ -26,6 +26,7 @@ from evenhand.stats import (
     quantity_value,
     smallest_ratio_of_proportions,
 )
+from evenhand.text import join_names
 from evenhand.typing import Floats, Integers
 
 if TYPE_CHECKING:
@@ -321,6 +322,12 @@ class _Lines:
         if self.before.groups.labels is not None or self.after.groups.labels is not None:
             self.left_out.append("gaps of every label or grade: they are not compared between audits")
         yield from self._flips()
+        both = self.before, self.after
+        common = set.intersection(*(set(audit.groups.overall) for audit in both)) - set(OVERALL)
+        common |= {name for name in ("subgroups", "certificates") if all(getattr(audit, name) for audit in both)}
+        if common:
+            named = join_names([name.replace("_", " ") for name in sorted(common)])
+            self.left_out.append(f"{named}: in both audits, and not compared")
 
     def _breakdown(self, before: Breakdown, after: Breakdown) -> Iterator[_Pending]:
         by, groups = "_x_".join(before.by), {group.label: group for group in after.groups}
