@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +22,8 @@ from evenhand.auditing.labels import (
     refuse_settings_of_one_label,
 )
 from evenhand.auditing.numbers import audit_number_model, refuse_metrics
-from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
-from evenhand.auditing.versions import count_values, library_versions
+from evenhand.auditing.result import AuditResult, ModelCard, SkippedAnalysis
+from evenhand.auditing.versions import library_versions, make_data_card
 from evenhand.certification import Certificate, estimated_share
 from evenhand.core import WorkClock
 from evenhand.errors import BudgetError, DataError, LimitError, ModelError, NotAdditiveError, OptionError
@@ -40,7 +39,7 @@ from evenhand.models import (
     find_ledger,
 )
 from evenhand.population import MixturePopulation, ProductPopulation
-from evenhand.schema import People, PeopleWeights, Thresholds
+from evenhand.schema import People, Thresholds
 from evenhand.stats import Draws, quantity_value
 from evenhand.subgroups import SubgroupResult
 from evenhand.typing import Progress
@@ -263,7 +262,7 @@ def _run_analyses(
         model=_make_model_card(scorer, network, why_not).model_copy(
             update={"favourable": str(described.target.favourable)}
         ),
-        data=_make_data_card(people, subject.data_name, subject.weights).model_copy(
+        data=make_data_card(people, subject.data_name, subject.weights).model_copy(
             update={"base_rate": None} if several else {}
         ),
         described=described,
@@ -592,22 +591,4 @@ def _make_model_card(scorer: Scorer, network: AdditiveNetwork | TreeEnsemble | N
         white_box=network is not None,
         why_not=why_not or None,
         caution=find_caution(scorer),
-    )
-
-
-def _make_data_card(people: People, name: str, weights: PeopleWeights | None) -> DataCard:
-    fingerprint = hashlib.sha256(np.ascontiguousarray(people.individuals).tobytes())
-    for column in people.carried_columns():
-        fingerprint.update("\x1f".join(map(str, column)).encode("utf-8", "surrogatepass"))
-    fingerprint.update(np.ascontiguousarray(people.labels).tobytes())
-    if weights is not None:
-        fingerprint.update(weights.values.tobytes())
-    return DataCard(
-        name=name,
-        people=len(people),
-        dropped=people.dropped,
-        fingerprint=fingerprint.hexdigest(),
-        counts=count_values(people, people.schema.protected),
-        unknown=people.count_unknown(),
-        base_rate=float(np.average(people.favourable, weights=None if weights is None else weights.values)),
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 from collections.abc import Sequence
 
 import numpy as np
 
-from evenhand.schema import People
+from evenhand.auditing.result import DataCard
+from evenhand.schema import People, PeopleWeights
 
 
 def count_values(people: People, names: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -18,6 +20,25 @@ def count_values(people: People, names: Sequence[str]) -> dict[str, dict[str, in
         entries, sizes = np.unique(column, return_counts=True)
         counts[attribute.name] = {attribute.text(entry): int(size) for entry, size in zip(entries, sizes, strict=True)}
     return counts
+
+
+def make_data_card(people: People, name: str, weights: PeopleWeights | None) -> DataCard:
+    """Return who was in the data that a model was asked about, with its fingerprint."""
+    fingerprint = hashlib.sha256(np.ascontiguousarray(people.individuals).tobytes())
+    for column in people.carried_columns():
+        fingerprint.update("\x1f".join(map(str, column)).encode("utf-8", "surrogatepass"))
+    fingerprint.update(np.ascontiguousarray(people.labels).tobytes())
+    if weights is not None:
+        fingerprint.update(weights.values.tobytes())
+    return DataCard(
+        name=name,
+        people=len(people),
+        dropped=people.dropped,
+        fingerprint=fingerprint.hexdigest(),
+        counts=count_values(people, people.schema.protected),
+        unknown=people.count_unknown(),
+        base_rate=float(np.average(people.favourable, weights=None if weights is None else weights.values)),
+    )
 
 
 def library_versions() -> dict[str, str]:
