@@ -7,9 +7,9 @@ Three lines give a first result::
     result = evenhand.audit(model, people, target="income", protected=["sex"])
     print(result)
 
-The verbs ``audit``, ``audit_predictions``, ``compare``, ``certify``, ``search``, ``find_subgroups``, ``mitigate``,
-``synthesize_shield`` and ``assess_generator`` take what users of scikit-learn and fairlearn hold; the packages hold
-what they are made of.
+The verbs ``audit``, ``audit_predictions``, ``audit_rankings``, ``compare``, ``certify``, ``search``,
+``find_subgroups``, ``mitigate``, ``synthesize_shield`` and ``assess_generator`` take what users of scikit-learn and
+fairlearn hold; the packages hold what they are made of.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         assess_generator,
         audit,
         audit_predictions,
+        audit_rankings,
         certify,
         compare,
         find_subgroups,
@@ -66,6 +67,7 @@ __all__ = [
     "assess_generator",
     "audit",
     "audit_predictions",
+    "audit_rankings",
     "auditing",
     "certification",
     "certify",

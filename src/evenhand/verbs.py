@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evenhand.certification import Certificate
     from evenhand.core import WorkClock
     from evenhand.genai import GenaiAssessment
+    from evenhand.groups import rankings
     from evenhand.individual import SearchResult
     from evenhand.mitigation import Mitigation
     from evenhand.models import Subject
@@ -28,6 +29,7 @@ __all__ = [
     "assess_generator",
     "audit",
     "audit_predictions",
+    "audit_rankings",
     "certify",
     "compare",
     "find_subgroups",
@@ -186,6 +188,55 @@ def audit_predictions(
         **about,
     )
     return auditing.audit_decisions(roles.read(frame), clock=clock, **settings)
+
+
+def audit_rankings(
+    rank: Any = None,
+    *,
+    sensitive_features: Any,
+    rank_by: Any = None,
+    query: Any = None,
+    relevance: Any = None,
+    **settings: Any,
+) -> rankings.RankingResult:
+    """Audit rankings: who is selected at k, who gets attention, and who stands above whom, by group.
+
+    Args:
+        rank: the place of each candidate in its list, from 1 on, shape (n,). Left out where a score ranks.
+        sensitive_features: what groups are made by: a data frame, a dictionary, a column, or an array of shape (n,) or
+            (n, attributes).
+        rank_by: in place of ``rank``: the score of each candidate, the highest first, shape (n,).
+        query: which list each candidate is in, such as a search, shape (n,); left out, all are in one list.
+        relevance: how much attention each candidate deserves, such as clicks or grades, at least 0, shape (n,).
+        settings: ``schema`` and ``accept_proposals`` (see ``evenhand.schema.RankingRoles``); ``data_name``; fields of
+            ``evenhand.groups.rankings.RankingConfig``, above all ``at``, how many places count as selected.
+
+    Returns:
+        The result; ``result.breakdowns`` has the groups and the gaps between them, ``result.to_frame()`` all numbers.
+
+    Raises:
+        EvenhandError: the rankings or the configuration cannot be used.
+
+    Examples:
+        >>> import numpy as np, evenhand
+        >>> rng = np.random.default_rng(0)
+        >>> search = np.repeat(np.arange(100), 20)  # 100 searches, 20 candidates each
+        >>> sex = rng.choice(["F", "M"], 2000)
+        >>> score = rng.normal(size=2000) + 0.5 * (sex == "M")
+        >>> result = evenhand.audit_rankings(rank_by=score, query=search, sensitive_features={"sex": sex}, at=5)
+        >>> gap = result.breakdowns[0].gap("exposure_ratio")
+        >>> gap.worst, round(gap.number.value, 2), round(gap.number.low, 2), round(gap.number.high, 2)
+        ('F', 0.81, 0.78, 0.84)
+    """
+    from evenhand.groups import rankings
+    from evenhand.schema import table_of_rankings
+
+    kept = ("schema", "accept_proposals")
+    about = {name: settings.pop(name) for name in kept if name in settings}
+    frame, roles = table_of_rankings(
+        sensitive_features, rank=rank, rank_by=rank_by, query=query, relevance=relevance, **about
+    )
+    return rankings.measure_rankings(roles.read(frame), **settings)
 
 
 def compare(before: AuditResult | str | Path, after: AuditResult | str | Path, **settings: Any) -> AuditComparison:

@@ -59,6 +59,7 @@ def test_the_engines_are_all_here():
         "measure_groups",
         "measure_labels",
         "measure_numbers",
+        "measure_rankings",
         "measure_recorded_decisions",
         "measure_recorded_labels",
         "measure_recorded_numbers",

@@ -328,6 +328,14 @@ def grades(kind: str) -> Result:
     return evenhand.audit_predictions(given, sensitive_features={"race": race}, y_true=true, kind=kind, **order)
 
 
+def rankings() -> Result:
+    frame = scored(900)
+    return evenhand.audit_rankings(
+        rank_by=frame["score"], query=np.arange(900) // 15, relevance=frame["good"], sensitive_features=frame[["sex"]],
+        at=(1, 3, 5, 10),
+    )  # fmt: skip
+
+
 SUBGROUPS = {"subgroup gaps", "subgroup nesting"}
 PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "audit": (
@@ -338,6 +346,7 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "check": (check, {"checked shares"}),
     "thresholds": (thresholds, {"group rates", "calibration", "threshold curves", "threshold trade"} | SUBGROUPS),
     "comparison": (comparison, {"changes"}),
+    "rankings": (rankings, {"selection over places"}),
     "premiums": (premiums, {"number quantiles"}),
     "labels": (lambda: grades("labels"), {"label shares", "confusion by group"}),
     "grades": (lambda: grades("ordinal"), {"label shares", "confusion by group"}),

@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from evenhand.auditing.comparison import AuditComparison
 from evenhand.auditing.result import AuditResult
@@ -30,10 +31,14 @@ from evenhand.groups import (
     NUMBER_TITLES,
     OVERALL_NAMES,
     Gap,
+    rankings,
 )
 from evenhand.stats import Observed, Quantity, Unknown, quantity_value
 from evenhand.subgroups import Finding, SubgroupResult, counts_as_worse
 from evenhand.text import list_some, suggest_name
+
+GatedResult: TypeAlias = AuditResult | AuditComparison | rankings.RankingResult
+"""What a condition may be asked of."""
 
 COMPARED: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne
@@ -69,6 +74,7 @@ MEASURE_NAMES = frozenset(
         *OVERALL_NAMES,
         *NUMBER_GAP_TITLES,
         *NUMBER_TITLES,
+        *rankings.RANKING_GAP_NAMES,
         *VERDICTS,
     }
 )
@@ -79,6 +85,7 @@ ALIASES = {"violation_rate": "flip_rate", "population_violation_rate": "populati
 
 LOWER_IS_WORSE = frozenset(
     {"demographic_parity_ratio", "certified", "accuracy", "auc", "label_accuracy", "macro_recall", "weighted_kappa"}
+    | {name for name in rankings.RANKING_GAP_NAMES if name.endswith("_ratio")}
 )
 ENDS = ("low", "high")
 
@@ -112,7 +119,7 @@ class Gate:
                 hint = f"{suggest_name(unknown[0], protected)}protected are: {', '.join(protected)}"
                 raise self.parsed.fault(f"{name} is not measured for {unknown[0]!r}", node, hint)
 
-    def holds(self, audit: AuditResult | AuditComparison) -> bool:
+    def holds(self, audit: GatedResult) -> bool:
         """Return whether the condition holds for this audit, or for the changes of a comparison.
 
         Raises:
@@ -120,7 +127,7 @@ class Gate:
         """
         return _evaluate_truth(self.parsed.tree, measure_values(audit), self.parsed)
 
-    def not_assessable(self, audit: AuditResult | AuditComparison) -> list[str]:
+    def not_assessable(self, audit: GatedResult) -> list[str]:
         """Return what the condition names and this audit cannot assess, each with the reason.
 
         A number that is unknown, and a gap that leaves out groups because they are too small.
@@ -160,7 +167,7 @@ def parse_gate(expression: str, metrics: Collection[str] = ()) -> Gate:
     return Gate(parsed)
 
 
-def measure_values(audit: AuditResult | AuditComparison) -> dict[str, dict[str, Quantity | float]]:
+def measure_values(audit: GatedResult) -> dict[str, dict[str, Quantity | float]]:
     """Return every number that a condition may name: name -> attribute (or attributes joined by ``_x_``) -> number.
 
     Of a comparison, the changes of everybody's numbers, gaps and flip rates, and how many are ``better`` or ``worse``.
@@ -171,6 +178,8 @@ def measure_values(audit: AuditResult | AuditComparison) -> dict[str, dict[str, 
             if not line.group:
                 found.setdefault(line.name, {})[line.by] = line.change
         return found | {"better": {"": float(audit.count("better"))}, "worse": {"": float(audit.count("worse"))}}
+    if isinstance(audit, rankings.RankingResult):
+        return _ranking_values(audit)
     for by, gap in _list_gaps(audit):
         found.setdefault(gap.name, {})[by] = gap.value
     for rate in () if audit.individual is None else audit.individual.rates:
@@ -213,6 +222,20 @@ def _list_gaps(audit: AuditResult) -> Iterator[tuple[str, Gap]]:
     for each in () if audit.groups.labels is None else audit.groups.labels.breakdowns:
         for one in each.gaps:
             yield "_x_".join(each.by) + f".{one.label}" * bool(one.label), one
+
+
+def _ranking_values(audit: rankings.RankingResult) -> dict[str, dict[str, Quantity | float]]:
+    """Return the gaps of rankings; of selection that of the k where it is largest, whose interval holds for all k."""
+    found: dict[str, dict[str, Quantity | float]] = {}
+    for breakdown in audit.breakdowns:
+        by = "_x_".join(breakdown.by)
+        for name in dict.fromkeys(gap.name for gap in breakdown.gaps):
+            every = [audit.quantity(breakdown, gap.number) for gap in breakdown.gaps if gap.name == name]
+            known = [one for one in every if not isinstance(one, Unknown)]
+            pick = min if name in LOWER_IS_WORSE else max
+            worst = pick(known, key=lambda one: one if isinstance(one, float) else one.value) if known else every[0]
+            found.setdefault(name, {})[by] = worst
+    return found
 
 
 def _worst_subgroup_gap(searched: SubgroupResult) -> Observed:
@@ -266,8 +289,16 @@ def _names(node: Node) -> Iterator[Name]:
             yield from _names(part)
 
 
-def _groups_left_out(audit: AuditResult) -> dict[tuple[str, str], str]:
+def _groups_left_out(audit: AuditResult | rankings.RankingResult) -> dict[tuple[str, str], str]:
     """Return gap and attribute -> the groups that are too small for it."""
+    if isinstance(audit, rankings.RankingResult):
+        return {
+            (gap.name, "_x_".join(breakdown.by)): "too few candidates or lists to compare "
+            + list_some([f"{label} ({n})" for label, n in gap.not_assessable.items()])
+            for breakdown in audit.breakdowns
+            for gap in breakdown.gaps
+            if gap.not_assessable
+        }
     return {
         (gap.name, by): f"fewer than {audit.groups.min_group_size} people to count in "
         + list_some([f"{label} ({n})" for label, n in gap.not_assessable.items()])

@@ -18,6 +18,7 @@ from evenhand.interrupts import INTERRUPTED
 if TYPE_CHECKING:
     from evenhand.auditing import AuditConfig, AuditResult, DecisionAuditConfig, Gate
     from evenhand.dossier import DossierName
+    from evenhand.groups import rankings as ranked
     from evenhand.models import Subject
     from evenhand.schema import DecisionRoles, KnownGroups, People
     from evenhand.typing import Booleans
@@ -40,15 +41,62 @@ SETTINGS: ConfigOptions[AuditConfig] = ConfigOptions(
     parsed={"bands": lambda given: parse_edges(given)},
 )
 
+RANKINGS: ConfigOptions[ranked.RankingConfig] = ConfigOptions(
+    "evenhand.groups.rankings:RankingConfig",
+    about="rankings",
+    hint="leave it out, or leave --rank and --rank-by out",
+    without=("confidence", "draws", "seed"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RankingOptions:
+    """What the columns of DATA say of rankings."""
+
+    rank: Annotated[
+        str | None,
+        typer.Option(
+            "--rank", help="Audit rankings: the column of recorded ranks, 1 is the first; no model is needed."
+        ),
+    ] = None
+    rank_by: Annotated[
+        str | None, typer.Option("--rank-by", help="Audit rankings by the score in this column, the highest first.")
+    ] = None
+    query: Annotated[
+        str | None,
+        typer.Option("--query", help="Column that names the list of each row, e.g. a search; else one list."),
+    ] = None
+    relevance: Annotated[
+        str | None,
+        typer.Option("--relevance", help="Column of how much attention a candidate deserves, e.g. clicks or grades."),
+    ] = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether rankings are audited.
+
+        Raises:
+            OptionError: something is said of rankings, but not what ranks.
+        """
+        if self.rank is None and self.rank_by is None:
+            for option, given in (("--query", self.query), ("--relevance", self.relevance)):
+                if given is not None:
+                    hint = "name what ranks: --rank COLUMN of places, or --rank-by COLUMN of scores"
+                    raise OptionError(f"{option} is about rankings", hint=hint)
+            return False
+        return True
+
 
 @grouped
 def audit(
     context: typer.Context,
     people: DataOptions,
+    rankings: RankingOptions,
     output: OutputOptions,
     run: RunOptions,
     model: Annotated[
-        str | None, typer.Argument(help="Model file, http(s) URL or module:function; leave it out with --decision.")
+        str | None,
+        typer.Argument(help="Model file, http(s) URL or module:function; none with --decision or --rank."),
     ] = None,
     data: Annotated[str | None, typer.Argument(help="CSV, Parquet or Excel file, or a data set's name.")] = None,
     example: Annotated[
@@ -133,7 +181,7 @@ def audit(
         ),
     ] = False,
 ) -> None:
-    """Audit a model on people with known labels, or decisions already made; write a report."""
+    """Audit a model on people with known labels, decisions already made, or rankings; write a report."""
     from evenhand import auditing, groups, view
 
     metrics = groups.read_metrics(metric or ())
@@ -145,6 +193,19 @@ def audit(
         raise OptionError(f"{folder} is a file, not a folder", location="--out")
     if wanted and folder is None:
         raise OptionError("a dossier is written beside the report", location="--dossier", hint="name a folder: --out")
+    if rankings.wanted:
+        others: dict[str, object] = {"--decision": decision, "--score": score, "--threshold": threshold}
+        others |= {"--weight": weight, "--example": example, "--metric": metric, "--dossier": dossiers}
+        others |= {"--membership": membership, "--known-groups": known_groups}
+        others |= {"--replicate-weights": replicate_weights, "--replicate-method": replicate_method}
+        if data is not None:
+            raise OptionError(f"rankings are audited without a model, got MODEL {model} too", hint="leave it out")
+        _refuse_for_rankings(others, people)
+        placed = _audit_rankings(context, model, rankings, people, output, gates)
+        output.emit(placed)
+        output.show(placed.document, view.write_report(placed, folder) if folder is not None else ())
+        _leave(placed, gates, allow_unassessable=allow_unassessable)
+        return
     if decision is not None or score is not None:
         option = "--score" if decision is None else "--decision"
         if example is not None or data is not None:
@@ -267,6 +328,57 @@ def _check_replicates(columns: str | None, method: str | None, weight: str | Non
     return _Replication(columns, method)
 
 
+def _refuse_for_rankings(given: dict[str, object], people: DataOptions) -> None:
+    """Refuse options that say nothing of rankings.
+
+    Raises:
+        OptionError: one is given.
+    """
+    given = given | {"--target": people.target, "--favourable": people.favourable, "--kind": people.kind}
+    given |= {"--order": people.order, "--unit": people.unit, "--ignore": people.ignore}
+    hints = {
+        "--score": "to rank by a score: --rank-by COLUMN",
+        "--target": "what candidates deserve: --relevance COLUMN",
+    }
+    for option, value in given.items():
+        if value:
+            raise OptionError(f"{option} is not about rankings", hint=hints.get(option, "leave it out"))
+
+
+def _audit_rankings(
+    context: typer.Context,
+    data: str | None,
+    rankings: RankingOptions,
+    people: DataOptions,
+    output: OutputOptions,
+    gates: list[Gate],
+) -> ranked.RankingResult:
+    """Audit the rankings in DATA."""
+    from evenhand import view
+    from evenhand.groups import rankings as ranked
+    from evenhand.schema import RankingRoles
+
+    if data is None:
+        raise OptionError("an audit of rankings needs DATA", hint="evenhand audit rankings.csv --rank COLUMN ...")
+    config = RANKINGS.read(context, seed=people.seed)
+    with view.show_progress(quiet=output.silent) as progress:
+        progress("reading the rankings", 0.0)
+        source = people.read(data)
+        roles = RankingRoles(
+            rankings.rank,
+            rankings.rank_by,
+            rankings.query,
+            rankings.relevance,
+            people.protected,
+            source.schema,
+            people.accept_proposals,
+        )
+        read = roles.read(source.frame, location=source.name)
+        for gate in gates:
+            gate.check_attributes(read.people.schema.names)
+        return ranked.measure_rankings(read, config, data_name=source.name, progress=progress)
+
+
 class _Chosen(NamedTuple):
     """What is audited: MODEL on DATA or an example, and the column of weights."""
 
@@ -336,7 +448,7 @@ def _read_dossiers(given: list[str]) -> tuple[DossierName, ...]:
     return cast("tuple[DossierName, ...]", tuple(dict.fromkeys(given)))
 
 
-def _leave(result: AuditResult, gates: list[Gate], *, allow_unassessable: bool) -> None:
+def _leave(result: AuditResult | ranked.RankingResult, gates: list[Gate], *, allow_unassessable: bool) -> None:
     """Say which gates hold, or cannot be assessed, and leave with the exit code that says so."""
     unclear = False
     failed = [gate for gate in gates if gate.holds(result)]
@@ -349,7 +461,7 @@ def _leave(result: AuditResult, gates: list[Gate], *, allow_unassessable: bool) 
                 unclear = True
         if unclear:
             typer.echo("more people of those groups settle it; --allow-unassessable lets it pass", err=True)
-    if result.interrupted:
+    if getattr(result, "interrupted", False):
         raise typer.Exit(INTERRUPTED)
     if failed or unclear:
         raise typer.Exit(1)

@@ -1,72 +1,79 @@
 """Performance and group metrics: selection rates, error rates and calibration of every group, and the gaps."""
 
-from evenhand.groups.analysis import (
-    GroupConfig,
-    measure_decisions,
-    measure_groups,
-    measure_recorded_decisions,
-)
-from evenhand.groups.breakdown import Breakdown, Gap, Group
-from evenhand.groups.custom import add_metrics, read_metrics
-from evenhand.groups.gap_wording import title_gap
-from evenhand.groups.kept import KeptDecisions
-from evenhand.groups.label_result import LabelBreakdown, LabelGap, LabelGroup, LabelMetrics
-from evenhand.groups.labels import (
-    LABEL_GAP_TITLES,
-    LABEL_TITLES,
-    RATE_TITLES,
-    describe_labels,
-    label_answers,
-    label_blocks,
-    label_sentences,
-    label_terms,
-    measure_labels,
-    measure_recorded_labels,
-    size_groups,
-    small_label_notes,
-)
-from evenhand.groups.membership import Membership, group_by_attribute
-from evenhand.groups.metrics import number_combinations
-from evenhand.groups.names import GAP_NAMES, GAP_TITLES, METRIC_NAMES, METRIC_TITLES, OVERALL_NAMES
-from evenhand.groups.number_words import (
-    NUMBER_GAP_TITLES,
-    NUMBER_TITLES,
-    describe_outcome,
-    number_answers,
-    number_blocks,
-    number_sentences,
-    small_number_notes,
-)
-from evenhand.groups.numbers import measure_numbers, measure_recorded_numbers
-from evenhand.groups.proxies import (
-    ProxyDifference,
-    ProxyRate,
-    ProxyRates,
-    measure_proxies,
-    proxy_answers,
-    proxy_blocks,
-    proxy_sentences,
-)
-from evenhand.groups.result import (
-    DRAWN,
-    SMALL,
-    CalibrationBin,
-    GroupMetrics,
-    NumberOutcome,
-    QuantileCurve,
-    breakdown_blocks,
-    calibration_blocks,
-    confidence_levels,
-    four_fifths_sentence,
-    gap_answers,
-    headline_sentences,
-    overall_table,
-    rule_notes,
-    small_notes,
-    threshold_section,
-    weighted_by,
-)
-from evenhand.groups.thresholds import Curve, ThresholdCurves, format_threshold, threshold_answers, threshold_table
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenhand import doors
+
+if TYPE_CHECKING:
+    from evenhand.groups.analysis import (
+        GroupConfig,
+        measure_decisions,
+        measure_groups,
+        measure_recorded_decisions,
+    )
+    from evenhand.groups.breakdown import Breakdown, Gap, Group
+    from evenhand.groups.custom import add_metrics, read_metrics
+    from evenhand.groups.gap_wording import title_gap
+    from evenhand.groups.kept import KeptDecisions
+    from evenhand.groups.label_result import LabelBreakdown, LabelGap, LabelGroup, LabelMetrics
+    from evenhand.groups.labels import (
+        LABEL_GAP_TITLES,
+        LABEL_TITLES,
+        RATE_TITLES,
+        describe_labels,
+        label_answers,
+        label_blocks,
+        label_sentences,
+        label_terms,
+        measure_labels,
+        measure_recorded_labels,
+        size_groups,
+        small_label_notes,
+    )
+    from evenhand.groups.membership import Membership, group_by_attribute
+    from evenhand.groups.metrics import number_combinations
+    from evenhand.groups.names import GAP_NAMES, GAP_TITLES, METRIC_NAMES, METRIC_TITLES, OVERALL_NAMES
+    from evenhand.groups.number_words import (
+        NUMBER_GAP_TITLES,
+        NUMBER_TITLES,
+        describe_outcome,
+        number_answers,
+        number_blocks,
+        number_sentences,
+        small_number_notes,
+    )
+    from evenhand.groups.numbers import measure_numbers, measure_recorded_numbers
+    from evenhand.groups.proxies import (
+        ProxyDifference,
+        ProxyRate,
+        ProxyRates,
+        measure_proxies,
+        proxy_answers,
+        proxy_blocks,
+        proxy_sentences,
+    )
+    from evenhand.groups.result import (
+        DRAWN,
+        SMALL,
+        CalibrationBin,
+        GroupMetrics,
+        NumberOutcome,
+        QuantileCurve,
+        breakdown_blocks,
+        calibration_blocks,
+        confidence_levels,
+        four_fifths_sentence,
+        gap_answers,
+        headline_sentences,
+        overall_table,
+        rule_notes,
+        small_notes,
+        threshold_section,
+        weighted_by,
+    )
+    from evenhand.groups.thresholds import Curve, ThresholdCurves, format_threshold, threshold_answers, threshold_table
 
 __all__ = [
     "DRAWN",
@@ -143,3 +150,5 @@ __all__ = [
     "title_gap",
     "weighted_by",
 ]
+
+__getattr__, __dir__ = doors.open_when_used(__name__)

@@ -24,7 +24,7 @@ from evenhand.groups.result import GroupMetrics, NumberOutcome, confidence_level
 from evenhand.stats import Observed, Unknown, format_ends, format_value, quantity_value, show_quantity
 from evenhand.text import format_count, join_names, list_some
 
-NUMBER_TITLES = {
+NUMBER_TITLES: dict[str, str] = {
     "mean": "mean",
     "quantile_10": "10 % quantile",
     "median": "median",
@@ -35,7 +35,7 @@ NUMBER_TITLES = {
 }
 """Metric of a number -> its name in a sentence. A residual is the decided number minus the true one."""
 
-NUMBER_GAP_TITLES = {
+NUMBER_GAP_TITLES: dict[str, str] = {
     "mean_difference": "mean: highest minus lowest",
     "quantile_10_difference": "10 % quantile: highest minus lowest",
     "median_difference": "median: highest minus lowest",

@@ -16,6 +16,7 @@ from evenhand.schema.given_labels import GivenLabels, RecordedLabels
 from evenhand.schema.infer import infer_schema, propose_columns
 from evenhand.schema.people import People, decode, encode, plain_value
 from evenhand.schema.probabilities import GroupProbabilities, KnownGroups, ProbableMembership
+from evenhand.schema.recorded import RankingRoles, RecordedRankings, table_of_rankings
 from evenhand.schema.replicates import ReplicateRole, ReplicateWeights, list_replicates
 from evenhand.schema.review import ColumnProposal
 from evenhand.schema.rules import Dependency, Link, Proposal
@@ -44,9 +45,11 @@ __all__ = [
     "PeopleWeights",
     "ProbableMembership",
     "Proposal",
+    "RankingRoles",
     "RecordedDecisions",
     "RecordedLabels",
     "RecordedNumbers",
+    "RecordedRankings",
     "ReplicateRole",
     "ReplicateWeights",
     "Runs",
@@ -77,5 +80,6 @@ __all__ = [
     "require_column",
     "schema_to_yaml",
     "table_of_decisions",
+    "table_of_rankings",
     "write_schema",
 ]

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.infer import infer_schema, order_labels
@@ -237,3 +239,70 @@ def _add_labels(frame: Any, y: Any, target: str) -> Any:
     if len(labels) != len(table):
         raise DataError(f"expected one label per person, got {len(labels):,} in y= for {len(table):,} rows")
     return table.with_columns(nw.new_series(target, labels, backend=table.implementation)).to_native()
+
+
+def table_of_columns(
+    columns: Mapping[str, Any], features: Any, more: Mapping[str, Any] | None = None
+) -> tuple[Any, tuple[str, ...], dict[str, str]]:
+    """Return plain columns as a table, the names of its features, and role -> name of each other column.
+
+    Args:
+        columns: by role; None where one is not given.
+        features: what groups are made by, see ``table_of_decisions``.
+        more: other columns by name.
+
+    Raises:
+        DataError: the columns differ in length, or something given is not a column.
+    """
+    import pandas as pd
+
+    named = named_columns(features)
+    given = {role: column for role, column in columns.items() if column is not None}
+    names = {role: f"{role} " * (role in named) + role for role in given}
+    every = {names[role]: plain_column(role, column) for role, column in given.items()}
+    every |= {name: plain_column(f"sensitive_features[{name!r}]", column) for name, column in named.items()}
+    every |= more or {}
+    lengths = {name: len(column) for name, column in every.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"expected columns of one length, one entry per person, got {lengths}")
+    return pd.DataFrame(every), tuple(named), names
+
+
+def named_columns(given: Any) -> dict[str, Any]:
+    """Return sensitive features by name; those without one are numbered."""
+    import narwhals as nw
+
+    if isinstance(given, Mapping):
+        return {str(name): column for name, column in given.items()}
+    try:
+        table = nw.from_native(given, eager_only=True)
+    except TypeError:
+        pass
+    else:
+        return {str(name): table[name].to_native() for name in table.columns}
+    if getattr(given, "name", None) is not None:
+        return {str(given.name): given}
+    array = np.asarray(given, dtype=object)
+    if array.ndim == 2:
+        return {f"sensitive_feature_{i}": array[:, i] for i in range(array.shape[1])}
+    return {"sensitive_feature_0": given}
+
+
+def plain_column(name: str, given: Any) -> Any:
+    """Return a column as a list or an array, or a pandas column without its index: people are matched by position.
+
+    Raises:
+        DataError: it is not a column.
+    """
+    if isinstance(given, str) or given is None:
+        raise DataError(f"expected one entry per person as {name}, got {given!r}")
+    if hasattr(given, "reset_index"):
+        return given.reset_index(drop=True)
+    if hasattr(given, "to_list"):
+        return given.to_list()
+    column = given if isinstance(given, np.ndarray) else np.array([*given, None], dtype=object)[:-1]
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
+    if column.ndim != 1:
+        raise DataError(f"expected one entry per person as {name}, got shape {column.shape}")
+    return column

@@ -10,7 +10,14 @@ import numpy as np
 
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.columns import list_columns, list_names, require_column
+from evenhand.schema.columns import (
+    list_columns,
+    list_names,
+    named_columns,
+    plain_column,
+    require_column,
+    table_of_columns,
+)
 from evenhand.schema.given_labels import (
     MOST_LABELS,
     GivenLabels,
@@ -181,7 +188,7 @@ class DecisionRoles:
             raise DataError("no row has both a decision and a true label" if truth else "no row has a decision")
         name = self.decision or self.target or f"decision by {self.score}"
         target = {"name": name, "favourable": made.names[-1], "values": list(made.names)}
-        schema = self._describe(table, names, target)
+        schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals)
         people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
         kept = np.flatnonzero(known)[people.rows]
         labels = None if truth is None else np.where(truth.favourable[kept], len(made.names) - 1, 0)
@@ -294,7 +301,7 @@ class DecisionRoles:
         known = are_known(codes)
         if not known.any():
             raise DataError("no row has both a decision and a true label")
-        schema = self._describe(table, names, {"name": decision} | target)
+        schema = describe_groups(table, names, {"name": decision} | target, self.schema, accept=self.accept_proposals)
         people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
         kept = np.flatnonzero(known)[people.rows]
         truth = None if self.target is None else codes[1][kept]
@@ -324,7 +331,7 @@ class DecisionRoles:
         known = np.array([all(label_of(value) is not None for value in row) for row in zip(*gone, strict=True)])
         if not known.any():
             raise DataError("no row has a number" if self.target is None else "no row has both a number and a true one")
-        schema = self._describe(table, names, target)
+        schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals)
         people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
         kept = np.flatnonzero(known)[people.rows]
         numbers = [_read_numbers(table[name], kept, "decision" if name == decision else "true number")
@@ -336,27 +343,38 @@ class DecisionRoles:
             undecided=int((~known).sum()),
         )
 
-    def _describe(self, table: Any, names: Sequence[str], target: dict[str, Any]) -> Schema:
-        """Return a schema of the attributes that groups are made by, with the decision as its target."""
-        given = None if self.schema is None else {one.name: one for one in self.schema.attributes}
-        missing = [name for name in names if given is not None and name not in given]
-        if given is not None and missing:
-            known = f"the attributes are: {', '.join(given)}"
-            raise SchemaError(
-                f"the schema has no attribute {missing[0]!r}", hint=suggest_name(missing[0], given) + known
-            )
-        if given is None:
-            attributes = choose_entries(review_columns(table, names, protected=names), accept=self.accept_proposals)
-        else:
-            attributes = [given[name].model_dump(exclude_unset=True) for name in names]
-        attributes = [entry | {"protected": False} for entry in attributes]
-        if given is None:  # people without a value are counted, and left out of the groups by that attribute alone
-            attributes = [
-                {key: value for key, value in entry.items() if key != "missing"}
-                | ({"unknown": []} if "missing" in entry else {})
-                for entry in attributes
-            ]
-        return Schema.parse({"target": target, "attributes": attributes})
+
+def describe_groups(
+    table: Any, names: Sequence[str], target: dict[str, Any], schema: Schema | None, *, accept: bool
+) -> Schema:
+    """Return a schema of the attributes that groups are made by, with what was decided as its target.
+
+    Args:
+        table: what narwhals wraps; names: the attributes' columns.
+        target: the entry of the target.
+        schema: what the columns mean; inferred if None.
+        accept: where it is inferred, take what is proposed for columns that cannot be attributes as they are.
+
+    Raises:
+        SchemaError: the schema has no such attribute.
+    """
+    given = None if schema is None else {one.name: one for one in schema.attributes}
+    missing = [name for name in names if given is not None and name not in given]
+    if given is not None and missing:
+        known = f"the attributes are: {', '.join(given)}"
+        raise SchemaError(f"the schema has no attribute {missing[0]!r}", hint=suggest_name(missing[0], given) + known)
+    if given is None:
+        attributes = choose_entries(review_columns(table, names, protected=names), accept=accept)
+    else:
+        attributes = [given[name].model_dump(exclude_unset=True) for name in names]
+    attributes = [entry | {"protected": False} for entry in attributes]
+    if given is None:  # people without a value are counted, and left out of the groups by that attribute alone
+        attributes = [
+            {key: value for key, value in entry.items() if key != "missing"}
+            | ({"unknown": []} if "missing" in entry else {})
+            for entry in attributes
+        ]
+    return Schema.parse({"target": target, "attributes": attributes})
 
 
 @dataclass(frozen=True)
@@ -496,78 +514,30 @@ def table_of_decisions(
     Raises:
         DataError: the columns differ in length, or something given is not a column.
     """
-    import pandas as pd
-
-    features = _named_columns(sensitive_features)
     columns = {"y_pred": y_pred, "y_true": y_true, "y_score": y_score, "sample_weight": sample_weight}
-    columns = {name: given for name, given in columns.items() if given is not None}
-    names = {role: f"{role} " * (role in features) + role for role in columns}
-    every = {names[role]: _column(role, given) for role, given in columns.items()}
-    every |= {name: _column(f"sensitive_features[{name!r}]", given) for name, given in features.items()}
+    probable: dict[str, dict[str, str]] = {}
+    more: dict[str, Any] = {}
     replicate_weights, method = about.pop("replicate_weights", None), about.pop("replicate_method", "")
     if replicate_weights is not None:
-        replicates = list(_named_columns(replicate_weights).values())
+        replicates = list(named_columns(replicate_weights).values())
         numbered = tuple(f"replicate weight {i + 1}" for i in range(len(replicates)))
-        every |= dict(zip(numbered, replicates, strict=True))
+        more |= dict(zip(numbered, replicates, strict=True))
         about["replicates"] = ReplicateRole(numbered, method)
-    probable: dict[str, dict[str, str]] = {}
     for attribute, columns_of in (membership or {}).items():
-        named = _named_columns(columns_of)
+        named = named_columns(columns_of)
         probable[str(attribute)] = {group: f"probability of {attribute} {group}" for group in named}
-        every |= {
-            probable[str(attribute)][group]: _column(f"membership[{attribute!r}][{group!r}]", given)
+        more |= {
+            probable[str(attribute)][group]: plain_column(f"membership[{attribute!r}][{group!r}]", given)
             for group, given in named.items()
         }
-    lengths = {name: len(column) for name, column in every.items()}
-    if len(set(lengths.values())) > 1:
-        raise DataError(f"expected columns of one length, one entry per person, got {lengths}")
+    frame, features, names = table_of_columns(columns, sensitive_features, more)
     roles = DecisionRoles(
         decision=names.get("y_pred"),
-        protected=tuple(features),
+        protected=features,
         target=names.get("y_true"),
         score=names.get("y_score"),
         weight=names.get("sample_weight"),
         membership=probable or None,
         **about,
     )
-    return pd.DataFrame(every), roles
-
-
-def _named_columns(given: Any) -> dict[str, Any]:
-    """Return sensitive features by name; those without one are numbered."""
-    import narwhals as nw
-
-    if isinstance(given, Mapping):
-        return {str(name): column for name, column in given.items()}
-    try:
-        table = nw.from_native(given, eager_only=True)
-    except TypeError:
-        pass
-    else:
-        return {str(name): table[name].to_native() for name in table.columns}
-    if getattr(given, "name", None) is not None:
-        return {str(given.name): given}
-    array = np.asarray(given, dtype=object)
-    if array.ndim == 2:
-        return {f"sensitive_feature_{i}": array[:, i] for i in range(array.shape[1])}
-    return {"sensitive_feature_0": given}
-
-
-def _column(name: str, given: Any) -> Any:
-    """Return a column as a list or an array, or a pandas column without its index: people are matched by position.
-
-    Raises:
-        DataError: it is not a column.
-    """
-    if isinstance(given, str) or given is None:
-        raise DataError(f"expected one entry per person as {name}, got {given!r}")
-    if hasattr(given, "reset_index"):
-        return given.reset_index(drop=True)
-    if hasattr(given, "to_list"):
-        return given.to_list()
-    column = given if isinstance(given, np.ndarray) else np.array([*given, None], dtype=object)[:-1]
-    if column.ndim == 2 and column.shape[1] == 1:
-        column = column[:, 0]
-    if column.ndim != 1:
-        raise DataError(f"expected one entry per person as {name}, got shape {column.shape}")
-    return column
+    return frame, roles

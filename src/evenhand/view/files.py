@@ -18,9 +18,12 @@ from evenhand.view.printing import can_print, print_docx, print_pdf
 if TYPE_CHECKING:
     from evenhand.auditing import AuditResult
     from evenhand.dossier import DossierResult
+    from evenhand.groups import rankings
 
 
-def write_report(audit: AuditResult, folder: str | Path, *, dossier: DossierResult | None = None) -> tuple[Path, ...]:
+def write_report(
+    audit: AuditResult | rankings.RankingResult, folder: str | Path, *, dossier: DossierResult | None = None
+) -> tuple[Path, ...]:
     """Write ``report.html`` and ``report.json`` into a folder, which is made if need be.
 
     Args:

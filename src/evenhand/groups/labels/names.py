@@ -11,7 +11,7 @@ RATE_TITLES = {
 }
 """Rate of one label against the rest -> its title in a table."""
 
-LABEL_TITLES = {
+LABEL_TITLES: dict[str, str] = {
     "label_accuracy": "accuracy (given the true label)",
     "macro_recall": "macro recall",
     "too_low": "graded too low",
@@ -29,7 +29,7 @@ LABEL_RATE_GAPS = {
 }
 """Gap of one label against the rest -> the rate of each group that it compares."""
 
-LABEL_GAP_TITLES = {
+LABEL_GAP_TITLES: dict[str, str] = {
     "label_share_difference": "share given one label: highest minus lowest",
     "total_variation_distance": "total variation distance: the furthest apart of two groups' labels (0 to 1)",
     "cut_difference": "share given at least one grade: highest minus lowest",

@@ -1,0 +1,45 @@
+"""Settings of an audit of rankings."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from pydantic import field_validator
+
+from evenhand.core import Config, setting
+from evenhand.errors import OptionError
+
+PositionWeights: TypeAlias = Literal["log", "reciprocal", "geometric", "top"]
+"""How much attention a place gets: 1 / log2(1 + rank), 1 / rank, patience ** (rank - 1), or 1 down to the first k."""
+
+
+class RankingConfig(Config):
+    """Settings of an audit of rankings."""
+
+    at: tuple[int, ...] = setting((), "how many places from the top count as selected, such as 10; by default several")
+    position_weights: PositionWeights = setting(
+        "log",
+        "attention that a place gets: 1 / log2(1 + rank) as in DCG, 1 / rank, patience to the power of rank - 1, or 1 "
+        "for the places that count as selected (the fewest that are named) and 0 below",
+    )
+    patience: float = setting(
+        0.8, "with geometric weights: probability of going on from one place to the next", gt=0, lt=1
+    )
+    confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
+    min_group_size: int = setting(
+        10, "fewest candidates of a group that is compared; smaller ones are not assessable", ge=1
+    )
+    draws: int = setting(2000, "permutations of the groups within one list, or few lists", ge=199)
+    seed: int = setting(0, "same seed, same result", ge=0)
+
+    @field_validator("at", mode="before")
+    @classmethod
+    def _list_places(cls, given: Any) -> Any:
+        return (given,) if isinstance(given, int) else given
+
+    @field_validator("at")
+    @classmethod
+    def _sort_places(cls, given: tuple[int, ...]) -> tuple[int, ...]:
+        if any(k < 1 for k in given):
+            raise OptionError(f"expected places from 1 on, got {min(given)}", location="at")
+        return tuple(sorted(set(given)))

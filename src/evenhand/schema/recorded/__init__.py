@@ -1,0 +1,5 @@
+"""What was recorded besides decisions: rankings."""
+
+from evenhand.schema.recorded.rankings import RankingRoles, RecordedRankings, table_of_rankings
+
+__all__ = ["RankingRoles", "RecordedRankings", "table_of_rankings"]

@@ -1,0 +1,90 @@
+"""Rankings: the share of the first k places that each group has, beside that of even orders, inside its band."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenhand.groups import rankings
+from evenhand.text import join_names
+from evenhand.view import drawing
+from evenhand.view.drawing import DASHES, LIGHT, SERIES, WIDE, Spec
+
+if TYPE_CHECKING:
+    import altair as alt
+
+SCALE = 70
+"""Pixels left of a panel for its scale."""
+
+HEIGHT = 260
+HIGHEST = 3.0
+"""Where bands are cut off, so that groups with few candidates leave the others room; values are never."""
+
+
+def plot_rankings(result: rankings.RankingResult) -> alt.TopLevelMixin:
+    """Return one panel per attribute: each group's share of the first k places, divided by that of even orders."""
+    panels = [draw_selection(result, place) for place in range(len(result.breakdowns))]
+    return drawing.to_altair(drawing.stack_charts(panels, "Shares of the first places by group."))
+
+
+def draw_selection(result: rankings.RankingResult, place: int, *, width: int = WIDE) -> Spec:
+    """Draw each group's share of the first k places, divided by that of even orders, over k.
+
+    With many lists the band is an interval around each line; with few it is the range of even orders around 1.
+    """
+    breakdown = result.breakdowns[place]
+    large = [group for group in breakdown.groups if not group.small] or list(breakdown.groups)
+    shown = sorted(large, key=lambda group: -group.size)[: len(SERIES)]
+    names = [group.label for group in large if group in shown]
+    rows: list[Spec] = []
+    for group in large:
+        for one in group.selection if group in shown else ():
+            ends = (one.ratio.low, one.ratio.high)
+            low, high = ends if ends[0] is not None else (one.ratio.even_low, one.ratio.even_high)
+            if one.ratio.value is not None:
+                value = one.ratio.value
+                low, high = (value if end is None else end for end in (low, high))
+                rows.append({"name": group.label, "k": one.at, "value": value, "low": low, "high": high})
+    top = max(max((row["value"] for row in rows), default=1.0) * 1.05, min(HIGHEST, max((row["high"] for row in rows),
+              default=1.0)), 1.2)  # fmt: skip
+    rows = [row | {"high": min(row["high"], top), "low": min(row["low"], top)} for row in rows]
+    places = sorted({row["k"] for row in rows})
+    legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "symbolOpacity": 1, "title": None}
+    if width < WIDE:
+        legend["direction"] = "vertical"
+
+    def looks(values: list[object]) -> Spec:
+        scale = {"domain": names, "range": values[: len(names)]}
+        return {"field": "name", "type": "nominal", "scale": scale, "legend": legend}
+
+    color, dash = looks([LIGHT[role] for role in SERIES]), looks([list(one) for one in DASHES])
+    span = {"type": "log"} if len(places) > 1 else {"domain": [0, 2 * (places or [1])[0]]}
+    axis = {"title": "first k places", "grid": False, "values": _apart(places, width), "format": ",d", "offset": 5}
+    x = {"field": "k", "type": "quantitative", "scale": span | {"nice": False}, "axis": axis}
+
+    def y(field: str) -> Spec:
+        title = "share of places / even share" if width < WIDE else "share of the first k places / share in even orders"
+        return {"field": field, "type": "quantitative", "scale": {"domain": [0, top], "nice": False},
+                "axis": {"title": title, "tickCount": 5, "offset": 5}}  # fmt: skip
+
+    band = {"type": "area", "opacity": 0.2} if len(places) > 1 else {"type": "rule", "strokeWidth": 6, "opacity": 0.3}
+    layers = [
+        drawing.mark_layer(rows, band, x=x, y=y("low"), y2={"field": "high"}, color=color),
+        drawing.mark_layer(
+            [{"value": 1.0}], {"type": "rule", "color": LIGHT["ink"], "strokeDash": [3, 3]}, y=y("value")
+        ),
+        drawing.mark_layer(rows, {"type": "line", "strokeWidth": 2.2}, x=x, y=y("value"), color=color, strokeDash=dash),
+        drawing.mark_layer(
+            rows, {"type": "point", "filled": True, "size": 36, "opacity": 1}, x=x, y=y("value"), color=color
+        ),
+    ]
+    said = "; ".join(
+        f"{name} " + ", ".join(f"{row['value']:.2f} at {row['k']:,}" for row in rows if row["name"] == name)
+        for name in names
+    )
+    description = f"Share of the first places divided by that of even orders, by {join_names(breakdown.by)}: {said}."
+    return drawing.finish_chart({"layer": layers, "width": width - SCALE, "height": HEIGHT}, description)
+
+
+def _apart(places: list[int], width: int) -> list[int]:
+    """Return the places that are written below the axis: on a narrow screen every other one of many."""
+    return places if width >= WIDE or len(places) <= 5 else places[::-2][::-1]

@@ -1,0 +1,82 @@
+"""`evenhand audit DATA --rank COLUMN` as a user runs it: rankings alone, no model."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+
+@pytest.fixture
+def table(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 600
+    sex = rng.choice(["F", "M"], n)
+    score = rng.normal(size=n) + (sex == "M")
+    frame = pd.DataFrame({"search": np.arange(n) // 12, "sex": sex, "score": score, "clicked": rng.integers(0, 2, n)})
+    frame["place"] = frame.groupby("search")["score"].rank(ascending=False).astype(int)
+    path = tmp_path / "shown.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_many_lists_make_a_report_and_gates(evenhand, table, tmp_path):
+    asked = ("audit", table, "--rank", "place", "--query", "search", "--protected", "sex", "--relevance", "clicked")
+    ran = evenhand(*asked, "--at", 3, "--out", tmp_path / "out", "--fail-on", "exposure_ratio.high < 0.9")
+    assert ran.code == 1, ran.err
+    assert "this holds: exposure_ratio.high < 0.9" in ran.err
+    assert "times the attention" in ran.out
+    assert "disparate treatment ratio" in ran.out
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert (report["kind"], report["at"], report["lists"]) == ("rankings", [3], 50)
+    assert "first k places" in (tmp_path / "out" / "report.html").read_text()
+    # The same lists by their scores.
+    ran = evenhand("audit", table, "--rank-by", "score", "--query", "search", "--protected", "sex",
+                   "--relevance", "clicked", "--at", 3, "--json", "-")  # fmt: skip
+    assert ran.code == 0
+    assert json.loads(ran.out)["breakdowns"] == report["breakdowns"]
+
+
+def test_one_list_has_no_interval(evenhand, table):
+    asked = ("audit", table, "--rank-by", "score", "--protected", "sex", "--at", 60, "--json", "-")
+    ran = evenhand(*asked, "--fail-on", "selection_ratio.sex < 0.8")
+    assert ran.code == 1
+    number = json.loads(ran.out)["breakdowns"][0]["gaps"][0]["number"]
+    assert number["low"] is None
+    assert number["p"] < 0.01
+    ran = evenhand(*asked, "--fail-on", "exposure_ratio.low < 0.8")
+    assert ran.code == 2
+    assert "it has no interval" in ran.err
+
+
+def test_a_group_too_small_fails_a_gate(evenhand, table):
+    frame = pd.read_csv(table)
+    frame.loc[:3, "sex"] = "X"
+    frame.to_csv(table, index=False)
+    asked = ("audit", table, "--rank", "place", "--query", "search", "--protected", "sex", "--at", 3, "--json", "-")
+    ran = evenhand(*asked, "--fail-on", "exposure_ratio < 0.1")
+    assert ran.code == 1
+    assert "too few candidates or lists to compare X (4)" in ran.err
+    assert evenhand(*asked, "--fail-on", "exposure_ratio < 0.1", "--allow-unassessable").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--rank", "plaec"], "did you mean 'place'"),
+        (["--rank", "place", "--rank-by", "score"], "a column of ranks or one of scores, got both"),
+        (["--query", "search"], "--query is about rankings"),
+        (["--rank", "place", "--target", "clicked"], "what candidates deserve: --relevance COLUMN"),
+        (["--rank", "place", "--score", "score"], "to rank by a score: --rank-by COLUMN"),
+        (["--rank", "place", "--query", "search", "--thresholds"], "--thresholds is not about rankings"),
+        (["--rank", "place", "--query", "search", "--at", "0"], "expected places from 1 on"),
+        (["--rank", "place", "--query", "search", "--at", "12"], "fewer places than the longest list has, 12, got 12"),
+        (["--rank", "place", "--query", "search", "--fail-on", "exposure_ratio.age < 1"], "not measured for 'age'"),
+        (["--rank", "place", "--query", "search", "--fail-on", "flip_rate > 1"], "no number called 'flip_rate'"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(evenhand, table, tmp_path, options, words):
+    ran = evenhand("audit", table, "--protected", "sex", *options, "--out", tmp_path / "out")
+    assert ran.code == 2
+    assert words in ran.err
+    assert not (tmp_path / "out" / "report.json").exists() or "flip_rate" in words
