@@ -26,7 +26,6 @@ from evenhand.stats import (
     quantity_value,
     smallest_ratio_of_proportions,
 )
-from evenhand.text import join_names
 from evenhand.typing import Floats, Integers
 
 if TYPE_CHECKING:
@@ -326,7 +325,7 @@ class _Lines:
         common = set.intersection(*(set(audit.groups.overall) for audit in both)) - set(OVERALL)
         common |= {name for name in ("subgroups", "certificates") if all(getattr(audit, name) for audit in both)}
         if common:
-            named = join_names([name.replace("_", " ") for name in sorted(common)])
+            named = ", ".join(sorted(common)).replace("_", " ")
             self.left_out.append(f"{named}: in both audits, and not compared")
 
     def _breakdown(self, before: Breakdown, after: Breakdown) -> Iterator[_Pending]:
