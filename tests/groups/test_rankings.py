@@ -251,7 +251,7 @@ def test_ties_gaps_and_rows_that_say_nothing_are_counted():
     # First two places: in a one woman for certain and one of a man and a woman; in b one woman.
     assert group(result, "f").selection[0].selected == 2.5
     text = result.summary().replace("\n", " ")
-    for said in ("1 rows without a rank", "1 of 3 lists with 2 candidates", "leave places out in 1 of 3 lists"):
+    for said in ("1 row without a rank", "1 of 3 lists with 2 candidates", "leave places out in 1 of 3 lists"):
         assert said in " ".join(text.split())
     assert RankingResult.from_json(result.to_json()) == result
 

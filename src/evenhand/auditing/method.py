@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenhand.certification import estimated_share
+from evenhand.core import Block, Document
 from evenhand.groups import (
     LABEL_GAP_TITLES,
     LABEL_TITLES,
@@ -16,12 +18,24 @@ from evenhand.groups import (
     title_gap,
 )
 from evenhand.stats import Estimated, Observed, Quantity
-from evenhand.text import SIMULATED, list_some
+from evenhand.text import SIMULATED, format_count, list_some
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
     from evenhand.groups import GroupMetrics
     from evenhand.schema import Attribute, Schema
+
+
+def title_document(audit: AuditResult, decided: str, blocks: Sequence[Block]) -> Document:
+    """Return the document of an audit: what was audited, what is decided, by whom and when it was made."""
+    about = f"{audit.model.name} in" if audit.model.recorded else f"{audit.model.name} on"
+    return Document(
+        f"Audit of {about} {audit.data.name}",
+        f"{format_count(audit.data.people, 'person', 'people')}; {decided}; protected: {', '.join(audit.protected)}",
+        tuple(blocks),
+        brand="Evenhand audit",
+        made=f"{audit.provenance} All numbers at full precision are in the JSON.",
+    )
 
 
 class SchemaRow(NamedTuple):

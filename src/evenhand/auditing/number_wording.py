@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evenhand.auditing.method import interval_methods, schema_rows
+from evenhand.auditing.method import interval_methods, schema_rows, title_document
 from evenhand.auditing.result import AuditResult
 from evenhand.certification import proof_answers, proof_blocks
 from evenhand.core import Block, Column, Document, Facts, Fold, Heading, Note, ReportedNumber, Table, TableRow, Text
@@ -13,7 +13,7 @@ from evenhand.groups import (
     number_answers,
     number_blocks,
     number_sentences,
-    small_number_notes,
+    small_group_notes,
 )
 from evenhand.individual import change_answers, change_blocks, outcome_answers, outcome_count_blocks
 from evenhand.subgroups import (
@@ -52,19 +52,11 @@ def build_document(audit: AuditResult) -> Document:
         blocks += proof_answers(certificate)
     blocks.append(Note(_taken_for(audit)))
     blocks += [Note(f"Not run: {item.what}: {item.reason}", "caution") for item in audit.not_run]
-    blocks += small_number_notes(audit.groups)
+    blocks += small_group_notes(audit.groups.breakdowns, audit.groups.min_group_size)
     blocks.append(Text(TERMS, role="small"))
     for part in (_people, _groups, _individuals, _proof, _subgroups, _method):
         blocks += part(audit)
-    about = f"{audit.model.name} in" if audit.model.recorded else f"{audit.model.name} on"
-    return Document(
-        f"Audit of {about} {audit.data.name}",
-        f"{format_count(audit.data.people, 'person', 'people')}; {describe_outcome(audit.groups)}; protected: "
-        f"{', '.join(audit.protected)}",
-        tuple(blocks),
-        brand="Evenhand audit",
-        made=f"{audit.provenance} All numbers at full precision are in the JSON.",
-    )
+    return title_document(audit, describe_outcome(audit.groups), blocks)
 
 
 def _taken_for(audit: AuditResult) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from evenhand.auditing.method import confidence_level, describe_limits, interval_methods, schema_rows
+from evenhand.auditing.method import confidence_level, describe_limits, interval_methods, schema_rows, title_document
 from evenhand.auditing.result import AuditResult
 from evenhand.certification import outcome_blocks, proof_answers, proof_blocks
 from evenhand.core import (
@@ -39,7 +39,7 @@ from evenhand.groups import (
     proxy_blocks,
     proxy_sentences,
     rule_notes,
-    small_label_notes,
+    small_group_notes,
     small_notes,
     threshold_answers,
     threshold_section,
@@ -108,7 +108,7 @@ def build_document(audit: AuditResult) -> Document:
     blocks += answers(audit)
     blocks += [Note(f"Not run: {item.what}: {item.reason}", "caution") for item in audit.not_run]
     each = audit.groups.by_label
-    blocks += small_notes(audit.groups) if each is None else small_label_notes(each)
+    blocks += small_notes(audit.groups) if each is None else small_group_notes(each.breakdowns, each.min_group_size)
     if audit.groups.thresholds is not None:
         blocks.append(Heading("Other thresholds", level=3))
         blocks += [Text(items=tuple(threshold_answers(audit.groups.thresholds)))]
@@ -117,16 +117,8 @@ def build_document(audit: AuditResult) -> Document:
     asked = () if audit.individual is None else (_individuals, _proof)
     for part in (_people, _groups, *asked, _subgroups, _method, _regulation):
         blocks += part(audit)
-    about = f"{audit.model.name} in" if audit.model.recorded else f"{audit.model.name} on"
     decided = f"favourable: {audit.described.target.name} = {audit.model.favourable}"
-    return Document(
-        f"Audit of {about} {audit.data.name}",
-        f"{format_count(audit.data.people, 'person', 'people')}; {decided if each is None else describe_labels(each)}; "
-        f"protected: {', '.join(audit.protected)}",
-        tuple(blocks),
-        brand="Evenhand audit",
-        made=f"{audit.provenance} All numbers at full precision are in the JSON.",
-    )
+    return title_document(audit, decided if each is None else describe_labels(each), blocks)
 
 
 def _terms(audit: AuditResult) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     )
     from evenhand.groups.breakdown import Breakdown, Gap, Group
     from evenhand.groups.custom import add_metrics, read_metrics
-    from evenhand.groups.gap_wording import title_gap
+    from evenhand.groups.gap_wording import small_group_notes, title_gap
     from evenhand.groups.kept import KeptDecisions
     from evenhand.groups.label_result import LabelBreakdown, LabelGap, LabelGroup, LabelMetrics
     from evenhand.groups.labels import (
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         measure_labels,
         measure_recorded_labels,
         size_groups,
-        small_label_notes,
     )
     from evenhand.groups.membership import Membership, group_by_attribute
     from evenhand.groups.metrics import number_combinations
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
         number_answers,
         number_blocks,
         number_sentences,
-        small_number_notes,
     )
     from evenhand.groups.numbers import measure_numbers, measure_recorded_numbers
     from evenhand.groups.proxies import (
@@ -141,9 +139,8 @@ __all__ = [
     "read_metrics",
     "rule_notes",
     "size_groups",
-    "small_label_notes",
+    "small_group_notes",
     "small_notes",
-    "small_number_notes",
     "threshold_answers",
     "threshold_section",
     "threshold_table",

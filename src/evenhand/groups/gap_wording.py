@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from evenhand.core import Block, Column, Table, TableRow
+from evenhand.core import Block, Column, Note, Table, TableRow
 from evenhand.groups.breakdown import Breakdown, Gap
+from evenhand.groups.label_result import LabelBreakdown
 from evenhand.groups.names import DENOMINATORS, GAP_TITLES, METRIC_TITLES, number_name
 from evenhand.stats import Proved, Unknown, show_quantity
 from evenhand.text import join_names, list_some
@@ -16,6 +17,15 @@ def format_not_assessable(gap: Gap) -> str:
     if not gap.not_assessable:
         return ""
     return f"not assessable for: {list_some([f'{label} ({n})' for label, n in gap.not_assessable.items()])}"
+
+
+def small_group_notes(breakdowns: Iterable[Breakdown | LabelBreakdown], least: int) -> Iterator[Note]:
+    """Yield which groups are too small to be compared: fewer people than ``least``."""
+    for breakdown in breakdowns:
+        small = [f"{group.label} ({group.size:,})" for group in breakdown.groups if group.small]
+        if small:
+            few = f"fewer than {least} people"
+            yield Note(f"Not assessable by {join_names(breakdown.by)}: {few}, in no gap: {list_some(small)}", "caution")
 
 
 def title_gap(gap: Gap) -> str:

@@ -12,17 +12,16 @@ from evenhand.core import (
     Fold,
     Heading,
     Metric,
-    Note,
     ReportedNumber,
     Table,
     TableRow,
     Text,
 )
 from evenhand.groups.breakdown import Breakdown, Gap
-from evenhand.groups.gap_wording import format_not_assessable
+from evenhand.groups.gap_wording import format_not_assessable, small_group_notes
 from evenhand.groups.result import GroupMetrics, NumberOutcome, confidence_levels
 from evenhand.stats import Observed, Unknown, format_ends, format_value, quantity_value, show_quantity
-from evenhand.text import format_count, join_names, list_some
+from evenhand.text import format_count, join_names
 
 NUMBER_TITLES: dict[str, str] = {
     "mean": "mean",
@@ -57,7 +56,7 @@ def build_document(result: GroupMetrics) -> Document:
         (
             *(Text(sentence, role="finding") for sentence in number_sentences(result)),
             *number_answers(result),
-            *small_number_notes(result),
+            *small_group_notes(result.breakdowns, result.min_group_size),
             *number_blocks(result, level=2),
         ),
         brand="Evenhand groups",
@@ -102,16 +101,6 @@ def number_sentences(result: GroupMetrics) -> list[str]:
 def number_answers(result: GroupMetrics) -> list[Metric]:
     """Return the gap of the means by each protected attribute, and by all of them together."""
     return [_gap_answer(breakdown, result) for breakdown in result.breakdowns]
-
-
-def small_number_notes(result: GroupMetrics) -> Iterator[Note]:
-    """Yield which groups are too small to be compared."""
-    for breakdown in result.breakdowns:
-        small = [f"{group.label} ({group.size:,})" for group in breakdown.groups if group.small]
-        if small:
-            by = join_names(breakdown.by)
-            few = f"fewer than {result.min_group_size} people"
-            yield Note(f"Not assessable by {by}: {few}, in no gap: {list_some(small)}", "caution")
 
 
 def number_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:

@@ -8,7 +8,6 @@ from evenhand.groups.labels.wording import (
     label_blocks,
     label_sentences,
     label_terms,
-    small_label_notes,
 )
 
 __all__ = [
@@ -23,5 +22,4 @@ __all__ = [
     "measure_labels",
     "measure_recorded_labels",
     "size_groups",
-    "small_label_notes",
 ]

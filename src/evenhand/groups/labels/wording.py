@@ -18,7 +18,7 @@ from evenhand.core import (
     TableRow,
     Text,
 )
-from evenhand.groups.gap_wording import format_not_assessable
+from evenhand.groups.gap_wording import format_not_assessable, small_group_notes
 from evenhand.groups.label_result import LabelBreakdown, LabelGap, LabelGroup, LabelMetrics
 from evenhand.groups.labels.names import LABEL_GAP_TITLES, LABEL_TITLES, RATE_TITLES
 from evenhand.stats import Observed, Quantity, Unknown, format_ends, format_value, show_quantity
@@ -36,7 +36,7 @@ def build_document(result: LabelMetrics) -> Document:
         (
             *(Text(sentence, role="finding") for sentence in label_sentences(result)),
             *label_answers(result),
-            *small_label_notes(result),
+            *small_group_notes(result.breakdowns, result.min_group_size),
             Text(label_terms(result), role="small"),
             *label_blocks(result, level=2),
         ),
@@ -92,15 +92,6 @@ def label_sentences(result: LabelMetrics) -> list[str]:
 def label_answers(result: LabelMetrics) -> list[Metric]:
     """Return the largest gap over all labels by each protected attribute, and by all of them together."""
     return [_gap_answer(result, breakdown) for breakdown in result.breakdowns]
-
-
-def small_label_notes(result: LabelMetrics) -> Iterator[Note]:
-    """Yield which groups are too small to be compared."""
-    for breakdown in result.breakdowns:
-        small = [f"{group.label} ({group.size:,})" for group in breakdown.groups if group.small]
-        if small:
-            few = f"fewer than {result.min_group_size} people"
-            yield Note(f"Not assessable by {join_names(breakdown.by)}: {few}, in no gap: {list_some(small)}", "caution")
 
 
 def label_blocks(result: LabelMetrics, *, level: int) -> Iterator[Block]:

@@ -84,15 +84,17 @@ def _headlines(result: RankingResult) -> Iterator[str]:
             worst, best = groups[exposure.worst], groups[exposure.best]
             yield (
                 f"Candidates with {_name(worst)} get {_value(exposure.number, exposure.name)} times the attention of "
-                f"candidates with {_name(best)}, list by list ({_doubt(exposure.number, exposure.name, result)}; "
-                f"{worst.size:,} and {best.size:,} candidates)."
+                f"candidates with {_name(best)}, list by list ({_doubt(exposure.number, exposure.name, result)}"
+                f"{_unclear(exposure.number, 1, result)}; {worst.size:,} and {best.size:,} candidates)."
             )
         if selected is not None and selected.worst and selected.number.value is not None:
             worst, best = groups[selected.worst], groups[selected.best]
             rates = [next(one.rate for one in group.selection if one.at == selected.at) for group in (worst, best)]
             yield (
-                f"Of candidates with {_name(worst)} {_value(rates[0], 'rate')} are within the first {selected.at:,} "
-                f"places, of candidates with {_name(best)} {_value(rates[1], 'rate')}."
+                f"Of candidates with {_name(worst)} {_value(rates[0], 'rate')} are within the first "
+                f"{format_count(selected.at, 'place', 'places')}, of candidates with {_name(best)} "
+                f"{_value(rates[1], 'rate')} (ratio {_value(selected.number, selected.name)}, "
+                f"{_doubt(selected.number, selected.name, result)}{_unclear(selected.number, 1, result)})."
             )
         pairs = breakdown.gap("pairwise_parity_difference")
         if pairs is not None and pairs.worst and pairs.number.value is not None:
@@ -100,7 +102,8 @@ def _headlines(result: RankingResult) -> Iterator[str]:
             yield (
                 f"Of every two candidates of one list, one with {_name(groups[pairs.best])} and one with "
                 f"{_name(groups[pairs.worst])}, the former stands above in {format_percent(often)} of cases; even is "
-                "50 %."
+                f"50 % (difference {_value(pairs.number, pairs.name)}, {_doubt(pairs.number, pairs.name, result)}"
+                f"{_unclear(pairs.number, 0, result)})."
             )
 
 
@@ -139,7 +142,7 @@ def _notes(result: RankingResult) -> Iterator[Note]:
     lists = format_count(result.lists, "list", "lists")
     if result.unranked:
         what = "score" if result.by_score else "rank"
-        yield Note(f"Left out: {result.unranked:,} rows without a {what}.", "caution")
+        yield Note(f"Left out: {format_count(result.unranked, 'row', 'rows')} without a {what}.", "caution")
     if result.dropped:
         rows = format_count(result.dropped, "candidate", "candidates")
         yield Note(f"Left out: {rows} who lack a value of a protected attribute; their places stay empty.", "caution")
@@ -392,6 +395,15 @@ def _even_ends(number: RankedNumber, name: str) -> str:
 
 def _p_value(p: float) -> str:
     return f"{p:.4f}" if p < 0.01 else f"{p:.2f}"
+
+
+def _unclear(number: RankedNumber, even: float, result: RankingResult) -> str:
+    """Return a clause where chance alone may explain that a number is not the ``even`` one, else nothing."""
+    if number.low is not None and number.high is not None:
+        clear = not number.low <= even <= number.high
+    else:
+        clear = number.p is not None and number.p <= 1 - result.confidence
+    return "" if clear else "; not distinguishable from an even order"
 
 
 def _doubt(number: RankedNumber, name: str, result: RankingResult) -> str:
