@@ -289,3 +289,12 @@ def test_every_table_of_a_document_has_its_cells():
                 assert {len(row.cells) for row in block.rows} == {len(block.columns)}
         assert not one.to_frame().empty
         assert all(len(frame) for frame in one.tables().values())
+
+
+def test_finished_examples_are_read_as_dossiers_of_today():
+    found = sorted((ROOT / "docs" / "dossiers").glob("*/dossier.json"))
+    assert len(found) == 3
+    for path in found:
+        dossier = DossierResult.from_json(path.read_text("utf-8"))
+        for name, frame in dossier.tables().items():
+            assert (path.parent / f"{name}.csv").read_text("utf-8").startswith(",".join(frame.columns[:2])), name
