@@ -575,6 +575,7 @@ def test_a_finer_proof_that_is_timed_as_the_cheaper_one(monkeypatch: pytest.Monk
     frontier.mass[:], frontier.open[:] = 1e-3, 5e-4
     limits = linear.SearchLimits(1e9, None, None)
     run = linear.LinearSearch(bounder, None, limits, None, None, None)
+    run.refined = 10_000.0  # long enough for a trial of the finer proofs to be worth its time
     run._probe_precision(frontier)
     assert run.level == 2
 

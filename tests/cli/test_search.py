@@ -221,9 +221,10 @@ def test_bad_text_options(evenhand, comments, arguments, complaint):
     assert complaint in ran.err
 
 
-def test_a_table_from_windows_is_read_with_a_note(evenhand, case):
-    case.data.write_bytes(case.data.read_bytes() + "3,f,Köln,no\n".encode("cp1252"))
-    ran = evenhand("schema", case.data, "--target", "hired", "--protected", "sex")
+def test_a_table_from_windows_is_read_with_a_note(evenhand, case, tmp_path):
+    table = tmp_path / "people.csv"
+    table.write_bytes(case.data.read_bytes() + "3,f,Köln,no\n".encode("cp1252"))
+    ran = evenhand("schema", table, "--target", "hired", "--protected", "sex")
     assert ran.code == 0, ran.err
     assert "values: [Köln, north, south, west]" in ran.out
     assert ran.err.startswith("note: ")
@@ -231,5 +232,5 @@ def test_a_table_from_windows_is_read_with_a_note(evenhand, case):
         "read as cp1252, which is a guess: check letters such as 'Köln', or say the encoding: --encoding NAME"
         in ran.err
     )
-    said = evenhand("schema", case.data, "--target", "hired", "--protected", "sex", "--encoding", "cp1252")
+    said = evenhand("schema", table, "--target", "hired", "--protected", "sex", "--encoding", "cp1252")
     assert (said.code, said.out, said.err) == (0, ran.out, "")

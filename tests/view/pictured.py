@@ -347,7 +347,7 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "thresholds": (thresholds, {"group rates", "calibration", "threshold curves", "threshold trade"} | SUBGROUPS),
     "comparison": (comparison, {"changes"}),
     "rankings": (rankings, {"selection over places"}),
-    "premiums": (premiums, {"number quantiles"}),
+    "premiums": (premiums, {"number quantiles", "subgroup gaps"}),
     "labels": (lambda: grades("labels"), {"label shares", "confusion by group"}),
     "grades": (lambda: grades("ordinal"), {"label shares", "confusion by group"}),
     "frontier": (frontier, {"frontier"}),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.factory import ConfigOptions, grouped
+from evenhand.cli.factory import GIVEN, ConfigOptions, grouped
 from evenhand.cli.options import (
     DataArgument,
     DataOptions,
@@ -75,11 +75,13 @@ def subgroups(
     elif terms:
         raise OptionError("--terms is for texts", hint="name the column of the texts: --text NAME")
     else:
+        settings = {"attributes": people.protected or None, "seed": people.seed}
+        if not context.meta[GIVEN].keys() <= ROWS.options().keys() | NUMBERS.options().keys():
+            ROWS.read(context, **settings)  # refuses what is about texts alone, before anything is read
         clock = run.clock
         with view.show_progress(quiet=output.silent) as progress:
             # Attributes that are compared need not be such as can be varied: numbers become ranges.
             subject = people.read_subject(model, data, progress, varied=False)
-        settings = {"attributes": people.protected or None, "seed": people.seed}
         if subject.people.schema.target.is_number:
             numbers = NUMBERS.read(context, **settings)
             subject.ledger.budget = run.approve(model, numbers.budget, len(subject.people))
