@@ -87,7 +87,7 @@ def _headlines(result: RankingResult) -> Iterator[str]:
                 f"candidates with {_name(best)}, list by list ({_doubt(exposure.number, exposure.name, result)}"
                 f"{_unclear(exposure.number, 1, result)}; {worst.size:,} and {best.size:,} candidates)."
             )
-        if selected is not None and selected.worst and selected.number.value is not None:
+        if selected is not None and selected.at and selected.worst and selected.number.value is not None:
             worst, best = groups[selected.worst], groups[selected.best]
             rates = [next(one.rate for one in group.selection if one.at == selected.at) for group in (worst, best)]
             yield (
