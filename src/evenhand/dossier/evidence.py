@@ -366,10 +366,12 @@ def _proof_numbers(certificate: Certificate) -> Iterator[EvidenceNumber]:
 
 
 def _subgroup_numbers(found: SubgroupResult) -> Iterator[EvidenceNumber]:
+    """Yield the significant gaps that no other explains, and how many each of them explains."""
     name = "mean_score" if found.measure == "score" else "subgroup_gap"
     words = f"{COMPARED[found.measure]} minus that of the others"
     for finding in found.findings:
-        if finding.found:
+        if finding.found and finding.under is None:
+            explained = f"; it explains {format_count(finding.explains, 'other', 'others')}" if finding.explains else ""
             quantity: Quantity = Observed(
                 value=finding.gap,
                 n=finding.size + finding.rest,
@@ -378,7 +380,9 @@ def _subgroup_numbers(found: SubgroupResult) -> Iterator[EvidenceNumber]:
                 confidence=found.confidence,
                 method=f"adjusted for {found.tested:,} subgroups tested ({found.control})",
             )
-            yield EvidenceNumber(part="subgroup", name=name, words=words, of=finding.words, quantity=quantity)
+            yield EvidenceNumber(
+                part="subgroup", name=name, words=words, of=finding.words + explained, quantity=quantity
+            )
     if not any(finding.found for finding in found.findings):
         nothing = Unknown(reason=f"none of {found.tested:,} subgroups tested is significant after adjustment")
         yield EvidenceNumber(part="subgroup", name=name, words=words, of="subgroups", quantity=nothing)

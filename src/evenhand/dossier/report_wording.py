@@ -21,7 +21,7 @@ PART_TITLES = {
     "gap": "Gaps between groups",
     "flip": "Decisions that change with a protected attribute",
     "proof": "Proved for the population",
-    "subgroup": "Subgroups that stand apart after adjustment",
+    "subgroup": "Subgroups that stand apart after adjustment and that no other explains",
 }
 
 FINDINGS = {"within": "within the threshold", "beyond": "beyond the threshold", "unknown": "unknown"}
