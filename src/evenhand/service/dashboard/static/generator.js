@@ -243,7 +243,7 @@ class Lanes {
     const lanes = specification.lanes.map((lane) => {
       const track = h("div", { class: "track" });
       const bar = h("span");
-      const meter = h("div", { class: "meter", role: "meter", "aria-label": `${lane.value}: items left`, "aria-valuemin": 0, "aria-valuemax": lane.deadline }, bar);
+      const meter = h("div", { class: "meter", role: "meter", "aria-label": `${lane.value}: items left`, "aria-valuemin": 0, "aria-valuemax": lane.deadline, "aria-valuenow": 0, "aria-valuetext": "nothing yet" }, bar);
       const left = h("p", { class: "left" });
       box.lanes.set(lane.value, { track, bar, meter, left });
       return h("div", { class: "lane" }, h("p", { class: "name" }, lane.value, h("span", { class: "within" }, ` within ${count(lane.deadline)}`)), track, h("div", { class: "now" }, meter, left));
