@@ -38,7 +38,7 @@ def leaves(found):
     return leaves_but_clocks(json.loads(found.to_json()))
 
 
-@pytest.mark.parametrize("limit", [3.0, pytest.param(None, marks=pytest.mark.full)])
+@pytest.mark.parametrize("limit", [3.0, pytest.param(None, marks=pytest.mark.slow)])
 def test_an_audit_under_a_limit_of_time_is_repeated(subject, limit):
     config = AuditConfig(time_limit=limit, samples=2000, searched=500)
     first = audit(subject, config)

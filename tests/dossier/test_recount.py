@@ -50,7 +50,9 @@ def close(one, other):
     return one == other
 
 
-@pytest.mark.parametrize("many", [30, pytest.param(5000, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "many", [30, pytest.param(1000, marks=pytest.mark.full), pytest.param(5000, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("kind", ["selection", "score"])
 def test_every_cell_is_that_of_a_plain_recount(kind, many):
     rng = random.Random(7)
