@@ -109,6 +109,8 @@ def print_docx(document: Document, *, open_word: str = "") -> bytes:
     made = docx.Document()
     made.styles["Normal"].font.name = "Calibri"
     made.styles["Normal"].font.size = docx.shared.Pt(10)
+    captions = made.styles["Caption"].paragraph_format
+    captions.keep_with_next, captions.space_before = True, docx.shared.Pt(8)
     properties = made.core_properties
     properties.title, properties.author, properties.language = _printable(document.title), document.brand, "en"
     properties.created = properties.modified = EPOCH
