@@ -3,8 +3,8 @@
 
 Aequitas needs pandas 2 and so cannot be installed beside what the tests install. In an environment of its own:
 
-    python3 -m venv /tmp/aequitas && /tmp/aequitas/bin/pip install . 'aequitas==1.1.0'
-    EVENHAND_DATA_HOME=FOLDER /tmp/aequitas/bin/python tools/record_aequitas.py
+    python3 -m venv .venv-aequitas && .venv-aequitas/bin/pip install . 'aequitas==1.1.0'
+    EVENHAND_DATA_HOME=FOLDER .venv-aequitas/bin/python tools/record_aequitas.py
 
 where FOLDER holds a copy of the data set ``compas``.
 """

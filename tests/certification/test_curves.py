@@ -30,7 +30,7 @@ from evenhand.population import uniform_population
 from evenhand.schema import Schema, decode
 from support import scaled
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few steps
 
 TOP = 20_000
 PEOPLE = {

@@ -247,7 +247,7 @@ def mutilated(draw):
     return suffix, bytes(data)
 
 
-@pytest.mark.filterwarnings("ignore::evenhand.errors.GuessedEncodingWarning")
+@pytest.mark.filterwarnings("ignore::evenhand.errors.GuessedEncodingWarning")  # damaged bytes may be any encoding
 @settings(max_examples=scaled(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutilated())
 @example(("", b'a,b\n1,"\r"\n'))

@@ -124,7 +124,7 @@ def test_against_scikit_learn_and_scipy(seed, kinds):
 
 
 def test_like_fairlearn():
-    metrics = pytest.importorskip("fairlearn.metrics")
+    metrics = pytest.importorskip("fairlearn.metrics", reason="needs the extra fairlearn")
     rng = np.random.default_rng(3)
     frame = pd.DataFrame({"sex": rng.choice(["F", "M"], 300), "true": rng.choice(GRADES, 300)})
     frame["given"] = np.where(rng.random(300) < 0.6, frame["true"], "mid")

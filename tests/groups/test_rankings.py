@@ -46,7 +46,7 @@ def test_a_small_difference_in_relevance_becomes_a_large_one_in_exposure():
     assert found.gap("pairwise_parity_difference").number.value == 1
     attention = weights[3:].sum() / weights.sum() - 2.28 / 4.65
     assert group(result, "female").metrics["attention_minus_merit"].value == pytest.approx(attention)
-    # Nobody of higher relevance stands below: of mixed pairs the men's are all in order, and women have none.
+    # No candidate of higher relevance stands below: of mixed pairs the men's are all in order, and women have none.
     assert group(result, "male").metrics["pairwise_accuracy"].value == 1
     assert group(result, "female").metrics["pairwise_accuracy"].value is None
     # Of the 20 ways to deal out the groups, this one and its mirror are the furthest apart.

@@ -140,6 +140,7 @@ def test_people_are_compared_with_counterparts_whose_linked_attributes_move(numb
         schema, name = LINKED, "table"
 
         def predict_numbers(self, asked: np.ndarray) -> np.ndarray:
+            # A row has three entries, as the keys do, which its type cannot say.
             return np.array([table[tuple(row)] for row in asked.astype(int).tolist()])  # type: ignore[index]
 
     pairs = [(kind, other) for kind in kinds if (other := counterpart(*kind)) is not None]
@@ -154,7 +155,7 @@ def test_people_are_compared_with_counterparts_whose_linked_attributes_move(numb
     bands = count_outcomes(Table(), people, population, **about, bands=(50.0,)).counts[0]
     crossing = np.mean([(table[kind] >= 50) != (table[other] >= 50) for kind, other in pairs])
     assert getattr(bands.rates[2], "value", None) == pytest.approx(crossing)
-    # As published nothing but the sex changes, whoever that makes.
+    # As published nothing but the sex changes, even where no such person can exist.
     published = measure_changes(Table(), people, population, **about, as_published=True).changes[0]
     assert published.n == 24
     assert published.mean == pytest.approx(np.mean([abs(table[g, 0, r] - table[g, 1, r]) for g, _, r in kinds]))

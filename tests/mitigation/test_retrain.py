@@ -347,7 +347,7 @@ def learnt(name):
 
 @pytest.mark.parametrize("name", shortened(["tree", "linear", "mlp"]))
 # 25 steps are all that repeatability needs.
-@pytest.mark.filterwarnings("ignore:.*lbfgs failed to converge")
+@pytest.mark.filterwarnings("ignore:.*lbfgs failed to converge")  # few steps
 def test_the_same_seed_gives_the_same_trials_and_model_on_real_people(name, monkeypatch):
     from evenhand.mitigation import find_learner
 

@@ -11,7 +11,7 @@ from evenhand.models import load_text_model
 
 torch = pytest.importorskip("torch", reason="needs the extra transformers")
 transformers = pytest.importorskip("transformers", reason="needs the extra transformers")
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # the library's own
 
 WORDS = ["[PAD]", "[UNK]", "she", "he", "is", "was", "a", "nurse", "doctor", "good", "bad", "her", "his", "father"]
 TEXTS = ["she is a good doctor", "he was a bad nurse", "her father is a doctor", "unheard words", "she " * 100]

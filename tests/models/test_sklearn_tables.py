@@ -166,8 +166,8 @@ def check(pipeline, schema, frame, people):
 
 
 # Any weights will do: the reader must agree with the classifier, however well that was fitted.
-@pytest.mark.filterwarnings("ignore:lbfgs failed:sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore:Liblinear failed:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:lbfgs failed:sklearn.exceptions.ConvergenceWarning")  # few steps
+@pytest.mark.filterwarnings("ignore:Liblinear failed:sklearn.exceptions.ConvergenceWarning")  # few steps
 @pytest.mark.parametrize(
     ("preparation", "classifier", "labels"),
     shortened(
@@ -205,8 +205,8 @@ def test_bins_begin_exactly_where_scikit_learn_says():
 
 
 # Data drawn at random may have constant columns and tiny bins.
-@pytest.mark.filterwarnings("ignore:Bins whose width:UserWarning")
-@pytest.mark.filterwarnings("ignore:Feature 0 is constant:UserWarning")
+@pytest.mark.filterwarnings("ignore:Bins whose width:UserWarning")  # drawn columns may be so
+@pytest.mark.filterwarnings("ignore:Feature 0 is constant:UserWarning")  # drawn columns may be so
 @given(schemas(plain=False), st.data(), seeds)
 @settings(max_examples=scaled(20))
 def test_any_schema_and_mixture_of_steps(schema, data, seed):
@@ -333,7 +333,7 @@ NUMBERS = ["age", "income", "debt"]
 
 
 # The steps' functions hand on arrays without names.
-@pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")  # arrays are asked
 @pytest.mark.parametrize(
     ("step", "says"),
     [

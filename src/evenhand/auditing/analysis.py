@@ -21,7 +21,7 @@ from evenhand.auditing.labels import (
     name_any_favourable,
     refuse_settings_of_one_label,
 )
-from evenhand.auditing.numbers import audit_number_model, refuse_metrics
+from evenhand.auditing.numbers import audit_number_model, count_outcomes, refuse_metrics
 from evenhand.auditing.result import AuditResult, ModelCard, SkippedAnalysis
 from evenhand.auditing.versions import library_versions, make_data_card
 from evenhand.certification import Certificate, estimated_share
@@ -514,17 +514,7 @@ def _count_outcomes(
         not_run.append(SkippedAnalysis(what=what, reason=reason))
         return None
     try:
-        return individual.count_outcomes(
-            scorer,
-            people,
-            wider,
-            protected=people.schema.protected,
-            bands=config.bands,
-            samples=config.samples,
-            confidence=config.confidence,
-            as_published=config.as_published,
-            seed=config.seed,
-        )
+        return count_outcomes(scorer, people, wider, config)
     except (OptionError, BudgetError) as error:
         not_run.append(SkippedAnalysis(what=what, reason=error.message))
         return None

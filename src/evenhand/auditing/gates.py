@@ -241,7 +241,7 @@ def _ranking_values(audit: rankings.RankingResult) -> dict[str, dict[str, Quanti
 def _worst_subgroup_gap(searched: SubgroupResult) -> Observed:
     """Return the gap of which most is certain of all subgroups worse off; its ends hold for all of them.
 
-    Of numbers, where nobody said what people want of them: of all that depart from the others.
+    Of numbers, where it was not said what people want of them: of all that depart from the others.
     """
 
     def size(finding: Finding) -> tuple[float, float, float]:

@@ -175,7 +175,7 @@ def refuse_settings_of_one_label(
     weighted: bool = False,
     threshold: bool = False,
 ) -> None:
-    """Refuse what is computed for a favourable label alone, so that nobody takes it for done.
+    """Refuse what is computed for a favourable label alone, rather than leave it out silently.
 
     Raises:
         OptionError: a setting that several labels have no use for.

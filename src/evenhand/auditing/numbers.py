@@ -25,7 +25,7 @@ from evenhand.errors import (
     OptionError,
 )
 from evenhand.groups import GroupMetrics
-from evenhand.models import Regressor, Subject, ask_numbers
+from evenhand.models import Regressor, Scorer, Subject, ask_numbers
 from evenhand.schema import People, RecordedNumbers
 from evenhand.subgroups import SubgroupResult
 from evenhand.text import join_names
@@ -132,6 +132,27 @@ def audit_number_model(
     )
 
 
+def count_outcomes(
+    asked: Scorer | Regressor, people: People, wider: population.Population, config: AuditConfig
+) -> individual.OutcomeResult:
+    """Count who can get several different labels or bands, by the settings of an audit.
+
+    Raises:
+        EvenhandError: that cannot be counted, or the budget does not pay for it.
+    """
+    return individual.count_outcomes(
+        asked,
+        people,
+        wider,
+        protected=people.schema.protected,
+        bands=config.bands,
+        samples=config.samples,
+        confidence=config.confidence,
+        as_published=config.as_published,
+        seed=config.seed,
+    )
+
+
 def _count_bands(
     regressor: Regressor,
     people: People,
@@ -144,17 +165,7 @@ def _count_bands(
         return None
     reason = "bands of a number are counted, not proved; a tolerance is proved (tolerance)"
     skipped.append(SkippedAnalysis(what="certification of bands", reason=reason))
-    return individual.count_outcomes(
-        regressor,
-        people,
-        wider,
-        protected=people.schema.protected,
-        bands=config.bands,
-        samples=config.samples,
-        confidence=config.confidence,
-        as_published=config.as_published,
-        seed=config.seed,
-    )
+    return count_outcomes(regressor, people, wider, config)
 
 
 def _certify_changes(
@@ -303,7 +314,7 @@ def refuse_metrics(metrics: Mapping[str, Callable[..., Any]] | None) -> None:
 
 
 def _refuse_label_settings(config: AuditConfig | DecisionAuditConfig, *, weighted: bool, threshold: bool) -> None:
-    """Refuse what is computed for labels alone, so that nobody takes it for done.
+    """Refuse what is computed for labels alone, rather than leave it out silently.
 
     Raises:
         OptionError: a setting that numbers have no use for, or do not take yet.

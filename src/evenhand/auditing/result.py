@@ -125,8 +125,8 @@ class AuditResult(Result):
     def worst_subgroup(self) -> Finding | None:
         """The subgroup that is most clearly worse off than the others; None if none is.
 
-        Of labels: the one whose favourable rate is most clearly below. Of numbers, where nobody said what people want
-        of them: the one whose mean departs most clearly.
+        Of labels: the one whose favourable rate is most clearly below. Of numbers without a better
+        direction: the one whose mean departs most clearly.
         """
         return None if self.subgroups is None else find_widest(self.subgroups)
 

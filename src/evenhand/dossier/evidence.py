@@ -469,6 +469,7 @@ def _find_frontier(candidates: Sequence[CandidateResult]) -> list[bool | None]:
 
     def is_dominated(one: tuple[float | None, ...]) -> bool:
         return any(
+            # No None is left in ``complete``, which its type cannot say.
             other != one and len(other) == len(one) and all(a <= b for a, b in zip(other, one, strict=True))  # type: ignore[operator]
             for other in complete
         )

@@ -210,7 +210,7 @@ def _format_number(number: float, quantity: Known, name: str) -> str:
         digits = max(2, own if reason is None else max(reason, min(own, reason + 1)))
         return format_digits(number, max(digits, decimal_digits(number)) if round(number, digits) == 0 else digits)
     own = percent_digits(quantity.value)
-    # An interval that only rounding keeps from having no width is no reason for ten digits.
+    # An interval whose width is mere rounding error does not call for ten digits.
     digits = max(1, own, min(_width_digits(quantity, 100) or 0, own + MOST_MORE_DIGITS))
     if round(100 * number, digits) == 0:
         digits = max(digits, percent_digits(number))

@@ -113,7 +113,7 @@ class MeasuredNumber(BaseModel):
 
     Attributes:
         name, unit: of the number; the unit where it was said.
-        favourable: what people want of it: ``higher``, ``lower``, or ``neither`` where nobody said.
+        favourable: what people want of it: ``higher``, ``lower``, or ``neither`` where it was not said.
         above: the level above which numbers are counted; None where means are compared.
         deviation: standard deviation of what is compared over everybody, in its unit.
     """

@@ -135,7 +135,7 @@ def is_counted(result: SubgroupResult) -> bool:
 
 
 def is_worse(result: SubgroupResult, finding: Finding) -> bool:
-    """Return whether the subgroup fares worse than those it is compared with; of numbers, below where nobody said."""
+    """Return whether the subgroup fares worse than those it is compared with; of numbers, is lower by default."""
     wanted = "higher" if result.number is None else result.number.favourable
     high = result.measure in ("false-negative", "absolute-error") or wanted == "lower"
     return finding.gap > 0 if high else finding.gap < 0

@@ -73,7 +73,7 @@ class ProxyRates(BaseModel):
         by: what the groups are by, such as ``race``.
         assumption: what the estimates rest on.
         people: whose probabilities are known.
-        unknown: of whom nothing is known, left out.
+        unknown: people without any probability, left out.
         weighted: whether people count by weights.
         validated: people of known group on whom the probabilities were calibrated; None where they were taken as given.
         rates: of each group.

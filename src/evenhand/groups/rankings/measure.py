@@ -162,7 +162,7 @@ class _Measuring:
     def _typical_ends(self, measure: str, below: Mapping[str, Floats]) -> tuple[Floats, Floats]:
         """Return between which ends a measure lies in one list of typical size, see ``clustered_ratios``.
 
-        Shares lie between 0 and 1, and selection between nobody and as many as there are places. Attention is never
+        Shares lie between 0 and 1, and selection between none and as many as there are places. Attention is never
         as far out as a list can put it: its ends are one standard deviation from even orders, and so are those of who
         stands above, whose variance is that of Mann & Whitney's statistic, ``(m + r + 1) / (12 m r)``.
         """

@@ -60,7 +60,7 @@ class RampCell:
 
 @dataclass(frozen=True, eq=False)
 class CurveCell:
-    """An increasing function of a wide number that is no line, such as its logarithm."""
+    """An increasing function of a wide number that is not linear, such as its logarithm."""
 
     attribute: int
     curve: MonotoneCurve

@@ -279,7 +279,7 @@ class ModelConnection:
             headers["Authorization"] = f"Basic {b64encode(auth.encode('latin-1', 'replace')).decode()}"
         secrets = [token, *(auth or "").split(":", 1)[1:]]
         body = json.dumps({"instances": instances}, allow_nan=False).encode()
-        count = lambda tries: self.ledger.charge(tries * len(instances))  # noqa: E731
+        count = lambda tries: self.ledger.charge(tries * len(instances))  # noqa: E731 - it is read where it is handed on
         return self._client.ask("POST", str(parts.url), headers, secrets, body, count=count)
 
     def _parse_predictions(self, body: bytes, n: int) -> list[Any]:

@@ -240,7 +240,7 @@ def _read_relevance(column: Any, ranked: Booleans) -> Floats:
         raise DataError(
             f"column {column.name!r}, row {row + 1}: expected relevance of at least 0, got {given} "
             f"({int(wrong.sum()):,} such rows)",
-            hint="a candidate that nobody judged relevant has 0",
+            hint="a candidate that was not judged relevant has 0",
         )
     if values[ranked].max() == 0:
         raise DataError(f"expected relevance above 0 in column {column.name!r}, got zeros alone")

@@ -171,7 +171,7 @@ def _measure(decided: Floats, truth: Floats | None, config: NumberSubgroupConfig
     if config.measure != "mean" and truth is not None:
         values = decided - truth if config.measure == "residual" else np.abs(decided - truth)
     center, spread = float(values.mean()), float(values.std())
-    # What remains of equal numbers by rounding is no spread.
+    # Equal numbers may differ by rounding alone, which is not a spread.
     if not spread > 1e-12 * max(abs(center), 1e-300):
         return MeasuredOutcomes(rows, np.zeros(len(rows)), counted=False, better=better, center=center)
     return MeasuredOutcomes(

@@ -17,7 +17,7 @@ from evenhand.text import format_count, join_names
 
 
 def counts_as_worse(result: SubgroupResult, finding: Finding) -> bool:
-    """Return whether a subgroup is worse off, or departs at all where nobody said what people want of the number."""
+    """Return whether a subgroup is worse off, or departs at all where it is not said which way is better."""
     undirected = result.number is not None and result.number.favourable == "neither"
     return is_worse(result, finding) or (undirected and result.measure != "absolute-error")
 
