@@ -126,6 +126,14 @@ def test_late_answers_are_asked_for_again_where_that_costs_nothing(server: Serve
     assert len(server.received) == asked
 
 
+def test_answers_that_drip_in_are_late_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 1000, 40))
+    monkeypatch.setattr(http, "monotonic", lambda: float(next(clock)))
+    with pytest.raises(FetchError, match="no answer came within 30 seconds"):
+        ask(server, retries_when_late=True)
+    assert len(server.received) == 3
+
+
 @pytest.mark.parametrize(
     ("headers", "body", "message"),
     [

@@ -116,10 +116,12 @@ class FetchError(EvenhandError, OSError):
     Attributes:
         status: of the answer over HTTP; None: there was none.
         body: the beginning of that answer.
+        retry_after: seconds after which it makes sense to ask again; None: it makes no sense.
     """
 
     status: int | None = None
     body: bytes = b""
+    retry_after: float | None = None
 
 
 class StoreError(EvenhandError, OSError):

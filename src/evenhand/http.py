@@ -25,6 +25,9 @@ MAX_ANSWER_BYTES = 48 << 20
 MAX_PAUSE_SECONDS = 30.0
 """Seconds between two attempts, whatever the other side asks for."""
 
+MAX_CONNECTIONS = 64
+"""Connections to one server that are kept open."""
+
 MAX_QUOTED = 200
 """Characters of the other side's own words in a message."""
 
@@ -80,11 +83,12 @@ class HttpClient:
         tried = 0
         while True:
             count(1)
-            pause, answer, sent = self._attempt(method, url, {**_OWN_HEADERS, **headers}, secrets, body)
+            answer, sent = self._attempt(method, url, {**_OWN_HEADERS, **headers}, secrets, body)
             if not sent:
                 count(-1)
             if isinstance(answer, bytes):
                 return answer
+            pause = answer.retry_after if isinstance(answer, FetchError) else None
             if pause is None or tried == self.retries:
                 raise answer
             sleep(min(max(pause, self.backoff * 2**tried), MAX_PAUSE_SECONDS))
@@ -98,15 +102,12 @@ class HttpClient:
     def _pool(self) -> urllib3.PoolManager:
         import urllib3
 
-        return urllib3.PoolManager(maxsize=32)
+        return urllib3.PoolManager(maxsize=MAX_CONNECTIONS)
 
     def _attempt(
         self, method: str, url: str, headers: Mapping[str, str], secrets: Sequence[str], body: bytes | None
-    ) -> tuple[float | None, bytes | EvenhandError, bool]:
-        """Return after how many seconds it makes sense to try again, the answer or an error, and whether it was sent.
-
-        None in place of the seconds: never.
-        """
+    ) -> tuple[bytes | EvenhandError, bool]:
+        """Return the answer or an error, and whether the request was sent."""
         import urllib3
         from urllib3 import exceptions
 
@@ -118,16 +119,16 @@ class HttpClient:
             )  # fmt: skip
             try:
                 if 200 <= response.status < 300:
-                    return None, self._read(response, deadline), True
+                    return self._read(response, deadline), True
                 refused = self._refusal(response.status, response.read(1 << 16, decode_content=False), secrets)
-                if response.status not in RETRY_STATUSES:
-                    return None, refused, True
-                wanted = response.headers.get("Retry-After", "")
-                return float(wanted[:6]) if wanted.isdecimal() else 0.0, refused, True
+                if response.status in RETRY_STATUSES:
+                    wanted = response.headers.get("Retry-After", "")
+                    refused.retry_after = float(wanted[:6]) if wanted.isdecimal() else 0.0
+                return refused, True
             finally:
                 response.close()
         except exceptions.ReadTimeoutError:
-            return 0.0 if self.retries_when_late else None, self._late(), True
+            return self._late(), True
         except exceptions.HTTPError as error:
             unreached = isinstance(error, exceptions.NewConnectionError | exceptions.ConnectTimeoutError)
             silent = FetchError(
@@ -135,11 +136,15 @@ class HttpClient:
                 location=self.location,
                 hint="check that it runs, and host, port and path of its URL",
             )
-            passing = unreached or isinstance(error, exceptions.ProtocolError)
-            return 0.0 if passing else None, silent, not unreached
+            silent.retry_after = 0.0 if unreached or isinstance(error, exceptions.ProtocolError) else None
+            return silent, not unreached
 
-    def _read(self, response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
-        """Return the body, unless it is too large, compressed, or comes too slowly."""
+    def _read(self, response: urllib3.BaseHTTPResponse, deadline: float) -> bytes | FetchError:
+        """Return the body; an error if it comes too slowly.
+
+        Raises:
+            ModelError: it is too large, or compressed.
+        """
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise ModelError("the answer is compressed, which was not asked for", location=self.location)
         claimed = response.headers.get("Content-Length", "")
@@ -150,16 +155,18 @@ class HttpClient:
                 return bytes(body)
             body += part
             if monotonic() > deadline:
-                raise self._late()
+                return self._late()
         message = f"the answer is larger than {MAX_ANSWER_BYTES >> 20} MiB"
         raise ModelError(message, location=self.location, hint=self.hint)
 
     def _late(self) -> FetchError:
-        return FetchError(
+        late = FetchError(
             f"no answer came within {self.timeout:g} seconds",
             location=self.location,
             hint="try later, or raise timeout",
         )
+        late.retry_after = 0.0 if self.retries_when_late else None
+        return late
 
     def _refusal(self, status: int, said: bytes, secrets: Sequence[str]) -> FetchError:
         hint = self.hints.get(status, f"see the log of {self.name}")

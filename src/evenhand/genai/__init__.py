@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     )
     from evenhand.genai.assessment.sequences import RecordedSequence, read_sequences
     from evenhand.genai.backends.generator import (
-        ContentRefusedError,
         Generator,
         Item,
         Playback,
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
         parse_instruction,
     )
     from evenhand.genai.backends.local_diffusion import LocalDiffusion
-    from evenhand.genai.backends.openai_service import OpenAIChat, OpenAIImages, ServiceConnection, detect_media_type
+    from evenhand.genai.backends.openai_service import OpenAIChat, OpenAIImages, detect_media_type
     from evenhand.genai.backends.studio import Studio
     from evenhand.genai.classifiers.classifier import ChatClassifier, Classifier, FunctionClassifier, LexiconClassifier
     from evenhand.genai.classifiers.confusion import (
@@ -91,6 +90,7 @@ if TYPE_CHECKING:
         SimulationConfig,
         Specification,
     )
+    from evenhand.services import ContentRefusedError, ServiceConnection
 
 __all__ = [
     "Admission",

@@ -22,7 +22,8 @@ from evenhand.genai.spec import pipeline_config as described
 from evenhand.genai.spec.specification import GenerationConfig
 
 if TYPE_CHECKING:
-    from evenhand.genai.backends.openai_service import OpenAIChat, ServiceConnection
+    from evenhand.genai.backends.openai_service import OpenAIChat
+    from evenhand.services import ServiceConnection
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ def _naming_entry(place: str) -> Iterator[None]:
 
 
 def _build_connection(remote: described.RemoteConfig) -> ServiceConnection:
-    from evenhand.genai.backends.openai_service import ServiceConnection
+    from evenhand.services import ServiceConnection
 
     return ServiceConnection(remote.url, remote.key, timeout=remote.timeout)
 

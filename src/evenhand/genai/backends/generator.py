@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from evenhand.errors import DataError, ModelError, OptionError
+from evenhand.errors import DataError, OptionError
 
 ItemKind: TypeAlias = Literal["image", "text"]
 
@@ -49,23 +49,6 @@ class Item:
             return self.data.decode()
         except UnicodeDecodeError as error:
             raise DataError(f"a text is not UTF-8: {error}") from error
-
-
-class ContentRefusedError(ModelError):
-    """A generator that works refuses what was asked of it, such as for its content policy.
-
-    Args:
-        message: why, in its own words.
-        code: its word for programs, such as ``content_policy_violation``.
-        status: of HTTP; 200: the model declined in an ordinary answer.
-        location, hint: as for every error.
-    """
-
-    def __init__(
-        self, message: str, *, code: str, status: int = 400, location: str | None = None, hint: str | None = None
-    ) -> None:
-        super().__init__(message, location=location, hint=hint)
-        self.code, self.status = code, status
 
 
 def add_usage(before: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,290 +1,26 @@
-"""A service that speaks like OpenAI's: the connection, texts and pictures from it, and few things believed."""
+"""Texts and pictures from a service that speaks like OpenAI's, and questions with a few possible answers."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
-import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
-from urllib.parse import SplitResult, urljoin, urlsplit
 
-from evenhand.errors import EvenhandError, FetchError, ModelError, OptionError
-from evenhand.genai.backends.generator import ContentRefusedError, Item
-from evenhand.http import HttpClient, quote_answer
-
-_PORTS = {"http": 80, "https": 443}
-_HINT = "check the URL: does the service speak like OpenAI's?"
+from evenhand.errors import EvenhandError, ModelError
+from evenhand.genai.backends.generator import Item
+from evenhand.services import ChatService, ServiceConnection, build_request, check_reserved_options, read_usage
 
 
 @dataclass(frozen=True)
-class ServiceConnection:
-    """A service that speaks like OpenAI's: OpenAI itself, Ollama, vLLM, LocalAI, LiteLLM and many more.
-
-    Redirects are not followed, and nothing is fetched from any other place than the service's own host and port.
-
-    Attributes:
-        url: its base, such as ``http://127.0.0.1:11434/v1``.
-        key: the name of the environment variable that holds the key, never the key; None if the service wants none.
-        timeout: seconds to wait for a connection, and again for a whole answer.
-        retries: how often to ask again when it is overloaded or out of reach; not when it takes too long.
-        backoff: seconds before the first of these; twice as long before each further one.
-
-    Raises:
-        OptionError: this is not a URL, or it holds credentials; the key is not a name; a number makes no sense.
-    """
-
-    url: str
-    key: str | None = field(default=None, repr=False)
-    timeout: float = 60.0
-    retries: int = 2
-    backoff: float = 0.5
-
-    def __post_init__(self) -> None:
-        parts = _split_url(self.url)
-        if parts is None or parts.scheme not in _PORTS or not parts.hostname:
-            raise OptionError(
-                "the URL of a service begins with http:// or https:// and a host",
-                location="url",
-                hint="for example http://127.0.0.1:11434/v1",
-            )
-        if "@" in parts.netloc or parts.query or parts.fragment:
-            raise OptionError(
-                f"the URL of {parts.hostname} holds more than host, port and path",
-                location="url",
-                hint="put the key into an environment variable, and name that as key",
-            )
-        if self.key is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.key):
-            raise OptionError(
-                "key is not the name of an environment variable", location="key", hint="for example OPENAI_API_KEY"
-            )
-        if not 0 < self.timeout < float("inf"):
-            raise OptionError(
-                f"expected a positive, finite number of seconds, got {self.timeout}",
-                location="timeout",
-                hint="for example 60",
-            )
-        if self.retries < 0:
-            raise OptionError(f"asking {self.retries} times again is impossible", location="retries", hint="0 or more")
-
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Return what the service answers at a path under its URL, such as ``/images/generations``.
-
-        Raises:
-            OptionError: the body holds something that JSON has not, or the environment variable holds no key.
-            FetchError: the service does not answer, or refuses.
-            ModelError: its answer is not a JSON object, or too large.
-        """
-        try:
-            asked = json.dumps(body, allow_nan=False).encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            raise OptionError(f"what is asked of {self.url} cannot be written as JSON: {error}") from None
-        said = self.send(path, asked, "application/json")
-        try:
-            answer = json.loads(said)
-        except (ValueError, RecursionError):
-            raise ModelError(
-                f"the answer is not JSON: {quote_answer(said, [self._secret() or ''])}", location=self.url, hint=_HINT
-            ) from None
-        if not isinstance(answer, dict):
-            raise ModelError(
-                f"the answer is not a JSON object: {quote_answer(said, [self._secret() or ''])}",
-                location=self.url,
-                hint=_HINT,
-            )
-        if answer.get("error"):
-            # Some services say so with status 200.
-            raise FetchError(
-                f"the service failed: {quote_answer(said, [self._secret() or ''])}",
-                location=self.url,
-                hint="see the service's log",
-            )
-        return answer
-
-    def send(self, path: str, body: bytes, content_type: str) -> bytes:
-        """Return the bytes that the service answers to others, at a path under its URL.
-
-        Raises:
-            OptionError: the environment variable holds no key.
-            FetchError: the service does not answer, or refuses.
-            ModelError: its answer is too large.
-        """
-        return self._ask("POST", self.url.rstrip("/") + path, body, content_type)
-
-    def fetch(self, address: str) -> bytes:
-        """What lies at an address that the service gave in an answer, if that is on the service's own host and port.
-
-        Raises:
-            FetchError: it lies elsewhere, or the service does not give it.
-            ModelError: it is not an address, or what lies there is too large.
-        """
-        own, found = urlsplit(self.url), _split_url(address, self.url)
-        if found is None:
-            raise ModelError("the address in the answer is not a URL", location=self.url)
-        if _url_origin(found) != _url_origin(own) or "@" in found.netloc:
-            raise FetchError(
-                f"the answer points to another place, {found.scheme}://{found.hostname or ''}, and nothing is fetched"
-                " from there",
-                location=self.url,
-                hint="ask for the picture itself: options: {response_format: b64_json}",
-            )
-        # Put together from the service's own URL, so that it does not matter how others take the address apart.
-        return self._ask("GET", found._replace(scheme=own.scheme, netloc=own.netloc, fragment="").geturl())
-
-    def check_key(self) -> None:
-        """Raise an OptionError if a key is wanted and the environment variable holds none."""
-        self._secret()
-
-    def close(self) -> None:
-        """Close the open connections."""
-        self._client.close()
-
-    @cached_property
-    def _client(self) -> HttpClient:
-        credentials = (
-            f"check the key in the environment variable{f' {self.key}' if self.key and self.key.isupper() else ''}"
-            if self.key
-            else "put the key into an environment variable, and name that as key"
-        )
-        hints = {
-            400: "check the name of the model, and the options: some models do not take all",
-            401: credentials,
-            403: credentials,
-            404: "check the URL, which often ends in /v1, and the name of the model",
-            405: "check the URL, which often ends in /v1",
-            413: "ask for less",
-            429: "the service is busy, or your quota is used up: try later",
-        }
-        return HttpClient(
-            "the service", self.url, self.timeout, self.retries, self.backoff,
-            retries_when_late=False, hints=hints, hint=_HINT,
-        )  # fmt: skip
-
-    def _secret(self) -> str | None:
-        if self.key is None:
-            return None
-        secret = os.environ.get(self.key, "").strip()
-        if not secret or not secret.isascii() or not secret.isprintable():
-            # Somebody may have written the key itself, so only what looks like a name is repeated.
-            name = f"{self.key} " if self.key.isupper() else ""
-            what = "holds no key that can be sent" if secret else "is not set"
-            raise OptionError(
-                f"the environment variable {name}that is named as key {what}",
-                location="key",
-                hint="set it, or name another",
-            )
-        return secret
-
-    def _quote(self, said: bytes) -> str:
-        return quote_answer(said, [self._secret() or ""])
-
-    def _ask(self, method: str, url: str, body: bytes | None = None, content_type: str = "") -> bytes:
-        headers = {} if body is None else {"Content-Type": content_type}
-        secret = self._secret()
-        if secret is not None:
-            headers["Authorization"] = f"Bearer {secret}"
-        try:
-            return self._client.ask(method, url, headers, [secret or ""], body)
-        except FetchError as error:
-            refused = _read_refusal(error, secret or "", self.url)
-            if refused is not None:
-                raise refused from None
-            raise
-
-
-REFUSAL_CODES = frozenset(
-    (
-        "content_policy_violation",
-        "content_filter",
-        "moderation_blocked",
-        "invalid_prompt",
-        "ResponsibleAIPolicyViolation",
-    )
-)
-"""What services call it when they refuse the content of a request, and nothing is wrong with the request itself."""
-
-
-def _read_refusal(error: FetchError, secret: str, location: str) -> ContentRefusedError | None:
-    """Return a refusal for what was asked, as the service says it; None if it fails for another reason."""
-    if error.status not in (400, 403, 422, 451):
-        return None
-    try:
-        found = json.loads(error.body)["error"]
-        names = [found.get("code"), found.get("type"), (found.get("innererror") or {}).get("code")]
-        message = found.get("message")
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        return None
-    code = next((name for name in names if isinstance(name, str) and name in REFUSAL_CODES), None)
-    if code is None:
-        return None
-    said = quote_answer(message if isinstance(message, str) else code, [secret])[1:-1]
-    return ContentRefusedError(
-        said, code=code, status=error.status, location=location, hint="ask for something else: the service refuses this"
-    )
-
-
-def check_reserved_options(options: Mapping[str, Any], own: Collection[str]) -> None:
-    """Refuse options that the caller sets itself.
-
-    Raises:
-        OptionError: one of these is there.
-    """
-    for name in options:
-        if name in own:
-            raise OptionError(f"the option {name!r} is set by what asks", location="options", hint="leave it out")
-
-
-def build_request(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is asked, with the options; those of None are left out."""
-    return {**{name: value for name, value in options.items() if value is not None}, **body}
-
-
-def _split_url(url: str, base: str = "") -> SplitResult | None:
-    """Return the parts of a URL, or None if it is not one."""
-    try:
-        parts = urlsplit(urljoin(base, url))
-        _ = parts.port
-    except ValueError:
-        return None
-    return parts
-
-
-def _url_origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
-    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
-
-
-# Texts from a service that speaks like OpenAI's.
-
-
-@dataclass(frozen=True)
-class OpenAIChat:
+class OpenAIChat(ChatService):
     """A generator of texts at ``/chat/completions``.
 
     ``dataclasses.replace`` makes one with a request's own messages and options; the connections are shared.
-
-    Attributes:
-        wire: where to ask.
-        model: which model.
-        system: what the model is told before everything else.
-        messages: of the conversation before the prompt, as the service takes them.
-        options: what else the requests say, such as ``{"max_tokens": 200}``; one of None is left out.
-
-    Raises:
-        OptionError: an option that the generator sets itself.
     """
-
-    wire: ServiceConnection
-    model: str
-    system: str | None = None
-    messages: tuple[Mapping[str, Any], ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_reserved_options(self.options, ("model", "messages", "n", "stream"))
 
     def generate(self, prompt: str) -> Item:
         """Return the answer to the prompt.
@@ -294,72 +30,7 @@ class OpenAIChat:
             ModelError: its answer holds no text, or the model declines.
         """
         answer = self.ask([*self.messages, {"role": "user", "content": prompt}])
-        return Item.of_text(self.text_of(answer), _read_usage(answer))
-
-    def reply(self, content: str | Sequence[Mapping[str, Any]]) -> str:
-        """Return what the model says to a message: a text, or parts as the service takes them.
-
-        Raises:
-            FetchError: the service does not answer, or refuses.
-            ModelError: its answer holds no text, or the model declines.
-        """
-        return self.text_of(self.ask([*self.messages, {"role": "user", "content": content}]))
-
-    def ask(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the whole answer to a conversation; ``messages`` of this generator are not part of it.
-
-        Raises:
-            FetchError: the service does not answer, or refuses.
-            ModelError: its answer is not a JSON object.
-        """
-        before = [{"role": "system", "content": self.system}] if self.system else []
-        return self.wire.post(
-            "/chat/completions", build_request({"model": self.model, "messages": [*before, *messages]}, self.options)
-        )
-
-    def text_of(self, answer: Mapping[str, Any]) -> str:
-        """Return the text in an answer.
-
-        Raises:
-            ModelError: there is none, or the model declines.
-        """
-        found = answer.get("choices")
-        choice = found[0] if isinstance(found, list) and found else None
-        message = choice.get("message") if isinstance(choice, dict) else None
-        if not isinstance(choice, dict) or not isinstance(message, dict):
-            raise ModelError("the answer has no list of choices with a message", location=self.wire.url)
-        refusal = message.get("refusal")
-        if isinstance(refusal, str) and refusal:
-            raise ContentRefusedError(
-                f"the model declines to answer: {refusal}", code="refusal", status=200, location=self.wire.url
-            )
-        if choice.get("finish_reason") == "content_filter":
-            raise ContentRefusedError(
-                "the model declines to answer", code="content_filter", status=200, location=self.wire.url
-            )
-        text = _content_text(message.get("content"))
-        if text is None:
-            raise ModelError("the message in the answer has no text", location=self.wire.url)
-        if not text.strip():
-            cut = choice.get("finish_reason") == "length"
-            raise ModelError(
-                "the message in the answer is empty", location=self.wire.url, hint="raise max_tokens" if cut else None
-            )
-        return text
-
-
-def _read_usage(answer: Mapping[str, Any]) -> dict[str, Any]:
-    found = answer.get("usage")
-    return found if isinstance(found, dict) else {}
-
-
-def _content_text(content: object) -> str | None:
-    """Return the text of a message: as it is, or in parts."""
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else None
-    parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
-    texts = [part for part in parts if isinstance(part, str)]
-    return "".join(texts) if texts and len(texts) == len(parts) else None
+        return Item.of_text(self.text_of(answer), read_usage(answer))
 
 
 # Questions with a few possible answers, asked of a model.
@@ -484,7 +155,7 @@ class OpenAIImages:
         if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
             raise ModelError("the answer has no list of pictures as data", location=self.wire.url)
         first, *others = [self._read_picture(one) for one in found[:count]]
-        return [replace(first, usage=_read_usage(answer)), *others]
+        return [replace(first, usage=read_usage(answer)), *others]
 
     def _read_picture(self, described: Mapping[str, Any]) -> Item:
         for name in ("b64_json", "url"):

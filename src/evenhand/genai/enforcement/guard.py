@@ -13,13 +13,14 @@ from typing import Any, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
 from evenhand.errors import DecisionError, EvenhandError, ModelError, OptionError
-from evenhand.genai.backends.generator import ContentRefusedError, Generator, Item, add_instruction
+from evenhand.genai.backends.generator import Generator, Item, add_instruction
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.enforcer import Admission, Instruction, ItemOutcome
 from evenhand.genai.enforcement.instructions import clean_item
 from evenhand.genai.judges import Judge
 from evenhand.genai.spec.pipeline_config import WhenUnsure
 from evenhand.models import summarize_error
+from evenhand.services import ContentRefusedError
 
 AnswerStatus: TypeAlias = Literal["ok", "violation", "unguarded", "refused"]
 ItemValues: TypeAlias = Mapping[str, str | None]

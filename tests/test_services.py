@@ -13,7 +13,7 @@ import pytest
 
 from evenhand import http
 from evenhand.errors import FetchError, ModelError, OptionError
-from evenhand.genai import ServiceConnection
+from evenhand.services import ServiceConnection
 from genai_upstream import Upstream
 
 KEY = "k-123/secret"
@@ -262,6 +262,26 @@ def test_a_service_that_does_not_answer_is_not_asked_again(upstream: Upstream, c
         _models(connect(upstream.url, timeout=0.1))
     upstream.release()
     assert len(upstream.received) == 1
+
+
+def test_late_and_broken_answers_are_asked_for_again_where_the_caller_says_so(connect: Connect) -> None:
+    whole = b'{"ok": "yes"}'
+    head, good = _head("Content-Length: 5", "Connection: close"), [_head("Content-Length: 13"), whole]
+    with _Raw([head, whole[:5]], good) as raw:
+        assert connect(raw.url, repeatable=True).post("/x", {}) == {"ok": "yes"}
+    with _Raw(*[[head, whole[:5]]] * 3) as raw, pytest.raises(ModelError, match="is not JSON"):
+        connect(raw.url, repeatable=True).post("/x", {})
+
+
+def test_an_error_says_when_to_ask_again(upstream: Upstream, connect: Connect) -> None:
+    upstream.always, upstream.headers = 429, {"Retry-After": "90"}
+    with pytest.raises(FetchError) as raised:
+        _models(connect(upstream.url, retries=0))
+    assert raised.value.retry_after == 90
+    upstream.always = 404
+    with pytest.raises(FetchError) as raised:
+        _models(connect(upstream.url, retries=0))
+    assert raised.value.retry_after is None
 
 
 def test_a_service_out_of_reach(connect: Connect, pauses: list[float]) -> None:
