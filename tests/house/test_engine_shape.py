@@ -9,7 +9,7 @@ import pytest
 import evenhand
 from evenhand.core import Config, Result
 
-ROOMS = ("auditing", "certification", "genai", "groups", "individual", "mitigation", "subgroups")
+ROOMS = ("auditing", "certification", "genai", "groups", "individual", "llm", "mitigation", "subgroups")
 
 
 def exported():
