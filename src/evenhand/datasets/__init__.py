@@ -2,7 +2,10 @@
 
 from evenhand.datasets.catalogue import Dataset, dataset_card, dataset_cards, dataset_names, load_dataset
 from evenhand.datasets.entry import DatasetCard
+from evenhand.datasets.identity.balance import check_name_list
 from evenhand.datasets.identity.lists import IdentityCategory, resolve_categories
+from evenhand.datasets.identity.names import NameList, Person, load_name_list, name_lists
+from evenhand.datasets.identity.pronouns import Pronouns
 from evenhand.datasets.identity.swapping import (
     SwapTemplate,
     TermMention,
@@ -20,16 +23,22 @@ __all__ = [
     "Dataset",
     "DatasetCard",
     "IdentityCategory",
+    "NameList",
+    "Person",
+    "Pronouns",
     "SwapTemplate",
     "TermMention",
     "TermSwapper",
     "TextFinding",
     "TextSide",
+    "check_name_list",
     "clearest_findings",
     "dataset_card",
     "dataset_cards",
     "dataset_names",
     "load_dataset",
+    "load_name_list",
+    "name_lists",
     "read_frame",
     "resolve_categories",
     "text_finding",
