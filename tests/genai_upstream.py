@@ -14,12 +14,12 @@ import json
 import re
 import threading
 from collections.abc import Callable, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
 from evenhand.genai import Item, Studio, StudioPixels
 from evenhand.genai.backends.generator import WordMatcher
 from evenhand.genai.backends.studio import GROUPS
+from evenhand.testing import HttpAnswer, LocalServer
 
 Shape = Literal["b64_json", "url", "data-url"]
 
@@ -27,7 +27,7 @@ UNSURE = "cannot tell"
 MODELS = ("studio-pictures", "studio-texts", "studio-eyes")
 
 
-class Upstream:
+class Upstream(LocalServer):
     """The service, on 127.0.0.1; a context manager that starts and stops it.
 
     What it does can be changed at any time:
@@ -54,6 +54,7 @@ class Upstream:
         key: str | None = None,
         port: int = 0,
     ) -> None:
+        super().__init__(port)
         self.studio = studio or Studio()
         self.shape: Shape = shape
         self.key = key
@@ -67,20 +68,7 @@ class Upstream:
         self.received: list[tuple[str, dict[str, str], dict[str, Any]]] = []
         self._going = threading.Event()
         self._going.set()
-        self._lock = threading.Lock()
         self._files: dict[str, Item] = {}
-        self._server = _Server(("127.0.0.1", port), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-
-    @property
-    def root(self) -> str:
-        """Where it listens, without a path."""
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    @property
-    def url(self) -> str:
-        """The base URL for clients."""
-        return f"{self.root}/v1"
 
     def hang(self) -> None:
         """Answer nothing until ``release``."""
@@ -94,19 +82,19 @@ class Upstream:
         """The bodies of the requests to a path, such as ``/images/generations``."""
         return [body for where, _, body in self.received if where == f"/v1{path}"]
 
-    def __enter__(self) -> Upstream:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__exit__(*error)
 
-    def answer(self, path: str, headers: dict[str, str], asked: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
+    def answer(self, path: str, headers: dict[str, str], body: bytes) -> HttpAnswer:
         """Status, headers and body of an answer."""
-        with self._lock:
+        asked = (
+            {} if not body else json.loads(body) if headers["content-type"] == "application/json" else {"body": body}
+        )
+        return HttpAnswer(*self._answer(path, headers, asked))
+
+    def _answer(self, path: str, headers: dict[str, str], asked: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
+        with self.lock:
             self.received.append((path, headers, asked))
             failure = self.failures.pop(0) if self.failures else self.always
         self._going.wait()
@@ -135,7 +123,7 @@ class Upstream:
         if path == "/v1/chat/completions":
             said = self._said(asked["messages"])
             return _stream(said) if asked.get("stream") else _json(_completion(said))
-        return 404, {}, _error(f"nothing at {path}")
+        return super().answer(path, headers, b"")
 
     def _picture(self, prompt: str) -> dict[str, str]:
         item = self._drawn(prompt)
@@ -144,13 +132,13 @@ class Upstream:
             return {"b64_json": packed, "revised_prompt": prompt}
         if self.shape == "data-url":
             return {"url": f"data:{item.media_type};base64,{packed}"}
-        with self._lock:
+        with self.lock:
             path = f"/generated/{len(self._files)}.png"
             self._files[path] = item
         return {"url": self.root + path}
 
     def _drawn(self, prompt: str) -> Item:
-        with self._lock:
+        with self.lock:
             return self.studio.generate(prompt)
 
     def _said(self, messages: Sequence[dict[str, Any]]) -> str:
@@ -226,42 +214,6 @@ def _json(found: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
 
 def _error(message: str) -> bytes:
     return json.dumps({"error": {"message": message, "type": "test_error", "code": None}}).encode()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is part of the tests, and nothing to print."""
-
-
-def _handler(upstream: Upstream) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-
-        def do_GET(self) -> None:
-            self._answer({})
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            json_body = self.headers["Content-Type"] == "application/json"
-            self._answer(json.loads(body) if json_body else {"body": body})
-
-        def _answer(self, asked: dict[str, Any]) -> None:
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            status, extra, body = upstream.answer(self.path, headers, asked)
-            self.send_response(status)
-            for name, value in extra.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            """Nothing is printed."""
-
-    return Handler
 
 
 def main() -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         shields,
         stats,
         subgroups,
+        testing,
         view,
     )
     from evenhand.errors import EvenhandError
@@ -95,6 +96,7 @@ __all__ = [
     "stats",
     "subgroups",
     "synthesize_shield",
+    "testing",
     "view",
 ]
 
