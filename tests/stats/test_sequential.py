@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from evenhand.errors import OptionError
 from evenhand.stats import SequentialDifference, clopper_pearson, newcombe, sequential_rate
-from evenhand.stats.sequential import STAKE_WEIGHTS, STAKES
+from evenhand.stats.sequential.betting import STAKE_WEIGHTS, STAKES
 
 
 def observed(first_only, second_only, alike=0):

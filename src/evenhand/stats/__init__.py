@@ -17,6 +17,7 @@ from evenhand.stats.distribution import (
     LargestDistance,
     NumberMoments,
     distribution_distances,
+    hall_interval,
     largest_difference,
     number_moments,
     quantile_interval,
@@ -38,6 +39,7 @@ from evenhand.stats.mean import (
     student_interval,
     welch_interval,
 )
+from evenhand.stats.multiway import MultiwayMean, MultiwayVariance, multiway_mean, multiway_variance
 from evenhand.stats.paired import (
     AucChange,
     PairedCells,
@@ -120,7 +122,14 @@ from evenhand.stats.score_difference import (
     stratified_total,
     tail_scales,
 )
-from evenhand.stats.sequential import SequentialDifference, betting_bounds, betting_martingales, sequential_rate
+from evenhand.stats.sequential import (
+    AlphaSpending,
+    SequentialDifference,
+    anytime_confidence,
+    betting_bounds,
+    betting_martingales,
+    sequential_rate,
+)
 
 __all__ = [
     "COMBINED",
@@ -128,6 +137,7 @@ __all__ = [
     "FAR",
     "MEASURED",
     "NOTHING_PROVED",
+    "AlphaSpending",
     "AucChange",
     "ClusteredMeans",
     "ClusteredRatios",
@@ -138,6 +148,8 @@ __all__ = [
     "FlipCounts",
     "Known",
     "LargestDistance",
+    "MultiwayMean",
+    "MultiwayVariance",
     "NumberMoments",
     "Observed",
     "OpenPart",
@@ -156,6 +168,7 @@ __all__ = [
     "Unknown",
     "adjusted_mean_interval",
     "adjusted_p",
+    "anytime_confidence",
     "auc",
     "auc_difference",
     "benjamini_yekutieli",
@@ -191,6 +204,7 @@ __all__ = [
     "gap_band",
     "generalized_entropy",
     "group_skewness",
+    "hall_interval",
     "has_score_limits",
     "holm",
     "kolmogorov_width",
@@ -202,6 +216,8 @@ __all__ = [
     "mean_differences_from_reference",
     "mean_of_proportions",
     "miettinen_nurminen",
+    "multiway_mean",
+    "multiway_variance",
     "newcombe",
     "normal_cdf",
     "normal_p_value",

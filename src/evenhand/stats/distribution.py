@@ -44,12 +44,7 @@ def number_moments(values: Floats, group: Integers, groups: int) -> NumberMoment
 
 
 def skewed_mean_interval(moments: NumberMoments, confidence: float = 0.95, *, reach: float) -> Interval:
-    r"""Return the interval for the mean of numbers that may be skewed and have no known range, such as prices.
-
-    Student's t of skewed numbers misses on one side. Hall's transformation removes what skewness does to it up to
-    order 1/n (Hall, "On the removal of skewness by transformation", JRSS B 1992): with ``a = skewness / (3 sqrt(n))``,
-    ``g(t) = ((1 + a t)^3 - 1) / (3 a) + a / 2`` is increasing in t, and ``g(t)`` lies between the quantiles of
-    Student's distribution with n - 1 degrees of freedom as often as the confidence says. Its inverse gives the ends.
+    """Return the interval for the mean of numbers that may be skewed and have no known range, such as prices.
 
     Args:
         moments: of each sample, sizes of at least 1.
@@ -57,19 +52,38 @@ def skewed_mean_interval(moments: NumberMoments, confidence: float = 0.95, *, re
         reach: the range of the numbers, for samples without any spread: Hoeffding's inequality (JASA 1963) then.
     """
     mean, variance, skewness, n = (np.asarray(part, dtype=np.float64) for part in moments)
-    quantile = student_quantile(confidence, np.maximum(n - 1, 1))
-    a = skewness / (3 * np.sqrt(np.maximum(n, 1)))
+    size = np.maximum(n, 1)
+    low, high = hall_interval(mean, np.sqrt(variance / size), skewness / np.sqrt(size), n - 1, confidence)
+    width = reach * np.sqrt(np.log(1 / tail_probability(confidence)) / (2 * size))
+    flat = (n < 2) | (variance <= (1e-12 * reach) ** 2)
+    return as_interval(np.where(flat, mean - width, low), np.where(flat, mean + width, high))
+
+
+def hall_interval(
+    mean: ArrayLike, error: ArrayLike, skewness: ArrayLike, freedom: ArrayLike, confidence: float = 0.95
+) -> Interval:
+    r"""Return the interval for a mean whose estimate is skewed: Student's t, transformed.
+
+    Student's t of skewed numbers misses on one side. Hall's transformation removes what skewness does to it up to
+    order 1/n (Hall, "On the removal of skewness by transformation", JRSS B 1992): with ``a`` a third of the skewness of
+    the estimate, ``g(t) = ((1 + a t)^3 - 1) / (3 a) + a / 2`` is increasing in t, and ``g(t)`` lies between the
+    quantiles of Student's distribution as often as the confidence says. Its inverse gives the ends.
+
+    Args:
+        mean, error, skewness, freedom: the estimate, its standard error, the skewness of the estimate itself (for the
+            mean of n numbers theirs, over sqrt(n)) and degrees of freedom (at least 1), arrays that broadcast.
+        confidence: of each interval.
+    """
+    mean, error = np.asarray(mean, dtype=np.float64), np.asarray(error, dtype=np.float64)
+    quantile = student_quantile(confidence, np.maximum(freedom, 1))
+    a = np.asarray(skewness, dtype=np.float64) / 3
     skewed = np.abs(a) > NO_SKEW
     safe = np.where(skewed, a, 1.0)
 
     def inverse(y: Floats) -> Floats:
         return np.where(skewed, (np.cbrt(1 + 3 * safe * (y - safe / 2)) - 1) / safe, y)
 
-    error = np.sqrt(variance / np.maximum(n, 1))
-    low, high = mean - inverse(quantile) * error, mean - inverse(-quantile) * error
-    width = reach * np.sqrt(np.log(1 / tail_probability(confidence)) / (2 * np.maximum(n, 1)))
-    flat = (n < 2) | (variance <= (1e-12 * reach) ** 2)
-    return as_interval(np.where(flat, mean - width, low), np.where(flat, mean + width, high))
+    return as_interval(mean - inverse(quantile) * error, mean - inverse(-quantile) * error)
 
 
 def quantile_interval(ordered: Floats, share: float, confidence: float = 0.95) -> tuple[float, float] | None:

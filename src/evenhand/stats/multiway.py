@@ -1,0 +1,157 @@
+"""The variance of a mean whose observations share things that were sampled: a text, a name, a job.
+
+An answer about a text with a name in it tells something of that text and of that name, so that observations that share
+either depend on each other. Taking the texts as the only clusters makes intervals too narrow, and so does taking the
+names alone. Cameron, Gelbach & Miller ("Robust inference with multiway clustering", Journal of Business & Economic
+Statistics 2011) add up the products of the residuals of all pairs of observations that share anything. Counted by
+inclusion and exclusion that is ``V_text + V_name - V_text_and_name``, where ``V_c`` is the usual variance by clusters
+``c``: those that share a text and a name, each observation with itself among them, would be counted twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from itertools import combinations, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.errors import OptionError
+from evenhand.stats.level import student_quantile
+from evenhand.typing import Floats, Integers
+
+FLOOR = 0.1
+"""The variance that a mean of numbers within ±1 keeps where nothing differed is this, over (clusters + 2)^2."""
+
+FEW = 15
+"""With fewer clusters than this of any kind the degrees of freedom are those of whole variances, which are fewer."""
+
+
+class MultiwayVariance(NamedTuple):
+    """The variance of an estimate by what its observations share.
+
+    Attributes:
+        own: what each observation adds by itself; more observations of the same texts and names make it smaller.
+        shared: what each family of clusters adds, at least 0; only more clusters make it smaller.
+        freedom: degrees of freedom for Student's t.
+        clusters: of each kind of the families, in order.
+    """
+
+    own: float
+    shared: tuple[float, ...]
+    freedom: float
+    clusters: tuple[int, ...]
+
+    @property
+    def total(self) -> float:
+        """The variance of the estimate."""
+        return self.own + sum(self.shared)
+
+
+def multiway_variance(contributions: Floats, families: Sequence[Sequence[Integers]]) -> MultiwayVariance:
+    """Return the variance of a sum of contributions that depend on each other where they share a cluster.
+
+    With C clusters c, ``V_c = C / (C - 1) * sum over clusters of (sum of contributions)^2``, and V_P likewise with each
+    observation for itself. A family adds the products of those pairs that share a cluster of it and none of the
+    families before: for texts alone ``V_text - V_P``; for the names of two groups after them, where no cell of them
+    occurs twice, ``V_1 + V_0 - 2 V_P``. What a family adds is cut at 0, so that the variance is never less than V_P.
+
+    Degrees of freedom by Satterthwaite: ``V^2 / sum over kinds of max(V_c - V_P / 2, 0)^2 / (C - 1)``, and never fewer
+    than the smallest C - 1. With fewer than 15 clusters of any kind, V_c is not reduced: simulated with 10 names of
+    strong effects of their own, false alarms are then within 5 %.
+
+    Args:
+        contributions: what each observation adds to the estimate's deviation, shape (n,).
+        families: kinds of clusters by family, of each kind the cluster of every observation (>= 0), shape (n,).
+
+    Raises:
+        OptionError: a kind has a single cluster: nothing can be said about others like it.
+    """
+    kinds = [np.asarray(codes) for family in families for codes in family]
+    own = _cluster_variance(contributions, np.arange(len(contributions)))[0]
+    single = [_cluster_variance(contributions, codes) for codes in kinds]
+    clusters = tuple(count for _, count in single)
+    if min((*clusters, len(contributions))) < 2:
+        raise OptionError("expected at least two clusters of every kind", hint="leave out what was not sampled")
+    known: dict[tuple[int, ...], float] = {(index,): variance for index, (variance, _) in enumerate(single)}
+
+    def sharing(count: int) -> float:
+        """Return the part of all pairs that share something among the first kinds."""
+        total = 0.0
+        for size in range(1, count + 1):
+            for chosen in combinations(range(count), size):
+                if chosen not in known:
+                    codes = reduce(_cross, (kinds[index] for index in chosen))
+                    known[chosen] = _cluster_variance(contributions, codes)[0]
+                total += (-1) ** (size + 1) * known[chosen]
+        return total
+
+    ends = np.cumsum([len(family) for family in families])
+    reached = [own, *(sharing(int(end)) for end in ends)]
+    shared = tuple(max(after - before, 0.0) for before, after in pairwise(reached))
+    total = own + sum(shared)
+    cut = own / 2 if min(clusters) >= FEW else 0.0
+    spread = sum(max(variance - cut, 0.0) ** 2 / (count - 1) for variance, count in single)
+    least = min(clusters) - 1
+    freedom = max(total**2 / spread, least) if spread > 0 else least
+    return MultiwayVariance(own, shared, float(freedom), clusters)
+
+
+class MultiwayMean(NamedTuple):
+    """A mean with the variance that it has over observations, and over the clusters that they were sampled from.
+
+    Attributes:
+        mean: of the observations.
+        n: how many there are.
+        variance: of the mean.
+        floor: added to it, so that an interval keeps a width where nothing differed.
+    """
+
+    mean: float
+    n: int
+    variance: MultiwayVariance
+    floor: float
+
+    @property
+    def total(self) -> float:
+        """The variance that intervals are built from."""
+        return self.variance.total + self.floor
+
+    def half_width(self, confidence: float) -> float:
+        """Return half the width of the interval: Student's t times the standard error."""
+        return float(student_quantile(confidence, self.variance.freedom)) * math.sqrt(self.total)
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Return the ends around the mean."""
+        half = self.half_width(confidence)
+        return self.mean - half, self.mean + half
+
+
+def multiway_mean(values: Floats, families: Sequence[Sequence[Integers]], reach: float = 1.0) -> MultiwayMean:
+    """Return the mean of observations that share clusters, by ``multiway_variance``.
+
+    ``0.1 reach^2 / (C + 2)^2`` is added to the variance, with C clusters of the first kind: about what one cluster in
+    which something differed would add.
+
+    Args:
+        values: shape (n,), finite.
+        families: kinds of clusters by family, of each kind the cluster of every observation, shape (n,).
+        reach: values lie between ``-reach`` and ``reach``.
+    """
+    mean = float(values.mean())
+    variance = multiway_variance((values - mean) / len(values), families)
+    return MultiwayMean(mean, len(values), variance, FLOOR * reach**2 / (variance.clusters[0] + 2) ** 2)
+
+
+def _cluster_variance(contributions: Floats, codes: Integers) -> tuple[float, int]:
+    """Return the variance by clusters, and how many there are."""
+    sums, sizes = np.bincount(codes, weights=contributions), np.bincount(codes)
+    count = int(np.count_nonzero(sizes))
+    return float(sums @ sums) * count / max(count - 1, 1), count
+
+
+def _cross(first: Integers, second: Integers) -> Integers:
+    """Return the cluster of each observation if two kinds are crossed, numbered from 0 without gaps."""
+    return np.asarray(np.unique(first * (int(second.max()) + 1) + second, return_inverse=True)[1])

@@ -1,0 +1,116 @@
+"""Intervals of an estimate that is looked at while its data come in: at several looks, or at any time.
+
+An interval of 95 % that is looked at seven times misses at one of them far more often than in 5 % of cases. Two ways
+out are here. Both give the level at which the ordinary interval of an estimate is to be built at a look, so that all
+looks together keep the level wanted; the estimate's information is one over its variance.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from evenhand.errors import OptionError
+from evenhand.stats.level import normal_cdf, normal_quantile, tail_probability
+from evenhand.typing import Floats
+
+NODES = 200
+"""Points of the Gauss-Legendre quadrature over the values at which no look has missed so far."""
+FARTHEST = 8.0
+"""Standard errors beyond which nothing is distinguished: the normal probability there is 1e-15."""
+LEAST_NEWS = 0.01
+"""The share of new information that a look is taken to bring at least; with less it would be wider than need be."""
+HALVINGS = 60
+
+
+class AlphaSpending:
+    """The levels of intervals at successive looks that together miss with a given probability at most.
+
+    Of the probability of missing, ``alpha f^2`` is spent when the share f of the information that there will be in the
+    end is there (Kim & DeMets, "Design and analysis of group sequential tests based on the type I error spending rate
+    function", Biometrika 1987, rho = 2), so the looks need not be fixed beforehand. Successive estimates are taken to
+    be jointly normal with independent increments of information; how far the next interval must reach follows by
+    numerical integration over all values at which none has missed so far (Armitage, McPherson & Rowe, "Repeated
+    significance tests on accumulating data", JRSS A 1969).
+
+    Args:
+        confidence: of all looks together.
+    """
+
+    def __init__(self, confidence: float = 0.95) -> None:
+        self.alpha = 2 * tail_probability(confidence)
+        self.spent = 0.0
+        """The probability of missing that the looks so far have used."""
+        self._information = 0.0
+        self._values: Floats | None = None
+        self._mass: Floats | None = None
+
+    def look(self, variance: float, share: float) -> float:
+        """Return the confidence level of the interval at this look.
+
+        Args:
+            variance: of the estimate now, above 0.
+            share: of the information at the last look planned, above 0; 1 or more spends all that is left.
+
+        Raises:
+            OptionError: the variance or the share is not above 0.
+        """
+        if not (variance > 0 and share > 0):
+            raise OptionError(f"expected a variance and a share above 0, got {variance:g} and {share:g}")
+        spend = max(self.alpha * min(share, 1.0) ** 2 - self.spent, 0.0)
+        now = max(1 / variance, self._information * (1 + LEAST_NEWS))
+        grid, weights = _quadrature()
+        if self._values is None or self._mass is None:
+            edge = min(normal_quantile(1 - spend), FARTHEST)
+            values = edge * grid
+            density = np.exp(-(values**2) / 2) / np.sqrt(2 * np.pi)
+        else:
+            # Z_k sqrt(I_k) = Z_(k-1) sqrt(I_(k-1)) + a normal increment of variance I_k - I_(k-1).
+            step, before = np.sqrt(now - self._information), self._values * np.sqrt(self._information)
+            edge = self._reach(before, np.sqrt(now), step, spend)
+            values = edge * grid
+            apart = (values[:, None] * np.sqrt(now) - before) / step
+            density = np.exp(-(apart**2) / 2) @ self._mass * np.sqrt(now) / step / np.sqrt(2 * np.pi)
+        self._information, self._values, self._mass = now, values, density * weights * edge
+        self.spent += spend
+        return float(2 * normal_cdf(edge) - 1)
+
+    def _reach(self, before: Floats, scale: float, step: float, spend: float) -> float:
+        """Return how far the interval must reach to miss first at this look with the probability to be spent."""
+        assert self._mass is not None
+        low, high = 0.0, FARTHEST
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            missed = 2 * float(self._mass @ normal_cdf((before - middle * scale) / step))
+            low, high = (middle, high) if missed > spend else (low, middle)
+        return high
+
+
+@functools.cache
+def _quadrature() -> tuple[Floats, Floats]:
+    """Return the nodes between -1 and 1, and their weights."""
+    grid, weights = np.polynomial.legendre.leggauss(NODES)
+    return grid, weights
+
+
+def anytime_confidence(variance: float, best: float, confidence: float = 0.95) -> float:
+    """Return the confidence level of an interval that belongs to a confidence sequence: valid at every time at once.
+
+    With information I = 1 / V the interval of the normal mixture reaches ``sqrt((1 + r) log((1 + r) / (r alpha^2)))``
+    standard errors, where ``r I`` is the precision of the mixing distribution (Robbins, "Statistical methods related to
+    the law of the iterated logarithm", Annals of Mathematical Statistics 1970; which precision is best at a given time:
+    Howard, Ramdas, McAuliffe & Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence sequences", Annals of
+    Statistics 2021). It holds for jointly normal estimates with independent increments, whatever the reason to stop.
+
+    Args:
+        variance: of the estimate now, above 0.
+        best: the variance at which the interval is to be as short as it can be.
+        confidence: of all times together.
+    """
+    from scipy.special import lambertw
+
+    alpha = 2 * tail_probability(confidence)
+    ratio = variance / best / (-float(lambertw(-(alpha**2) / np.e, -1).real) - 1)
+    edge = np.sqrt((1 + ratio) * np.log((1 + ratio) / (ratio * alpha**2)))
+    return float(2 * normal_cdf(min(float(edge), FARTHEST)) - 1)
