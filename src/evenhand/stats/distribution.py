@@ -53,13 +53,13 @@ def skewed_mean_interval(moments: NumberMoments, confidence: float = 0.95, *, re
     """
     mean, variance, skewness, n = (np.asarray(part, dtype=np.float64) for part in moments)
     size = np.maximum(n, 1)
-    low, high = hall_interval(mean, np.sqrt(variance / size), skewness / np.sqrt(size), n - 1, confidence)
+    low, high = skewed_interval(mean, np.sqrt(variance / size), skewness / np.sqrt(size), n - 1, confidence)
     width = reach * np.sqrt(np.log(1 / tail_probability(confidence)) / (2 * size))
     flat = (n < 2) | (variance <= (1e-12 * reach) ** 2)
     return as_interval(np.where(flat, mean - width, low), np.where(flat, mean + width, high))
 
 
-def hall_interval(
+def skewed_interval(
     mean: ArrayLike, error: ArrayLike, skewness: ArrayLike, freedom: ArrayLike, confidence: float = 0.95
 ) -> Interval:
     r"""Return the interval for a mean whose estimate is skewed: Student's t, transformed.
