@@ -51,6 +51,19 @@ def test_the_experiment_of_2004_has_36_first_names():
     assert {"Emily Walsh", "Greg Baker", "Lakisha Washington", "Jamal Jones"} <= {one.name for one in names.people}
 
 
+@pytest.mark.parametrize("name", ["us-first-names", "us-surnames", "us-names"])
+def test_groups_of_the_matched_lists_differ_in_nothing_else(name):
+    names = load_name_list(name)
+    assert {len(people) for people in names.by_group().values()} == {40}
+    assert check_name_list(names) == ()
+
+
+def test_white_names_of_the_experiment_of_2004_are_more_frequent():
+    found = check_name_list(load_name_list("bertrand-mullainathan"), compare=[("white woman", "black woman")])
+    assert "names of white woman are 10.7 times as frequent as names of black woman (geometric means)" in found
+    assert any("names of black woman have more syllables than names of white woman" in one for one in found)
+
+
 @pytest.mark.parametrize(
     ("language", "prompt", "she", "he"),
     [
