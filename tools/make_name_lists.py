@@ -92,7 +92,7 @@ def match(groups: dict[str, pd.DataFrame], scales: dict[str, float]) -> dict[str
 
 
 def births(table: pd.DataFrame) -> pd.DataFrame:
-    """Return first names by sex with their births since 1930 and the decade of the median one, if it is now an adult."""
+    """Return first names by sex with their births since 1930 and the median one's decade, if it is an adult now."""
     table = table[table["year"] >= 1930].sort_values("year")
     by_name = table.groupby(["sex", "name"])["n"]
     later = table[by_name.cumsum() >= by_name.transform("sum") / 2].groupby(["sex", "name"])["year"].first()
