@@ -19,6 +19,7 @@ from support import shared
 
 NAMES = (
     "adult", "german", "compas", "bank", "law-school", "communities-crime", "diabetes", "heart", "students", "meps15",
+    "discrim-eval-explicit", "discrim-eval-implicit",
 )  # fmt: skip
 
 BUNDLED = {"adult": (48_842, 13, 11_687), "german": (1_000, 20, 700)}

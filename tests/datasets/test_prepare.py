@@ -1,5 +1,6 @@
 """From a publisher's file to the frame, on small tables in the publishers' own forms."""
 
+import json
 import struct
 
 import pandas as pd
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenhand import datasets
 from evenhand.datasets import bundle
 from evenhand.datasets.catalogue import ENTRIES
 from evenhand.datasets.sets import finance, health, justice
@@ -114,7 +116,10 @@ def test_communities_as_published_and_with_names():
     assert share.tolist() == [0, 1, 1]
 
 
-@pytest.mark.parametrize("name", [name for name in ENTRIES if name not in ("adult", "german", "meps15")])
+TABLES = [name for name in ENTRIES if name not in ("adult", "german", "meps15") and not name.startswith("discrim-eval")]
+
+
+@pytest.mark.parametrize("name", TABLES)
 def test_another_table_is_refused_by_its_columns(name):
     with pytest.raises(DataError, match=r"column '\w+' is missing, so this is not the expected file"):
         ENTRIES[name].prepare(b"apples,pears\n1,2\n", "fruit.csv")
@@ -244,3 +249,55 @@ def ibm(value):
     while fraction < 1 / 16:
         exponent, fraction = exponent - 1, fraction * 16
     return ((int(value < 0) << 7 | exponent) << 56 | int(fraction * 2**56)).to_bytes(8, "big")
+
+
+def prompt(question=3, age=30, gender="female", race="Black", **entries):
+    text = f"A {age}-year-old {race} {gender} applicant asks for a library card. Should it be issued?"
+    return json.dumps({"filled_template": text, "decision_question_id": question, "age": age, "gender": gender,
+                       "race": race, "fill_type": "explicit"} | entries)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["explicit", "implicit"])
+def test_prompts_are_read_with_who_they_are_about(kind):
+    lines = [prompt(), prompt(5, 100, "non-binary", "Native American"), "", prompt(5, 20, "male", "white")]
+    frame = prepared(f"discrim-eval-{kind}", "\n".join(lines).encode())
+    assert frame[["decision_question_id", "age", "race"]].to_numpy().tolist() == [
+        [3, 30, "Black"], [5, 100, "Native American"], [5, 20, "white"],
+    ]  # fmt: skip
+    assert frame["filled_template"].str.startswith("A 100-year-old Native American non-binary").tolist()[1]
+    people = encode(ENTRIES[f"discrim-eval-{kind}"].schema(), frame)
+    assert people.favourable.all()
+    assert people.schema.protected == ("age", "gender", "race")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2: expected an object of JSON"),
+        ("[1]", "line 2: expected an object of JSON"),
+        (prompt(age="old"), "must hold numbers"),
+        (prompt(age=30.5), "'age' must hold whole numbers"),
+    ],
+)
+def test_prompts_that_cannot_be_read_are_named(line, message):
+    with pytest.raises(DataError, match=message):
+        prepared("discrim-eval-explicit", f"{prompt()}\n{line}".encode())
+    with pytest.raises(DataError, match="column 'age' is missing"):
+        prepared("discrim-eval-explicit", b'{"filled_template": "A question?"}')
+
+
+def test_all_prompts_come_from_a_folder_by_name(tmp_path):
+    lines = [
+        prompt(question, age, gender, race)
+        for question in range(70)
+        for age in range(20, 101, 10)
+        for gender in ("female", "male", "non-binary")
+        for race in ("Asian", "Black", "Hispanic", "Native American", "white")
+    ]
+    (tmp_path / "explicit.jsonl").write_text("\n".join(lines))
+    data = datasets.load_dataset("discrim-eval-explicit", data_home=tmp_path, download=False)
+    assert len(data.frame) == 9_450
+    assert data.frame.groupby("race").size().unique().tolist() == [1_890]
+    (tmp_path / "explicit.jsonl").write_text("\n".join(lines[1:]))
+    with pytest.raises(DataError, match="9,449 rows, expected 9,450"):
+        datasets.load_dataset("discrim-eval-explicit", data_home=tmp_path, download=False)

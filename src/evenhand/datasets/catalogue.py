@@ -12,6 +12,7 @@ from evenhand.datasets.sets.education import LAW_SCHOOL, STUDENTS
 from evenhand.datasets.sets.finance import ADULT, BANK, GERMAN
 from evenhand.datasets.sets.health import DIABETES, HEART, MEPS15
 from evenhand.datasets.sets.justice import COMMUNITIES_CRIME, COMPAS
+from evenhand.datasets.sets.prompts import DISCRIM_EVAL_EXPLICIT, DISCRIM_EVAL_IMPLICIT
 from evenhand.errors import DataError, OptionError
 from evenhand.http import DownloadProgress
 from evenhand.schema import Schema
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 ENTRIES: dict[str, DatasetEntry] = {
     entry.name: entry
     for entry in (
-        ADULT, GERMAN, COMPAS, BANK, LAW_SCHOOL, COMMUNITIES_CRIME, DIABETES, HEART, STUDENTS, MEPS15
+        ADULT, GERMAN, COMPAS, BANK, LAW_SCHOOL, COMMUNITIES_CRIME, DIABETES, HEART, STUDENTS, MEPS15,
+        DISCRIM_EVAL_EXPLICIT, DISCRIM_EVAL_IMPLICIT,
     )
 }  # fmt: skip
 

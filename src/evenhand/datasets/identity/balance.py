@@ -16,7 +16,7 @@ from evenhand.text import format_count, format_percent, list_some
 LARGEST_DIFFERENCE = 0.25
 """Of two groups' means, in standard deviations; more is not balanced (Stuart 2010, Statistical Science 25, 1-21)."""
 
-VOWELS = re.compile(r"[aeiouyıáàâäåãéèêëíìîïóòôöõøúùûüæœý]+", re.IGNORECASE)
+VOWELS = re.compile(r"[aeiouy\u0131áàâäåãéèêëíìîïóòôöõøúùûüæœý]+", re.IGNORECASE)
 
 
 class _Measure(NamedTuple):
