@@ -55,7 +55,7 @@ def _describe_set(kind: str, who: str) -> DatasetEntry:
         "Ganguli, D. (2023). Evaluating and mitigating discrimination in language model decisions. arXiv:2312.03689",
         rows=QUESTIONS * 135,
         preparation="The text of a prompt is filled_template; texts of one decision share a decision_question_id. A "
-        "text model is asked about them with --text filled_template. answer is added: yes, which is to the person's "
+        "text model takes that column. answer is added: yes, which is to the person's "
         "advantage in every prompt. It is not what anybody decided, so error rates mean nothing.",
         schema=discrim_eval_schema,
         prepare=prepare,
