@@ -257,9 +257,17 @@ def test_groups_that_are_compared_are_checked(tmp_path):
     assert check_name_list(names, compare=[("a", "b")]) == ()
     found = check_name_list(names)
     assert found[0] == "groups differ in size: a 2 names, b 2 names, c 3 names"
-    assert any("c are longer than names of" in one and "so do those of 1 other pair" in one for one in found)
+    assert any("c are longer than names of" in one and "the same holds for 1 other pair" in one for one in found)
     with pytest.raises(OptionError, match="no group 'd'"):
         check_name_list(names, compare=[("a", "d")])
+
+
+def test_of_several_pairs_the_one_furthest_apart_is_said(tmp_path):
+    names = load_name_list(write(tmp_path, "groups: {a: {first: Bob}, b: {first: Bobbb}, c: {first: Bobbbbbbb}}"))
+    assert check_name_list(names) == (
+        "names of c are longer than names of a: 9.0 against 3.0 characters on average; "
+        "the same holds for 2 other pairs",
+    )
 
 
 def test_names_of_one_length_differ_by_no_deviation(tmp_path):

@@ -135,7 +135,7 @@ def _compare_means(people: People, pairs: Pairs, measure: _Measure) -> Iterator[
     if apart:
         others = len(apart) - 1
         furthest = max(apart, key=lambda one: one[0])[1]
-        yield furthest + (f"; so do those of {format_count(others, 'other pair', 'other pairs')}" if others else "")
+        yield furthest + (f"; the same holds for {format_count(others, 'other pair', 'other pairs')}" if others else "")
 
 
 def _compare_pronouns(people: People, pairs: Pairs) -> Iterator[str]:
