@@ -75,6 +75,7 @@ def mitigate(
             aside = people.read(test)
             kept, kept_name = encode(subject.people.schema, aside.frame, location=aside.name), aside.name
             _check_labels(kept, aside.name)
+            subject, kept = mitigation.put_in_one_table(subject, kept)
         forecast = mitigation.forecast_queries(subject.people, config, test=kept)
     subject.ledger.budget = consent.approve(model, config.budget, forecast)
     with _refusing_texts(model, config, trust=people.trust), view.show_progress(quiet=output.silent) as progress:

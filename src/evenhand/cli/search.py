@@ -94,9 +94,6 @@ def search(
         if config.method not in searching.METHODS:
             known = f"one of: {', '.join(searching.METHODS)}"
             raise OptionError(f"there is no method {config.method!r}", location="--method", hint=known)
-        if save_tests is not None and subject.people.schema.carries_rows:
-            message = "tests hold attributes alone, and the schema has passthrough columns or unknown values"
-            raise OptionError(message, location="--save-tests", hint="leave the tests out, or such columns")
         subject.ledger.budget = run.approve(model, config.budget, searching.forecast_queries(subject.people, config))
         with view.show_progress(quiet=output.silent) as progress:
             result = found = searching.search(subject.scorer, subject.people, config, progress=progress, clock=clock)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from evenhand import doors
 
 if TYPE_CHECKING:
-    from evenhand.mitigation.analysis import Mitigation, forecast_queries, mitigate
+    from evenhand.mitigation.analysis import Mitigation, forecast_queries, mitigate, put_in_one_table
     from evenhand.mitigation.candidate import Candidate, MitigationTask, Trial
     from evenhand.mitigation.comparison import compare_candidates
     from evenhand.mitigation.config import FrontierConfig, MitigationConfig
@@ -69,6 +69,7 @@ __all__ = [
     "forecast_queries",
     "load_methods",
     "mitigate",
+    "put_in_one_table",
     "split_people",
     "trace_frontier",
 ]

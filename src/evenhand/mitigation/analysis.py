@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import BudgetError, DataError, EvenhandError, OptionError
+from evenhand.errors import BudgetError, DataError, EvenhandError
 from evenhand.mitigation.candidate import Candidate, MitigationTask, accuracy
 from evenhand.mitigation.comparison import SAMPLES, compare_candidates, flip_sets
 from evenhand.mitigation.config import MitigationConfig
@@ -29,6 +29,7 @@ from evenhand.models import (
     find_caution,
     find_ledger,
     remember_answers,
+    summarize_error,
 )
 from evenhand.schema import People, Schema
 from evenhand.typing import Progress
@@ -89,8 +90,8 @@ def mitigate(
         KeyboardInterrupt: it was interrupted before there was any model.
     """
     config = MitigationConfig.of(config, settings)
-    for people in (subject.people, *(() if test is None else (test,))):
-        _require_attributes(people.schema)
+    if test is not None:
+        subject, test = put_in_one_table(subject, test)
     if config.as_published:
         subject = replace(subject, people=without_rules(subject.people))
         test = None if test is None else without_rules(test)
@@ -127,18 +128,32 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
     return rows
 
 
-def _require_attributes(schema: Schema) -> None:
-    """Refuse a schema with columns or values that new models are not trained on.
+def put_in_one_table(subject: Subject, test: People) -> tuple[Subject, People]:
+    """Return a subject and other people as rows of one table, where individuals carry rows (``Schema.carries_rows``).
+
+    A model is given the passthrough columns of the row that an individual carries, and looks them up in one table.
 
     Raises:
-        OptionError: there are some.
+        DataError: the tables' columns are not of the same types.
     """
-    named = [*schema.passthrough, *(one.name for one in schema.attributes if one.unknown is not None)]
-    if named:
-        raise OptionError(
-            f"expected attributes alone to train on, got passthrough columns or unknown values: {', '.join(named)}",
-            hint="leave such columns out of model and data, and drop people of unknown value with `missing: drop`",
-        )
+    import narwhals as nw
+
+    people = subject.people
+    if not people.schema.carries_rows or test.frame is people.frame:
+        return subject, test
+    tables = [nw.from_native(one.frame, eager_only=True) for one in (people, test)]
+    shared = [name for name in tables[0].columns if name in tables[1].columns]
+    try:
+        frame = nw.concat([table.select(shared) for table in tables], how="vertical").to_native()
+    except Exception as error:  # every kind of table raises errors of its own
+        raise DataError(
+            f"the test people cannot be put below the others: {summarize_error(error)}",
+            hint="give both as tables of one kind, with the same types of columns",
+        ) from error
+    behind = test.individuals.copy()
+    behind[:, -1] += len(tables[0])
+    test = replace(test, frame=frame, individuals=behind, rows=test.rows + len(tables[0]))
+    return replace(subject, people=replace(people, frame=frame)), test
 
 
 def without_rules(people: People) -> People:
@@ -166,6 +181,7 @@ def _mitigate(
     if out is not None:
         check_ending(next(iter(wanted)), out, given, learner)
     parts = split_people(people, seed=config.seed, test=test)
+    unknown_people = len(people) + (0 if test is None else len(test)) - parts.size
     require_budget(find_ledger(given), parts)
     right = accuracy(given, parts.validation)  # first of all: what is trained must not be lost for a spent budget
     found, test_data = drop_test_profiles(found, parts)
@@ -192,6 +208,17 @@ def _mitigate(
         notes.append(
             f"{alike:,} of the {len(parts.test):,} people of the test set are, label and all, like people of the "
             "training or validation set. If they are the same, nothing here was kept aside."
+        )
+    if unknown_people:
+        notes.append(
+            f"{unknown_people:,} people whose {' or '.join(people.schema.protected)} is unknown are left out: no new "
+            "model learns from them, and none is compared on them."
+        )
+    if people.schema.passthrough:
+        notes.append(
+            f"Passthrough columns ({', '.join(people.schema.passthrough)}) are given to models that take data frames, "
+            "and to your own training function. Instances that are added have those of a person of the training set, "
+            "drawn at random."
         )
     if test_data:
         same = "profile found is that of a person" if test_data == 1 else "profiles found are those of people"

@@ -352,7 +352,7 @@ def parse_entry(attribute: Attribute, said: Any, location: str) -> float:
                 location=location,
                 hint="give the values of the schema names that differ",
             )
-    if (nothing or said == "missing") and attribute.missing == "keep":
+    if (nothing or said == "missing") and (attribute.missing == "keep" or attribute.unknown is not None):
         return math.nan
     if attribute.values is not None:
         shown = ", ".join(texts[:12]) + (f", ... ({len(texts)} in all)" if len(texts) > 12 else "")

@@ -53,14 +53,15 @@ def drop_test_profiles(found: Findings, parts: Split) -> tuple[Findings, int]:
 def merge_counterparts(schema: Schema, individuals: Floats, protected: tuple[str, ...]) -> Floats:
     """Return what people (n, attributes) share with all whom they are compared with: alike for all of these."""
     if schema.constrains_people:
-        return Variants.of(schema, protected, individuals).representatives
+        return Variants.of(schema, protected, individuals).representatives[:, : len(schema.attributes)]
     return individuals[:, [i for i, name in enumerate(schema.names) if name not in protected]]
 
 
 def count_overlap(parts: Split) -> int:
     """Return how many of the test set are, label and all, like somebody learnt from or chosen on."""
+    width = len(parts.test.schema.attributes)
     learnt, chosen, compared = (
-        np.column_stack([part.individuals, np.asarray(part.labels, dtype=np.float64)])
+        np.column_stack([part.individuals[:, :width], np.asarray(part.labels, dtype=np.float64)])
         for part in (parts.train, parts.validation, parts.test)
     )
     seen = _distinct_rows(learnt) | _distinct_rows(chosen)

@@ -32,11 +32,18 @@ class Split:
     validation: People
     test: People
 
+    @property
+    def size(self) -> int:
+        """How many people there are in all parts."""
+        return len(self.train) + len(self.validation) + len(self.test)
+
 
 def split_people(
     people: People, *, seed: int, test: People | None = None, shares: tuple[float, float, float] = SHARES
 ) -> Split:
     """Part people at random, every part with the same share of each label among each protected group.
+
+    Those of whom a protected value is unknown are in no part.
 
     Args:
         people: with labels.
@@ -47,6 +54,7 @@ def split_people(
         DataError: there are no labels, or too few people.
         OptionError: shares that do not add up to 1.
     """
+    people, test = _leave_out_unknown(people), None if test is None else _leave_out_unknown(test)
     if people.labels is None or (test is not None and test.labels is None):
         raise DataError(f"the data has no column {people.schema.target.name!r}: without true labels nothing is learnt")
     if min(shares) < 0 or not np.isclose(sum(shares), 1):
@@ -74,6 +82,10 @@ def split_people(
             hint=f"every part needs {LEAST} people at least; this one would get {smallest}",
         )
     return made
+
+
+def _leave_out_unknown(people: People) -> People:
+    return people.at(np.flatnonzero(people.is_known(people.schema.protected)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, NotAdditiveError, TrustError
-from evenhand.http import redact_url
 from evenhand.models.blackbox.questions import summarize_error
 from evenhand.models.encodings import require_encodings
 from evenhand.models.ledger import QuestionLedger
@@ -89,14 +88,7 @@ def load_model(
     if is_url(source):
         from evenhand.models.blackbox.http_endpoint import connect_model
 
-        if schema.carries_rows:
-            named = [*schema.passthrough, *(one.name for one in schema.attributes if one.unknown is not None)]
-            raise ModelError(
-                f"passthrough columns and words for unknown values are not sent to an endpoint: {', '.join(named)}",
-                location=redact_url(source),
-                hint="ask it from a function of a data frame, module:function, or leave such columns out",
-            )
-        return connect_model(source, schema, name=name, ledger=ledger)
+        return connect_model(source, schema, like=like, name=name, ledger=ledger)
     if OBJECT_NAME.fullmatch(source):
         from evenhand.models.blackbox.function import import_object
 

@@ -14,7 +14,7 @@ from evenhand.schema.decisions import (
 )
 from evenhand.schema.given_labels import GivenLabels, RecordedLabels
 from evenhand.schema.infer import infer_schema, propose_columns
-from evenhand.schema.people import People, decode, encode, plain_value
+from evenhand.schema.people import People, decode, encode, is_missing, plain_value
 from evenhand.schema.probabilities import GroupProbabilities, KnownGroups, ProbableMembership
 from evenhand.schema.recorded import RankingRoles, RecordedRankings, table_of_rankings
 from evenhand.schema.replicates import ReplicateRole, ReplicateWeights, list_replicates
@@ -66,6 +66,7 @@ __all__ = [
     "describe_scale",
     "encode",
     "infer_schema",
+    "is_missing",
     "list_columns",
     "list_entries",
     "list_names",

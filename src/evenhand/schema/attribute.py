@@ -22,8 +22,11 @@ Missing: TypeAlias = Literal["refuse", "keep", "drop"]
 
 # Numbers that are written as words, such as $1,200.50: how they are read and written back.
 
-PARTS = re.compile(r"([+-]?)([^\d+-]*)(\d(?:.*\d)?)([^\d]*)", re.DOTALL)
-"""A sign, what stands before the number, the number from its first to its last digit, and what stands behind."""
+PARTS = re.compile(r"([^\d]*)(\d(?:.*\d)?)([^\d]*)", re.DOTALL)
+"""What stands before the number, the number from its first to its last digit, and what stands behind."""
+
+NEGATIVE = re.compile(r"-|\u2212|\(|\)")
+"""What says that a number is negative: a hyphen, a minus sign, or parentheses."""
 
 SEPARATORS = (".", ",", " ", "\u00a0", "\u202f", "'", "\u2019")
 """What may stand between thousands; the first two may stand before the decimals."""
@@ -38,8 +41,11 @@ class NumberFormat(BaseModel):
     words is given what stands in the data, and words of the same form for other values of the attribute.
 
     Attributes:
-        before, after: what stands around the digits, blanks included, e.g. ``"$"`` and ``" €"``. A sign comes first.
+        before, after: what stands around the digits, blanks included, e.g. ``"$"`` and ``" €"``.
+        negative: how minus one is written, the digit 1 standing for all digits: ``"($1)"``, ``"$-1"``, ``"1-"``. If
+            left out, a hyphen comes first: ``"-$1"``.
         thousands: what stands between groups of three digits; empty for nothing.
+        lakhs: whether only the last group has three digits, and those before it two: 12,34,567.
         decimal: what stands before the decimals.
         decimals: how many there are, at most.
         fixed: whether there are always so many; else zeros at the end are left out.
@@ -50,7 +56,9 @@ class NumberFormat(BaseModel):
 
     before: StrictStr = ""
     after: StrictStr = ""
+    negative: Annotated[StrictStr, Field(pattern=r"^[^\d]*1[^\d]*$")] | None = None
     thousands: StrictStr = ""
+    lakhs: StrictBool = False
     decimal: Literal[".", ","] = "."
     decimals: Annotated[int, Field(ge=0, le=MAX_DECIMALS)] = 0
     fixed: bool = True
@@ -61,12 +69,12 @@ class NumberFormat(BaseModel):
         found = PARTS.fullmatch(word.strip())
         if found is None:
             return math.nan
-        digits = found[3].replace(self.thousands, "") if self.thousands else found[3]
+        digits = found[2].replace(self.thousands, "") if self.thousands else found[2]
         try:
-            number = float(found[1] + digits.replace(self.decimal, "."))
+            number = float(digits.replace(self.decimal, "."))
         except ValueError:
             return math.nan
-        return number if self.write(number) == word.strip() else math.nan
+        return next((one for one in (number, -number) if self.write(one) == word.strip()), math.nan)
 
     def write(self, number: float) -> str:
         """Return the word for a number, rounded to the decimals."""
@@ -74,9 +82,14 @@ class NumberFormat(BaseModel):
         if not self.fixed and "." in digits:
             digits = digits.rstrip("0").removesuffix(".")
         whole, _, rest = digits.partition(".")
-        sign = "-" if number < 0 and any(digit in "123456789" for digit in digits) else ""
+        if self.lakhs:
+            whole = re.sub(r"(?<=\d)(?=(\d\d)*\d{3}$)", ",", whole.replace(",", ""))
+        form = f"{self.before}1{self.after}"
+        if number < 0 and any(digit in "123456789" for digit in digits):
+            form = self.negative or f"-{form}"
+        before, _, after = form.partition("1")
         tail = self.decimal + rest if rest else ""
-        return f"{sign}{self.before}{whole.replace(',', self.thousands)}{tail}{self.after}"
+        return f"{before}{whole.replace(',', self.thousands)}{tail}{after}"
 
 
 def guess_format(words: Sequence[str]) -> NumberFormat | None:
@@ -88,21 +101,41 @@ def guess_format(words: Sequence[str]) -> NumberFormat | None:
     if not words or any(one is None for one in parts):
         return None
     found = [one for one in parts if one is not None]
-    before, after = found[0][2], found[0][4]
-    used = [sign for sign in SEPARATORS if any(sign in one[3] for one in found)]
+    before, after, negative = _guess_signs({(one[1], one[3]) for one in found})
+    used = [sign for sign in SEPARATORS if any(sign in one[2] for one in found)]
     for thousands, decimal in itertools.product([*used, ""], [".", ","]):
         if thousands == decimal or not {*used} <= {thousands, decimal}:
             continue
-        most = max(len(one[3].rpartition(decimal)[2]) if decimal in one[3] else 0 for one in found)
+        most = max(len(one[2].rpartition(decimal)[2]) if decimal in one[2] else 0 for one in found)
         if most > MAX_DECIMALS:
             continue
-        for fixed in (True, False):
+        for fixed, lakhs in itertools.product((True, False), (False, True)):
             guess = NumberFormat(
-                before=before, after=after, thousands=thousands, decimal=decimal, decimals=most, fixed=fixed
-            )
+                before=before, after=after, negative=negative, thousands=thousands, lakhs=lakhs, decimal=decimal,
+                decimals=most, fixed=fixed,
+            )  # fmt: skip
             if not any(math.isnan(guess.read(word)) for word in words):
                 return guess
     return None
+
+
+def _guess_signs(around: set[tuple[str, str]]) -> tuple[str, str, str | None]:
+    """Return what stands around positive numbers, and how minus one is written where no hyphen comes first.
+
+    Of two ways the one with a hyphen, a minus sign or parentheses more than the other is that of negative numbers. In
+    one way alone there is only a hyphen at the start to tell it by: other signs may as well be decoration.
+    """
+    bare = {pair: tuple(NEGATIVE.sub("", one).strip() for one in pair) for pair in around}
+    plain = min(around, key=lambda pair: (len(NEGATIVE.findall("".join(pair))), pair))
+    kept = [one.strip() for one in plain]
+    signed = next(
+        (one for one in around - {plain} if bare[one] == bare[plain] and kept[0] in one[0] and kept[1] in one[1]), None
+    )
+    if len(around) == 1 and plain[0].startswith("-"):
+        return plain[0][1:], plain[1], None
+    if signed is None or signed == (f"-{plain[0]}", plain[1]):
+        return *plain, None
+    return *plain, f"{signed[0]}1{signed[1]}"
 
 
 class AffineEncoding(BaseModel):

@@ -75,6 +75,13 @@ class People:
         table = nw.from_native(self.frame, eager_only=True)[self.rows.tolist()]
         return [table[name].to_list() for name in self.schema.passthrough]
 
+    def first_carried(self) -> dict[str, Any]:
+        """Return the passthrough columns of the first row of the data by name: what everybody in a search carries."""
+        import narwhals as nw
+
+        table = nw.from_native(self.frame, eager_only=True)
+        return {name: plain_value(table[name][0]) for name in self.schema.passthrough}
+
     def at(self, rows: Integers) -> People:
         """Return some of the people, by their positions among these, in that order."""
         return replace(
@@ -180,7 +187,8 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
     if like is None:
         import pandas as pd
 
-        return pd.DataFrame(columns | {name: series.to_list() for name, series in carried.items()})
+        as_they_stand = {name: pd.Series(series.to_list(), dtype=object) for name, series in carried.items()}
+        return pd.DataFrame(columns | as_they_stand)
     template = nw.from_native(like, eager_only=True)
     if template.implementation.is_pandas():
         import pandas as pd

@@ -61,11 +61,15 @@ UNKNOWN = re.compile(
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+|[+-]?\d{1,3}([. ]\d{3})+(,\d+)?|[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
-COMMA_OR_WHOLE = re.compile(rf"{DECIMAL_COMMA.pattern}|[+-]?\d+")
+COMMA_OR_NONE = re.compile(rf"{DECIMAL_COMMA.pattern}|[+-]?\d+(\.\d+)?")
+CURRENCY = r"([$€£¥₹₽₺₩₦₫฿₪₱₴]|[A-Z]{1,3}\$|[A-Z]{2,3}|Rs\.?|kr\.?|zł|Kč|Ft)"
+AMOUNT = r"[+-]?\d[\d.,' \u00a0\u202f\u2019]*([kKmM]|mn|bn|Mio\.?)?"
 MONEY = re.compile(
-    r"[+-]?\(?(([$€£¥₹₽]|[A-Z]{2,3}\$?) ?[+-]?\d[\d.,' ]*[kKmM]?|[+-]?\d[\d.,' ]*[kKmM]? ?([$€£¥₹₽]|[A-Z]{3}|kr))\)?"
+    rf"[+-]?({CURRENCY}[ \u00a0]?{AMOUNT}|{AMOUNT}[ \u00a0\u202f]?{CURRENCY})( ?(/|per )[A-Za-z]+| p\.a\.)?"
 )
-PERCENT = re.compile(r"[+-]?\d+([.,]\d+)? ?%")
+PERCENT = re.compile(
+    r"[+-]?(%[ \u00a0]?\d[\d.,]*|\d[\d.,]*[ \u00a0\u202f]?(%|pct\.?|percent|per cent|Prozent))", re.IGNORECASE
+)
 DATE = re.compile(
     r"(\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -,]+\d{2,4}"
     r"|[A-Za-z]{3,9} \d{1,2}(, | )\d{4})([T ,]+\d{1,2}:\d{2}.*)?"
@@ -96,6 +100,12 @@ class ColumnProposal:
 
     def __str__(self) -> str:
         return f"{self.column} {self.problem}: {self.advice}"
+
+
+def _without_sign(word: str) -> str:
+    """Return a word without what may say of a number that it is negative; a word without a digit as it is."""
+    bare = re.sub(r"^[-\u2212]|-$|[()]", "", word)
+    return bare if any(letter.isdigit() for letter in bare) and not DATE.fullmatch(word) else word
 
 
 @dataclass(frozen=True)
@@ -297,6 +307,8 @@ class _Review:
         strays = [word for word in words if not NUMBER.fullmatch(word)]
         numeric = len(words) - len(strays)
         alone = not strays and len(words) > MAX_DISTINCT
+        if strays and all(NUMBER.fullmatch(_without_sign(word)) for word in strays):
+            return None
         if not alone and not (strays and numeric > FEW_DISTINCT / 2 and self._are_stray(strays, numeric)):
             return None
         if not strays and POSTAL_NAME.fullmatch(self.name):
@@ -322,15 +334,16 @@ class _Review:
             return None
 
         def are(pattern: re.Pattern[str]) -> bool:
-            share = sum(pattern.fullmatch(word) is not None for word in words) / len(words)
-            commas = pattern is not COMMA_OR_WHOLE or any(DECIMAL_COMMA.fullmatch(word) for word in words)
+            share = sum(pattern.fullmatch(_without_sign(word)) is not None for word in words) / len(words)
+            commas = pattern is not COMMA_OR_NONE or any(DECIMAL_COMMA.fullmatch(_without_sign(one)) for one in words)
             return share >= TYPICAL and commas
 
         for pattern, what, advice in (
             (DATE, "dates", "turn it into a number, such as an age"),
             (PERCENT, "percentages that are written as words", "turn it into numbers"),
-            (COMMA_OR_WHOLE, "numbers with commas that are written as words", "turn it into numbers"),
+            (COMMA_OR_NONE, "numbers with commas that are written as words", "turn it into numbers"),
             (MONEY, "amounts of money that are written as words", "turn it into numbers"),
+            (NUMBER, "numbers with signs of their own that are written as words", "turn it into numbers"),
         ):
             if are(pattern):
                 converted = None if pattern is DATE else self._formatted_numbers(pattern, what)
@@ -344,7 +357,7 @@ class _Review:
     def _formatted_numbers(self, pattern: re.Pattern[str], what: str) -> ReviewedColumn | None:
         """Return words as the numbers they stand for, if every one can be written back as it stands."""
         words = [word for word in self.values if isinstance(word, str)]
-        strays = [word for word in words if not pattern.fullmatch(word.strip())]
+        strays = [word for word in words if not pattern.fullmatch(_without_sign(word.strip()))]
         written = [word for word in words if word not in strays]
         format_ = guess_format(written)
         if format_ is None or (strays and not self._are_stray([word.strip() for word in strays], len(written))):

@@ -197,6 +197,7 @@ def search(
             favourable=scorer.favourable,
             found=confirmed,
             with_data=space.people is not None,
+            carried=source.first_carried() if isinstance(source, People) else {},
         )
         try:
             # Reading the findings may ask the model further questions: only if there is budget left for every

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -48,12 +49,12 @@ class DiscriminatoryProfiles:
         return len(self.unprotected)
 
     def __getitem__(self, which: Booleans | Integers | slice) -> DiscriminatoryProfiles:
-        return DiscriminatoryProfiles(*(getattr(self, field.name)[which] for field in fields(self)))
+        return DiscriminatoryProfiles(*(getattr(self, one.name)[which] for one in fields(self)))
 
     @classmethod
     def concatenate(cls, parts: list[DiscriminatoryProfiles]) -> DiscriminatoryProfiles:
         """Return all of several, in order."""
-        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+        return cls(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)))
 
 
 class FindingCollector:
@@ -128,6 +129,7 @@ class ProfileTable:
         classes, favourable: the model's labels, and the position of the one that people want.
         found: the profiles.
         with_data: whether ``found.valid`` says something.
+        carried: the passthrough columns of everybody in the search, by name.
     """
 
     schema: Schema
@@ -137,6 +139,7 @@ class ProfileTable:
     favourable: int
     found: DiscriminatoryProfiles
     with_data: bool
+    carried: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.found)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import math
 import pprint
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +20,7 @@ from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.result import SearchResult
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.individual.search.texts import TextSearchResult
-from evenhand.schema import Schema, decode, encode
+from evenhand.schema import Schema, decode, encode, is_missing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 
 TABLES = (".csv", ".csv.gz", ".csv.xz", ".csv.zst", ".parquet")
 """Kinds of tables that can be written, by their ending."""
+
+IMPORTS = {"datetime": "import datetime\n", "decimal": "from decimal import Decimal\n"}
+"""What a file of tests imports, by the module of the types that it writes down."""
 
 MOST = 100
 """Profiles that become tests unless more are asked for."""
@@ -64,8 +70,9 @@ def check_table(path: Path) -> None:
 def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
     """Write a pytest file that asks a new model about the profiles found; each that still flips fails.
 
-    It holds the profiles in the data's own words and the schema, needs Evenhand and pytest and no other file, and takes
-    the model from the environment variable ``EVENHAND_MODEL`` or as the argument of the file run as a program.
+    It holds the profiles in the data's own words, with the passthrough columns that they were found with, and the
+    schema; needs Evenhand and pytest and no other file, and takes the model from the environment variable
+    ``EVENHAND_MODEL`` or as the argument of the file run as a program.
 
     Args:
         result: of ``search`` in this process (all profiles do not travel as JSON).
@@ -75,7 +82,8 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
         How many profiles became tests.
 
     Raises:
-        OptionError: nothing was found, the result came from JSON, or the file cannot be written.
+        OptionError: nothing was found, the result came from JSON, a passthrough column holds what a program cannot
+            write down, or the file cannot be written.
     """
     table = result.table
     if not isinstance(table, ProfileTable):
@@ -84,10 +92,10 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
         )
     if len(table) == 0:
         raise OptionError("nothing was found, so there is nothing to test again", location="save_tests")
-    _check_testable(table.schema)
     order = np.lexsort((-table.gap, ~table.found.valid))[:most]
     names = table.unprotected_names
-    profiles = [dict(zip(names, row, strict=True)) for row in _profile_values(table, order)]
+    carried = {name: _require_literal(name, value) for name, value in table.carried.items()}
+    profiles = [dict(zip(names, row, strict=True)) | carried for row in _profile_values(table, order)]
     protected = " x ".join(result.protected)
     schema = pprint.pformat(_describe_model(table), width=118, sort_dicts=False)
     program = _PROGRAM.format(
@@ -99,6 +107,9 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
         replay="replay_profiles",
         data=f"PROTECTED = {list(result.protected)}\n\nSCHEMA = {schema}\n\n"
         f"CASES = {pprint.pformat(profiles, width=118, sort_dicts=False)}",
+        imports="".join(
+            IMPORTS[one] for one in sorted(IMPORTS) if one in {type(x).__module__ for x in carried.values()}
+        ),
         arguments="SCHEMA, CASES, PROTECTED",
         labels="decisions()[number].values()",
     )
@@ -106,19 +117,26 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
     return len(order)
 
 
-def _check_testable(schema: Schema) -> None:
-    """Refuse to save tests of people who carry a row of the data, which a file of tests does not hold.
+def _require_literal(name: str, value: Any) -> Any:
+    """Return a cell of a passthrough column as what a program can write down.
 
     Raises:
-        OptionError: there are passthrough columns, or values declared unknown.
+        OptionError: it is of another type.
     """
-    if schema.carries_rows:
-        named = [*schema.passthrough, *(one.name for one in schema.attributes if one.unknown is not None)]
-        raise OptionError(
-            f"tests hold attributes alone, got passthrough columns or unknown values: {', '.join(named)}",
-            location="save_tests",
-            hint="leave the tests out, or such columns",
-        )
+    if is_missing(value):
+        return None
+    value = getattr(value, "to_pydatetime", lambda: value)()
+    plain = (str, bool, int, Decimal, dt.date, dt.time)
+    if isinstance(value, plain) and getattr(value, "tzinfo", None) is None:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    raise OptionError(
+        f"expected a text, a finite number or a date without time zone in the passthrough column {name!r}, "
+        f"got {value!r}",
+        location="save_tests",
+        hint="leave the tests out, or that column",
+    )
 
 
 def write_program(program: str, path: Path) -> None:
@@ -147,7 +165,8 @@ def _profile_values(table: ProfileTable, order: np.ndarray[Any, np.dtype[np.int6
     columns = table.schema.positions(table.unprotected_names)
     rows[:, columns] = table.found.unprotected[order]
     frame = decode(table.schema, rows)
-    assert (encode(table.schema, frame).individuals == rows).all()
+    plain = table.schema.model_copy(update={"passthrough": ()})
+    assert (encode(plain, frame).individuals[:, : rows.shape[1]] == rows).all()
     return [list(row) for row in zip(*(frame[name].tolist() for name in table.unprotected_names), strict=True)]
 
 
@@ -172,6 +191,7 @@ def save_text_tests(result: TextSearchResult, path: Path) -> int:
         takes="The model is whatever `evenhand search --text-column` takes.",
         replay="replay_texts",
         data=f"CASES = {pprint.pformat(pairs, width=118)}",
+        imports="",
         arguments="CASES",
         labels="decisions()[number]",
     )
@@ -190,7 +210,7 @@ _PROGRAM = '''"""{title}
 that can run code are loaded too.
 """
 
-import functools
+{imports}import functools
 import os
 import sys
 
@@ -239,7 +259,7 @@ def replay_profiles(
     Args:
         model: anything that ``evenhand.models.load_model`` takes.
         schema: what the columns mean, as a ``Schema`` or as plain data.
-        profiles: one row per profile: unprotected attribute -> value, as in the data.
+        profiles: one row per profile: unprotected attribute or passthrough column -> value, as in the data.
         protected: attributes whose joint assignments are compared.
         trust: allow model files that can run code when loaded.
 
@@ -256,10 +276,14 @@ def replay_profiles(
         schema = Schema.parse(dict(schema))
     space = ProfileSpace(schema, protected)
     unprotected = schema.without_rules().model_copy(update={"attributes": space.attributes})
-    people = encode(Schema.parse(unprotected.model_dump()), pd.DataFrame(list(profiles)), location="profiles")
-    compared = space.compared(people.individuals)
-    scorer = models.load_model(model, schema, trust=trust)
-    labels = models.predict_labels(scorer, space.rows(people.individuals)).reshape(compared.shape)
+    frame = pd.DataFrame(list(profiles))
+    found = encode(Schema.parse(unprotected.model_dump()), frame, location="profiles").individuals[:, : space.width]
+    compared, rows, like = space.compared(found), space.rows(found), None
+    if schema.passthrough:  # everybody carries the row of their profile
+        like = decode(schema, rows[:: compared.shape[1]]).assign(**{name: frame[name] for name in schema.passthrough})
+        rows = np.column_stack([rows, np.repeat(np.arange(len(found)), compared.shape[1])])
+    scorer = models.load_model(model, schema, like=like, trust=trust)
+    labels = models.predict_labels(scorer, rows).reshape(compared.shape)
     words = [
         ", ".join(f"{name}={schema[name].text(entry)}" for name, entry in zip(protected, assignment, strict=True))
         for assignment in space.assignments

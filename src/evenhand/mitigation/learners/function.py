@@ -25,9 +25,9 @@ EVERY_ENDING = (".npz", *ENDINGS, ".pt2", ".pt", ".pth", ".json", ".ubj", ".txt"
 class FunctionLearner:
     """A function of the user's: ``fit(frame, labels)`` gives a model, any that ``models.load`` takes as an object.
 
-    The frame holds the schema's attributes in the data's own words and is of the data's own type; the labels are an
-    array of the words in the target column. A function that takes ``seed`` is called with ``seed=...``; one that draws
-    random numbers without it is not repeatable.
+    The frame holds the schema's attributes in the data's own words, then its passthrough columns, and is of the data's
+    own type; the labels are an array of the words in the target column. A function that takes ``seed`` is called with
+    ``seed=...``; one that draws random numbers without it is not repeatable.
 
     Attributes:
         function: what is called.

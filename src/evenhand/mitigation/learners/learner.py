@@ -98,12 +98,12 @@ def training_frame(training_set: TrainingSet, columns: Sequence[str] | None = No
 
     Args:
         training_set: the added instances are written in the schema's words, with the data's column types.
-        columns: the columns wanted, in order; by default every attribute.
+        columns: the columns wanted, in order; by default every attribute, then the passthrough columns.
     """
     import narwhals as nw
 
     people = training_set.people
-    wanted = list(columns or people.schema.names)
+    wanted = list(columns or people.schema.columns)
     real = nw.from_native(people.frame, eager_only=True)[people.rows.tolist()].select(wanted)
     if len(training_set.added) == 0:
         return real.to_native()

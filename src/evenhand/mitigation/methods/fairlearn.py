@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.errors import DataError
 from evenhand.mitigation.candidate import Candidate, MitigationTask
 from evenhand.mitigation.methods.randomized import (
     RANDOMISED,
@@ -40,7 +41,8 @@ ROUNDS = 50
 def exponentiated_gradient(task: MitigationTask) -> Candidate:
     """Return a mixture of models, trained on weights that make the groups' rates alike.
 
-    Trained is the given model if it is a scikit-learn classifier that takes weights, else a logistic regression. What
+    Trained is the given model if it is a scikit-learn classifier that takes weights, else, and where the schema has
+    passthrough columns or unknown values, a logistic regression of the attributes. What
     it comes to on the validation part chooses among `BOUNDS` of the difference in rates.
 
     Raises:
@@ -180,7 +182,8 @@ def _base_model(task: MitigationTask) -> tuple[_FrameClassifier, str]:
     from evenhand.models import EstimatorModel
 
     given, schema, seed = task.given, task.split.train.schema, task.config.seed
-    if isinstance(given, EstimatorModel) and isinstance(given.model, BaseEstimator):
+    # A file that the mixture is written to holds no data, so nothing that individuals carry of them.
+    if isinstance(given, EstimatorModel) and isinstance(given.model, BaseEstimator) and not schema.carries_rows:
         weights = _weight_argument(given.model)
         if weights is not None:
             like = given.like if given.like is None else given.like[:0]
@@ -222,7 +225,8 @@ def threshold_optimizer(task: MitigationTask) -> Candidate:
 
     Raises:
         MissingExtraError: fairlearn is not installed.
-        DataError: there are more labels than two, or no two groups to compare.
+        DataError: there are more labels than two, no two groups to compare, or the schema has passthrough columns or
+            unknown values.
 
     Source: Hardt, Price, Srebro: Equality of opportunity in supervised learning, NIPS 2016.
     """
@@ -231,6 +235,13 @@ def threshold_optimizer(task: MitigationTask) -> Candidate:
 
     given, people = task.given, task.split.validation
     require_two_labels(given)
+    if people.schema.carries_rows:
+        raise DataError(
+            "thresholds by group ask the given model, and a file that they are written to holds no data to look "
+            "passthrough columns or words for unknown values up in",
+            location=given.name,
+            hint="leave this method out, or such columns",
+        )
     task.progress("threshold optimizer", 0.0)
     groups = ConstrainedGroups.of(people, task.harms)
     optimizer = ThresholdOptimizer(

@@ -103,7 +103,7 @@ class RandomizedEstimator:
         return self.scorer.scores(self._individuals(frame))
 
     def _individuals(self, frame: Any) -> Floats:
-        return encode(self.scorer.schema, frame).individuals
+        return encode(self.scorer.schema.model_copy(update={"passthrough": ()}), frame).individuals
 
 
 @dataclass(frozen=True)

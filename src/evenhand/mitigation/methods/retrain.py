@@ -30,6 +30,7 @@ from evenhand.mitigation.methods.samples import (
 from evenhand.mitigation.metrics import FlipMetric
 from evenhand.mitigation.split import TrainingSet, class_positions
 from evenhand.models import Scorer, predict_labels
+from evenhand.population import carry_rows
 from evenhand.typing import Floats, Integers
 
 SEARCHED = 20_000
@@ -213,7 +214,11 @@ class _Retraining:
             few = self._train.at(rng.permutation(len(self._train))[: max(1, ASKED // unit)])
             sources.append(few.individuals[FlipMetric(protected).flips(model, few)])
             sources.append(rng.permutation(self._search_again(model, protected, round_)))
-        added, labels = relabel_profiles(task.given, take_in_turns(sources)[: max(1, ASKED // unit)], protected)
+        width = len(self._train.schema.attributes)
+        profiles = take_in_turns([rows[:, :width] for rows in sources])[: max(1, ASKED // unit)]
+        # Profiles say nothing of columns that are in no domain: each gets those of somebody who is learnt from.
+        profiles = carry_rows(self._train.schema, profiles, self._train.rows, rng)
+        added, labels = relabel_profiles(task.given, profiles, protected)
         decided = class_positions(model, self._train.schema)[predict_labels(model, added)].reshape(-1, unit)
         drawn = np.where(decided != labels.reshape(-1, unit), rng.random(decided.shape), 2.0)
         kept = find_flips(decided) & (drawn < 2).any(axis=1)

@@ -232,7 +232,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def _individuals(self, schema: Schema, given: Any) -> tuple[Floats, Integers | None]:
         """Return individuals, and the rows that they come from if they come from a frame."""
         if isinstance(given, np.ndarray) and self.schema is not None:
-            individuals = np.asarray(given, dtype=np.float64)
+            individuals = np.asarray(given, dtype=np.float64)[..., : len(schema.attributes)]
             if individuals.ndim != 2 or individuals.shape[1] != len(schema.attributes):
                 raise DataError(f"individuals have shape {given.shape}; expected (n, {len(schema.attributes)})")
             rows = None

@@ -1,7 +1,8 @@
 """A model behind an HTTP endpoint, as a black box.
 
 Wire format. Evenhand sends ``POST`` with a JSON body, one object per individual in the data's own words (``null`` where
-a value is missing; at most 1,000 individuals per request)::
+a value is missing; passthrough columns as they stand in the data, what JSON cannot hold as its text, dates in ISO 8601;
+at most 1,000 individuals per request)::
 
     {"instances": [{"age": 39, "sex": "Male"}, {"age": 50, "sex": "Female"}]}
 
@@ -27,6 +28,7 @@ charged to the ledger. Redirections are not followed.
 from __future__ import annotations
 
 import json
+import math
 import os
 from base64 import b64encode
 from collections.abc import Sequence
@@ -39,11 +41,11 @@ import numpy as np
 from evenhand.errors import ModelError
 from evenhand.http import HttpClient, quote_answer, redact_url, split_url
 from evenhand.models import replies
-from evenhand.models.blackbox.questions import probe_individuals
+from evenhand.models.blackbox.questions import model_input, probe_individuals
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import ask_once
-from evenhand.schema import Schema, Value, decode
+from evenhand.schema import Schema, Value, is_missing, plain_value
 from evenhand.typing import Floats, Integers
 
 
@@ -58,6 +60,7 @@ class HttpEndpoint:
         favourable: position of the favourable label in ``classes``.
         name: how to call it in a report: the URL without credentials.
         label_only: whether it replied with labels alone when first asked.
+        like: the user's data, whose passthrough columns and words for unknown values are sent.
         timeout: seconds to wait for a connection, and again for an answer.
         retries: how often to ask again.
         backoff: seconds before the first of these; twice as long before each further one.
@@ -72,6 +75,7 @@ class HttpEndpoint:
     favourable: int
     name: str
     label_only: bool = False
+    like: Any = field(default=None, repr=False)
     timeout: float = 30.0
     retries: int = 4
     backoff: float = 0.5
@@ -106,7 +110,7 @@ class HttpEndpoint:
 
     def reply_again(self, individuals: Floats) -> Reply:
         """Return the answers of one new request, whether these individuals are known or not."""
-        predictions = self._connection.predictions(_request_instances(self.schema, individuals))
+        predictions = self._connection.predictions(_request_instances(self, individuals))
         return _read_predictions(predictions, self.classes, self.favourable, self.name)
 
     def _answers(self, individuals: Floats) -> Floats:
@@ -125,6 +129,7 @@ def connect_model(
     url: str,
     schema: Schema,
     *,
+    like: Any = None,
     name: str | None = None,
     timeout: float = 30.0,
     retries: int = 4,
@@ -138,7 +143,7 @@ def connect_model(
         url: where to ask; may hold a user and a password.
         schema: what its individuals are.
         name: how to call it in a report; by default the URL without credentials.
-        timeout, retries, backoff, batch, ledger: see ``HttpEndpoint``.
+        like, timeout, retries, backoff, batch, ledger: see ``HttpEndpoint``.
 
     Raises:
         FetchError: the endpoint does not answer.
@@ -146,7 +151,7 @@ def connect_model(
     """
     name = name or redact_url(url)
     classes, favourable = replies.target_labels(schema)
-    options: dict[str, Any] = {"timeout": timeout, "retries": retries, "backoff": backoff, "batch": batch}
+    options: dict[str, Any] = {"like": like, "timeout": timeout, "retries": retries, "backoff": backoff, "batch": batch}
     options["ledger"] = QuestionLedger() if ledger is None else ledger
     people = probe_individuals(schema)
     reply = HttpEndpoint(schema, url, classes, favourable, name, **options).reply_again(people)
@@ -156,10 +161,22 @@ def connect_model(
     return endpoint
 
 
-def _request_instances(schema: Schema, individuals: Floats) -> list[dict[str, Any]]:
-    frame = decode(schema, individuals)
-    columns = [[None if value != value else value for value in frame[name].tolist()] for name in schema.names]
-    return [dict(zip(schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+def _request_instances(endpoint: HttpEndpoint, individuals: Floats) -> list[dict[str, Any]]:
+    schema = endpoint.schema
+    words = model_input(
+        schema, individuals, "words", like=endpoint.like, columns=schema.columns, location=endpoint.name
+    )
+    return [dict(zip(schema.columns, map(_json_cell, row), strict=True)) for row in words.tolist()]
+
+
+def _json_cell(value: Any) -> Any:
+    """Return a cell of the data as JSON has it: what it has no form for is sent as its text."""
+    value = plain_value(value)
+    if is_missing(value):
+        return None
+    if isinstance(value, str | bool | int | list) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def _read_predictions(predictions: list[Any], classes: Sequence[Value], favourable: int, name: str) -> Reply:
