@@ -291,13 +291,68 @@ def test_a_class_of_the_users_own_may_compute_something_else(keras, tmp_path):
             read_keras(saved(model, tmp_path / file), BINARY)
 
 
+def several_inputs(keras, *, named=True):
+    """Numbers scaled one by one, an embedding, a one-hot column, and two branches that meet before the hidden layer."""
+    layers = keras.layers
+    names = BINARY.names if named else [f"in_{i}" for i in range(5)]
+    age, income, debt, town, sex = (layers.Input((1,), name=name) for name in names)
+    normalization = layers.Normalization(mean=[0.5], variance=[4.0])
+    numbers = layers.Concatenate()([layers.Rescaling(0.05)(age), normalization(income), debt])
+    words = layers.Flatten()(layers.Embedding(4, 2)(town))
+    sexes = layers.CategoryEncoding(num_tokens=2, output_mode="one_hot")(sex)
+    inner = keras.Sequential([layers.Input((3,)), layers.Dense(4, name="inside")])
+    both = layers.Add()([inner(numbers), layers.Dense(4, use_bias=False)(layers.Concatenate()([words, sexes]))])
+    hidden = layers.Dense(5, activation="relu")(layers.ReLU()(both))
+    # The model's inputs stand in another order than the attributes.
+    inputs = [sex, town, debt, income, age] if named else [age, income, debt, town, sex]
+    return with_random_weights(keras.Model(inputs, layers.Dense(1, activation="sigmoid")(hidden)))
+
+
 @pytest.mark.parametrize("file", FORMATS)
-def test_only_chains_of_layers_are_read(keras, tmp_path, file):
+@pytest.mark.parametrize("named", [True, False])
+def test_a_model_with_an_input_for_each_attribute_gives_keras_numbers(keras, tmp_path, file, named):
+    model = several_inputs(keras, named=named)
+    columns = {name: INPUTS[:, [i]] for i, name in enumerate(BINARY.names)}
+    expected = predicted(model, columns if named else list(columns.values()))
+    network = read_keras(saved(model, tmp_path / file), BINARY)
+    assert np.abs(network.scores(PEOPLE)[:, 1] - expected[:, 0]).max() < SINGLE
+    assert network.hidden == (4, 5)
+    assert np.ptp(expected) > 0.01
+
+
+@pytest.mark.parametrize("file", FORMATS)
+def test_inputs_that_are_not_the_attributes_are_refused(keras, tmp_path, file):
+    layers = keras.layers
+
+    def joined(**widths):
+        inputs = [layers.Input((width,), name=name) for name, width in widths.items()]
+        return saved(keras.Model(inputs, layers.Dense(1)(layers.Concatenate()(inputs))), tmp_path / file)
+
+    with pytest.raises(ModelError, match="input 'salary' is not an attribute of the schema"):
+        read_keras(joined(age=1, salary=1), BINARY)
+    with pytest.raises(ModelError, match="input 'town' takes 4 numbers, and the attribute gives 1"):
+        read_keras(joined(age=1, town=4), BINARY)
+    with pytest.raises(ModelError, match="takes 4 inputs, but the schema's 5 attributes give 5"):
+        read_keras(joined(numbers=3, words=1), BINARY)
+    assert read_keras(joined(numbers=3, words=2), BINARY).predict(PEOPLE).shape == (3000,)
+
+
+@pytest.mark.parametrize("file", FORMATS)
+def test_a_layer_that_is_used_twice_is_refused(keras, tmp_path, file):
+    layers = keras.layers
+    shared, one, other = layers.Dense(3), layers.Input((2,), name="a"), layers.Input((2,), name="b")
+    model = keras.Model([one, other], layers.Dense(1)(layers.Concatenate()([shared(one), shared(other)])))
+    with pytest.raises(NotAdditiveError, match=r"layer 'dense.*' \(Dense\) is used more than once"):
+        read_keras(saved(model, tmp_path / file), BINARY)
+
+
+@pytest.mark.parametrize("file", FORMATS)
+def test_a_layer_that_meets_an_earlier_one_is_refused(keras, tmp_path, file):
     layers = keras.layers
     inputs = layers.Input((5,))
     value = layers.Dense(3)(inputs)
     model = keras.Model(inputs, layers.Dense(1)(layers.Add(name="joint")([value, layers.ReLU()(value)])))
-    with pytest.raises(NotAdditiveError, match=r"layer 'joint' \(Add\)"):
+    with pytest.raises(NotAdditiveError, match=r"layer 'joint' \(Add\): it brings a hidden layer together with an ear"):
         read_keras(saved(model, tmp_path / file), BINARY)
 
 

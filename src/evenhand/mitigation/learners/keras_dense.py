@@ -59,8 +59,19 @@ class KerasLearner:
 
     @classmethod
     def of(cls, path: Path, given: AdditiveNetwork) -> KerasLearner:
-        """From a file that was already read."""
-        return cls(given, tuple(read_keras_layers(path)), path.read_bytes(), path.suffix.lower())
+        """From a file that was already read.
+
+        Raises:
+            ModelError: its layers are not a chain.
+        """
+        layers = tuple(read_keras_layers(path))
+        if [layer.before for layer in layers] != [(), *((layer.key,) for layer in layers[:-1])]:
+            raise ModelError(
+                "only a Keras model whose layers are a chain is trained again",
+                location=given.name,
+                hint="say how it is trained: `fit=module:function`, called as fit(frame, labels)",
+            )
+        return cls(given, layers, path.read_bytes(), path.suffix.lower())
 
     @property
     def name(self) -> str:

@@ -1,4 +1,7 @@
-"""Keras files of dense networks as additive networks, read with h5py alone: neither Keras nor TensorFlow runs."""
+"""Keras files of dense networks as additive networks, read with h5py alone: neither Keras nor TensorFlow runs.
+
+Layers may join several inputs and branches, as long as no hidden layer meets an earlier one.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +26,7 @@ from evenhand.models.additive.cells import Values, plain_inputs
 from evenhand.models.additive.linear import as_linear
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.additive.tensors import Tensor
+from evenhand.models.readers.onnx_signature import attribute_for_input
 from evenhand.models.readers.reading import check_width, locate_errors
 from evenhand.schema import Schema
 
@@ -33,8 +38,11 @@ SAVED_ORDER = {
     "Dense": ("kernel", "bias"),
     "BatchNormalization": ("gamma", "beta", "moving_mean", "moving_variance"),
     "Normalization": ("mean", "variance", "count"),
+    "Embedding": ("embeddings",),
 }
 """The order in which the ``.keras`` format numbers a layer's weights."""
+WIDENING = ("CategoryEncoding", "Concatenate", "Embedding")
+"""Kinds of layers that give another number of columns than they take, and have no kernel."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,8 @@ class KerasLayer:
         config: its settings.
         weights: its arrays by Keras's own names, e.g. ``kernel``.
         places: where each of them stands in the HDF5 file, or in the ``model.weights.h5`` of a ``.keras`` file.
+        key: tells it from the other layers of the file.
+        before: keys of the layers whose outputs it takes, in order; none where the model's inputs enter.
     """
 
     kind: str
@@ -54,16 +64,21 @@ class KerasLayer:
     config: dict[str, Any]
     weights: dict[str, Values]
     places: dict[str, str]
+    key: str = ""
+    before: tuple[str, ...] = ()
 
 
 def read_keras(path: str | Path, schema: Schema) -> AdditiveNetwork:
     """Read a whole model saved by Keras 2 or 3, ``.keras`` or ``.h5``, as an additive network.
 
-    It takes one tensor (n, inputs) of plain numbers, each attribute by its encoding in the schema. One output is a
-    logit (or its sigmoid), favourable when > 0; several are one per label of the schema's target, in its order.
+    It takes plain numbers, each attribute by its encoding in the schema: as one tensor (n, inputs), or as several, each
+    named after its attribute; where no name is one, they hold the schema's columns in the order of the model's inputs.
+    One output is a logit (or its sigmoid), favourable when > 0; several are one per label of the schema's target, in
+    its order.
 
-    A chain of Dense, ReLU, Activation, Softmax, Flatten, Dropout, BatchNormalization, Normalization and Rescaling
-    layers can be read, with relu between the layers and sigmoid or softmax at the end.
+    Dense, ReLU, Activation, Softmax, Flatten, Reshape, Dropout, BatchNormalization, Normalization, Rescaling,
+    Embedding, CategoryEncoding, Concatenate and Add layers can be read, with relu between the layers and sigmoid or
+    softmax at the end.
 
     Raises:
         ModelError: the file cannot be read, or its inputs or outputs do not fit the schema.
@@ -79,7 +94,7 @@ def read_keras_layers(path: str | Path) -> list[KerasLayer]:
 
     Raises:
         ModelError: the file is absent, damaged or holds no whole model.
-        NotAdditiveError: it is not a chain of layers.
+        NotAdditiveError: a layer is used more than once, or what the model computes is not in the file.
         TrustError: a layer is code inside the file.
         MissingExtraError: h5py is not installed.
     """
@@ -109,16 +124,57 @@ def read_keras_layers(path: str | Path) -> list[KerasLayer]:
 
 
 def network_from_layers(layers: Sequence[KerasLayer], schema: Schema, *, name: str) -> AdditiveNetwork:
-    """Return the network that a chain of layers computes; errors as ``from_keras``."""
-    first = next((layer for layer in layers if layer.kind == "Dense"), None)
-    kernel = first.weights.get("kernel") if first is not None else None
-    if kernel is not None and kernel.ndim == 2:
-        check_width(len(kernel), schema, location=name)
-    value: Tensor = plain_inputs(schema, np.float32)
+    """Return the network that layers in the order of their computation make; errors as ``read_keras``."""
+    entered = [layer for layer in layers if not layer.before]
+    values: dict[str, Tensor] = dict(_enter_inputs(entered, layers, schema, name))
+    value: Tensor = np.zeros(0)
     for layer in layers:
+        given = [values[key] for key in layer.before] or [values[layer.key]]
         with locate_errors(f"layer {layer.name!r} ({layer.kind})", location=name, hint=OWN_CODE_HINT):
-            value = _apply_layer(layer, value)
+            value = values[layer.key] = _apply_layer(layer, given)
     return network_from_outputs([value if isinstance(value, OutputTensor) else as_linear(value)], schema, name=name)
+
+
+def _enter_inputs(
+    entered: Sequence[KerasLayer], layers: Sequence[KerasLayer], schema: Schema, name: str
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield what each layer is given at which an input enters.
+
+    Raises:
+        ModelError: the inputs are not those of the schema.
+    """
+    plain = plain_inputs(schema, np.float32)
+    attributes = [attribute_for_input(layer.name, schema) for layer in entered]
+    if len(entered) == 1 and attributes[0] is None:
+        first = next((layer for layer in layers if layer.kind == "Dense"), None)
+        kernel = first.weights.get("kernel") if first is not None else None
+        if kernel is not None and kernel.ndim == 2 and not any(one.kind in WIDENING for one in layers):
+            check_width(len(kernel), schema, location=name)
+        yield entered[0].key, plain
+        return
+    widths = [_input_width(layer) for layer in entered]
+    if not any(attributes):
+        check_width(sum(widths), schema, location=name)
+    start = 0
+    for layer, attribute, width in zip(entered, attributes, widths, strict=True):
+        if any(attributes):
+            if attribute is None or width != attribute.width:
+                problem = "is not an attribute of the schema" if attribute is None else (
+                    f"takes {width} numbers, and the attribute gives {attribute.width}"
+                )  # fmt: skip
+                raise ModelError(
+                    f"the model's input {layer.name!r} {problem}", location=name,
+                    hint=f"the attributes are: {', '.join(schema.names)}; mind their encodings",
+                )  # fmt: skip
+            start = sum(one.width for one in schema.attributes[: schema.position(attribute.name)])
+        yield layer.key, plain[start : start + width]
+        start += width
+
+
+def _input_width(layer: KerasLayer) -> int:
+    """Return how many numbers an input takes of everybody."""
+    shape = layer.config.get("batch_shape") or layer.config.get("batch_input_shape") or [None]
+    return int(np.prod([size or 1 for size in shape[1:]]))
 
 
 def _read_hdf5(file: Any, name: str) -> list[KerasLayer]:
@@ -133,14 +189,14 @@ def _read_hdf5(file: Any, name: str) -> list[KerasLayer]:
             )
         groups = file["model_weights"]
         layers = []
-        for path, kind, config in _layer_chain(json.loads(described), name):
+        for path, kind, config, before in _list_layers(json.loads(described), name):
             found, stands = {}, {}
             for key, data in _walk_datasets(groups[path[0]]) if path[0] in groups else ():
                 parts = key.split("/")
                 if len(path) == 1 or parts[-2:-1] == [path[-1]]:
                     weight = parts[-1].split(":")[0]
                     found[weight], stands[weight] = data, f"model_weights/{path[0]}/{key}"
-            layers.append(KerasLayer(kind, path[-1], config, found, stands))
+            layers.append(KerasLayer(kind, path[-1], config, found, stands, "/".join(path), before))
     return layers
 
 
@@ -154,13 +210,14 @@ def _read_archive(path: Path, name: str) -> list[KerasLayer]:
     places = _storage_places(described, ())
     layers = []
     with h5py.File(stored, "r") as file:
-        for path_in_model, kind, config in _layer_chain(described, name):
+        for path_in_model, kind, config, before in _list_layers(described, name):
             place = "/".join(f"layers/{part}" for part in places[path_in_model]) + "/vars"
             arrays = dict(_walk_datasets(file[place])) if place in file else {}
             names = [key for key in SAVED_ORDER.get(kind, ()) if _has_weight(config, key)]
             found = {key: arrays[str(i)] for i, key in enumerate(names) if str(i) in arrays}
             stands = {key: f"{place}/{i}" for i, key in enumerate(names) if str(i) in arrays}
-            layers.append(KerasLayer(kind, path_in_model[-1], config, found, stands))
+            key = "/".join(path_in_model)
+            layers.append(KerasLayer(kind, path_in_model[-1], config, found, stands, key, before))
     return layers
 
 
@@ -221,56 +278,78 @@ def _name_of(layer: dict[str, Any]) -> str:
     return str(layer["config"].get("name", layer.get("name", layer["class_name"])))
 
 
-def _layer_chain(
-    model: dict[str, Any], name: str, inside: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], str, dict[str, Any]]]:
-    """(path of names, class, config) of every layer, in the order of the computation."""
+LayerEntry: TypeAlias = tuple[tuple[str, ...], str, dict[str, Any], tuple[str, ...]]
+"""A layer in a file: path of names, class, settings, and the keys of the layers before it."""
+
+
+def _list_layers(model: dict[str, Any], name: str) -> list[LayerEntry]:
+    """Return every layer of a model in a file, in the order of the computation."""
+    found: list[LayerEntry] = []
+    _collect_layers(model, name, (), (), found)
+    return found
+
+
+def _collect_layers(
+    model: dict[str, Any], name: str, inside: tuple[str, ...], given: tuple[str, ...], found: list[LayerEntry]
+) -> str:
+    """Add the layers of a model, or of a model inside it, which takes the outputs of ``given``; the key of the last.
+
+    Layers are followed from the inputs, then from the output back along their own references: files list them in any
+    order.
+    """
     if model["class_name"] not in MODELS:
         raise NotAdditiveError(
             f"the model is a {model['class_name']}, whose computation is not in the file",
             location=name,
             hint=OWN_CODE_HINT,
         )
-    layers = _layers_of(model)
-    if model["class_name"] != "Sequential":
-        layers = _order_layers(model["config"], layers, name)
-    for layer in layers:
+    layers, config = _layers_of(model), model["config"]
+
+    def add(layer: dict[str, Any], before: tuple[str, ...]) -> str:
         path = (*inside, _name_of(layer))
         if layer["class_name"] in MODELS:
-            yield from _layer_chain(layer, name, path)
-        else:
-            yield path, _layer_kind(layer), layer["config"]
+            return _collect_layers(layer, name, path, before, found)
+        found.append((path, _layer_kind(layer), layer["config"], before))
+        return "/".join(path)
 
-
-def _order_layers(config: dict[str, Any], layers: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    if model["class_name"] == "Sequential":
+        last = given
+        for layer in layers:
+            last = (add(layer, last),)
+        return last[0]
     by_name = {layer.get("name", _name_of(layer)): layer for layer in layers}
-    outputs = _referenced_layers(config["output_layers"])
+    entries, outputs = (_referenced_layers(config[key]) for key in ("input_layers", "output_layers"))
     if len(outputs) != 1:
         raise NotAdditiveError(f"the model has {len(outputs)} outputs", location=name, hint=OWN_CODE_HINT)
-    # From the output back to the input, along the layers' own references: files list layers in any order.
-    order: list[dict[str, Any]] = []
-    current = outputs[0]
-    while True:
+    keys: dict[str, str | None] = {}
+
+    def follow(current: str) -> str:
+        if current in keys:
+            known = keys[current]
+            if known is None:
+                raise ModelError(f"layer {current!r} comes before itself", location=name)
+            return known
+        keys[current] = None
         layer = by_name[current]
-        order.append(layer)
-        if _is_training(layer.get("inbound_nodes", [])):
+        nodes = layer.get("inbound_nodes", [])
+        problem = None
+        if _is_training(nodes):
+            problem = "is always in training mode: what it answers is random, or depends on who else is asked about"
+        elif len(nodes) > 1:
+            problem = "is used more than once"
+        if problem is not None:
             raise NotAdditiveError(
-                f"layer {current!r} ({layer['class_name']}) is always in training mode: what it answers is random, or "
-                "depends on who else is asked about",
-                location=name,
-                hint=OWN_CODE_HINT,
+                f"layer {current!r} ({layer['class_name']}) {problem}", location=name, hint=OWN_CODE_HINT
             )
-        before = _referenced_layers(layer.get("inbound_nodes", []))
-        if not before:
-            return order[::-1]
-        if len(before) > 1 or len(order) > len(layers):
-            raise NotAdditiveError(
-                f"layer {current!r} ({layer['class_name']}) is used more than once or joins several inputs; only a "
-                "chain of layers can be read",
-                location=name,
-                hint=OWN_CODE_HINT,
-            )
-        current = before[0]
+        before = tuple(follow(one) for one in _referenced_layers(nodes))
+        if not before and current in entries and given:
+            before = (given[entries.index(current)],)
+        key = keys[current] = add(layer, before)
+        return key
+
+    for entry in entries:
+        follow(entry)
+    return follow(outputs[0])
 
 
 def _referenced_layers(described: Any) -> list[str]:
@@ -294,15 +373,28 @@ def _is_training(described: Any) -> bool:
     return isinstance(described, list) and any(_is_training(part) for part in described)
 
 
-def _apply_layer(layer: KerasLayer, value: Tensor) -> Tensor:
-    config, kind = layer.config, layer.kind
+def _apply_layer(layer: KerasLayer, given: Sequence[Tensor]) -> Tensor:
+    config, kind, value = layer.config, layer.kind, given[0]
     # The type is a word or a nested policy; in half precision the layer rounds more than is accounted for.
     if "float16" in json.dumps(config.get("dtype")):
         raise NotAdditiveError("it computes in half precision")
     if kind in ("InputLayer", "Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "ActivityRegularization"):
         return value
+    if kind == "Concatenate":
+        return tensors.concatenate(given, config.get("axis", -1))
+    if kind == "Add":
+        return reduce(partial(tensors.apply_arithmetic, "Add"), given)
+    if len(given) > 1:
+        raise NotAdditiveError("this kind of layer is not read where it joins several")
     if kind == "Flatten":
         return tensors.reshape(value, [0, -1])
+    if kind == "Reshape":
+        return tensors.reshape(value, [0, *config["target_shape"]])
+    if kind == "Embedding":
+        return tensors.lookup_rows(_layer_weight(layer, "embeddings"), value)
+    if kind == "CategoryEncoding" and config.get("output_mode") == "one_hot":
+        on, off = np.float32(1), np.float32(0)
+        return tensors.reshape(tensors.one_hot(value, int(config["num_tokens"]), off, on), [0, -1])
     if kind == "Dense":
         bias = _layer_weight(layer, "bias") if config.get("use_bias", True) else None
         return _apply_activation(config.get("activation"), tensors.affine(value, _layer_weight(layer, "kernel"), bias))
