@@ -212,7 +212,7 @@ def _mitigate(
     if unknown_people:
         notes.append(
             f"{unknown_people:,} people whose {' or '.join(people.schema.protected)} is unknown are left out: no new "
-            "model learns from them, and none is compared on them."
+            "model is trained or tested on them."
         )
     if people.schema.passthrough:
         notes.append(
