@@ -393,7 +393,7 @@ def _apply_layer(layer: KerasLayer, given: Sequence[Tensor]) -> Tensor:
     if kind == "Embedding":
         return tensors.lookup_rows(_layer_weight(layer, "embeddings"), value)
     if kind == "CategoryEncoding" and config.get("output_mode") == "one_hot":
-        on, off = np.float32(1), np.float32(0)
+        on, off = np.ones((), np.float32), np.zeros((), np.float32)
         return tensors.reshape(tensors.one_hot(value, int(config["num_tokens"]), off, on), [0, -1])
     if kind == "Dense":
         bias = _layer_weight(layer, "bias") if config.get("use_bias", True) else None
