@@ -117,11 +117,13 @@ class FetchError(EvenhandError, OSError):
         status: of the answer over HTTP; None: there was none.
         body: the beginning of that answer.
         retry_after: seconds after which it makes sense to ask again; None: it makes no sense.
+        sent: whether the request reached the other side, as far as that can be known.
     """
 
     status: int | None = None
     body: bytes = b""
     retry_after: float | None = None
+    sent: bool = True
 
 
 class StoreError(EvenhandError, OSError):

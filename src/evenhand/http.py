@@ -136,6 +136,7 @@ class HttpClient:
                 location=self.location,
                 hint="check that it runs, and host, port and path of its URL",
             )
+            silent.sent = not unreached
             silent.retry_after = 0.0 if unreached or isinstance(error, exceptions.ProtocolError) else None
             return silent, not unreached
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
@@ -88,8 +89,13 @@ class ServiceConnection:
         if self.retries < 0:
             raise OptionError(f"asking {self.retries} times again is impossible", location="retries", hint="0 or more")
 
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def post(self, path: str, body: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
         """Return what the service answers at a path under its URL, such as ``/images/generations``.
+
+        Args:
+            path: under the service's URL.
+            body: what is asked, as JSON holds it.
+            key: sent as ``Idempotency-Key``: a service that knows the header charges further tries only once.
 
         Raises:
             OptionError: the body holds something that JSON has not, or the environment variable holds no key.
@@ -102,7 +108,7 @@ class ServiceConnection:
             raise OptionError(f"what is asked of {self.url} cannot be written as JSON: {error}") from None
         answer, said = None, b""
         for _ in range(1 + self.retries * self.repeatable):
-            said = self.send(path, asked, "application/json")
+            said = self.send(path, asked, "application/json", key=key)
             try:
                 answer = json.loads(said)
                 break
@@ -114,12 +120,14 @@ class ServiceConnection:
             raise ModelError(f"the answer is not a JSON object: {self._quote(said)}", location=self.url, hint=_HINT)
         if answer.get("error"):
             # Some services say so with status 200.
-            raise FetchError(
+            failed = FetchError(
                 f"the service failed: {self._quote(said)}", location=self.url, hint="see the service's log"
             )
+            failed.retry_after = 0.0
+            raise failed
         return answer
 
-    def send(self, path: str, body: bytes, content_type: str) -> bytes:
+    def send(self, path: str, body: bytes, content_type: str, *, key: str | None = None) -> bytes:
         """Return the bytes that the service answers to others, at a path under its URL.
 
         Raises:
@@ -127,7 +135,8 @@ class ServiceConnection:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer is too large.
         """
-        return self._ask("POST", self.url.rstrip("/") + path, body, content_type)
+        headers = {"Content-Type": content_type, **({"Idempotency-Key": key} if key else {})}
+        return self._ask("POST", self.url.rstrip("/") + path, body, headers)
 
     def fetch(self, address: str) -> bytes:
         """What lies at an address that the service gave in an answer, if that is on the service's own host and port.
@@ -196,11 +205,12 @@ class ServiceConnection:
     def _quote(self, said: bytes) -> str:
         return quote_answer(said, [self._secret() or ""])
 
-    def _ask(self, method: str, url: str, body: bytes | None = None, content_type: str = "") -> bytes:
-        headers = {} if body is None else {"Content-Type": content_type}
+    def _ask(
+        self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> bytes:
         secret = self._secret()
         if secret is not None:
-            headers["Authorization"] = f"Bearer {secret}"
+            headers = {**headers, "Authorization": f"Bearer {secret}"}
         try:
             return self._client.ask(method, url, headers, [secret or ""], body)
         except FetchError as error:
@@ -316,10 +326,24 @@ class ChatService:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer is not a JSON object.
         """
+        return self.wire.post("/chat/completions", self.request(messages))
+
+    def request(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the body of a request about a conversation, as ``ask`` sends it."""
         before = [{"role": "system", "content": self.system}] if self.system else []
-        return self.wire.post(
-            "/chat/completions", build_request({"model": self.model, "messages": [*before, *messages]}, self.options)
-        )
+        return build_request({"model": self.model, "messages": [*before, *messages]}, self.options)
+
+    def choice_of(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the first choice in an answer, which has a message and says why it ended.
+
+        Raises:
+            ModelError: there is none.
+        """
+        found = answer.get("choices")
+        choice = found[0] if isinstance(found, list) and found else None
+        if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
+            raise ModelError("the answer has no list of choices with a message", location=self.wire.url)
+        return choice
 
     def text_of(self, answer: Mapping[str, Any]) -> str:
         """Return the text in an answer.
@@ -327,11 +351,8 @@ class ChatService:
         Raises:
             ModelError: there is none, or the model declines.
         """
-        found = answer.get("choices")
-        choice = found[0] if isinstance(found, list) and found else None
-        message = choice.get("message") if isinstance(choice, dict) else None
-        if not isinstance(choice, dict) or not isinstance(message, dict):
-            raise ModelError("the answer has no list of choices with a message", location=self.wire.url)
+        choice = self.choice_of(answer)
+        message = choice["message"]
         refusal = message.get("refusal")
         if isinstance(refusal, str) and refusal:
             raise ContentRefusedError(
@@ -341,7 +362,7 @@ class ChatService:
             raise ContentRefusedError(
                 "the model declines to answer", code="content_filter", status=200, location=self.wire.url
             )
-        text = _content_text(message.get("content"))
+        text = content_text(message.get("content"))
         if text is None:
             raise ModelError("the message in the answer has no text", location=self.wire.url)
         if not text.strip():
@@ -358,10 +379,52 @@ def read_usage(answer: Mapping[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _content_text(content: object) -> str | None:
+def content_text(content: object) -> str | None:
     """Return the text of a message: as it is, or in parts."""
     if not isinstance(content, list):
         return content if isinstance(content, str) else None
     parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
     texts = [part for part in parts if isinstance(part, str)]
     return "".join(texts) if texts and len(texts) == len(parts) else None
+
+
+# What a model said, as an answer to a question.
+
+_FENCE = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
+
+
+def plain_reply(reply: str) -> str:
+    """Return all that was said after thinking, without a fence of code around it."""
+    # Some services leave the thoughts in, and some of them without their beginning.
+    said = reply.rpartition("</think>")[2].strip()
+    fenced = _FENCE.fullmatch(said)
+    return fenced[1] if fenced else said
+
+
+def extract_answer(reply: str, name: str) -> str | None:
+    """Return the answer in a reply: all that was said after thinking, or, of a JSON object, the entry under a name.
+
+    The entry may also stand under ``answer``, or be the only one; true and false are yes and no. None if the object has
+    no such entry, or null there.
+
+    >>> extract_answer("<think>Grey hair.</think> elderly", "age")
+    'elderly'
+    >>> extract_answer('{"age": "elderly", "sure": 0.9}', "age")
+    'elderly'
+    """
+    plain = plain_reply(reply)
+    try:
+        found = json.loads(plain)
+    except (ValueError, RecursionError):
+        return plain
+    if not isinstance(found, dict):
+        return plain
+    return _json_entry({key.casefold(): value for key, value in found.items()}, name.casefold())
+
+
+def _json_entry(found: dict[str, Any], name: str) -> str | None:
+    only = next(iter(found.values())) if len(found) == 1 else None
+    value = found.get(name, found.get("answer", only))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else None

@@ -152,12 +152,13 @@ class FakeChat(LocalServer):
             if fault is None and self.at_once is not None and self._now > self.at_once:
                 fault = 429
         try:
+            charged = fault in (None, "slow", "truncated")
+            said = json.dumps(self.complete(asked, headers.get("idempotency-key"))).encode() if charged else b""
             self.stopped.wait(60 if fault == "slow" else self.latency)
             if isinstance(fault, int):
                 return _failure(fault, f"told to fail with {fault}")
             if fault == "hangs up":
                 return HttpAnswer(0, {}, b"", closes=True)
-            said = json.dumps(self.complete(asked, headers.get("idempotency-key"))).encode()
             return HttpAnswer(200, _JSON, said[: len(said) // 2] if fault == "truncated" else said)
         finally:
             with self.lock:

@@ -28,8 +28,8 @@ from evenhand.genai import (
     StudioPixels,
     add_instruction,
 )
-from evenhand.genai.backends.openai_service import extract_answer
 from evenhand.genai.backends.studio import GROUPS
+from evenhand.services import extract_answer
 from genai_upstream import Upstream
 
 PNG = Studio().generate("anybody")

@@ -5,7 +5,7 @@ from evenhand.datasets.entry import DatasetCard
 from evenhand.datasets.identity.balance import check_name_list
 from evenhand.datasets.identity.lists import IdentityCategory, resolve_categories
 from evenhand.datasets.identity.names import NameList, Person, load_name_list, name_lists
-from evenhand.datasets.identity.pronouns import Pronouns
+from evenhand.datasets.identity.pronouns import Pronouns, pronouns_in
 from evenhand.datasets.identity.swapping import (
     SwapTemplate,
     TermMention,
@@ -39,6 +39,7 @@ __all__ = [
     "load_dataset",
     "load_name_list",
     "name_lists",
+    "pronouns_in",
     "read_frame",
     "resolve_categories",
     "text_finding",

@@ -11,11 +11,11 @@ from evenhand.genai.backends.openai_service import (
     OpenAIChat,
     at_zero_temperature,
     choice_question,
-    extract_answer,
     quote_text,
 )
 from evenhand.genai.classifiers.classifier import match_label
 from evenhand.genai.spec.specification import GenerationConfig
+from evenhand.services import extract_answer
 
 
 class Judge(Protocol):

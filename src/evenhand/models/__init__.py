@@ -34,6 +34,11 @@ from evenhand.models.blackbox.text_model import (
     reads_texts,
 )
 from evenhand.models.blackbox.torch_module import TorchModule, evaluation_mode, input_type
+from evenhand.models.language.answers import ChatOutcome
+from evenhand.models.language.budget import Spent
+from evenhand.models.language.file import ScreeningFile, read_screening_file
+from evenhand.models.language.model import CallForecast, ChatQuestion, LanguageModel
+from evenhand.models.language.prompts import Prompt
 from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_row, ask_model, ask_people, find_ledger
 from evenhand.models.load import OBJECT_LOADERS, load_model, load_regressor, load_stored_object
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise, repeat_questions
@@ -70,21 +75,28 @@ __all__ = [
     "AdditiveNetwork",
     "AffineLayer",
     "AttributeTerm",
+    "CallForecast",
     "Cell",
+    "ChatOutcome",
+    "ChatQuestion",
     "CountedScorer",
     "CurveTerm",
     "DecisionTree",
     "EstimatorModel",
     "FreshScorer",
     "KerasLayer",
+    "LanguageModel",
     "LineTerm",
     "ListedCell",
     "NoiseCheck",
+    "Prompt",
     "QuestionLedger",
     "RampCell",
     "Regressor",
     "Reply",
     "Scorer",
+    "ScreeningFile",
+    "Spent",
     "StepTerm",
     "Subject",
     "TableTerm",
@@ -134,6 +146,7 @@ __all__ = [
     "predict_labels",
     "read_booster",
     "read_keras_layers",
+    "read_screening_file",
     "reads_texts",
     "remember_answers",
     "repeat_questions",

@@ -60,9 +60,9 @@ def load_model(
     Args:
         source: a model object (scikit-learn estimator or Pipeline, PyTorch module, XGBoost, LightGBM or CatBoost model,
             ONNX model, any function of a batch, a ``Scorer``), or a file (``.npz``, ``.h5``, ``.keras``, ``.onnx``,
-            ``.pt2``, ``.pt``, ``.pth``, ``.skops``, ``.pkl``, ``.joblib``, ``.cbm``, ``.json``, ``.ubj``, ``.txt``),
-            a folder that MLflow logged or ``models:/name/version`` in its local store, an ``http(s)://`` URL, or
-            ``module:function``.
+            ``.pt2``, ``.pt``, ``.pth``, ``.skops``, ``.pkl``, ``.joblib``, ``.cbm``, ``.json``, ``.ubj``, ``.txt``, a
+            language model's ``.yaml``), a folder that MLflow logged or ``models:/name/version`` in its local store, an
+            ``http(s)://`` URL, or ``module:function``.
         schema: what the model's individuals are.
         like: the user's data; a model that takes data frames is asked with frames of its type.
         trust: allow files that can run code when they are loaded.
@@ -473,6 +473,12 @@ def _reader(place: str) -> Callable[[LoadRequest], Scorer]:
     return read
 
 
+def _load_screening(request: LoadRequest) -> Scorer:
+    from evenhand.models.language.scorer import open_screening_file
+
+    return open_screening_file(request.path, request.schema, name=request.name, ledger=request.ledger)
+
+
 LOADERS: dict[str, Callable[[LoadRequest], Scorer]] = {
     ".npz": _reader("readers.npz:read_npz"),
     ".h5": _reader("readers.keras_file:read_keras"),
@@ -489,5 +495,7 @@ LOADERS: dict[str, Callable[[LoadRequest], Scorer]] = {
     ".json": _load_tree_json,
     ".ubj": _reader("readers.xgboost_file:read_xgboost"),
     ".txt": _reader("readers.lightgbm_file:read_lightgbm"),
+    ".yaml": _load_screening,
+    ".yml": _load_screening,
 }
 """How each kind of file is read, by its suffix."""

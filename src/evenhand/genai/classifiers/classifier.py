@@ -12,9 +12,9 @@ from evenhand.genai.backends.openai_service import (
     OpenAIChat,
     at_zero_temperature,
     choice_question,
-    extract_answer,
     quote_text,
 )
+from evenhand.services import extract_answer
 
 
 class Classifier(Protocol):

@@ -18,6 +18,8 @@ from evenhand.models.blackbox.estimator import is_repeatable
 from evenhand.models.blackbox.function import import_object
 from evenhand.models.blackbox.http_endpoint import EXPECTED_FORMAT, ModelConnection
 from evenhand.models.blackbox.hugging_face import is_text_classifier, read_text_classifier
+from evenhand.models.language.model import LanguageModel
+from evenhand.models.language.scorer import TEXT_QUESTIONS, TextAsker
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import OBJECT_LOADERS, load_stored_object
 from evenhand.models.noise import CHECKED, FIRST, NoiseCheck
@@ -93,7 +95,8 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
 
     Args:
         source: an estimator or pipeline with ``predict_proba`` or ``predict``, any function of a list of texts, or the
-            folder of a text classifier that transformers saved (``config.json``, safetensors, tokenizer).
+            folder of a text classifier that transformers saved (``config.json``, safetensors, tokenizer), or the
+            ``.yaml`` file of a language model.
         trust: allow files that can run code when they are loaded.
 
     Raises:
@@ -113,12 +116,15 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
         if is_text_classifier(path):
             classifier = read_text_classifier(path)
             return TextModel(classifier, classifier.classes, name, can_vary=False)
+        if path.suffix.lower() in (".yaml", ".yml"):
+            asker = TextAsker(LanguageModel.of(path))
+            return TextModel(asker, asker.classes, path.name, TEXT_QUESTIONS, asker.ledger, asker.can_vary)
         if path.suffix.lower() not in OBJECT_LOADERS:
             raise ModelError(
                 "this is not a model of texts",
                 location=name,
                 hint=f"give a scikit-learn pipeline in a file ({', '.join(OBJECT_LOADERS)}), a folder of a "
-                "Hugging Face text classifier, a URL or module:function",
+                "Hugging Face text classifier, the .yaml of a language model, a URL or module:function",
             )
         source = load_stored_object(path, trust=trust)
     classes = getattr(source, "classes_", None)

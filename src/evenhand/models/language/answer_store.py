@@ -1,0 +1,106 @@
+"""Answers that were paid for, kept in a file: a run that was ended goes on from it, and commands share it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from evenhand.errors import DataError
+from evenhand.models.language.answers import ModelReply
+
+
+def question_key(url: str, body: Mapping[str, Any], draw: int) -> str:
+    """Return what tells a question from all others: SHA-256 of its service, its whole body in canonical JSON, its draw.
+
+    Args:
+        url: of the service.
+        body: of the request.
+        draw: which of several answers to the same question.
+    """
+    canonical = json.dumps([url.rstrip("/"), body, draw], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+class AnswerStore:
+    """Replies by the key of their question, in memory, and in a file where one is named.
+
+    The file has one line of JSON per answer. An answer is written and flushed before it is used, so that a run that is
+    killed loses no more than the questions under way. A line that was written in part is skipped. Prompts are not kept.
+
+    Args:
+        path: the file; None keeps answers in memory alone.
+
+    Raises:
+        DataError: the file cannot be read or written, or holds something else.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._known: dict[str, ModelReply] = {}
+        self._lock = threading.Lock()
+        self._file: IO[bytes] | None = None
+        if path is not None:
+            self._open(path)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: str) -> ModelReply | None:
+        """Return the reply to a question; None if there is none yet."""
+        return self._known.get(key)
+
+    def keep(self, key: str, reply: ModelReply) -> None:
+        """Keep a reply; the first one stays."""
+        with self._lock:
+            if key in self._known:
+                return
+            if self._file is not None:
+                line = json.dumps({"key": key, **reply._asdict()}, ensure_ascii=False, separators=(",", ":"))
+                self._file.write(line.encode() + b"\n")
+                self._file.flush()
+            self._known[key] = reply
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self, path: Path) -> None:
+        try:
+            content = path.read_bytes() if path.exists() else b""
+            lines = content.split(b"\n")
+            for line in lines:
+                self._read(line)
+            if len(lines) > 3 and not self._known:
+                raise DataError(
+                    "this is not a file of answers", location=str(path), hint="name a file that Evenhand may write"
+                )
+            self._file = path.open("ab")
+            if lines[-1]:
+                self._file.write(b"\n")  # what was written in part stays alone on its line
+                self._file.flush()
+        except OSError as error:
+            raise DataError(
+                f"the file of answers cannot be used: {error.strerror or error}", location=str(path),
+                hint="name a file in a folder that exists and can be written",
+            ) from None  # fmt: skip
+
+    def _read(self, line: bytes) -> None:
+        try:
+            found = json.loads(line)
+            tokens = found["tokens"]
+            reply = ModelReply(
+                str(found["text"]),
+                bool(found["refused"]),
+                str(found["finish"]),
+                {str(token): float(chance) for token, chance in found["chances"].items()},
+                None if tokens is None else (int(tokens[0]), int(tokens[1])),
+            )
+            self._known.setdefault(str(found["key"]), reply)
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+            return

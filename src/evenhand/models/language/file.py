@@ -1,0 +1,282 @@
+"""The file of a language model that decides: the service, the prompt, how answers are read, and what may be spent."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from evenhand.core import check_configuration, read_configuration
+from evenhand.errors import OptionError
+from evenhand.http import MAX_CONNECTIONS
+from evenhand.services import ServiceConnection, check_reserved_options
+
+RESERVED_OPTIONS = ("model", "messages", "n", "stream", "seed", "logprobs", "top_logprobs")
+"""Options of requests that Evenhand sets itself."""
+
+DEFAULT_TOKENS = 256
+"""Tokens of an answer at most, where the options do not say."""
+
+
+def _as_tuple(given: object) -> object:
+    return tuple(given) if isinstance(given, list) else given
+
+
+class _Entries(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ScreeningService(_Entries):
+    """Where the model is, and how it is asked.
+
+    Attributes:
+        url: the base of a service that speaks like OpenAI's, such as ``http://127.0.0.1:11434/v1``.
+        model: what the service calls the model.
+        key: the environment variable that holds the key; None if the service wants none.
+        timeout: seconds to wait for an answer.
+        retries: how often to ask again after an answer that is late or broken, or a service that is overloaded.
+        backoff: seconds before the first of these; twice as long before each further one.
+        options: what else requests say, such as ``{temperature: 1, max_tokens: 8}``.
+    """
+
+    url: str
+    model: str = Field(min_length=1)
+    key: str | None = None
+    timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
+    retries: int = Field(5, ge=0)
+    backoff: float = Field(0.5, ge=0)
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_service(self) -> ScreeningService:
+        self.connect()
+        check_reserved_options(self.options, RESERVED_OPTIONS)
+        return self
+
+    def connect(self) -> ServiceConnection:
+        """Return a connection that does not ask again by itself: each try is paid from the budget."""
+        return ServiceConnection(self.url, self.key, self.timeout, retries=0, repeatable=True)
+
+    @property
+    def request_options(self) -> dict[str, Any]:
+        """The options of requests, with a limit of tokens where they say nothing about it."""
+        limited = self.options.keys() & {"max_tokens", "max_completion_tokens"}
+        return self.options if limited else {"max_tokens": DEFAULT_TOKENS, **self.options}
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Tokens of an answer at most; None where the options leave it open."""
+        options = self.request_options
+        found = options.get("max_completion_tokens") or options.get("max_tokens")
+        return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
+
+
+class AnswerFormat(_Entries):
+    """How an answer is read.
+
+    Attributes:
+        read: ``text`` (one of the choices, as the whole answer or its last line), ``json`` (the same in an entry of an
+            object), ``logprobs`` (the chance of each choice as the first token), ``number`` or ``ranking``.
+        choices: the answers that the prompt asks for.
+        favourable: the choice that is favourable; for numbers ``high`` or ``low``.
+        entry: of a JSON object that holds the answer.
+        range: least and greatest number.
+        candidates: how many people a prompt ranks.
+        refusals: how answers begin that decline, besides the usual phrases.
+    """
+
+    read: Literal["text", "json", "logprobs", "number", "ranking"] = "text"
+    choices: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    favourable: str | None = None
+    entry: str = "answer"
+    range: Annotated[tuple[float, float] | None, BeforeValidator(_as_tuple)] = None
+    candidates: int | None = Field(None, ge=2, le=50)
+    refusals: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+
+    @model_validator(mode="after")
+    def _check_answers(self) -> AnswerFormat:
+        given = {"choices": bool(self.choices), "range": self.range is not None, "candidates": bool(self.candidates)}
+        needed = {"number": "range", "ranking": "candidates"}.get(self.read, "choices")
+        for name, there in given.items():
+            if there and name != needed:
+                raise OptionError(f"`{name}` has no meaning where answers are read as {self.read}", location="answers")
+        if not given[needed]:
+            raise OptionError(f"`{needed}` is missing", location="answers", hint=_ANSWER_HINTS[needed])
+        if needed == "choices":
+            self._check_choices()
+        elif self.range is not None and not self.range[0] < self.range[1]:
+            raise OptionError("the range begins with its least number", location="answers.range", hint="range: [0, 10]")
+        elif self.favourable not in (None, "high", "low") or (self.read == "ranking" and self.favourable):
+            known = "high or low" if self.read == "number" else "nothing: the first place is"
+            raise OptionError(
+                f"favourable is {known}, not {self.favourable!r}", location="answers.favourable", hint="leave it out"
+            )
+        return self
+
+    def _check_choices(self) -> None:
+        plain = [choice.strip().casefold() for choice in self.choices]
+        if len(plain) < 2 or len(set(plain)) < len(plain) or not all(plain):
+            raise OptionError(
+                "at least two different choices are needed", location="answers.choices", hint=_ANSWER_HINTS["choices"]
+            )
+        if self.favourable not in self.choices:
+            given = "`favourable` is missing" if self.favourable is None else f"{self.favourable!r} is not a choice"
+            raise OptionError(given, location="answers.favourable", hint=f"one of: {', '.join(self.choices)}")
+        if self.read == "logprobs" and any(
+            one != other and one.startswith(other) for one in plain for other in plain
+        ):  # fmt: skip
+            raise OptionError(
+                "no choice may begin with another one where chances of first tokens are read",
+                location="answers.choices",
+            )
+
+    @property
+    def worst(self) -> float:
+        """The value of an answer that is as unfavourable as possible."""
+        return 0.0 if self.range is None else self.range[1] if self.favourable == "low" else self.range[0]
+
+
+_ANSWER_HINTS = {
+    "choices": 'choices: ["yes", "no"]',
+    "range": "range: [0, 10], the least and the greatest number",
+    "candidates": "candidates: 4, how many people a prompt ranks",
+}
+
+
+class ScreeningPlan(_Entries):
+    """What is aimed at and what may be spent; commands may say otherwise.
+
+    Attributes:
+        half_width: half the width of the interval of a gap that is aimed at.
+        calls: answers that may be asked for; None: any number.
+        money: what they may cost; None: any amount.
+        price: of a million tokens read and of a million written, in any currency.
+        at_once: questions under way at the same time.
+        seeds: ``paired`` sends the same ``seed`` for both sides of a pair, ``none`` sends none.
+        seed: of what is drawn.
+    """
+
+    half_width: float = Field(0.05, gt=0, lt=1)
+    calls: int | None = Field(None, ge=1)
+    money: float | None = Field(None, gt=0, allow_inf_nan=False)
+    price: Annotated[tuple[float, float] | None, BeforeValidator(_as_tuple)] = None
+    at_once: int = Field(16, ge=1, le=MAX_CONNECTIONS)
+    seeds: Literal["paired", "none"] = "paired"
+    seed: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _check_price(self) -> ScreeningPlan:
+        if self.price is not None and not min(self.price) >= 0:
+            raise OptionError("a price is negative", location="plan.price", hint="price: [0.15, 0.60]")
+        if self.money is not None and self.price is None:
+            raise OptionError(
+                "a limit of money needs prices", location="plan.price",
+                hint="price: [0.15, 0.60], of a million tokens read and written",
+            )  # fmt: skip
+        return self
+
+
+class ScreeningFile(_Entries):
+    """A language model that decides about people, as a file describes it.
+
+    Attributes:
+        service: where it is, and how it is asked.
+        prompt: a template over a row's columns, ``person``, ``text`` or ``candidates``.
+        system: a template of what the model is told before everything else.
+        answers: how answers are read.
+        refused: how refused, unreadable and cut-off answers count: as ``unfavourable``, or ``excluded``.
+        people: the list of names or words and the groups to compare, as the audit of language models reads it.
+        plan: what is aimed at and what may be spent.
+        asks: answers whose mean is the score, where the file is a model of rows or texts.
+        consensus: answers whose majority is the decision, where such decisions are audited.
+        blind: whether names, words and pronouns of ``person`` are hidden from the prompt.
+        answers_file: where answers are kept, beside the file; None: they are not.
+        path: where the file is.
+    """
+
+    service: ScreeningService
+    prompt: str = Field(min_length=1)
+    system: str | None = None
+    answers: AnswerFormat
+    refused: Literal["unfavourable", "excluded"] = "unfavourable"
+    people: dict[str, Any] | None = None
+    plan: ScreeningPlan = ScreeningPlan()
+    asks: int = Field(5, ge=1)
+    consensus: int = Field(1, ge=1)
+    blind: bool = False
+    answers_file: str | None = None
+    path: Path | None = Field(None, exclude=True)
+
+    @model_validator(mode="after")
+    def _check_limits(self) -> ScreeningFile:
+        if self.plan.money is not None and self.service.most_tokens is None:
+            raise OptionError(
+                "a limit of money needs a limit of tokens", location="service.options", hint="options: {max_tokens: 64}"
+            )
+        if self.consensus > 1 and not self.answers.choices:
+            raise OptionError("a majority needs choices to vote for", location="consensus", hint="leave it out")
+        return self
+
+    @property
+    def name(self) -> str:
+        """How to call it in a report: its file's name, or else the model's."""
+        return self.path.name if self.path else self.service.model
+
+    @property
+    def outcome(self) -> Literal["rate", "score", "number", "rank"]:
+        """What the value of an answer is: a favourable answer, its chance, a number, or a scaled place."""
+        kinds: dict[str, Literal["score", "number", "rank"]]
+        kinds = {"logprobs": "score", "number": "number", "ranking": "rank"}
+        return kinds.get(self.answers.read, "rate")
+
+    @property
+    def kept_answers(self) -> Path | None:
+        """Where answers are kept, if they are."""
+        if self.answers_file is None:
+            return None
+        return (self.path.parent if self.path else Path()) / self.answers_file
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of all entries."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+_ENTRIES = {
+    "": [name for name in ScreeningFile.model_fields if name != "path"],
+    "service": ScreeningService.model_fields,
+    "answers": AnswerFormat.model_fields,
+    "plan": ScreeningPlan.model_fields,
+}
+
+_HINTS = {
+    "service": 'service: {url: "http://127.0.0.1:11434/v1", model: qwen3}',
+    "url": "for example http://127.0.0.1:11434/v1",
+    "prompt": "the text that the model is asked, with {{ column }} where a value stands",
+    "answers": 'answers: {choices: ["yes", "no"], favourable: "yes"}',
+    "choices.*": 'texts stand in quotes: ["1", "2"]',
+}
+
+
+def read_screening_file(path: Path | str) -> ScreeningFile:
+    """Read the YAML or TOML file of a language model that decides.
+
+    Raises:
+        OptionError: there is no such file, or an entry is missing, unknown, or makes no sense.
+    """
+    from evenhand.models.language.prompts import compile_template
+
+    path = Path(path)
+    found = read_configuration(path, example="screening.yaml", entries="service, prompt and answers")
+
+    def make() -> ScreeningFile:
+        if "path" in found:
+            raise OptionError("there is no entry 'path' here", hint=f"known: {', '.join(_ENTRIES[''])}")
+        file = ScreeningFile.model_validate({**found, "path": path})
+        for name in ("prompt", "system"):
+            compile_template(getattr(file, name) or "", name)
+        return file
+
+    return check_configuration(make, location=str(path), entries=_ENTRIES, hints=_HINTS)

@@ -1,0 +1,219 @@
+"""Prompts from templates: a small, safe part of Jinja that shows values, chooses, and goes through lists.
+
+A template comes from a file that somebody else may have written. So nothing in it can reach Python's internals, files
+or the network, and nothing can take time or memory without end: there are no assignments, macros or nested loops,
+values have the methods listed here, and the result has a limited size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from evenhand.errors import OptionError
+from evenhand.text import suggest_name
+
+MAX_TEMPLATE = 200_000
+"""Characters of a template."""
+
+MAX_PROMPT = 1_000_000
+"""Characters of a prompt."""
+
+UNKNOWN = "unknown"
+"""What a prompt says for a missing value."""
+
+_NODES = [
+    "Template",
+    "Output",
+    "TemplateData",
+    "Const",
+    "Name",
+    "Getattr",
+    "Getitem",
+    "Slice",
+    "If",
+    "CondExpr",
+    "For",
+    "Filter",
+    "Test",
+    "Call",
+    "Keyword",
+    "Compare",
+    "Operand",
+    "And",
+    "Or",
+    "Not",
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "FloorDiv",
+    "Neg",
+    "Pos",
+    "Concat",
+    "List",
+    "Tuple",
+    "Dict",
+    "Pair",
+]
+
+_FILTERS = [
+    "abs",
+    "capitalize",
+    "default",
+    "d",
+    "first",
+    "float",
+    "int",
+    "last",
+    "length",
+    "count",
+    "list",
+    "lower",
+    "min",
+    "max",
+    "round",
+    "sort",
+    "string",
+    "sum",
+    "title",
+    "trim",
+    "unique",
+    "upper",
+    "wordcount",
+]
+
+_METHODS = frozenset(
+    [
+        "capitalize",
+        "endswith",
+        "get",
+        "items",
+        "keys",
+        "lower",
+        "lstrip",
+        "rstrip",
+        "split",
+        "startswith",
+        "strip",
+        "title",
+        "upper",
+        "values",
+    ]
+)
+"""What may be called of texts, numbers, lists and mappings."""
+
+
+class Prompt(NamedTuple):
+    """What a model is asked: what it is told before everything else, and the question."""
+
+    system: str
+    text: str
+
+
+Template = Callable[[Mapping[str, Any]], str]
+"""Returns the text for values by name."""
+
+
+@cache
+def compile_template(source: str, location: str) -> Template:
+    """Return a template as a function of values by name.
+
+    Args:
+        source: what it says.
+        location: the entry it stands in, for messages.
+
+    Raises:
+        OptionError: it is no template, or does what no prompt needs; so does the function, for a value that is missing.
+    """
+    from jinja2 import StrictUndefined, TemplateError, nodes
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Environment(ImmutableSandboxedEnvironment):
+        intercepted_binops = frozenset("*")
+
+        def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+            plain = isinstance(obj, str | bytes | int | float | list | tuple | Mapping)
+            return super().is_safe_attribute(obj, attr, value) and (attr in _METHODS or not plain)
+
+        def wrap_str_format(self, value: Any) -> None:
+            """Leave ``format`` to the rule above: widths in it would take memory without end."""
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            if not isinstance(left, int | float) or not isinstance(right, int | float):
+                raise OptionError("only numbers can be multiplied", location=location)
+            return super().call_binop(context, operator, left, right)
+
+    def fail(message: str, line: int | None = None) -> OptionError:
+        return OptionError(message, location=location if line is None else f"{location}, line {line}")
+
+    if len(source) > MAX_TEMPLATE:
+        raise fail(f"a template has at most {MAX_TEMPLATE:,} characters, this one has {len(source):,}")
+    environment = Environment(undefined=StrictUndefined, finalize=_show, keep_trailing_newline=False, loader=None)
+    environment.globals.clear()
+    try:
+        tree = environment.parse(source)
+        for node in _walk(tree):
+            kind = type(node).__name__
+            if kind not in _NODES:
+                raise fail(f"a prompt can show values, choose, and go through lists; it has no {kind}", node.lineno)
+            if isinstance(node, nodes.For) and (node.recursive or node.find(nodes.For)):
+                raise fail("a prompt has no loop within a loop", node.lineno)
+            if isinstance(node, nodes.Filter) and node.name not in _FILTERS:
+                known = f"{suggest_name(node.name, _FILTERS)}known: {', '.join(_FILTERS)}"
+                error = fail(f"there is no filter {node.name!r} in prompts", node.lineno)
+                error.hint = known
+                raise error
+        template = environment.from_string(tree)
+    except (TemplateError, RecursionError) as error:
+        raise fail(f"this is not a template: {error}", getattr(error, "lineno", None)) from None
+
+    def render(values: Mapping[str, Any]) -> str:
+        written, parts = 0, []
+        try:
+            for part in template.generate(values):
+                written += len(part)
+                if written > MAX_PROMPT:
+                    raise fail(f"a prompt has at most {MAX_PROMPT:,} characters, this one is longer")
+                parts.append(part)
+        except OptionError:
+            raise
+        except TemplateError as error:
+            wrong = fail(str(error))
+            wrong.hint = f"there are: {', '.join(sorted(values))}"
+            raise wrong from None
+        except Exception as error:  # whatever an expression of somebody else runs into
+            raise fail(f"the template fails: {type(error).__name__}: {error}") from None
+        return "".join(parts)
+
+    return render
+
+
+def _walk(node: Any) -> Any:
+    yield node
+    for child in node.iter_child_nodes():
+        yield from _walk(child)
+
+
+def _show(value: object) -> object:
+    """Return what a template writes for a value: whole numbers without a point, and a word for what is missing."""
+    if value is None or value != value:
+        return UNKNOWN
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def plain_row(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a row whose numbers are Python's own, whatever table it comes from."""
+    return {str(name): value.item() if hasattr(value, "item") else value for name, value in row.items()}
+
+
+def candidate_list(
+    subject: tuple[Mapping[str, Any], object], others: Sequence[tuple[Mapping[str, Any], object]], place: int
+) -> list[dict[str, Any]]:
+    """Return the candidates that a prompt ranks, the one asked about at its place, counted from 1.
+
+    Each has the columns of its row, ``person``, and ``number``.
+    """
+    order = [*others[: place - 1], subject, *others[place - 1 :]]
+    return [{**plain_row(row), "person": person, "number": n + 1} for n, (row, person) in enumerate(order)]

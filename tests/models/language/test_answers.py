@@ -1,0 +1,148 @@
+"""What an answer means: each way to read it, and the outcomes that are none of the choices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.models.language.answers import ModelReply, parse_reply, read_outcome
+from evenhand.services import ChatService, ServiceConnection
+from models.language.screening import screening
+
+NUMBER = {"read": "number", "range": [0, 10]}
+RANKING = {"read": "ranking", "candidates": 3}
+JSON = {"read": "json", "choices": ["invite", "decline"], "favourable": "invite", "entry": "decision"}
+LOGPROBS = {"read": "logprobs", "choices": ["yes", "no", "maybe"], "favourable": "yes"}
+
+
+def read(text: str, answers: dict[str, Any] | None = None, place: int = 1, **reply: Any) -> tuple[str, float, str]:
+    changes = {} if answers is None else {"answers": answers}
+    refused = reply.pop("count", "unfavourable")
+    said = ModelReply(text, **{"refused": False, "finish": "stop", "chances": {}, "tokens": (3, 1), **reply})
+    found = read_outcome(said, screening(refused=refused, **changes), place)
+    return found.kind, found.value, found.label
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("yes", "yes"),
+        (" Yes.\n", "yes"),
+        ("**No**", "no"),
+        ('"no"!', "no"),
+        ("Answer: yes", "yes"),
+        ("Five years are enough.\n\nFinal answer: **Yes**.", "yes"),
+        ("She leads a team, so no reason to wait.\nno", "no"),
+        ("<think>Not sure, perhaps no.\nno</think>\n\nyes", "yes"),
+        ("```\nyes\n```", "yes"),
+    ],
+)
+def test_a_choice_is_the_whole_answer_or_its_last_line(text: str, label: str) -> None:
+    assert read(text) == ("choice", float(label == "yes"), label)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "I would not say yes", "yes and no", "Yes, invite her.", "yes\nbut wait", "yesterday", "Answer: maybe", "y",
+        "yes no", "no\n\nThat is, unless she calls",
+    ],
+)  # fmt: skip
+def test_a_word_found_somewhere_is_no_answer(text: str) -> None:
+    assert read(text) == ("unreadable", 0.0, "")
+    kind, value, _ = read(text, count="excluded")
+    assert (kind, math.isnan(value)) == ("unreadable", True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry, but I can't help with that.",
+        "I\N{RIGHT SINGLE QUOTATION MARK}m sorry, but I can\N{RIGHT SINGLE QUOTATION MARK}t assist.",
+        "I cannot decide about people.",
+        "Unfortunately, I am unable to judge.",
+        "As an AI, I have no opinion.",
+    ],
+)
+def test_an_answer_that_declines_is_refused(text: str) -> None:
+    assert read(text) == ("refused", 0.0, "")
+    assert read("anything", refused=True)[0] == read("", finish="content_filter", refused=True)[0] == "refused"
+    assert read("nein danke", {**screening().answers.model_dump(), "refusals": ["Nein danke"]})[0] == "refused"
+
+
+def test_an_answer_that_was_cut_off_counts_only_as_a_whole() -> None:
+    assert read("yes", finish="length") == ("choice", 1.0, "yes")
+    assert read("There is much to say for her.\nNo", finish="length") == ("cut off", 0.0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ('{"decision": "invite"}', ("choice", 1.0, "invite")),
+        ('```json\n{"decision": "Decline", "why": "x"}\n```', ("choice", 0.0, "decline")),
+        ('She is good.\n{"decision": "invite"}', ("choice", 1.0, "invite")),
+        ("invite", ("unreadable", 0.0, "")),
+        ('{"decision": "invite or decline"}', ("unreadable", 0.0, "")),
+        ('{"decision": null, "why": "invite"}', ("unreadable", 0.0, "")),
+        ('{"decision": "inv', ("unreadable", 0.0, "")),
+    ],
+)
+def test_choices_in_json(text: str, outcome: tuple[str, float, str]) -> None:
+    assert read(text, JSON) == outcome
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("7", 7), ("7.5/10", 7.5), ("Score: 8", 8), ("Solid.\n**6**", 6), ("0", 0), ("10.", 10)],
+)
+def test_numbers(text: str, value: float) -> None:
+    assert read(text, NUMBER)[:2] == ("choice", value)
+
+
+@pytest.mark.parametrize("text", ["11", "-1", "7/8", "seven", "7 or 8", "about 7", "nan", "1e1"])
+def test_what_is_no_number_of_the_range(text: str) -> None:
+    assert read(text, NUMBER)[:2] == ("unreadable", 0.0)
+    assert read(text, {**NUMBER, "favourable": "low"})[:2] == ("unreadable", 10.0)
+
+
+def test_rankings_place_the_candidate_that_is_asked_about() -> None:
+    assert [read("2, 3, 1", RANKING, place)[1] for place in (1, 2, 3)] == [0.0, 1.0, 0.5]
+    assert read("Both are good.\nRanking: 3 > 1 > 2", RANKING, 3) == ("choice", 1.0, "3,1,2")
+    assert read("[1, 2, 3]", RANKING)[2] == "1,2,3"
+    assert {read(text, RANKING)[0] for text in ("1, 2", "1, 2, 2", "1, 2, 4", "1 2 3 is best", "first")} == {
+        "unreadable"
+    }
+
+
+def test_chances_of_the_first_token_are_shared_among_the_choices() -> None:
+    told = {"yes": 0.5, "Yes": 0.1, " no": 0.2, "m": 0.1, "I": 0.1}
+    kind, value, label = read("yes", LOGPROBS, chances={token: math.log(p) for token, p in told.items()})
+    assert (kind, label, round(value, 9)) == ("choice", "yes", round(0.6 / 0.9, 9))
+    assert read("I", LOGPROBS, chances={"I": math.log(0.7), "yes": math.log(0.3)})[0] == "unreadable"
+    assert read("yes", LOGPROBS)[0] == "unreadable"
+
+
+@given(text=st.text(max_size=40))
+def test_any_answer_has_one_meaning(text: str) -> None:
+    for answers in (None, JSON, NUMBER, RANKING):
+        kind, value, label = read(text, answers)
+        assert kind in ("choice", "refused", "unreadable")
+        assert (kind == "choice") == bool(label)
+        assert math.isfinite(value)
+
+
+def completion(message: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"choices": [{"message": message, "finish_reason": "stop", **more}], "usage": {"prompt_tokens": 5}}
+
+
+def test_a_completion_is_taken_apart() -> None:
+    chat = ChatService(ServiceConnection("http://127.0.0.1:9/v1"), "m")
+    found = parse_reply(completion({"content": [{"type": "text", "text": "yes"}]}, logprobs={"content": "odd"}), chat)
+    assert found == ModelReply("yes", False, "stop", {}, None)
+    assert parse_reply(completion({"content": None, "refusal": "No."}), chat)[:2] == ("No.", True)
+    assert parse_reply(completion({"content": None}), chat).text == ""
+    assert parse_reply(completion({"content": "x"}, finish_reason="content_filter"), chat).refused

@@ -1,0 +1,363 @@
+"""Questions to a service: paid once, whatever ends a run; never beyond the budget; the order of arrival is nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.errors import BudgetError, DataError, FetchError, OptionError
+from evenhand.models import ChatQuestion, LanguageModel
+from evenhand.models.language.asking import RateGate, upper_tokens
+from evenhand.models.language.budget import CallBudget
+from evenhand.services import ServiceConnection
+from evenhand.testing import FakeChat, chance_by_words
+from models.language.screening import screening
+from support import ROOT, scaled
+
+PRICE = [1e6, 1e6]
+"""A token costs 1."""
+
+
+def questions(model: LanguageModel, many: int = 12, draws: int = 2) -> list[ChatQuestion]:
+    names = ("Lakisha", "Emily")
+    prompts = [model.render({"name": names[n % 2], "years": n // 2}) for n in range(many)]
+    return [ChatQuestion(prompt, draw) for prompt in prompts for draw in range(draws)]
+
+
+def test_outcomes_come_in_the_order_of_the_questions() -> None:
+    with (
+        FakeChat(chance_by_words(0.4, {"Lakisha": -1.0}), latency=0.001) as chat,
+        LanguageModel(screening(chat.url)) as model,
+    ):
+        asked = questions(model)
+        told: list[float] = []
+        found = model.ask(asked, told.append)
+        shuffled = random.Random(0).sample(range(len(asked)), len(asked))
+        with LanguageModel(screening(chat.url, plan={"at_once": 1})) as other:
+            again = other.ask([asked[i] for i in shuffled])
+        assert [again[shuffled.index(i)] for i in range(len(asked))] == found
+        assert (told[-1], chat.most_at_once <= 4) == (1.0, True)
+    assert model.spent.calls == len(asked)
+    assert {one.kind for one in found} == {"choice"}
+    assert {one.label for one in found} == {"yes", "no"}
+
+
+def test_the_same_question_is_asked_once_and_another_draw_again() -> None:
+    with FakeChat() as chat, LanguageModel(screening(chat.url)) as model:
+        prompt = model.render({"name": "Emily", "years": 1})
+        one = ChatQuestion(prompt)
+        first = model.ask([one, one, one._replace(draw=1), one._replace(seed=3)])
+        assert (len(chat.paid), len(set(chat.paid))) == (3, 3)
+        assert first[0] == first[1]
+        assert model.ask([one]) == first[:1]
+        assert (len(chat.paid), model.spent.remembered) == (3, 1)
+        assert [body.get("seed") for body in sorted(chat.received, key=str)].count(3) == 1
+
+
+def test_a_run_that_ends_at_any_call_goes_on_without_paying_twice(tmp_path: Path) -> None:
+    with FakeChat(chance_by_words(0.4, {"Lakisha": -1.0})) as chat:
+        file = screening(chat.url, plan={"at_once": 1})
+        with LanguageModel(file) as model:
+            whole = model.ask(questions(model, 4))
+        chat.paid.clear()
+        for stop in range(8):
+            kept = tmp_path / f"{stop}.jsonl"
+            with LanguageModel(file, answers=kept, calls=stop or None) as model:
+                if stop:
+                    with pytest.raises(BudgetError, match=f"limit of {stop} calls"):
+                        model.ask(questions(model, 4))
+            # The last line was written in part when the run was killed.
+            content = kept.read_bytes()
+            kept.write_bytes(content + b'{"key": "ab')
+            with LanguageModel(file, answers=kept) as model:
+                assert model.ask(questions(model, 4)) == whole
+                assert model.spent.remembered == stop
+            assert len(chat.paid) == len(set(chat.paid)) == 8
+            chat.paid.clear()
+
+
+@pytest.mark.full
+def test_a_run_that_is_killed_loses_only_what_was_under_way(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.jsonl"
+    with FakeChat(latency=0.02) as chat:
+        file = screening(chat.url, plan={"at_once": 4})
+        with LanguageModel(file) as model:
+            asked = questions(model, 20)
+            whole = model.ask(asked)
+        chat.paid.clear()
+        code = (
+            "import sys; from models.language.test_asking import *\n"
+            "with LanguageModel(screening(sys.argv[1], plan={'at_once': 4}), answers=Path(sys.argv[2])) as model:\n"
+            "    model.ask(questions(model, 20))"
+        )
+        with subprocess.Popen([sys.executable, "-c", code, chat.url, str(kept)], cwd=ROOT / "tests") as run:
+            while len(chat.paid) < 15 and run.poll() is None:
+                time.sleep(0.005)
+            run.send_signal(signal.SIGKILL)
+        with LanguageModel(file, answers=kept) as model:
+            assert model.ask(asked) == whole
+        twice = len(chat.paid) - len(set(chat.paid))
+    assert twice <= 4
+    assert model.spent.remembered >= 11
+
+
+def test_two_runs_share_a_file_of_answers(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.jsonl"
+    with FakeChat() as chat:
+        file = screening(chat.url, answers_file=str(kept))
+        with LanguageModel(file) as one:
+            first = one.ask(questions(one))
+        with LanguageModel(file.model_copy(update={"refused": "excluded"})) as two:
+            assert two.ask(questions(two)) == first
+            assert two.spent.calls == 0
+    assert len(chat.paid) == len(set(chat.paid))
+    assert "Lakisha" not in kept.read_text()
+
+
+def test_a_file_that_holds_something_else_is_not_written_into(tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("a\nb\nc\nd\n")
+    with pytest.raises(DataError, match="not a file of answers"):
+        LanguageModel(screening(), answers=other)
+    with pytest.raises(DataError, match="cannot be used"):
+        LanguageModel(screening(), answers=tmp_path / "none" / "x.jsonl")
+    assert other.read_text() == "a\nb\nc\nd\n"
+
+
+def test_faults_are_asked_again_and_paid_as_far_as_they_may_be() -> None:
+    faults = {2: 429, 3: 500, 4: "slow", 5: "truncated", 6: "hangs up", 7: 503}
+    with (
+        FakeChat(faults=faults) as chat,
+        LanguageModel(
+            screening(chat.url, service={"url": chat.url, "model": "m", "backoff": 0.001, "timeout": 0.3})
+        ) as model,
+    ):
+        found = model.ask(questions(model, 6))
+        assert {one.kind for one in found} == {"choice"}
+        # Three answers came late, broken or not at all; what was refused for a reason that passes is free.
+        assert (len(chat.received), model.spent.calls) == (18, 15)
+        assert len(chat.paid) == 14  # the slow and the truncated one are charged, the one that hung up is not
+
+
+def test_a_question_that_stays_open_is_told_and_asked_another_time(tmp_path: Path) -> None:
+    service = {"model": "m", "backoff": 0.0, "retries": 1}
+    with FakeChat(faults={2: 500, 3: 500}) as chat:
+        file = screening(chat.url, service={"url": chat.url, **service}, plan={"at_once": 1})
+        with LanguageModel(file, answers=tmp_path / "kept.jsonl") as model:
+            found = model.ask(questions(model, 3, 1))
+            assert [one.kind for one in found] == ["choice", "failed", "choice"]
+            assert model.spent.failed == 1
+            assert [one.kind for one in model.ask(questions(model, 3, 1))] == ["choice"] * 3
+    assert len(chat.paid) == 3
+
+
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_service_that_cannot_be_used_is_asked_once(status: int) -> None:
+    with (
+        FakeChat(faults=dict.fromkeys(range(1, 9), status)) as chat,
+        LanguageModel(screening(chat.url, plan={"at_once": 1})) as model,
+    ):
+        with pytest.raises(FetchError, match=f"status {status}"):
+            model.ask(questions(model))
+        assert (len(chat.received), model.spent.calls) == (1, 0)
+
+
+def test_a_service_that_is_down_is_not_asked_for_ever() -> None:
+    with (
+        FakeChat(faults=dict.fromkeys(range(1, 999), 500)) as chat,
+        LanguageModel(
+            screening(chat.url, service={"url": chat.url, "model": "m", "backoff": 0.0, "retries": 0})
+        ) as model,
+    ):
+        with pytest.raises(FetchError, match="status 500"):
+            model.ask(questions(model, 100))
+        assert len(chat.received) < 30
+
+
+def test_one_question_that_the_service_refuses_is_an_outcome() -> None:
+    def long(path: str, headers: dict[str, str], body: bytes) -> Any:
+        found = FakeChat.answer(chat, path, headers, body)
+        wrong = b'{"error": {"code": "content_filter", "message": "no"}}'
+        return found._replace(status=400, body=wrong) if b"Lakisha" in body else found
+
+    with FakeChat() as chat, LanguageModel(screening(chat.url)) as model:
+        chat.answer = long  # type: ignore[method-assign]
+        found = model.ask(questions(model, 2, 1))
+    assert [one.kind for one in found] == ["refused", "choice"]
+
+
+def test_a_service_that_takes_few_at_once_gets_few() -> None:
+    with (
+        FakeChat(at_once=2, latency=0.01) as chat,
+        LanguageModel(
+            screening(
+                chat.url, service={"url": chat.url, "model": "m", "backoff": 0.01, "retries": 20}, plan={"at_once": 16}
+            )
+        ) as model,
+    ):
+        found = model.ask(questions(model, 20))
+    assert {one.kind for one in found} == {"choice"}
+    assert len(chat.paid) == len(found) == model.spent.calls
+
+
+def test_the_gate_halves_once_for_what_is_told_at_the_same_time_and_opens_slowly() -> None:
+    gate = RateGate(16)
+    for _ in range(4):
+        assert gate.enter()
+    gate.slow_down(60.0)
+    gate.slow_down(60.0)
+    assert gate.limit == 8
+    gate._until = 0.0
+    gate.slow_down(0.0)
+    assert gate.limit == 4
+    for _ in range(4):
+        gate.leave(answered=True)
+    assert gate.limit == 5
+    gate.stop()
+    assert not gate.enter()
+
+
+@settings(deadline=None, max_examples=scaled(100))
+@given(
+    calls=st.none() | st.integers(1, 12),
+    money=st.none() | st.integers(1, 800),
+    faults=st.dictionaries(st.integers(1, 12), st.sampled_from([429, 500, "truncated", "hangs up"])),
+    at_once=st.integers(1, 4),
+)
+def test_a_budget_is_never_passed(calls: int | None, money: int | None, faults: dict[int, Any], at_once: int) -> None:
+    plan = {"at_once": at_once, "calls": calls, "money": money, "price": PRICE}
+    with (
+        FakeChat({"yes indeed": 0.5, "no": 0.5}, faults=faults) as chat,
+        LanguageModel(screening(chat.url, plan=plan)) as model,
+    ):
+        try:
+            found = model.ask(questions(model, 5))
+        except BudgetError:
+            found = []
+        spent = model.spent
+    assert len(chat.paid) <= spent.calls <= (calls or 99)
+    assert sum(chat.tokens) <= spent.money <= (money or 99_999)  # type: ignore[operator]
+    assert not found or len(found) == 10
+    if calls is None and money is None:
+        assert len(found) == 10
+
+
+def test_what_is_reserved_covers_what_is_read() -> None:
+    body = {"messages": [{"role": "user", "content": "größer \N{GRINNING FACE}"}]}
+    assert upper_tokens(body) == len("größer \N{GRINNING FACE}".encode()) + 16
+    budget = CallBudget(2, 10.0, (1e6, 0.0))
+    budget.reserve((6, 0))
+    with pytest.raises(BudgetError, match="may cost more than is left of 10"):
+        budget.reserve((5, 0))
+    budget.settle((6, 0), (1, 0))
+    budget.reserve((5, 0))
+    budget.release((5, 0))
+    assert (budget.spent.calls, budget.spent.money) == (1, 1.0)
+
+
+def test_a_forecast_asks_nothing_and_learns_from_what_was_counted() -> None:
+    with FakeChat() as chat, LanguageModel(screening(chat.url, plan={"price": [1.0, 2.0]})) as model:
+        asked = questions(model, 4, 1)
+        before = model.forecast(asked)
+        assert (before.calls, before.tokens_out, len(chat.received)) == (4, 32, 0)
+        assert before.money == pytest.approx((before.tokens_in + 2 * 32) / 1e6)
+        model.ask(asked[:2])
+        after = model.forecast(asked)
+        assert (after.calls, after.tokens_in) == (2, 16)  # a word is a token: eight in each prompt
+
+
+def test_a_batch_is_written_and_read_back(tmp_path: Path) -> None:
+    batch, results = tmp_path / "batch.jsonl", tmp_path / "results.jsonl"
+    with FakeChat() as chat, LanguageModel(screening(chat.url)) as model, LanguageModel(screening(chat.url)) as single:
+        asked = questions(model)
+        assert model.write_batch(asked, batch) == len(asked)
+        lines = [json.loads(line) for line in batch.read_text().splitlines()]
+        assert {line["method"] + line["url"] for line in lines} == {"POST/v1/chat/completions"}
+        results.write_text("\n".join(chat.answer_batch(batch.read_text().splitlines())) + "\n")
+        failed = {"custom_id": lines[0]["custom_id"], "response": {"status_code": 500}, "error": None}
+        assert model.read_batch(results) == len(asked)
+        chat.paid.clear()
+        assert model.ask(asked) == single.ask(asked)
+        assert (model.spent.calls, len(chat.paid)) == (0, len(asked))
+        results.write_text(json.dumps(failed) + "\n")
+        assert single.read_batch(results) == 0
+        results.write_text('{"id": 1}\n')
+        with pytest.raises(DataError, match="not the result of a request"):
+            single.read_batch(results)
+
+
+def test_a_consensus_is_the_majority_of_fresh_answers() -> None:
+    with (
+        FakeChat(0.8) as chat,
+        LanguageModel(screening(chat.url, consensus=5)) as model,
+        LanguageModel(screening(chat.url)) as single,
+    ):
+        prompt = model.render({"name": "Emily", "years": 1})
+        found = model.ask([ChatQuestion(prompt, draw) for draw in range(6)])
+        votes = single.ask([ChatQuestion(prompt, draw) for draw in range(30)])
+    majority = [sum(one.value for one in votes[i : i + 5]) > 2.5 for i in range(0, 30, 5)]
+    assert [one.value == 1 for one in found] == majority
+    assert len(set(chat.paid)) == 30
+
+
+def test_blind_prompts_are_alike_for_everybody() -> None:
+    from evenhand.datasets import load_name_list, name_lists
+
+    people = load_name_list(name_lists()[0]).people
+    file = screening(prompt="{{ person.first }} {{ person.last }}: {{ person.They }} led {{ team }}.")
+    with LanguageModel(file.model_copy(update={"blind": True})) as blind, LanguageModel(file) as model:
+        row = {"team": 3}
+        assert {blind.render(row, one).text for one in people} == {"[first name] [last name]: They led 3."}
+        assert len({model.render(row, one).text for one in people}) > 10
+
+
+def test_a_ranking_has_all_its_candidates() -> None:
+    template = "{% for one in candidates %}{{ one.number }}. {{ one.years }} years\n{% endfor %}Rank them."
+    answers = {"read": "ranking", "candidates": 3}
+    with (
+        FakeChat({"2, 1, 3": 1.0}) as chat,
+        LanguageModel(screening(chat.url, prompt=template, answers=answers)) as model,
+    ):
+        others = [({"years": 5}, None), ({"years": 7}, None)]
+        prompts = [model.render({"years": 1}, others=others, place=place) for place in (1, 2, 3)]
+        assert prompts[1].text == "1. 5 years\n2. 1 years\n3. 7 years\nRank them."
+        found = model.ask([ChatQuestion(prompt, place=place) for place, prompt in enumerate(prompts, 1)])
+        assert [one.value for one in found] == [0.5, 1.0, 0.0]
+        with pytest.raises(OptionError, match="ranks 3 candidates, 2 are given"):
+            model.render({"years": 1}, others=others[:1])
+
+
+def test_a_key_that_is_not_set_is_said_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    service = {"url": "http://127.0.0.1:9/v1", "model": "m", "key": "NO_SUCH_KEY"}
+    with LanguageModel(screening(service=service)) as model, pytest.raises(OptionError, match="NO_SUCH_KEY"):
+        model.ask(questions(model))
+
+
+def test_the_client_of_openai_asks_what_we_ask() -> None:
+    openai = pytest.importorskip("openai", reason="needs openai to compare with")
+    with FakeChat(seeds=True) as chat, LanguageModel(screening(chat.url)) as model:
+        client = openai.OpenAI(base_url=chat.url, api_key="none", max_retries=0)
+        ours = model.ask([ChatQuestion(model.render({"name": "Emily", "years": 1}), seed=n) for n in range(20)])
+        bodies = sorted(chat.received, key=lambda body: body["seed"])
+        theirs = [client.chat.completions.create(**body).choices[0].message.content for body in bodies]
+        client.close()
+    assert [one.label for one in ours] == theirs
+
+
+def test_an_idempotency_key_is_sent() -> None:
+    with FakeChat() as chat:
+        service = ServiceConnection(chat.url)
+        service.post("/chat/completions", {"messages": [{"role": "user", "content": "x"}]}, key="k")
+        service.close()
+    assert chat.paid == ["k"]

@@ -1,0 +1,124 @@
+"""Prompts from templates: what they show, and that nothing in a hostile one gets out or goes on for ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from evenhand.errors import OptionError
+from evenhand.models.language.prompts import MAX_PROMPT, candidate_list, compile_template, plain_row
+
+
+@dataclass(frozen=True)
+class Somebody:
+    first: str = "Emily"
+
+    def word(self, name: str) -> str:
+        return f"the {name}"
+
+
+def render(source: str, **values: object) -> str:
+    return compile_template(source, "prompt")(values)
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("{{ person.first }}: {{ years }} years as {{ trade }}.", "Emily: 3 years as welder."),
+        ("{{ person.word('club') }}", "the club"),
+        ("{% if years > 2 %}senior{% else %}junior{% endif %}", "senior"),
+        ("{{ 'senior' if years > 2 else 'junior' }}", "senior"),
+        ("{% for skill in skills %}{{ loop.index }}. {{ skill|title }}\n{% endfor %}", "1. Tig\n2. Mig\n"),
+        ("{{ trade|upper }} {{ trade.title() }} {{ years * 12 }}", "WELDER Welder 36"),
+        ("{{ gone }} {{ half }} {{ nan }}", "unknown 2.5 unknown"),
+        ("{# a remark #}{{ skills|length }}", "2"),
+    ],
+)  # fmt: skip
+def test_what_a_template_shows(source: str, shown: str) -> None:
+    values = {"years": 3.0, "trade": "welder", "skills": ["tig", "mig"], "gone": None, "half": 2.5, "nan": float("nan")}
+    assert render(source, person=Somebody(), **values) == shown
+
+
+def test_a_column_that_is_not_there_is_named() -> None:
+    with pytest.raises(OptionError, match="'yeers' is undefined") as raised:
+        render("{{ yeers }}", years=1, trade="welder")
+    assert raised.value.hint == "there are: trade, years"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ person.__class__.__mro__ }}",
+        "{{ person.word.__globals__ }}",
+        "{{ ''.__class__.__base__.__subclasses__() }}",
+        "{{ person['__class__'] }}{{ person['__init__'].__globals__ }}",
+        "{{ ('x' ~ 'y').format(person) }}",
+        "{{ '{0.__class__}'.format(person) }}",
+        "{{ person|attr('__class__') }}",
+        "{{ '{:1000000000}'.format(1) }}",
+        "{{ cycler.__init__.__globals__ }}",
+        "{{ self.__init__ }}",
+        "{% include '/etc/passwd' %}",
+        "{% import 'os' as os %}",
+        "{% extends 'x' %}",
+        "{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}",
+        "{% for a in range(10**9) %}{% endfor %}",
+        "{% for a in text %}{% for b in text %}{% endfor %}{% endfor %}",
+        "{% for a in [[1]] recursive %}{{ loop(a) }}{% endfor %}",
+        "{% for a in text if loop(text) %}{% endfor %}",
+        "{% set a = text %}{% set a = a ~ a %}",
+        "{% with a = text ~ text %}{% endwith %}",
+        "{{ 'a' * 10**10 }}",
+        "{{ 'a' * 1000000000 }}",
+        "{{ [0] * 1000000000 }}",
+        "{{ 9 ** 9 ** 9 ** 9 }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ 'a'|center(1000000000) }}",
+        "{{ 'a'.center(1000000000) }}",
+        "{{ 'a'.ljust(1000000000) }}",
+        "{{ text|replace('a', text) }}",
+        "{{ text|join(text) }}",
+        "{{ 'x'.join(text) }}",
+        "{{ lipsum(n=1000000) }}",
+        "{{ namespace(a=1) }}",
+        "{% filter upper %}x{% endfilter %}",
+        "{% call person.word() %}{% endcall %}",
+        "{% block a %}{% endblock %}",
+        "{{ text.encode() }}",
+        "{{ years.real.__class__ }}",
+        "{{ 1 / 0 }}",
+        "{{ items.append(1) }}",
+        "{{ items.pop() }}",
+        "(" * 5000 + "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+    ],
+)
+def test_a_hostile_template_is_contained(source: str) -> None:
+    items = [1, 2]
+    with pytest.raises(OptionError):
+        render(source, person=Somebody(), text="a" * 10_000, years=3, items=items)
+    assert items == [1, 2]
+
+
+def test_a_prompt_has_a_limit_of_size() -> None:
+    with pytest.raises(OptionError, match="at most 1,000,000 characters"):
+        render("{% for a in text %}{{ text }}{% endfor %}", text="a" * 100_000)
+    with pytest.raises(OptionError, match="a template has at most"):
+        render("a" * 200_001)
+    assert len(render("{{ text }}", text="a" * MAX_PROMPT)) == MAX_PROMPT
+
+
+def test_what_is_in_a_value_is_not_run() -> None:
+    assert render("{{ text }}", text="{{ 7 * 7 }} <b>") == "{{ 7 * 7 }} <b>"
+
+
+def test_rows_are_of_python() -> None:
+    row = plain_row({"a": np.float64(2.0), "b": np.int64(3), 5: "x"})
+    assert row == {"a": 2.0, "b": 3, "5": "x"}
+    assert {type(value) for value in row.values()} == {float, int, str}
+
+
+def test_candidates_stand_in_their_places() -> None:
+    found = candidate_list(({"years": 1}, "A"), [({"years": 2}, "B"), ({"years": 3}, "C")], 2)
+    assert [(one["number"], one["person"], one["years"]) for one in found] == [(1, "B", 2), (2, "A", 1), (3, "C", 3)]

@@ -1,0 +1,126 @@
+"""The file of a language model that decides: read strictly, and every fault is one clear error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evenhand.errors import EvenhandError, OptionError
+from evenhand.models import LanguageModel, ScreeningFile, read_screening_file
+
+WHOLE: dict[str, Any] = {
+    "service": {"url": "http://127.0.0.1:8000/v1", "model": "m", "key": "API_KEY", "options": {"max_tokens": 8}},
+    "system": "You screen CVs for {{ job }}.",
+    "prompt": "{{ person.first }}: {{ years }} years.\nAnswer yes or no.",
+    "answers": {"choices": ["yes", "no"], "favourable": "yes"},
+    "refused": "excluded",
+    "people": {"names": "names.yaml", "compare": [["white woman", "black woman"]]},
+    "plan": {"half_width": 0.04, "calls": 6000, "money": 5.0, "price": [0.15, 0.6], "at_once": 8, "seeds": "none"},
+    "asks": 3,
+}
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    """Write the file with some entries changed; those of None are left out, ``a__b`` is entry b of a."""
+    found = {name: dict(value) if isinstance(value, dict) else value for name, value in WHOLE.items()}
+    for name, value in changes.items():
+        outer, _, inner = name.partition("__")
+        place, last = (found[outer], inner) if inner else (found, outer)
+        if value is None:
+            del place[last]
+        else:
+            place[last] = value
+    path = folder / "screening.yaml"
+    path.write_text(yaml.safe_dump(found, sort_keys=False), "utf-8")
+    return path
+
+
+def test_a_file_is_what_it_says(tmp_path: Path) -> None:
+    file = read_screening_file(write(tmp_path))
+    assert (file.service.model, file.service.most_tokens, file.answers.favourable) == ("m", 8, "yes")
+    assert (file.plan.price, file.plan.at_once, file.asks, file.refused) == ((0.15, 0.6), 8, 3, "excluded")
+    assert (file.name, file.outcome, file.kept_answers) == ("screening.yaml", "rate", None)
+    assert file.people == WHOLE["people"]
+
+
+def test_words_stay_words(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        "service: {url: http://127.0.0.1/v1, model: m}\nprompt: x\nanswers: {choices: [yes, no], favourable: no}\n"
+    )
+    assert read_screening_file(path).answers.favourable == "no"
+
+
+def test_little_is_needed(tmp_path: Path) -> None:
+    path = write(tmp_path, system=None, refused=None, people=None, plan=None, asks=None, service__options=None)
+    file = read_screening_file(path)
+    assert (file.plan.at_once, file.plan.half_width, file.asks, file.service.most_tokens) == (16, 0.05, 5, 256)
+    kept = read_screening_file(write(tmp_path, answers_file="kept.jsonl")).kept_answers
+    assert kept == tmp_path / "kept.jsonl"
+    assert file.fingerprint != read_screening_file(write(tmp_path)).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "fault"),
+    [
+        ({"service": None}, "", "`service` is missing"),
+        ({"prompt": None}, "", "`prompt` is missing"),
+        ({"promt": "x"}, "", "no entry 'promt'"),
+        ({"path": "x"}, "", "no entry 'path'"),
+        ({"service__url": "ftp://x"}, "url", "begins with http"),
+        ({"service__url": "http://me:secret@x/v1"}, "url", "more than host"),
+        ({"service__key": "sk-secret"}, "key", "not the name of an environment variable"),
+        ({"service__timeout": 0}, "service.timeout", "not more than 0"),
+        ({"service__options": {"seed": 1}}, "options", "'seed' is set by"),
+        ({"service__options": {"stream": True}}, "options", "'stream' is set by"),
+        ({"answers": {"read": "text"}}, "answers", "`choices` is missing"),
+        ({"answers__choices": ["yes"]}, "answers.choices", "two different"),
+        ({"answers__choices": ["yes", "Yes"]}, "answers.choices", "two different"),
+        ({"answers__choices": [1, 2]}, "answers.choices", "expected text"),
+        ({"answers__favourable": None}, "answers.favourable", "`favourable` is missing"),
+        ({"answers__favourable": "maybe"}, "answers.favourable", "'maybe' is not a choice"),
+        ({"answers__read": "words"}, "answers.read", "no read 'words'"),
+        ({"answers__range": [0, 10]}, "answers", "`range` has no meaning"),
+        ({"answers": {"read": "number"}}, "answers", "`range` is missing"),
+        ({"answers": {"read": "number", "range": [5, 5]}}, "answers.range", "begins with its least"),
+        ({"answers": {"read": "number", "range": [0, 5], "favourable": "yes"}}, "answers.favourable", "high or low"),
+        ({"answers": {"read": "ranking"}}, "answers", "`candidates` is missing"),
+        ({"answers": {"read": "ranking", "candidates": 1}}, "answers.candidates", "1 is less than 2"),
+        ({"answers__read": "logprobs", "answers__choices": ["no", "none", "yes"]}, "answers.choices", "may begin with"),
+        ({"refused": "ignored"}, "refused", "no refused 'ignored'"),
+        ({"plan__calls": 0}, "plan.calls", "0 is less than 1"),
+        ({"plan__at_once": 1000}, "plan.at_once", "more than 64"),
+        ({"plan__price": None}, "plan.price", "needs prices"),
+        ({"plan__price": [-1, 1]}, "plan.price", "negative"),
+        ({"plan__budget": 1}, "plan", "no entry 'budget'"),
+        ({"service__options": {"max_tokens": "many"}}, "service.options", "needs a limit of tokens"),
+        ({"consensus": 3, "answers": {"read": "number", "range": [0, 5]}}, "consensus", "majority needs choices"),
+        ({"prompt": "{{ a"}, "prompt", "not a template"),
+        ({"system": "{% include 'x' %}"}, "system", "it has no Include"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_one_clear_error(changes: dict[str, Any], place: str, fault: str, tmp_path: Path) -> None:
+    path = write(tmp_path, **changes)
+    with pytest.raises(OptionError) as raised:
+        read_screening_file(path)
+    assert fault in raised.value.message
+    assert str(raised.value.location).startswith(f"{path}, {place}" if place else str(path))
+    assert raised.value.hint or "secret" not in str(raised.value)
+    assert "secret" not in str(raised.value)
+    assert "Value error" not in str(raised.value)
+
+
+def test_limits_given_by_a_command_are_checked_like_those_of_the_file(tmp_path: Path) -> None:
+    file = read_screening_file(write(tmp_path, plan=None))
+    with LanguageModel.of(file, calls=7, at_once=2) as model:
+        assert (model.file.plan.calls, model.file.plan.at_once, model.file.path) == (7, 2, file.path)
+    with pytest.raises((EvenhandError, ValueError), match="needs prices"):
+        LanguageModel.of(file, money=1.0)
+
+
+def test_a_file_can_be_made_in_python() -> None:
+    file = ScreeningFile.model_validate({name: WHOLE[name] for name in ("service", "prompt", "answers")})
+    assert (file.name, file.path) == ("m", None)
