@@ -105,8 +105,9 @@ def first_fault(
     asked = ((place, f"{upper}.*", place.rpartition(".")[2]) for place, upper in itertools.pairwise(above))
     hint = next((hints[name] for names in asked for name in names if name in hints), None)
     given, context = fault.get("input"), fault.get("ctx", {})
-    if isinstance(context.get("error"), OptionError):
-        return context["error"]  # which says more than pydantic makes of it
+    own = context.get("error")
+    if isinstance(own, OptionError):
+        return own  # it says more than pydantic makes of it
     location = ".".join(path)
     outer, last = ".".join(path[:-1]), "".join(path[-1:])
     if fault["type"] == "missing":
