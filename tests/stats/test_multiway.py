@@ -25,13 +25,14 @@ def test_by_hand():
     assert found.variance.shared == pytest.approx((0.0, 0.0))
     assert found.variance.clusters == (2, 2, 2)
     assert found.floor == pytest.approx(0.1 / 16)
-    # Fewer than 15 clusters: (1/16)^2 / (3 * (1/16)^2 / 1) = 1/3, and no less than 2 - 1.
+    # (1/16)^2 / (3 * (1/16)^2 / 1) = 1/3, and no less than 2 - 1.
     assert found.variance.freedom == 1
     assert found.half_width(0.95) == pytest.approx(12.7062 * (1 / 16 + 0.1 / 16) ** 0.5, rel=1e-5)
+    assert found.interval(1 - found.p)[0] == pytest.approx(0, abs=1e-9)
     assert found.interval(0.95) == pytest.approx((0.25 - found.half_width(0.95), 0.25 + found.half_width(0.95)))
 
 
-def test_freedom_by_hand_with_many_clusters():
+def test_freedom_by_hand():
     """Thirty texts with two observations each: the first always 1 above the second, texts alternate between 0 and 4."""
     text = np.repeat(np.arange(30), 2)
     values = np.where(text % 2 == 0, 0.0, 4.0) + np.tile([0.5, -0.5], 30)
@@ -41,7 +42,10 @@ def test_freedom_by_hand_with_many_clusters():
     assert found.variance.own == pytest.approx(own)
     assert found.variance.shared == pytest.approx((whole - own,))
     assert found.total == pytest.approx(whole + 0.1 * 25 / 32**2)
-    assert found.variance.freedom == pytest.approx(whole**2 / ((whole - own / 2) ** 2 / 29))
+    assert found.variance.freedom == pytest.approx(29)
+    # Crossed with ten names whose sums cancel, only the texts' variance counts, and never fewer than 10 - 1.
+    names = multiway_mean(values, [[text], [np.arange(60) // 2 % 10]])
+    assert 9 <= names.variance.freedom < 29
 
 
 def reference(contributions, families):

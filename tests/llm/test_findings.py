@@ -1,0 +1,103 @@
+"""Which templates and names are treated differently: planted ones are confirmed, others are not."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from tests.llm.simulated import SimulatedRespondent
+
+from evenhand.llm.design import Design, Interviewer, TrialOutcomes
+from evenhand.llm.estimates import AnswerTable
+from evenhand.llm.findings import (
+    Suspect,
+    confirm,
+    name_trials,
+    sign_flip_p,
+    suspect_names,
+    suspect_templates,
+    template_trials,
+)
+
+
+def table_of(value, name=None):
+    zeros = np.zeros(value.shape, dtype=int)
+    return AnswerTable(value, zeros, zeros if name is None else name, TrialOutcomes(value[:, :, 0], zeros[:, :, 0]))
+
+
+def test_the_widest_templates_by_hand():
+    value = np.zeros((3, 3, 2))
+    value[0, 0] = 1, 1  # group 0 above group 1 by 1
+    value[1, 2] = 1, np.nan  # group 2 above group 1 by 1, of one pair
+    value[2, 1] = 1, 0  # group 1 above both by 1/2
+    found = suspect_templates(table_of(value), [(0, 1), (2, 1)], 4)
+    assert found == [Suspect((0, 1), 0), Suspect((2, 1), 1), Suspect((0, 1), 2), Suspect((2, 1), 2)]
+    assert suspect_templates(table_of(np.ones((3, 2, 2))), [(0, 1)], 4) == []
+
+
+def test_the_widest_names_by_hand():
+    """Name 1 of group 0 is worse than the other in each of its templates; group 1 has one name, which is no suspect."""
+    value = np.array([[[1.0, 0.0], [1.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]])
+    name = np.array([[[0, 1], [0, 0]], [[1, 0], [0, 0]]])
+    assert suspect_names(table_of(value, name), (2, 1), 3) == [Suspect((0, 0), 0), Suspect((0, 0), 1)]
+
+
+def test_fresh_pairs_are_fresh_and_balanced():
+    design = Design(9, (6, 4), 2)
+    (trials,) = template_trials([Suspect((1, 0), 3)], design, 12, sweep=5, ranks=False)
+    assert (trials.template == 3).all()
+    assert trials.group.tolist() == [[1, 0]] * 12
+    # After five sweeps the sixth name of group 0 comes next, then all of the next cycle.
+    assert trials.name[0, 1] == design.names_in(5)[3, 0]
+    assert sorted(trials.name[1:7, 1]) == list(range(6))
+    assert sorted(trials.name[3:7, 0]) == list(range(4))
+    (trials,) = name_trials([Suspect((0, 0), 2)], design, 18)
+    assert (trials.name[:, 0] == 2).all()
+    assert sorted(np.bincount(trials.name[:, 1], minlength=6)) == [0, 3, 3, 4, 4, 4]
+    assert sorted(np.bincount(trials.template)) == [2] * 9
+
+
+@pytest.mark.parametrize("ranks", [False, True])
+def test_planted_templates_and_names_are_confirmed(ranks):
+    chance = np.full((12, 2, 6), 0.5)
+    if not ranks:
+        chance[4, 0], chance[4, 1] = 0.9, 0.1
+        chance[:, 1, 3] = 0.02
+        chance[4, 1, 3] = 0.1
+    else:
+        chance[4, 0] = 0.9
+    respondent = SimulatedRespondent(chance, ranks=ranks, places=0.1)
+    design, interviewer = Design(12, (6, 6), 1), Interviewer(respondent)
+    suspects = [Suspect((0, 1), 4), Suspect((0, 1), 7)]
+    trials = template_trials(suspects, design, 40, 6, ranks=ranks)
+    if not ranks:
+        names = [Suspect((1, 1), 3), Suspect((0, 0), 5)]
+        suspects, trials = [*suspects, *names], [*trials, *name_trials(names, design, 70)]
+    found = confirm(suspects, trials, interviewer)
+    clear = {one.suspect for one in found if one.p <= 0.05}
+    assert clear == {Suspect((0, 1), 4)} | (set() if ranks else {Suspect((1, 1), 3)})
+    assert [one.p for one in found] == sorted(one.p for one in found)
+    best = next(one for one in found if one.suspect == Suspect((0, 1), 4))
+    assert best.better[0] > best.better[1]
+    assert len(best.outcomes.value) == 40
+    assert confirm([], [], interviewer) == []
+
+
+def test_a_ranking_of_three_groups_compares_the_two_that_are_suspected():
+    chance = np.zeros((4, 3, 5)) + np.array([0.0, 0.5, 1.0])[None, :, None]
+    respondent = SimulatedRespondent(chance, ranks=True)
+    design = Design(4, (5, 5, 5), 1)
+    suspects = [Suspect((2, 0), 1)]
+    (found,) = confirm(suspects, template_trials(suspects, design, 10, 3, ranks=True), Interviewer(respondent))
+    assert found.better == (10, 0)
+    assert found.outcomes.value.tolist() == [[1.0, 0.0]] * 10
+
+
+def test_signs_by_hand():
+    """One template with four differences of 1: |sum| is 4 for two of the 16 signs, so that p is near 1/8."""
+    p = sign_flip_p(np.array([[1.0, 1.0, 1.0, 1.0]]), np.random.default_rng(1))
+    exact = np.mean([abs(sum(signs)) == 4 for signs in product([-1, 1], repeat=4)])
+    assert p[0] == pytest.approx(exact, abs=0.03)
+    assert sign_flip_p(np.array([[np.nan, 0.0]]), np.random.default_rng(1))[0] == 1
+    many = sign_flip_p(np.vstack([np.ones((1, 20)), np.tile([1.0, -1.0], (5, 10))]), np.random.default_rng(1))
+    assert many[0] == 1 / 1000
+    assert (many[1:] == 1).all()
