@@ -62,13 +62,9 @@ def reference(contributions, families):
         subsets = [some for size in range(1, len(kinds) + 1) for some in combinations(kinds, size)]
         return sum((-1) ** (len(some) + 1) * by(some) for some in subsets)
 
-    own = by([np.arange(len(contributions))])
-    reached, kinds, shared = own, [], []
-    for family in families:
-        kinds = [*kinds, *family]
-        shared.append(max(sharing(kinds) - reached, 0.0))
-        reached = sharing(kinds)
-    return own, shared
+    own, first = by([np.arange(len(contributions))]), list(families[0])
+    added = [sum(sharing([*first, kind]) - sharing(first) for kind in family) for family in families[1:]]
+    return own, [max(part, 0.0) for part in (sharing(first) - own, *added)]
 
 
 @st.composite
@@ -97,15 +93,28 @@ def test_is_the_definition_and_knows_no_order_names_or_sides(world, random):
 
 
 def test_pairs_that_share_anything_are_what_is_added():
-    """With many clusters the factors C / (C - 1) vanish, and what remains is the sum over all pairs that share one."""
+    """With many clusters the factors C / (C - 1) vanish, and what remains is a sum over pairs: once for each name."""
     rng = np.random.default_rng(3)
-    kinds = [rng.integers(400, size=1500) for _ in range(3)]
-    contributions = rng.normal(size=1500) + sum(rng.normal(size=400)[codes] for codes in kinds)
-    together = np.zeros((1500, 1500), dtype=bool)
-    for codes in kinds:
-        together |= codes[:, None] == codes
-    found = multiway_variance(contributions, [kinds[:1], kinds[1:]])
+    text, *names = (rng.integers(400, size=1500) for _ in range(3))
+    contributions = rng.normal(size=1500) + sum(rng.normal(size=400)[codes] for codes in (text, *names))
+    same_text = text[:, None] == text
+    together = same_text.astype(float)
+    for codes in names:
+        together += (codes[:, None] == codes) & ~same_text
+    found = multiway_variance(contributions, [[text], names])
     assert found.total == pytest.approx(contributions @ together @ contributions, rel=0.01)
+
+
+def test_few_names_that_meet_all_others_equally_often():
+    """Two names of each group, +-1/2 each: the variance of both means is 1/4 + 1/4, less 2 V_P that texts share."""
+    text = np.repeat(np.arange(10), 2)
+    first = np.tile([0, 1], 10)
+    second = np.where(text % 2 == 0, first, 1 - first)
+    values = (first - 0.5) - (second - 0.5)
+    found = multiway_mean(values, [[text], [first, second]])
+    own = 20 / 19 * 10 / 400
+    assert found.variance.own == pytest.approx(own)
+    assert found.variance.shared == pytest.approx((0.0, 1 / 4 + 1 / 4 - 2 * own))
 
 
 def test_a_nested_kind_takes_the_place_of_what_lies_within():

@@ -156,7 +156,8 @@ def estimate_flips(pairs: PairedAnswers, confidence: float) -> FlipEstimates | N
     estimated without bias by the products of differences of two pairs in a template that share no name; so it is 0 on
     average if groups are treated alike in every template, and also sees effects that cancel in the gap. The first is
     measured by asking twice, or from the probabilities themselves; the names have the rest. All are means over
-    templates: variance between them, plus what names add across templates, and Hall's cubic for the skewness.
+    templates: variance between them, plus what names add across templates, and Hall's cubic for the skewness. No part
+    is below 0, and noise not above what is left for it, so that they add up.
 
     Args:
         pairs: outcomes 0 or 1, or probabilities of the favourable answer, which need no second asking.
@@ -190,8 +191,22 @@ def estimate_flips(pairs: PairedAnswers, confidence: float) -> FlipEstimates | N
         **{name: getattr(pairs, name)[used] for name in ("first", "second", "name_1", "name_0")},
         cluster=None if pairs.cluster is None else pairs.cluster[used],
     )
-    estimates = (one.select(used).estimate(subset, confidence) for one in (once, still, rest, identity))
-    return FlipEstimates(*estimates)
+    estimates = [one.select(used).estimate(subset, confidence) for one in (once, still, rest, identity)]
+    return FlipEstimates(estimates[0], *_add_up(estimates[0].value, *estimates[1:]))
+
+
+def _add_up(
+    whole: float, noise: ShareEstimate, names: ShareEstimate, identity: ShareEstimate
+) -> tuple[ShareEstimate, ShareEstimate, ShareEstimate]:
+    """Return parts that add up to the whole, which is known best: noise, of fewer questions, gives way."""
+    groups = min(identity.value, whole)
+    own = min(noise.value, whole - groups)
+    values = (own, whole - own - groups, groups)
+    first, second, third = (
+        ShareEstimate(value, min(part.low, value), max(part.high, value))
+        for value, part in zip(values, (noise, names, identity), strict=True)
+    )
+    return first, second, third
 
 
 class _Pairwise(NamedTuple):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import reduce
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -51,13 +51,15 @@ def multiway_variance(contributions: Floats, families: Sequence[Sequence[Integer
     """Return the variance of a sum of contributions that depend on each other where they share a cluster.
 
     With C clusters c, ``V_c = C / (C - 1) * sum over clusters of (sum of contributions)^2``, and V_P likewise with each
-    observation for itself. A family adds the products of those pairs that share a cluster of it and none of the
-    families before: for texts alone ``V_text - V_P``; for the names of two groups after them, where no cell of them
-    occurs twice, ``V_1 + V_0 - 2 V_P``. What a family adds is cut at 0, so that the variance is never less than V_P.
+    observation for itself. The first family adds the products of those pairs that share a cluster of any of its kinds:
+    for texts alone ``V_text - V_P``. Every further family adds, for each of its kinds, those of pairs that share it and
+    nothing of the first family: for the names of two groups that meet no text twice ``V_1 + V_0 - 2 V_P``. Pairs that
+    share two such kinds count for both. Taking them off once, as for the first family, would make the variance too
+    small where names are few: around the mean of ten names others' effects cancel, and there is nothing to be taken
+    off. What a family adds is cut at 0, so that the variance is never less than V_P.
 
     Degrees of freedom by Satterthwaite: ``V^2 / sum over kinds of V_c^2 / (C - 1)``, and never fewer than the smallest
-    C - 1. V_c holds V_P too, which is known better, so that they are rather few; with fewer of them simulated intervals
-    of names with strong effects of their own cover as they should, at 3 % more width at most.
+    C - 1. V_c holds V_P too, which is known better, so that they are rather few.
 
     Args:
         contributions: what each observation adds to the estimate's deviation, shape (n,).
@@ -66,28 +68,16 @@ def multiway_variance(contributions: Floats, families: Sequence[Sequence[Integer
     Raises:
         OptionError: a kind has a single cluster: nothing can be said about others like it.
     """
-    kinds = [np.asarray(codes) for family in families for codes in family]
+    first, further = list(families[0]), families[1:]
     own = _cluster_variance(contributions, np.arange(len(contributions)))[0]
-    single = [_cluster_variance(contributions, codes) for codes in kinds]
+    single = [_cluster_variance(contributions, codes) for family in families for codes in family]
     clusters = tuple(count for _, count in single)
     if min((*clusters, len(contributions))) < 2:
         raise OptionError("expected at least two clusters of every kind", hint="leave out what was not sampled")
-    known: dict[tuple[int, ...], float] = {(index,): variance for index, (variance, _) in enumerate(single)}
-
-    def sharing(count: int) -> float:
-        """Return the part of all pairs that share something among the first kinds."""
-        total = 0.0
-        for size in range(1, count + 1):
-            for chosen in combinations(range(count), size):
-                if chosen not in known:
-                    codes = reduce(_cross, (kinds[index] for index in chosen))
-                    known[chosen] = _cluster_variance(contributions, codes)[0]
-                total += (-1) ** (size + 1) * known[chosen]
-        return total
-
-    ends = np.cumsum([len(family) for family in families])
-    reached = [own, *(sharing(int(end)) for end in ends)]
-    shared = tuple(max(after - before, 0.0) for before, after in pairwise(reached))
+    among = _sharing(contributions, first)
+    # Of those that share a kind, all that share something of the first family, too, are left out.
+    added = [sum(_sharing(contributions, [*first, codes]) - among for codes in family) for family in further]
+    shared = tuple(max(part, 0.0) for part in (among - own, *added))
     total = own + sum(shared)
     spread = sum(variance**2 / (count - 1) for variance, count in single)
     least = min(clusters) - 1
@@ -146,6 +136,12 @@ def multiway_mean(values: Floats, families: Sequence[Sequence[Integers]], reach:
     mean = float(values.mean())
     variance = multiway_variance((values - mean) / len(values), families)
     return MultiwayMean(mean, len(values), variance, FLOOR * reach**2 / (variance.clusters[0] + 2) ** 2)
+
+
+def _sharing(contributions: Floats, kinds: Sequence[Integers]) -> float:
+    """Return the part of all pairs that share a cluster of any kind, by inclusion and exclusion."""
+    subsets = [some for size in range(1, len(kinds) + 1) for some in combinations(kinds, size)]
+    return sum((-1) ** (len(some) + 1) * _cluster_variance(contributions, reduce(_cross, some))[0] for some in subsets)
 
 
 def _cluster_variance(contributions: Floats, codes: Integers) -> tuple[float, int]:
