@@ -14,10 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -196,7 +197,8 @@ STRONG = World(name=1.0, cell=0.5)
 
 def gap_settings() -> dict[str, tuple[World, int]]:
     """Return the worlds and sweeps in which the interval of the gap is simulated."""
-    few, small = {"names": (10, 10)}, {"templates": 20, "names": (20, 20)}
+    few: dict[str, Any] = {"names": (10, 10)}
+    small: dict[str, Any] = {"templates": 20, "names": (20, 20)}
     return {
         "noisy, 1 pair": (NOISY, 1),
         "noisy, 2 pairs": (NOISY, 2),
@@ -353,7 +355,7 @@ def measure_gates(world: World, sweeps: int, rng: np.random.Generator) -> Measur
     rule = DecisionRule(0.0, 0.95, 1)
     claimed: dict[str, int] = {}
     for sweep in range(1, sweeps + 1):
-        part = AnswerTable(*(one[:, :, :sweep] for one in table[:3]))
+        part = AnswerTable(table.value[:, :, :sweep], table.kind[:, :, :sweep], table.name[:, :, :sweep])
         pairs = part.pair((0, 1), world.names)
         gap = estimate_gap(pairs)
         assert gap is not None
@@ -493,7 +495,7 @@ def measure_further(world: World, sweeps: int, rng: np.random.Generator) -> Meas
     return {"covered": min(held), "without clusters": min(plain), "width": float(np.mean(widths))}
 
 
-STUDIES: dict[str, tuple[Callable[[], dict[str, tuple[World, object]]], Callable[..., Measured]]] = {
+STUDIES: dict[str, tuple[Callable[[], Mapping[str, tuple[World, Any]]], Callable[..., Measured]]] = {
     "gap": (gap_settings, measure_gap),
     "flips": (flip_settings, measure_flips),
     "power": (power_settings, measure_power),
