@@ -178,6 +178,6 @@ def _afford(respondent: Respondent, config: LanguageModelConfig, *, twice: bool)
     raise OptionError(
         f"expected at least {(2 + twice) * sweep:,} calls for two sweeps over {respondent.templates:,} templates, got "
         f"{config.calls:,}",
-        location="`calls=`",
+        location="calls",
         hint="allow more calls, or take fewer templates",
     )
