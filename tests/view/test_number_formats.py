@@ -82,7 +82,10 @@ def observed(value: float, low: float, high: float) -> Observed:
         ("selection_rate", observed(1.0, 0.97, 1.0), "100 %", "97.0 to 100 %"),
         ("selection_rate", observed(0.02, 0.0004, 0.1), "2.0 %", "0.040 to 10.0 %"),
         ("demographic_parity_difference", observed(0.11, 0.0031, 0.22), "0.11", "0.0031 to 0.22"),
-        ("rate", observed(0.1820889147, 0.18208891469, 0.18208891471), "18.2089 %", "18.2089 to 18.2089 %"),
+        ("rate", observed(0.1820889147, 0.18208891469, 0.18208891471), "18.2 %", "18.2 to 18.2 %"),
+        ("rate", observed(0.1820889147, 0.18208, 0.18209), "18.2089 %", "18.2080 to 18.2090 %"),
+        ("auc", observed(0.8123456789, 0.8123456789, 0.8123456789 + 1e-15), "0.81", "0.81 to 0.81"),
+        ("mean", observed(1234.56789, 1234.56789, 1234.56789 + 1e-12), "1,234.57", "1,234.57 to 1,234.57"),
     ],
 )
 def test_a_number_and_its_interval_have_fitting_digits(name, quantity, value, ends):

@@ -107,6 +107,9 @@ Known: TypeAlias = Proved | Observed | Estimated
 
 MOST_MORE_DIGITS = 3
 """Digits that the width of an interval may add to those of a percentage by itself: 18.2089 % at most."""
+ROUNDING = 1e-9
+"""Ends of an interval that differ by less than this part of them differ by rounding error alone."""
+
 DECIMAL = frozenset(
     {
         "accuracy_difference",
@@ -210,7 +213,6 @@ def _format_number(number: float, quantity: Known, name: str) -> str:
         digits = max(2, own if reason is None else max(reason, min(own, reason + 1)))
         return format_digits(number, max(digits, decimal_digits(number)) if round(number, digits) == 0 else digits)
     own = percent_digits(quantity.value)
-    # An interval whose width is mere rounding error does not call for ten digits.
     digits = max(1, own, min(_width_digits(quantity, 100) or 0, own + MOST_MORE_DIGITS))
     if round(100 * number, digits) == 0:
         digits = max(digits, percent_digits(number))
@@ -218,9 +220,14 @@ def _format_number(number: float, quantity: Known, name: str) -> str:
 
 
 def _width_digits(quantity: Known, scale: float) -> int | None:
-    """Return digits after the point that the width of its interval gives reason for; None without one."""
-    half = 0.0 if isinstance(quantity, Proved) else scale * (quantity.high - quantity.low) / 2
-    return min(8, math.ceil(-math.log10(half))) if 0 < half < math.inf else None
+    """Return digits after the point that the width of its interval gives reason for; None without one.
+
+    Ends that differ by mere rounding error, such as those of a share that is wholly decided, are no interval.
+    """
+    if isinstance(quantity, Proved) or math.isclose(quantity.low, quantity.high, rel_tol=ROUNDING, abs_tol=ROUNDING**2):
+        return None
+    half = scale * (quantity.high - quantity.low) / 2
+    return min(8, math.ceil(-math.log10(half))) if half < math.inf else None
 
 
 def format_basis(quantity: Known) -> str:
