@@ -5,7 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from evenhand.stats import PairedCells, change_of_gap, newcombe, paired_contrast
+from evenhand.stats import (
+    PairedCells,
+    PairedNumbers,
+    SampleMoments,
+    change_of_gap,
+    newcombe,
+    paired_contrast,
+    welch_interval,
+)
 from support import scaled
 
 
@@ -70,4 +78,30 @@ def test_the_interval_covers_the_true_change(name, paired):
         else:
             low, high = change_of_gap(*unpaired(rng.binomial(n, before), n, rng.binomial(n, after), n), 0.9)
         hits += low - 1e-9 <= truth <= high + 1e-9
+    assert hits / runs >= 0.9 - 3.1 * math.sqrt(0.9 * 0.1 / runs)
+
+
+def test_a_contrast_of_unskewed_numbers_before_is_welch_interval():
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=40)
+    numbers = np.concatenate([half, -half, 3 * half[:30] + 1, 1 - 3 * half[:30]])  # symmetric: no skewness
+    group = np.repeat([0, 1], [80, 60])
+    found = PairedNumbers.of(numbers, np.zeros(140), group, 2).contrast([1.0, -1.0], [0.0, 0.0], 0.9)
+    sides = [(one.mean(), one.var(ddof=1), len(one)) for one in (numbers[80:], numbers[:80])]
+    assert found == pytest.approx(welch_interval(*map(SampleMoments._make, sides), 0.9, lower=-50, upper=50))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [((1, 0), (1.5, 0)), ((0.3, -0.3), (-0.3, 0.3)), ((1, 0.8, 0), (0.8, 1, 0))]
+)
+def test_the_interval_of_means_covers_the_true_change(before, after):
+    rng = np.random.default_rng(len(before))
+    n = np.array([60, 80, 50][: len(before)])
+    group = np.repeat(np.arange(len(n)), n)
+    hits, runs = 0, scaled(600)
+    for _ in range(runs):
+        base = rng.normal(size=len(group))
+        second = base + 0.5 * rng.normal(size=len(group)) + np.take(after, group)
+        low, high = PairedNumbers.of(base + np.take(before, group), second, group, len(n)).change_of_gap(0.9)
+        hits += low <= np.ptp(after) - np.ptp(before) <= high
     assert hits / runs >= 0.9 - 3.1 * math.sqrt(0.9 * 0.1 / runs)

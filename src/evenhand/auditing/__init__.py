@@ -8,7 +8,8 @@ from evenhand import doors
 
 if TYPE_CHECKING:
     from evenhand.auditing.analysis import audit, forecast_queries
-    from evenhand.auditing.comparison import AuditComparison, ChangeLine, CompareConfig, compare_audits, read_audit
+    from evenhand.auditing.changes import AuditComparison, ChangeLine
+    from evenhand.auditing.comparison import CompareConfig, compare_audits, own_metrics, read_audit
     from evenhand.auditing.comparison_wording import name_line
     from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
     from evenhand.auditing.decisions import audit_decisions
@@ -33,6 +34,7 @@ __all__ = [
     "forecast_queries",
     "measure_values",
     "name_line",
+    "own_metrics",
     "parse_gate",
     "read_audit",
     "train_example",

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from evenhand.auditing.changes import (
+    ANY_DEPENDENCE,
+    DELONG,
+    PAIRED_MEAN_GAP,
+    PAIRED_MEANS,
+    AuditComparison,
+    ChangeLine,
+    ComparedAudit,
+    PairedPeople,
+    Pairing,
+    PendingChange,
+    Verdict,
+    bound_by_intervals,
+    compare_proofs,
+)
 from evenhand.auditing.result import AuditResult
-from evenhand.core import Config, Document, Result, ResultPart, setting
+from evenhand.core import Config, setting
 from evenhand.errors import DataError, OptionError
-from evenhand.groups import Breakdown, Gap, Group
+from evenhand.groups import GAP_TITLES, METRIC_TITLES, NUMBER_GAP_TITLES, NUMBER_TITLES, Breakdown, Gap, Group
 from evenhand.stats import (
     Observed,
     PairedCells,
@@ -28,27 +43,25 @@ from evenhand.stats import (
 )
 from evenhand.typing import Floats, Integers
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-Pairing = Literal["paired", "same people", "unpaired"]
-"""How two audits' people are related: the same, with both decisions of each; the same, without; not known to be."""
-
-Verdict = Literal["better", "worse", "higher", "lower", "no clear change", "not comparable"]
-
 GAP_METRICS = {
     "demographic_parity_difference": "selection_rate",
     "equal_opportunity_difference": "true_positive_rate",
     "accuracy_difference": "accuracy",
+    "calibration_difference": "calibration_gap",
+    "mean_difference": "mean",
+    "residual_difference": "mean_residual",
+    "absolute_error_difference": "mean_absolute_error",
 }
-"""Gap -> the rate whose largest difference it is."""
+"""Gap -> the rate or mean whose largest difference it is."""
 
-OVERALL = ("selection_rate", "accuracy")
-BY_GROUP = ("selection_rate", "true_positive_rate")
+MEANS = ("calibration_gap", "mean", "mean_residual", "mean_absolute_error")
+OVERALL = ("selection_rate", "accuracy", "auc", *MEANS[1:])
+BY_GROUP = ("selection_rate", "true_positive_rate", *MEANS[:3])
 BETTER_IF = {
     "accuracy": 1,
+    "auc": 1,
     "demographic_parity_ratio": 1,
-    **dict.fromkeys([*GAP_METRICS, "counterfactual_flip_rate"], -1),
+    **dict.fromkeys([*GAP_METRICS, "counterfactual_flip_rate", "mean_absolute_error"], -1),
 }
 """Number -> 1 if more of it is better, -1 if less; others are neither."""
 
@@ -59,105 +72,6 @@ class CompareConfig(Config):
     confidence: float = setting(
         0.95, "confidence level at which the intervals of all changes hold together", gt=0, lt=1
     )
-
-
-class ChangeLine(ResultPart):
-    """One number in two audits.
-
-    Attributes:
-        name, by, group: what it is; ``by`` is empty for everybody, ``group`` for gaps.
-        before, after: as each audit has it.
-        change: after minus before, with an interval at the level of all lines together; unknown where there is none.
-        pairing: how the interval came about.
-        verdict: whether the interval leaves out 0, and on which side.
-    """
-
-    name: str
-    by: str = ""
-    group: str = ""
-    before: Quantity
-    after: Quantity
-    change: Quantity
-    pairing: Pairing
-    verdict: Verdict
-
-
-class ComparedAudit(ResultPart):
-    """One of the two audits: its model, its data, how many people, and what identifies them."""
-
-    model: str
-    data: str
-    people: int
-    fingerprint: str
-
-
-class AuditComparison(Result):
-    """What changed between two audits.
-
-    Attributes:
-        before, after: the audits.
-        pairing: how their people are related.
-        confidence: at which the intervals of all changes hold together.
-        comparisons: how many changes have an interval; each is at the level ``1 - (1 - confidence) / comparisons``.
-        lines: every number that both audits have.
-        left_out: what only one of them has, with the reason.
-    """
-
-    kind: Literal["comparison"] = "comparison"
-    before: ComparedAudit
-    after: ComparedAudit
-    pairing: Pairing
-    confidence: float
-    comparisons: int
-    lines: tuple[ChangeLine, ...]
-    left_out: tuple[str, ...] = ()
-
-    def count(self, verdict: Verdict) -> int:
-        """Return how many numbers have a verdict."""
-        return sum(line.verdict == verdict for line in self.lines)
-
-    def line(self, name: str, by: str = "", group: str = "") -> ChangeLine | None:
-        """Return one line; None if the audits do not both have it."""
-        return next((one for one in self.lines if (one.name, one.by, one.group) == (name, by, group)), None)
-
-    def document(self) -> Document:
-        """Return what changed, and how that is known."""
-        return self._write_document("evenhand.auditing.comparison_wording")
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per number: name, by, group, before, after, change, low, high, pairing, verdict."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            [
-                {
-                    "name": line.name,
-                    "by": line.by,
-                    "group": line.group,
-                    "before": quantity_value(line.before),
-                    "after": quantity_value(line.after),
-                    "change": quantity_value(line.change),
-                    "low": getattr(line.change, "low", None),
-                    "high": getattr(line.change, "high", None),
-                    "pairing": line.pairing,
-                    "verdict": line.verdict,
-                }
-                for line in self.lines
-            ]
-        )
-
-
-class _Pending(NamedTuple):
-    """A line whose interval waits for its level, which depends on how many lines there are."""
-
-    name: str
-    by: str
-    group: str
-    before: Quantity
-    after: Quantity
-    interval: Callable[[float], tuple[float, float]] | None
-    pairing: Pairing
-    method: str
 
 
 def compare_audits(
@@ -176,7 +90,7 @@ def compare_audits(
         settings: fields of ``CompareConfig`` by name, in place of those in ``config``.
 
     Raises:
-        OptionError: the audits have no number in common, mean another favourable label, or have weights.
+        OptionError: the audits have no number in common, decide something else, or have weights.
     """
     started = time.perf_counter()
     config = CompareConfig.of(config, settings)
@@ -196,6 +110,7 @@ def compare_audits(
         comparisons=known,
         lines=tuple(_finish(one, level, config.confidence, known) for one in pending),
         left_out=tuple(left_out),
+        unit=(before.groups.outcome and before.groups.outcome.unit) or "",
         seed=0,
         seconds=time.perf_counter() - started,
     )
@@ -222,7 +137,20 @@ def read_audit(path: str | Path) -> AuditResult:
         raise
 
 
+def own_metrics(audit: AuditResult) -> list[str]:
+    """Return the names of metrics of the user's own that an audit has."""
+    return [name for name in audit.groups.overall if name not in METRIC_TITLES | NUMBER_TITLES]
+
+
 def _require_comparable(before: AuditResult, after: AuditResult) -> None:
+    decided = [None if audit.groups.outcome is None else (audit.groups.outcome.name, audit.groups.outcome.unit)
+               for audit in (before, after)]  # fmt: skip
+    if decided[0] != decided[1]:
+        words = ["a label" if one is None else " in ".join(filter(None, one)) for one in decided]
+        raise OptionError(
+            f"{words[0]} is decided in one audit and {words[1]} in the other",
+            hint="compare audits of the same column, in the same unit",
+        )
     labels = [audit.groups.favourable for audit in (before, after)]
     if labels[0] != labels[1]:
         raise OptionError(
@@ -253,12 +181,14 @@ def _card(audit: AuditResult) -> ComparedAudit:
     )
 
 
-def _finish(one: _Pending, level: float, confidence: float, comparisons: int) -> ChangeLine:
+def _finish(one: PendingChange, level: float, confidence: float, comparisons: int) -> ChangeLine:
     """Return a line with the interval of its change."""
     values = quantity_value(one.before), quantity_value(one.after)
     change: Quantity
     verdict: Verdict = "not comparable"
-    if values[0] is None or values[1] is None or one.interval is None:
+    if one.exact is not None:
+        change, verdict = one.exact
+    elif values[0] is None or values[1] is None or one.interval is None:
         reason = next((end.reason for end in (one.before, one.after) if isinstance(end, Unknown)), one.method)
         change = Unknown(reason=reason)
     else:
@@ -299,41 +229,65 @@ class _Lines:
         self.before, self.after, self.pairing, self.left_out = before, after, pairing, left_out
         self.kept = before.groups.kept if pairing == "paired" else None
         self.cells: PairedCells | None = None
+        self.people: PairedPeople | None = None
         if self.kept is not None and after.groups.kept is not None:
-            self.cells = self.kept.pair(after.groups.kept)
+            self.people = PairedPeople(self.kept, after.groups.kept)
+            if before.groups.outcome is None:
+                self.cells = self.kept.pair(after.groups.kept)
 
-    def find(self) -> Iterator[_Pending]:
-        """Yield everybody's numbers, then gaps, groups and flips by each set of attributes."""
+    def find(self) -> Iterator[PendingChange]:
+        """Yield everybody's numbers, then gaps, groups, flips and proofs by each set of attributes."""
+        both = self.before.groups, self.after.groups
         every = None if self.kept is None else np.arange(len(self.kept.sizes))
-        for name in OVERALL:
-            ends = [audit.groups.overall.get(name) for audit in (self.before, self.after)]
+        own = own_metrics(self.before)
+        for name in (*OVERALL, *own):
+            ends = [groups.overall.get(name) for groups in both]
             if ends[0] is not None and ends[1] is not None:
-                yield self._rate(name, "", "", (ends[0], ends[1]), every)
+                yield self._number(name, "", "", (ends[0], ends[1]), every)
             elif ends[0] is not None or ends[1] is not None:
-                self.left_out.append(f"{name}: only one audit has true labels")
-        others = {breakdown.by: breakdown for breakdown in self.after.groups.breakdowns}
-        for breakdown in self.before.groups.breakdowns:
+                needed = {"accuracy": "true labels", "auc": "scores and true labels"}.get(name, "it")
+                self.left_out.append(f"{METRIC_TITLES.get(name, name)}: only one audit has {needed}")
+        others = {breakdown.by: breakdown for breakdown in both[1].breakdowns}
+        for breakdown in both[0].breakdowns:
             if breakdown.by not in others:
                 self.left_out.append(f"{' x '.join(breakdown.by)}: only in the audit before")
                 continue
-            yield from self._breakdown(breakdown, others.pop(breakdown.by))
+            yield from self._breakdown(breakdown, others.pop(breakdown.by), own)
         self.left_out += [f"{' x '.join(by)}: only in the audit after" for by in others]
-        if self.before.groups.labels is not None or self.after.groups.labels is not None:
-            self.left_out.append("gaps of every label or grade: they are not compared between audits")
         yield from self._flips()
-        both = self.before, self.after
-        common = set.intersection(*(set(audit.groups.overall) for audit in both)) - set(OVERALL)
-        common |= {name for name in ("subgroups", "certificates") if all(getattr(audit, name) for audit in both)}
-        if common:
-            named = ", ".join(sorted(common)).replace("_", " ")
-            self.left_out.append(f"{named}: in both audits, and not compared")
+        yield from compare_proofs(self.before, self.after, self.left_out)
+        self._name_left_out()
 
-    def _breakdown(self, before: Breakdown, after: Breakdown) -> Iterator[_Pending]:
+    def _name_left_out(self) -> None:
+        """Say what both audits hold and is not compared, and why."""
+        both = self.before, self.after
+        if any(audit.groups.labels is not None for audit in both):
+            self.left_out.append("gaps of every label or grade: which label each person was given is not kept")
+        titles = METRIC_TITLES | NUMBER_TITLES | {name: text.partition(":")[0] for name, text in
+                                                  (GAP_TITLES | NUMBER_GAP_TITLES).items()}  # fmt: skip
+        compared = {*OVERALL, *BY_GROUP, *GAP_METRICS, "demographic_parity_ratio"}
+        held = [
+            {*audit.groups.overall, *(gap.name for one in audit.groups.breakdowns for gap in one.gaps)}
+            for audit in both
+        ]
+        more = [titles[name] for name in titles if name in held[0] & held[1] - compared]
+        if more:
+            self.left_out.append(f"{', '.join(more)}: in both audits; more changes would widen every interval")
+        if all(audit.subgroups is not None for audit in both):
+            self.left_out.append("subgroups: each audit chose its own, and adjusts for having chosen them")
+        if all(audit.outcomes is not None for audit in both):
+            self.left_out.append("different outcomes: how many each person can get is not kept")
+
+    def _breakdown(self, before: Breakdown, after: Breakdown, own: Sequence[str]) -> Iterator[PendingChange]:
         by, groups = "_x_".join(before.by), {group.label: group for group in after.groups}
         for name, metric in GAP_METRICS.items():
             gaps = before.gap(name), after.gap(name)
-            if gaps[0] is not None and gaps[1] is not None:
+            if gaps[0] is not None and gaps[1] is not None and not _lack_scores(gaps[0].value, gaps[1].value, metric):
                 yield self._gap(name, metric, (before, after), (gaps[0], gaps[1]))
+        for name in (f"{metric}_difference" for metric in own):
+            gaps = before.gap(name), after.gap(name)
+            if gaps[0] is not None and gaps[1] is not None:
+                yield self._own_gap(by, (gaps[0], gaps[1]))
         ratios = before.gap("demographic_parity_ratio"), after.gap("demographic_parity_ratio")
         if ratios[0] is not None and ratios[1] is not None:
             yield self._ratio((before, after), (ratios[0], ratios[1]))
@@ -350,11 +304,23 @@ class _Lines:
                 self.left_out.append(f"{before.by[0]} {group.label}: too few people")
                 continue
             for name in BY_GROUP:
-                if name in group.metrics and name in other.metrics:
+                ends = group.metrics.get(name), other.metrics.get(name)
+                if ends[0] is not None and ends[1] is not None and not _lack_scores(ends[0], ends[1], name):
                     cells = None if self.kept is None else self._group_cells(before, group)
-                    yield self._rate(name, by, group.label, (group.metrics[name], other.metrics[name]), cells)
+                    yield self._number(name, by, group.label, (ends[0], ends[1]), cells)
 
-    def _flips(self) -> Iterator[_Pending]:
+    def _flips(self) -> Iterator[PendingChange]:
+        changes = self.before.changes, self.after.changes
+        if changes[0] is not None and changes[1] is not None:
+            if changes[0].tolerance != changes[1].tolerance:
+                self.left_out.append("counterfactual flip rate: the tolerances differ")
+                return
+            later = {change.protected: change.rate for change in changes[1].changes if change.over == "data"}
+            for change in changes[0].changes:
+                if change.over == "data" and change.protected in later:
+                    ends = change.rate, later[change.protected]
+                    yield self._rate("counterfactual_flip_rate", "_x_".join(change.protected), "", ends, None)
+            self.left_out.append("mean and largest changes of each person's number: they are not kept")
         if self.before.individual is None or self.after.individual is None:
             return
         others = {rate.protected: rate for rate in self.after.individual.rates if rate.over == "data"}
@@ -365,13 +331,38 @@ class _Lines:
             ends = rate.headline.rate, other.headline.rate
             yield self._rate("counterfactual_flip_rate", "_x_".join(rate.protected), "", ends, None)
 
+    def _number(
+        self, name: str, by: str, group: str, ends: tuple[Quantity, Quantity], cells: Integers | None
+    ) -> PendingChange:
+        """Return the change of a share, a mean, an area under the ROC curve or a metric of the user's own."""
+        if name in ("selection_rate", "true_positive_rate", "accuracy"):
+            return self._rate(name, by, group, ends, cells)
+        paired, method = None, DELONG if name == "auc" else PAIRED_MEANS
+        if self.people is not None and not any(isinstance(end, Unknown) for end in ends):
+            if name == "auc":
+                paired = self.people.auc_change()
+            elif name in MEANS:
+                paired = self.people.mean_change(name, cells)
+        if paired is None:
+            return bound_by_intervals(name, by, group, ends, self.pairing)
+        return PendingChange(name, by, group, *ends, paired, "paired", method)
+
+    def _own_gap(self, by: str, gaps: tuple[Gap, Gap]) -> PendingChange:
+        """Return the change of the gap of a metric of the user's own."""
+        name, ends = gaps[0].name, (gaps[0].value, gaps[1].value)
+        if gaps[0].reference or gaps[1].reference:
+            return PendingChange(name, by, "", *ends, None, self.pairing, TO_REFERENCE)
+        if gaps[0].not_assessable.keys() != gaps[1].not_assessable.keys():
+            return PendingChange(name, by, "", *ends, None, self.pairing, OTHER_GROUPS)
+        return bound_by_intervals(name, by, "", ends, self.pairing)
+
     def _rate(
         self, name: str, by: str, group: str, ends: tuple[Quantity, Quantity], cells: Integers | None
-    ) -> _Pending:
+    ) -> PendingChange:
         """Return the change of a share of people."""
         first, second = _counts(ends[0]), _counts(ends[1])
         if first is None or second is None:
-            return _Pending(name, by, group, *ends, None, self.pairing, "one of the numbers is not a count")
+            return PendingChange(name, by, group, *ends, None, self.pairing, "one of the numbers is not a count")
         (k1, n1), (k2, n2) = first, second
         if cells is not None and self.cells is not None:
             table = self._answers(cells, name)
@@ -380,28 +371,28 @@ class _Lines:
             def paired(level: float) -> tuple[float, float]:
                 return paired_difference(gained, lost, people, level)
 
-            return _Pending(name, by, group, *ends, paired, "paired", "Tango's score interval for paired shares")
+            return PendingChange(name, by, group, *ends, paired, "paired", "Tango's score interval for paired shares")
         if self.pairing == "unpaired":
 
             def apart(level: float) -> tuple[float, float]:
                 low, high = newcombe(k2, n2, k1, n1, level)
                 return float(low), float(high)
 
-            return _Pending(name, by, group, *ends, apart, "unpaired", "Newcombe hybrid score")
-        return _Pending(name, by, group, *ends, _any_dependence((k1, n1), (k2, n2)), "same people", ANY_DEPENDENCE)
+            return PendingChange(name, by, group, *ends, apart, "unpaired", "Newcombe hybrid score")
+        return PendingChange(name, by, group, *ends, _any_dependence((k1, n1), (k2, n2)), "same people", ANY_DEPENDENCE)
 
-    def _ratio(self, breakdowns: tuple[Breakdown, Breakdown], ratios: tuple[Gap, Gap]) -> _Pending:
+    def _ratio(self, breakdowns: tuple[Breakdown, Breakdown], ratios: tuple[Gap, Gap]) -> PendingChange:
         """Return the change of the smallest selection rate over the largest, bounded by the intervals of both."""
         name, metric, by = ratios[0].name, ratios[0].metric, "_x_".join(breakdowns[0].by)
         ends = ratios[0].value, ratios[1].value
         pairing: Pairing = "unpaired" if self.pairing == "unpaired" else "same people"
         labels = [_compared(breakdown, metric, gap) for breakdown, gap in zip(breakdowns, ratios, strict=True)]
         if set(labels[0]) != set(labels[1]):
-            return _Pending(name, by, "", *ends, None, pairing, "the audits do not compare the same groups")
+            return PendingChange(name, by, "", *ends, None, pairing, OTHER_GROUPS)
         if ratios[0].reference or ratios[1].reference:
-            return _Pending(name, by, "", *ends, None, pairing, "ratios to a reference group are not compared")
+            return PendingChange(name, by, "", *ends, None, pairing, TO_REFERENCE)
         if isinstance(ends[0], Unknown) or isinstance(ends[1], Unknown):
-            return _Pending(name, by, "", *ends, None, pairing, "one of the ratios is unknown")
+            return PendingChange(name, by, "", *ends, None, pairing, "one of the ratios is unknown")
         counts = [
             np.array([_counts(groups[label].metrics[metric]) for label in labels[0]])
             for groups in map(_by_label, breakdowns)
@@ -412,20 +403,29 @@ class _Lines:
             (low1, high1), (low2, high2) = (smallest_ratio_of_proportions(one[:, 0], one[:, 1], half) for one in counts)
             return float(low2 - high1), float(high2 - low1)
 
-        return _Pending(name, by, "", *ends, bounded, pairing, ANY_DEPENDENCE)
+        return PendingChange(name, by, "", *ends, bounded, pairing, ANY_DEPENDENCE)
 
-    def _gap(self, name: str, metric: str, breakdowns: tuple[Breakdown, Breakdown], gaps: tuple[Gap, Gap]) -> _Pending:
+    def _gap(
+        self, name: str, metric: str, breakdowns: tuple[Breakdown, Breakdown], gaps: tuple[Gap, Gap]
+    ) -> PendingChange:
         """Return the change of the largest difference between the groups that both audits compare."""
         by = "_x_".join(breakdowns[0].by)
         labels = [_compared(breakdown, metric, gap) for breakdown, gap in zip(breakdowns, gaps, strict=True)]
         ends = gaps[0].value, gaps[1].value
         if set(labels[0]) != set(labels[1]):
-            reason = "the audits do not compare the same groups"
-            return _Pending(name, by, "", *ends, None, self.pairing, reason)
+            return PendingChange(name, by, "", *ends, None, self.pairing, OTHER_GROUPS)
         if gaps[0].reference or gaps[1].reference:
-            return _Pending(name, by, "", *ends, None, self.pairing, "gaps against a reference group are not compared")
+            return PendingChange(name, by, "", *ends, None, self.pairing, TO_REFERENCE)
         if isinstance(ends[0], Unknown) or isinstance(ends[1], Unknown):
-            return _Pending(name, by, "", *ends, None, self.pairing, "one of the gaps is unknown")
+            return PendingChange(name, by, "", *ends, None, self.pairing, "one of the gaps is unknown")
+        if metric in MEANS:
+            groups = _by_label(breakdowns[0])
+            change = None if self.people is None else self.people.gap_change(
+                metric, [self._group_cells(breakdowns[0], groups[label]) for label in labels[0]]
+            )  # fmt: skip
+            if change is None:
+                return bound_by_intervals(name, by, "", ends, self.pairing)
+            return PendingChange(name, by, "", *ends, change, "paired", PAIRED_MEAN_GAP)
         counts = np.array(
             [[_counts(groups[label].metrics[metric]) for label in labels[0]] for groups in map(_by_label, breakdowns)]
         )  # audit, group, (k, n)
@@ -437,12 +437,12 @@ class _Lines:
                 ]
             )
             paired, same = PairedCells(table), np.eye(len(table))
-            return _Pending(
+            return PendingChange(
                 name, by, "", *ends, lambda level: change_of_gap(paired, same, same, level), "paired", PAIRED_GAP
             )
         if self.pairing == "unpaired":
             independent, first, second = _independent_cells(counts)
-            return _Pending(
+            return PendingChange(
                 name,
                 by,
                 "",
@@ -459,7 +459,7 @@ class _Lines:
             )
             return low2 - high1, high2 - low1
 
-        return _Pending(name, by, "", *ends, bounded, "same people", ANY_DEPENDENCE)
+        return PendingChange(name, by, "", *ends, bounded, "same people", ANY_DEPENDENCE)
 
     def _group_cells(self, breakdown: Breakdown, group: Group) -> Integers:
         assert self.kept is not None
@@ -478,9 +478,10 @@ class _Lines:
         return total
 
 
+OTHER_GROUPS = "the audits do not compare the same groups"
+TO_REFERENCE = "gaps against a reference group are not compared"
 PAIRED_GAP = "paired contrast of Agresti-Min, over the pairs that may be widest"
 UNPAIRED_GAP = "contrast of Agresti-Caffo, over the pairs that may be widest"
-ANY_DEPENDENCE = "difference of both intervals, whatever their dependence"
 
 
 def _any_dependence(before: tuple[int, int], after: tuple[int, int]) -> Callable[[float], tuple[float, float]]:
@@ -498,6 +499,11 @@ def _counts(quantity: Quantity) -> tuple[int, int] | None:
     """Return a rate as k of n; None where it is none."""
     value, n = quantity_value(quantity), getattr(quantity, "n", 0)
     return None if value is None or not n else (round(value * n), n)
+
+
+def _lack_scores(before: Quantity, after: Quantity, metric: str) -> bool:
+    """Return whether neither audit has scores, so that nothing is missing where their calibration is not compared."""
+    return metric == "calibration_gap" and isinstance(before, Unknown) and isinstance(after, Unknown)
 
 
 def _by_label(breakdown: Breakdown) -> dict[str, Group]:

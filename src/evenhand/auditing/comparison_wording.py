@@ -4,31 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evenhand.auditing.comparison import AuditComparison, ChangeLine
+from evenhand.auditing.changes import AuditComparison, ChangeLine
 from evenhand.core import Block, Column, Document, Facts, Figure, Heading, Note, ReportedNumber, Table, TableRow, Text
-from evenhand.stats import Observed, Quantity, Unknown, format_value, show_quantity
+from evenhand.groups import METRIC_TITLES, NUMBER_TITLES
+from evenhand.stats import MEASURED, Known, Observed, Proved, Quantity, Unknown, format_value, show_quantity
 from evenhand.text import format_count, format_level
 
 NAMES = {
-    "selection_rate": "selection rate",
-    "accuracy": "accuracy",
-    "true_positive_rate": "true positive rate",
+    **METRIC_TITLES,
+    **NUMBER_TITLES,
     "demographic_parity_difference": "demographic parity difference",
     "demographic_parity_ratio": "demographic parity ratio",
     "equal_opportunity_difference": "equal opportunity difference",
     "accuracy_difference": "accuracy difference",
+    "calibration_difference": "difference in calibration error",
+    "mean_difference": "difference in means",
+    "residual_difference": "difference in mean residuals",
+    "absolute_error_difference": "difference in mean absolute errors",
     "counterfactual_flip_rate": "counterfactual flip rate",
+    "certified": "certified fair",
+    "falsified": "certified unfair",
+    "undecided": "undecided",
 }
+"""Number -> its name in a sentence; metrics of the user's own have their own."""
+
 PAIRINGS = {
     "paired": "Paired: both audits are about the same people, and both decisions about each are known. What they "
-    "share cancels. Counterfactual flip rates are not kept for each person: their changes, and those of ratios, are "
+    "share cancels. What is not kept for each person, such as counterfactual flips, ratios and metrics of your own, is "
     "bounded by the intervals of both.",
-    "same people": "Not paired, although both audits are about the same people: the reports do not hold who was "
-    "selected. Each change is bounded by the intervals of both numbers, which holds however they depend on each other "
-    "but is wide.",
+    "same people": "Not paired, although both audits are about the same people: the reports do not hold what was "
+    "decided about each. Each change is bounded by the intervals of both numbers, which holds however they depend on "
+    "each other but is wide.",
     "unpaired": "Unpaired: the people are not the same, and are taken for two independent samples. If many are in "
     "both, the intervals are not exact.",
 }
+PROOF = "Proof"
+EXACT = (
+    "What is proved is exact: it has no interval. How much is proved depends on how long was proved, so a change is "
+    "better only if fewer people can be treated unfairly than were proved to be before, and worse only if more are "
+    "proved to be than could be before."
+)
 KEEP = "audit both with --keep-decisions (keep_decisions=True) for paired, shorter intervals"
 
 
@@ -54,10 +69,14 @@ def _blocks(result: AuditComparison) -> Iterator[Block]:
         if result.comparisons > 1
         else f"; with its {level} interval"
     )
+    unit = f", in {result.unit}" if result.unit else ""
     for title, lines in _parts(result):
+        proved = title == PROOF
         yield Heading(title)
+        if proved:
+            yield Text(EXACT)
         yield Table(
-            f"{title}, observed{together}",
+            f"{title}: shares of the simulated population, proved" if proved else f"{title}, observed{unit}{together}",
             (
                 Column("number"),
                 Column("before", numeric=True),
@@ -66,7 +85,7 @@ def _blocks(result: AuditComparison) -> Iterator[Block]:
                 Column("verdict"),
             ),
             tuple(_row(line, result.pairing) for line in lines),
-            usual="observed",
+            usual="proved" if proved else "observed",
         )
     yield Figure(
         "changes", "Dots: the change, after minus before, with its interval. A line that misses 0 is a clear change.",
@@ -84,10 +103,10 @@ def _blocks(result: AuditComparison) -> Iterator[Block]:
             ("Intervals", "; ".join(methods) or "none"),
             (
                 "Verdicts",
-                "accuracy and demographic parity ratio are better if higher; gaps and flip rates if lower; a selection "
-                "rate or true positive rate is neither, and higher or lower. No clear change: the interval contains 0, "
-                "which does not prove that "
-                "nothing changed",
+                "accuracy, area under the ROC curve and demographic parity ratio are better if higher; gaps, flip "
+                "rates and absolute errors if lower; all else, such as a selection rate, a mean or a metric of your "
+                "own, is neither, and higher or lower. No clear change: the interval contains 0, which does not prove "
+                "that nothing changed",
             ),
         )
     )
@@ -98,34 +117,37 @@ def _findings(result: AuditComparison) -> Iterator[str]:
     judged = sum(line.verdict in ("better", "worse", "no clear change") for line in result.lines)
     yield (
         f"{format_count(worse, 'number is', 'numbers are')} clearly worse and {better} clearly better than before, of "
-        f"{judged} accuracies, gaps, ratios and flip rates that may be judged."
+        f"{judged} that may be judged, such as accuracies, gaps, ratios and flip rates."
     )
     for verdict in ("worse", "better"):
         for line in [line for line in result.lines if line.verdict == verdict][:3]:
             assert not isinstance(line.before, Unknown)
             assert not isinstance(line.after, Unknown)
             yield (
-                f"{verdict.capitalize()}: {name_line(line)}, {format_value(line.before, line.name)} before and "
-                f"{format_value(line.after, line.name)} after."
+                f"{verdict.capitalize()}: {name_line(line)}, {_written(line.before, line)} before and "
+                f"{_written(line.after, line)} after."
             )
 
 
 def _parts(result: AuditComparison) -> Iterator[tuple[str, list[ChangeLine]]]:
-    whole = [line for line in result.lines if not line.by]
-    if whole:
-        yield "Everybody together", whole
-    for by in dict.fromkeys(line.by for line in result.lines if line.by):
-        yield f"By {by.replace('_x_', ' x ')}", [line for line in result.lines if line.by == by]
+    proved = [line for line in result.lines if isinstance(line.change, Proved)]
+    counted = [line for line in result.lines if not isinstance(line.change, Proved)]
+    for by in dict.fromkeys(line.by for line in counted):
+        title = f"By {by.replace('_x_', ' x ')}" if by else "Everybody together"
+        yield title, [line for line in counted if line.by == by]
+    if proved:
+        yield PROOF, proved
 
 
 def name_line(line: ChangeLine) -> str:
     """Return what a line is about: ``demographic parity difference by sex``, ``selection rate of sex Female``."""
-    name, by = NAMES[line.name], line.by.replace("_x_", " x ")
+    name, by = NAMES.get(line.name, line.name.replace("_", " ")), line.by.replace("_x_", " x ")
     return f"{name} of {by} {line.group}" if line.group else f"{name} by {by}" if by else name
 
 
 def _row(line: ChangeLine, pairing: str) -> TableRow:
-    change: ReportedNumber = show_quantity(line.change, "accuracy_difference")  # decimals, as gaps
+    # Decimals, as gaps, or in the unit of a number that is decided.
+    change: ReportedNumber = show_quantity(line.change, line.name if line.name in MEASURED else "accuracy_difference")
     detail = line.pairing if isinstance(line.change, Observed) and line.pairing != pairing else ""
     return TableRow(
         (name_line(line), _shown(line.before, line), _shown(line.after, line), change, line.verdict), detail
@@ -136,4 +158,8 @@ def _shown(quantity: Quantity, line: ChangeLine) -> ReportedNumber:
     """Return a number of one audit without its own interval, which is at another level."""
     if isinstance(quantity, Unknown):
         return ReportedNumber("-", kind="unknown", basis=quantity.reason)
-    return ReportedNumber(format_value(quantity, line.name), quantity.value, kind=quantity.kind)
+    return ReportedNumber(_written(quantity, line), quantity.value, kind=quantity.kind)
+
+
+def _written(quantity: Known, line: ChangeLine) -> str:
+    return format_value(quantity, line.name if line.name in NAMES else "own_metric")

@@ -28,7 +28,7 @@ class DecisionAuditConfig(Config):
         (), "compare every other group with this one, such as sex=Male, in place of best and worst"
     )
     keep_decisions: bool = setting(
-        False, "keep in the report who was selected, one bit per person, so that comparisons with it can be paired"
+        False, "keep in the report what was decided about each person, and the score, so that comparisons can be paired"
     )
     seed: int = setting(0, "same seed, same result, unless a time limit is reached", ge=0)
 
@@ -89,7 +89,7 @@ class AuditConfig(Config):
         (), "compare every other group with this one, such as sex=Male, in place of best and worst"
     )
     keep_decisions: bool = setting(
-        False, "keep in the report who was selected, one bit per person, so that comparisons with it can be paired"
+        False, "keep in the report what was decided about each person, and the score, so that comparisons can be paired"
     )
     seed: int = setting(0, "same seed, same result, unless a time limit is reached", ge=0)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from evenhand.auditing.comparison import AuditComparison
+from evenhand.auditing.changes import AuditComparison
 from evenhand.auditing.result import AuditResult
 from evenhand.core import (
     Arithmetic,

@@ -65,7 +65,12 @@ def audit_number_model(
         regressor = subject.regressor
         progress("asking the model about everybody in the data", 0.05)
         measured = groups.measure_numbers(
-            regressor, people, confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
+            regressor,
+            people,
+            confidence=config.confidence,
+            min_group_size=config.min_group_size,
+            keep_decisions=config.keep_decisions,
+            seed=config.seed,
         )
         skipped: list[SkippedAnalysis] = []
         found: dict[str, SubgroupResult] = {}
@@ -243,7 +248,11 @@ def audit_recorded_numbers(
     people, schema = decisions.people, decisions.people.schema
     progress("comparing groups", 0.0)
     measured = groups.measure_recorded_numbers(
-        decisions, confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
+        decisions,
+        confidence=config.confidence,
+        min_group_size=config.min_group_size,
+        keep_decisions=config.keep_decisions,
+        seed=config.seed,
     )
     progress("done", 1.0)
     model = ModelCard(

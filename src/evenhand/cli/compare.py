@@ -37,10 +37,12 @@ def compare(
     """Compare two audits: two models, two releases or two periods, paired where the people are the same."""
     from evenhand import auditing
 
-    gates = [auditing.parse_gate(expression) for expression in fail_on or []]
     output.check_places(markdown=markdown)
     config = SETTINGS.read(context)
-    result = auditing.compare_audits(auditing.read_audit(before), auditing.read_audit(after), config)
+    audits = [auditing.read_audit(path) for path in (before, after)]
+    own = {name for audit in audits for name in auditing.own_metrics(audit)}
+    gates = [auditing.parse_gate(expression, own) for expression in fail_on or []]
+    result = auditing.compare_audits(audits[0], audits[1], config)
     failed = [gate for gate in gates if gate.holds(result)]
     unclear = [
         (gate, what) for gate in gates if gate not in failed and not allow_unassessable

@@ -60,7 +60,9 @@ class GroupConfig(Config):
         False, "trace accuracy, selection rates and gaps over the threshold of the score, in simultaneous bands"
     )
     keep_decisions: bool = setting(
-        False, "keep one bit per person, by which another audit of the same people is compared with shorter intervals"
+        False,
+        "keep what was decided about each person, and the score, by which another audit of the same people is compared "
+        "with shorter intervals",
     )
     seed: int = setting(0, "of the bands around curves over the threshold", ge=0)
 
@@ -312,7 +314,9 @@ def _build_result(
             )
         ),
         people_fingerprint=fingerprint_people(memberships, deserving),
-        kept=KeptDecisions.keep(memberships, favoured, deserving) if config.keep_decisions else None,
+        kept=KeptDecisions.keep(memberships, favoured, deserving, {} if scores is None else {"mean_score": scores})
+        if config.keep_decisions
+        else None,
         decided_by=in_force,
         thresholds=None
         if scores is None or not config.thresholds

@@ -16,7 +16,7 @@ from evenhand.groups.membership import Membership
 from evenhand.groups.names import GAP_NAMES, OVERALL_NAMES
 from evenhand.groups.result import GroupMetrics
 from evenhand.models import import_object
-from evenhand.stats import Observed, Quantity, Unknown, bonferroni, expanded_percentiles, normal_quantile
+from evenhand.stats import Observed, Quantity, Unknown, bonferroni, difference_of_intervals, expanded_percentiles
 from evenhand.typing import Booleans, Floats, Integers
 
 DRAWS = 1000
@@ -262,15 +262,14 @@ def _gap(name: str, known: Mapping[str, Observed], reference: str, small: dict[s
 
 def _difference(one: Observed, other: Observed, comparisons: int) -> Observed:
     """Return the difference of two groups, its ends as far out as so many comparisons ask for."""
-    further = normal_quantile(bonferroni(one.confidence, comparisons)) / normal_quantile(one.confidence)
-    value = one.value - other.value
+    low, high = difference_of_intervals(one, other, bonferroni(one.confidence, comparisons))
     together = "" if comparisons == 1 else f", simultaneous over {comparisons} comparisons (Bonferroni)"
     return one.model_copy(
         update={
-            "value": value,
+            "value": one.value - other.value,
             "n": one.n + other.n,
-            "low": value - further * math.hypot(one.value - one.low, other.high - other.value),
-            "high": value + further * math.hypot(one.high - one.value, other.value - other.low),
+            "low": low,
+            "high": high,
             "method": f"squared and added, {one.method}{together}",
         }
     )

@@ -1,31 +1,38 @@
-"""Decisions kept in a result, one bit per person, to pair a result with another about the same people."""
+"""Decisions kept in a result, a bit or a number per person, to pair a result with another about the same people."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
 
 from evenhand.core import ResultPart
 from evenhand.errors import DataError
 from evenhand.groups.membership import Membership
 from evenhand.stats import PairedCells
-from evenhand.typing import Booleans, Integers
+from evenhand.typing import Booleans, Floats, Integers
 
 
 class KeptDecisions(ResultPart):
-    """Who was selected, by cell: people of the same groups and the same true label, in the order of the data.
+    """What was decided, by cell: people of the same groups and the same true label, in the order of the data.
 
-    No attribute of a single person is in it: a bit says what was decided about the i-th person of a cell.
+    No attribute of a single person is in it: a bit, or a number, says what was decided about the i-th person of a cell.
 
     Attributes:
         attributes: the protected attributes that cells are made by.
         groups: the group of each cell by each attribute.
         deserving: whether the true label of a cell's people is favourable; None where that is not known.
         sizes: people of each cell.
-        selected: one bit per person, cell after cell, packed into bytes and written in base64.
+        selected: one bit per person, cell after cell, packed into bytes and written in base64; empty where a number is
+            decided.
+        numbers: name -> a number of each person, cell after cell, doubles (least significant byte first) in base64:
+            ``mean_score``, the score of the favourable label; of a number that is decided ``mean``, the number itself,
+            and ``mean_residual``, the same minus the true one.
     """
 
     attributes: tuple[str, ...]
@@ -33,14 +40,25 @@ class KeptDecisions(ResultPart):
     deserving: tuple[bool | None, ...]
     sizes: tuple[int, ...]
     selected: str
+    numbers: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
-    def keep(cls, memberships: Sequence[Membership], favoured: Booleans, deserving: Booleans | None) -> KeptDecisions:
-        """Sort people into cells and keep who was selected."""
-        truth = np.zeros(len(favoured), dtype=np.int64) if deserving is None else deserving.astype(np.int64)
+    def keep(
+        cls,
+        memberships: Sequence[Membership],
+        favoured: Booleans | None,
+        deserving: Booleans | None,
+        numbers: Mapping[str, Floats],
+    ) -> KeptDecisions:
+        """Sort people into cells and keep who was selected, and numbers of theirs by name."""
+        truth = np.zeros(len(memberships[0].codes), np.int64) if deserving is None else deserving.astype(np.int64)
         table = np.column_stack([*(membership.codes for membership in memberships), truth])
         keys, cell, sizes = np.unique(table, axis=0, return_inverse=True, return_counts=True)
         order = np.argsort(cell.reshape(-1), kind="stable")
+
+        def encode(values: NDArray[Any]) -> str:
+            return base64.b64encode(values.tobytes()).decode("ascii")
+
         return cls(
             attributes=tuple(membership.name for membership in memberships),
             groups=tuple(
@@ -49,7 +67,8 @@ class KeptDecisions(ResultPart):
             ),
             deserving=tuple(None if deserving is None else bool(key[-1]) for key in keys.tolist()),
             sizes=tuple(sizes.tolist()),
-            selected=base64.b64encode(np.packbits(favoured[order]).tobytes()).decode("ascii"),
+            selected="" if favoured is None else encode(np.packbits(favoured[order])),
+            numbers={name: encode(values[order].astype("<f8")) for name, values in numbers.items()},
         )
 
     def pairs_with(self, other: KeptDecisions) -> bool:
@@ -64,8 +83,22 @@ class KeptDecisions(ResultPart):
         Raises:
             DataError: the bits of one do not fit its cells.
         """
-        cells = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        return PairedCells.count(cells, self._bits(), after._bits(), len(self.sizes))
+        return PairedCells.count(self.cells, self._bits(), after._bits(), len(self.sizes))
+
+    @property
+    def cells(self) -> Integers:
+        """The cell of each person, in the order in which they are kept."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    def number(self, name: str) -> Floats | None:
+        """Return a number of each person, in the order in which they are kept; None where it is not kept.
+
+        Raises:
+            DataError: there are not as many numbers as people.
+        """
+        if name not in self.numbers:
+            return None
+        return self._decode(self.numbers[name], 8 * sum(self.sizes)).view("<f8").astype(np.float64)
 
     def cells_of(self, by: Sequence[str], labels: Sequence[str]) -> Integers:
         """Return the positions of the cells that make up a group."""
@@ -77,17 +110,23 @@ class KeptDecisions(ResultPart):
 
     def _bits(self) -> Booleans:
         people = sum(self.sizes)
+        return np.unpackbits(self._decode(self.selected, -(-people // 8)), count=people).astype(bool)
+
+    def _decode(self, text: str, size: int) -> NDArray[np.uint8]:
+        """Return the bytes that a text stands for, which must be so many."""
         try:
-            packed = np.frombuffer(base64.b64decode(self.selected, validate=True), dtype=np.uint8)
+            packed = np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8)
         except ValueError:
             packed = np.zeros(0, dtype=np.uint8)
-        if len(packed) != -(-people // 8):
-            raise DataError(f"the decisions kept are not those of {people:,} people", hint="write the report again")
-        return np.unpackbits(packed, count=people).astype(bool)
+        if len(packed) != size:
+            raise DataError(
+                f"the decisions kept are not those of {sum(self.sizes):,} people", hint="write the report again"
+            )
+        return packed
 
 
-def fingerprint_people(memberships: Sequence[Membership], deserving: Booleans | None) -> str:
-    """Return the SHA-256 of everybody's groups and true label, in the order of the data."""
+def fingerprint_people(memberships: Sequence[Membership], truth: Booleans | Floats | None) -> str:
+    """Return the SHA-256 of everybody's groups and true label (or number), in the order of the data."""
     found = hashlib.sha256()
     for membership in memberships:
         # Groups that nobody is in, and the order of the groups, are the schema's and not the people's.
@@ -97,5 +136,6 @@ def fingerprint_people(memberships: Sequence[Membership], deserving: Booleans | 
         rank[np.argsort(names)] = np.arange(len(names))
         found.update(repr((membership.name, *sorted(names))).encode())
         found.update(rank[position].tobytes())
-    found.update(b"" if deserving is None else np.packbits(deserving).tobytes())
+    if truth is not None:
+        found.update((np.packbits(truth > 0) if truth.dtype == np.bool_ else truth).tobytes())
     return found.hexdigest()

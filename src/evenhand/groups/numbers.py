@@ -12,6 +12,7 @@ import numpy as np
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.analysis import GroupConfig
 from evenhand.groups.breakdown import Breakdown, Gap, Group
+from evenhand.groups.kept import KeptDecisions, fingerprint_people
 from evenhand.groups.membership import Membership, group_by_attribute
 from evenhand.groups.metrics import number_combinations
 from evenhand.groups.result import CalibrationBin, GroupMetrics, NumberOutcome, QuantileCurve
@@ -132,6 +133,10 @@ class _Numbers(NamedTuple):
             "mean_absolute_error": np.abs(residual),
         }
 
+    def kept(self) -> dict[str, Floats]:
+        """Return what is kept of each person, by metric; the absolute error follows from the residual."""
+        return {name: values for name, values in self.means().items() if name in ("mean", "mean_residual")}
+
 
 class _Sample(NamedTuple):
     """The numbers of several groups.
@@ -172,6 +177,8 @@ def _build_result(
             cell for membership in memberships for cell in _calibration_bins(membership, numbers, config.confidence)
         ),
         outcome=_describe_outcome(schema, memberships, numbers.decided),
+        people_fingerprint=fingerprint_people(memberships, numbers.truth),
+        kept=KeptDecisions.keep(memberships, None, None, numbers.kept()) if config.keep_decisions else None,
         seed=config.seed,
         seconds=time.perf_counter() - started,
     )

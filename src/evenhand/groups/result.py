@@ -115,7 +115,8 @@ class GroupMetrics(Result):
         overall: the metrics of ``Group`` for everybody, and ``auc`` where there are scores and true labels.
         breakdowns: one per protected attribute, then one for their intersection if there are several.
         people_fingerprint: SHA-256 of everybody's groups and true label, in the order of the data.
-        kept: who was selected, one bit per person, to be compared with another audit; None unless asked for.
+        kept: what was decided about each person, and the score, to be compared with another audit; None unless asked
+            for.
         decided_by: the thresholds that made the decisions of scores; None where the model, or somebody, decided.
         thresholds: what other thresholds would do; None where it was not asked for, or there are no scores.
         calibration: reliability per group of each single protected attribute; empty without scores or true labels. Of

@@ -28,7 +28,7 @@ class NumberMoments(NamedTuple):
     mean: Floats
     variance: Floats
     skewness: Floats
-    n: Integers
+    n: Integers | Floats
 
 
 def number_moments(values: Floats, group: Integers, groups: int) -> NumberMoments:

@@ -7,13 +7,17 @@ intervals overlap.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.errors import OptionError
 from evenhand.stats.auc import share_below
+from evenhand.stats.distribution import NumberMoments, skewed_mean_interval
 from evenhand.stats.level import Interval, as_interval, bisect_edge, normal_quantile
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -167,7 +171,52 @@ def change_of_gap(
 ) -> tuple[float, float]:
     """Return the interval for the change of the largest difference between groups, with no pair named beforehand.
 
-    With d_k the difference of pair k, in both orders, let k be the pair truly widest after and l the one before. The
+    The ends are those of ``change_of_widest`` over ``paired_contrast`` of each two groups, in both orders.
+
+    Args:
+        cells: independent cells of people.
+        before, after: the cells' weights in each group's rate, shape (groups, cells), groups in the same order. The
+            same rows where the same people answer twice; rows over other cells where they are other people.
+    """
+    v, w = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    lower, upper = _change_between_groups(partial(paired_contrast, cells), v, w, confidence)
+    p, q = cells.shares()
+    change = float(np.ptp(w @ q) - np.ptp(v @ p))
+    return max(-1.0, min(lower, change)), min(1.0, max(upper, change))
+
+
+def _change_between_groups(
+    contrast: Callable[[Floats, Floats, float], Interval], before: Floats, after: Floats, confidence: float
+) -> tuple[float, float]:
+    """Bound the change of the largest difference by intervals for weighted sums after minus those before."""
+    first, second = _both_orders(np.column_stack(np.triu_indices(len(before), k=1))).T
+    v, w = before[first] - before[second], after[first] - after[second]
+    nothing = np.zeros_like(v[0])
+
+    def of_pairs(one: Integers | None, other: Integers | None, level: float) -> Interval:
+        if one is None or other is None:
+            return contrast(nothing if one is None else -v[one], nothing if other is None else w[other], level)
+        return contrast(v[one], w[other], level)
+
+    return change_of_widest(of_pairs, len(v), confidence)
+
+
+class Contrast(Protocol):
+    """Gives intervals for a number of each pair of groups, such as their difference, and for its changes."""
+
+    def __call__(self, before: Integers | None, after: Integers | None, level: float, /) -> Interval:
+        """Return the intervals, at a level, of what pairs ``after`` have then minus what pairs ``before`` had.
+
+        Without ``after``, of what those before had; without ``before``, of what those after have. Positions of pairs,
+        which broadcast.
+        """
+        ...
+
+
+def change_of_widest(contrast: Contrast, pairs: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the interval for the change of the largest of several numbers, with none named beforehand.
+
+    With d_k the number of pair k let k be the pair that truly has the largest after and l the one before. The
     change is ``d_k(after) - d_l(before)``; it is at most the change of pair k, and at least that of pair l, since no
     pair is wider than the widest. Which pairs k and l can be is looked up first, in simultaneous intervals that miss
     with a tenth of ``1 - confidence`` (Bonferroni); the rest is left to the differences that they may be (two steps:
@@ -177,28 +226,87 @@ def change_of_gap(
     one is, it may need two, and the level is then that of simulations (``tests/stats/test_change_of_gap.py``).
 
     Args:
-        cells: independent cells of people.
-        before, after: the cells' weights in each group's rate, shape (groups, cells), groups in the same order. The
-            same rows where the same people answer twice; rows over other cells where they are other people.
+        contrast: the intervals.
+        pairs: how many numbers there are.
+        confidence: of the interval.
     """
-    v, w = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
-    first, second = _both_orders(np.column_stack(np.triu_indices(len(v), k=1))).T
-    v, w = v[first] - v[second], w[first] - w[second]
-    miss, nothing = 1 - confidence, np.zeros_like(v)
-    screen = 1 - miss / 10 / len(v)  # so many: each pair before, and each after
-    low, high = paired_contrast(cells, -v, nothing, screen)
+    every, miss = np.arange(pairs), 1 - confidence
+    screen = 1 - miss / 10 / pairs  # so many: each pair before, and each after
+    low, high = contrast(every, None, screen)
     widest_before = high >= low.max()
-    low, high = paired_contrast(cells, nothing, w, screen)
+    low, high = contrast(None, every, screen)
     widest_after = high >= low.max()
     may_before, may_after = np.flatnonzero(widest_before), np.flatnonzero(widest_after)
     # Every pair against itself, and each that may be widest after against each that may have been before.
-    own_low, own_high = paired_contrast(cells, v, w, 1 - 0.9 * miss)
-    low, high = paired_contrast(cells, v[may_before], w[may_after][:, None], 1 - 0.9 * miss)
+    own_low, own_high = contrast(every, every, 1 - 0.9 * miss)
+    low, high = contrast(may_before, may_after[:, None], 1 - 0.9 * miss)
     upper = max(own_high[k] if widest_before[k] else high[i].max() for i, k in enumerate(may_after))
     lower = min(own_low[k] if widest_after[k] else low[:, i].min() for i, k in enumerate(may_before))
-    p, q = cells.shares()
-    change = float((w @ q).max() - (v @ p).max())
-    return max(-1.0, min(float(lower), change)), min(1.0, max(float(upper), change))
+    return float(lower), float(upper)
+
+
+@dataclass(frozen=True, eq=False)
+class PairedNumbers:
+    """Moments of two numbers of each person, before and after, by group.
+
+    Attributes:
+        n: people of each group, shape (groups,); mean: shape (groups, 2).
+        second, third: central moments (divisor n), shape (groups, 2, 2) and (groups, 2, 2, 2).
+        reach: the range of the changes.
+    """
+
+    n: Integers
+    mean: Floats
+    second: Floats
+    third: Floats
+    reach: float
+
+    @classmethod
+    def of(cls, before: Floats, after: Floats, group: Integers, groups: int) -> PairedNumbers:
+        """Return the moments of both numbers (n,) by group (n,), from 0 on; every group has people."""
+        both = np.column_stack([before, after])
+        n = np.bincount(group, minlength=groups)
+
+        def mean(values: Floats) -> Floats:
+            return np.bincount(group, weights=values, minlength=groups) / n
+
+        means = np.stack([mean(side) for side in both.T], axis=1)
+        away = both - means[group]
+        second, third = np.empty((groups, 2, 2)), np.empty((groups, 2, 2, 2))
+        for i, j in np.ndindex(2, 2):
+            second[:, i, j] = mean(away[:, i] * away[:, j])
+            for k in range(2):
+                third[:, i, j, k] = mean(away[:, i] * away[:, j] * away[:, k])
+        return cls(n, means, second, third, float(np.ptp(after - before)))
+
+    def contrast(self, before: ArrayLike, after: ArrayLike, confidence: float = 0.95) -> Interval:
+        """Return the intervals for ``sum(after mean_after) - sum(before mean_before)`` over the groups.
+
+        Student's t with Satterthwaite's degrees of freedom, its skewness removed by Hall's transformation as in
+        ``skewed_mean_interval``: groups are independent, so variances of their means add up, and so do third moments.
+
+        Args:
+            before, after: weights of the groups, shape (..., groups).
+            confidence: of each interval.
+        """
+        weights = np.stack(np.broadcast_arrays(-np.asarray(before, float), np.asarray(after, float)), axis=-1)
+        centre = (weights * self.mean).sum(axis=(-2, -1))
+        single = np.einsum("...gi,...gj,gij->...g", weights, weights, self.second) / np.maximum(self.n - 1, 1)
+        third = np.einsum("...gi,...gj,...gk,gijk->...g", weights, weights, weights, self.third)
+        # As for one sample: third moments with divisor n, spreads with divisor n - 1 in place of n.
+        third = (third / (self.n**0.5 * np.maximum(self.n - 1, 1) ** 1.5)).sum(axis=-1)
+        variance, squares = single.sum(axis=-1), (single**2 / np.maximum(self.n - 1, 1)).sum(axis=-1)
+        fewest = np.where(weights.any(axis=-1), self.n, np.iinfo(np.int64).max).min(axis=-1)
+        spread = (variance > 0) & (squares > 0)
+        n = 1 + np.where(spread, variance**2 / np.where(spread, squares, 1), fewest - 1)
+        skewness = np.where(spread, third / np.where(spread, variance, 1) ** 1.5, 0) * np.sqrt(n)
+        moments = NumberMoments(centre, variance * n, skewness, n)
+        return skewed_mean_interval(moments, confidence, reach=self.reach)
+
+    def change_of_gap(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return the interval for the change of the largest difference of means, see ``change_of_widest``."""
+        groups = np.eye(len(self.n))
+        return _change_between_groups(self.contrast, groups, groups, confidence)
 
 
 def change_of_smallest_ratio(

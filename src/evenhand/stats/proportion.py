@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -215,6 +216,26 @@ def square_and_add(
     (low1, high1), (low2, high2) = limits1, limits2
     below = _add_distances(p1 - low1, high2 - p2, correlation)
     return p1 - p2 - below, p1 - p2 + _add_distances(high1 - p1, p2 - low2, correlation)
+
+
+def stretch_interval(quantity: Observed, confidence: float) -> tuple[float, float]:
+    """Return the ends of a number's interval at another level: further out as normal quantiles are."""
+    further = normal_quantile(confidence) / normal_quantile(quantity.confidence)
+    value = quantity.value
+    return value - further * (value - quantity.low), value + further * (quantity.high - value)
+
+
+def difference_of_intervals(one: Observed, other: Observed, confidence: float) -> tuple[float, float]:
+    """Return the interval for ``one - other``, independent of each other, from their intervals at any level.
+
+    Squared and added as in ``square_and_add``, after both were stretched to this level.
+    """
+    (low1, high1), (low2, high2) = stretch_interval(one, confidence), stretch_interval(other, confidence)
+    difference = one.value - other.value
+    return (
+        difference - math.hypot(one.value - low1, high2 - other.value),
+        difference + math.hypot(high1 - one.value, other.value - low2),
+    )
 
 
 def _add_distances(one: Floats, other: Floats, correlation: ArrayLike) -> Floats:

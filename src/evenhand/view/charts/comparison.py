@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenhand.auditing import AuditComparison, ChangeLine, name_line
-from evenhand.stats import Observed
+from evenhand.stats import MEASURED, Observed
 from evenhand.view import drawing
 from evenhand.view.drawing import Block, Dot, Line, Panel, Row, RowChart
 
@@ -22,8 +22,13 @@ def plot_comparison(result: AuditComparison) -> alt.TopLevelMixin:
 
 
 def draw_changes(result: AuditComparison) -> RowChart:
-    """Draw one row per number: its change with its interval; blue is better, orange worse."""
+    """Draw one row per number: its change with its interval; blue is better, orange worse.
+
+    Where a number is decided, one row per number in its unit; shares have no place on that axis.
+    """
     known = [(line, line.change) for line in result.lines if isinstance(line.change, Observed)]
+    measured = [one for one in known if one[0].name in MEASURED]
+    known = measured or known
     rows = tuple(
         Row(
             name_line(line),
@@ -35,9 +40,10 @@ def draw_changes(result: AuditComparison) -> RowChart:
     low = min((change.low for _, change in known), default=-0.01)
     high = max((change.high for _, change in known), default=0.01)
     axis = drawing.spread(min(low, -0.001), max(high, 0.001), drawing.differences, about=5)
+    title = f"change, {result.unit}" if measured and result.unit else "change"
     return RowChart(
         "Changes between two audits. " + "; ".join(map(_say, (line for line, _ in known))) + ".",
-        (Block(rows=rows, panels=(Panel(axis, "change", (Line(0.0),)),), names=330),),
+        (Block(rows=rows, panels=(Panel(axis, title, (Line(0.0),)),), names=330),),
     )
 
 
