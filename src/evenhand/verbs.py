@@ -114,6 +114,7 @@ def audit_predictions(
     y_score: Any = None,
     sample_weight: Any = None,
     threshold: Any = None,
+    low_is_good: bool = False,
     membership: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AuditResult:
@@ -133,6 +134,8 @@ def audit_predictions(
             then, and their intervals allow for it. Subgroups are not searched for.
         threshold: in place of ``y_pred``: the favourable decision is given from this score on, such as 0.5. With
             ``[0.5, "sex=Female:0.4"]``, what if a group had a threshold of its own.
+        low_is_good: whether low scores speak for the favourable decision, as a risk does: people are selected up to a
+            threshold then, and calibration is that of 1 minus the score.
         membership: what is known by probability alone, such as race by name and address: attribute -> probabilities of
             its groups, a data frame or a mapping from groups to columns of shape (n,). Rates of these groups stand in
             ``result.groups.proxies``, with bounds beside every estimate (see ``evenhand.groups.measure_proxies``).
@@ -184,6 +187,7 @@ def audit_predictions(
         y_score=y_score,
         sample_weight=sample_weight,
         threshold=threshold,
+        low_is_good=low_is_good,
         membership=membership,
         **about,
     )

@@ -33,11 +33,28 @@ def test_a_column_of_scores_is_decided_by_a_threshold(evenhand, scored, tmp_path
     frame = pd.read_csv(scored)
     assert report["groups"]["overall"]["selection_rate"]["value"] == (frame["p"] >= 0.5).mean()
     assert report["groups"]["overall"]["accuracy"]["value"] == ((frame["p"] >= 0.5) == frame["y"]).mean()
-    assert report["groups"]["decided_by"] == {"default": 0.5, "attribute": None, "own": {}}
+    assert report["groups"]["decided_by"] == {
+        "default": 0.5, "attribute": None, "own": {}, "low_is_good": False
+    }  # fmt: skip
     assert report["groups"]["thresholds"]["curves"]
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("<svg") >= 4
     assert "Accuracy against the demographic parity difference by sex along the threshold" in page
+
+
+def test_a_risk_selects_up_to_its_threshold(evenhand, scored, tmp_path):
+    frame = pd.read_csv(scored).assign(risk=lambda frame: 1 - frame["p"])
+    frame.to_csv(tmp_path / "risks.csv", index=False)
+    asked = ("audit", tmp_path / "risks.csv", "--score", "risk", "--protected", "sex", "--target", "y")
+    ran = evenhand(*asked, "--low-is-good", "--threshold", "0.25", "--json", tmp_path / "a.json")
+    assert ran.code == 0, ran.err
+    assert "decisions by score 'risk' up to 0.25" in ran.out
+    report = json.loads((tmp_path / "a.json").read_text())
+    assert report["groups"]["overall"]["selection_rate"]["value"] == (frame["risk"] <= 0.25).mean()
+    assert report["groups"]["overall"]["mean_score"]["value"] == pytest.approx(frame["p"].mean())
+    ran = evenhand("audit", "--example", "german", "--low-is-good")
+    assert ran.code == 2
+    assert "--low-is-good is about scores in a column of DATA" in ran.err
 
 
 def test_the_gap_of_a_what_if_is_that_of_its_decisions(evenhand, scored, tmp_path):

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenhand.errors import OptionError
 from evenhand.groups import measure_recorded_decisions, threshold_answers, threshold_table
 from evenhand.schema import DecisionRoles
 from support import scaled
 
 
-def curves_of(frame, threshold=0.5, **settings):
+def curves_of(frame, threshold=0.5, low_is_good=False, **settings):
     roles = DecisionRoles(
         None,
         ["sex"],
@@ -20,6 +21,7 @@ def curves_of(frame, threshold=0.5, **settings):
         weight="w" if "w" in frame else None,
         favourable=1 if "y" in frame else None,
         threshold=threshold,
+        low_is_good=low_is_good,
     )
     return measure_recorded_decisions(roles.read(frame), thresholds=True, **{"min_group_size": 1, **settings})
 
@@ -46,6 +48,32 @@ def test_curves_by_hand():
     # Of the undeserving, F 2, 1, 0, 0, 0 of 2 are selected and M 2, 1, 1, 1, 0 of 2.
     assert found.curve("equalized_odds_difference", "sex").values == (0, 0, 0.5, 0.5, 0.5)
     assert found.in_force.default == 0.5
+
+
+@pytest.mark.parametrize("high", [True, False])
+def test_where_low_is_good_all_is_that_of_one_minus_the_score(high):
+    """A risk of an eighth less than certain, or in points without a range of 0 to 1, and thresholds by sex."""
+    frame = BY_HAND.assign(score=[0.25, 0.5, 0.5, 0.625, 0.25, 0.625, 0.625, 0.75])  # exact in floating point
+    risks = frame.assign(score=(1 if high else 10) - frame["score"])
+    good = curves_of(frame, threshold=["0.5", "sex=F:0.625"])
+    given = ["0.5", "sex=F:0.375"] if high else ["9.5", "sex=F:9.375"]
+    low = curves_of(risks, threshold=given, low_is_good=True)
+    assert low.breakdowns == (good.breakdowns if high else low.breakdowns)
+    for name in ("selection_rate", "accuracy"):
+        assert low.overall[name] == good.overall[name]
+    assert low.overall["auc"] == good.overall["auc"]
+    assert low.thresholds.thresholds == tuple((1 if high else 10) - one for one in good.thresholds.thresholds[::-1])
+    for curve in good.thresholds.curves:
+        assert low.thresholds.curve(curve.name, curve.by, curve.group).values == curve.values[::-1]
+    said = low.to_markdown()
+    assert "Low scores are good here" in said
+    assert "selected up to a score of" in said
+    assert "up to each threshold" in said
+
+
+def test_a_low_score_is_good_only_where_there_are_scores():
+    with pytest.raises(OptionError, match="scores of which low ones are good"):
+        DecisionRoles("y", ["sex"], low_is_good=True).read(BY_HAND)
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())

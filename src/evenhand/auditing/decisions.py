@@ -110,7 +110,9 @@ def audit_decisions(
 def _name_decisions(decisions: RecordedDecisions) -> str:
     if decisions.thresholds is None:
         return f"decisions in column {decisions.decided_by!r}"
-    return f"decisions by score {decisions.decided_by!r} from {decisions.thresholds.describe()} on"
+    limit = decisions.thresholds.describe()
+    limit = f"up to {limit}" if decisions.thresholds.low_is_good else f"from {limit} on"
+    return f"decisions by score {decisions.decided_by!r} {limit}"
 
 
 def _search_subgroups(

@@ -117,6 +117,9 @@ def audit(
             "sex=Female:0.4 asks what if a group had its own; may be repeated.",
         ),
     ] = None,
+    low_is_good: Annotated[
+        bool, typer.Option("--low-is-good", help="Low scores are good, as of a risk: select up to --threshold.")
+    ] = False,
     weight: Annotated[
         str | None, typer.Option("--weight", help="Column of how much each person counts, in what is said of groups.")
     ] = None,
@@ -195,6 +198,7 @@ def audit(
         raise OptionError("a dossier is written beside the report", location="--dossier", hint="name a folder: --out")
     if rankings.wanted:
         others: dict[str, object] = {"--decision": decision, "--score": score, "--threshold": threshold}
+        others |= {"--low-is-good": low_is_good or None}
         others |= {"--weight": weight, "--example": example, "--metric": metric, "--dossier": dossiers}
         others |= {"--membership": membership, "--known-groups": known_groups}
         others |= {"--replicate-weights": replicate_weights, "--replicate-method": replicate_method}
@@ -225,11 +229,15 @@ def audit(
             outcome=people.outcome,
             membership=(probable := _read_membership(membership or [])) or None,
             known=_read_known_groups(known_groups or [], probable, people.encoding) or None,
+            low_is_good=low_is_good,
         )
         result, whom, frame, decide = _audit_decisions(
             context, model, roles, people, output, run, _Asked(gates, metrics, replication)
         )
     else:
+        if low_is_good:
+            hint = "a model's score is that of its favourable label, whose name you give: --favourable"
+            raise OptionError("--low-is-good is about scores in a column of DATA", location="--score", hint=hint)
         if replication is not None:
             hint = "write the model's decisions into a column of DATA, and audit these: --decision COLUMN"
             raise OptionError("--replicate-weights is about decisions already made", hint=hint)

@@ -157,6 +157,7 @@ def measure_recorded_decisions(
         decisions.selected,
         deserving,
         decisions.scores,
+        risks=decisions.risks,
         weights=decisions.weights,
         in_force=decisions.thresholds,
         why_no_scores=NO_SCORES,
@@ -258,6 +259,7 @@ def _build_result(
     deserving: Booleans | None,
     scores: Floats | None,
     *,
+    risks: Floats | None = None,
     weights: PeopleWeights | None = None,
     in_force: Thresholds | None = None,
     why_no_scores: str,
@@ -318,10 +320,17 @@ def _build_result(
         if config.keep_decisions
         else None,
         decided_by=in_force,
+        low_is_good=risks is not None,
         thresholds=None
         if scores is None or not config.thresholds
         else trace_curves(
-            ScoredPeople(memberships, scores, deserving, None if weights is None else weights.values),
+            ScoredPeople(
+                memberships,
+                scores if risks is None else risks,
+                deserving,
+                None if weights is None else weights.values,
+                low_is_good=risks is not None,
+            ),
             BandSettings(config.confidence, config.min_group_size, config.seed),
             in_force,
         ),

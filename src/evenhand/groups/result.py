@@ -118,6 +118,8 @@ class GroupMetrics(Result):
         kept: what was decided about each person, and the score, to be compared with another audit; None unless asked
             for.
         decided_by: the thresholds that made the decisions of scores; None where the model, or somebody, decided.
+        low_is_good: whether low scores speak for the favourable decision; ``mean_score`` and calibration are then those
+            of 1 minus the score.
         thresholds: what other thresholds would do; None where it was not asked for, or there are no scores.
         calibration: reliability per group of each single protected attribute; empty without scores or true labels. Of
             numbers, their mean and the mean true number in each tenth of the numbers that are decided.
@@ -140,6 +142,7 @@ class GroupMetrics(Result):
     people_fingerprint: str = ""
     kept: KeptDecisions | None = None
     decided_by: Thresholds | None = None
+    low_is_good: bool = False
     thresholds: ThresholdCurves | None = None
     outcome: NumberOutcome | None = None
     proxies: tuple[ProxyRates, ...] = ()
@@ -393,7 +396,11 @@ def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Bloc
 
 
 def rule_notes(result: GroupMetrics) -> Iterator[Note]:
-    """Yield by which thresholds people are selected, where these were given."""
+    """Yield by which thresholds people are selected, where these were given, and whether low scores are good."""
+    if result.low_is_good:
+        yield Note(
+            "Low scores are good here. Where scores are said to be of the favourable decision, they are 1 minus these."
+        )
     if result.decided_by is not None:
         yield Note(describe_rule(result.decided_by), "caution" if result.decided_by.uses_protected else "info")
 

@@ -70,6 +70,10 @@ class Curve(ResultPart):
     method: str
     not_assessable: dict[str, int] = Field(default_factory=dict)
 
+    def reversed(self) -> Curve:
+        """Return it in the opposite order of thresholds."""
+        return self.model_copy(update={name: getattr(self, name)[::-1] for name in ("values", "low", "high")})
+
     def at(self, place: int) -> Observed:
         """Return the number at one threshold, with its part of the band."""
         return Observed(
@@ -86,7 +90,8 @@ class ThresholdCurves(ResultPart):
     """Accuracy, selection rates and gaps over the threshold from which on the favourable decision is given.
 
     Attributes:
-        thresholds: in rising order; a person is selected whose score is at least the threshold.
+        thresholds: in rising order; a person is selected whose score is at least the threshold, or at most.
+        low_is_good: whether at most.
         different: how many different scores there are; where there are more than thresholds, these divide the people
             into equal parts.
         in_force: the thresholds by which this audit decides; None where none was given.
@@ -97,6 +102,7 @@ class ThresholdCurves(ResultPart):
     thresholds: tuple[float, ...]
     different: int
     in_force: Thresholds | None = None
+    low_is_good: bool = False
     curves: tuple[Curve, ...]
 
     def curve(self, name: str, by: str = "", group: str = "") -> Curve | None:
@@ -117,12 +123,14 @@ class ScoredPeople(NamedTuple):
         scores: shape (n,).
         deserving: whether the true label is favourable, shape (n,); None where it is not known.
         weights: how much each person counts, shape (n,); None where all count alike.
+        low_is_good: whether people are selected up to a threshold.
     """
 
     memberships: Sequence[Membership]
     scores: Floats
     deserving: Booleans | None
     weights: Floats | None = None
+    low_is_good: bool = False
 
 
 class BandSettings(NamedTuple):
@@ -140,15 +148,22 @@ def trace_curves(people: ScoredPeople, settings: BandSettings, in_force: Thresho
     for all groups of an attribute too. Selection rates have the band of Dvoretzky, Kiefer, Wolfowitz & Massart,
     accuracy and gaps one of a bootstrap, and with weights all (``stats.rate_bands``, ``stats.gap_band``).
     """
-    thresholds, different = _choose_thresholds(people.scores, () if in_force is None else in_force.values)
-    cell = np.searchsorted(thresholds, people.scores, side="right") - 1
+    # Where low is good, everything is counted for the negatives, which are selected from a threshold on.
+    sign = -1 if people.low_is_good else 1
+    own = () if in_force is None else [sign * value for value in in_force.values]
+    thresholds, different = _choose_thresholds(sign * people.scores, own)
+    cell = np.searchsorted(thresholds, sign * people.scores, side="right") - 1
     rng = np.random.default_rng(settings.seed)
     tracer = _Tracer(people, cell, len(thresholds), settings, rng)
     curves = [*tracer.trace_everybody()]
     for membership in people.memberships:
         curves += tracer.trace_groups(membership)
     return ThresholdCurves(
-        thresholds=tuple(thresholds.tolist()), different=different, in_force=in_force, curves=tuple(curves)
+        thresholds=tuple((sign * thresholds[::sign]).tolist()),
+        different=different,
+        in_force=in_force,
+        low_is_good=people.low_is_good,
+        curves=tuple(curve.reversed() for curve in curves) if people.low_is_good else tuple(curves),
     )
 
 
@@ -307,12 +322,18 @@ def _pick(curves: RateCurves, sets: Integers) -> RateCurves:
 def describe_rule(thresholds: Thresholds) -> str:
     """Return in a sentence by which thresholds an audit decides, and that it is a what-if where they differ."""
     if not thresholds.uses_protected:
-        return f"Decisions are made by the score: selected from {thresholds.values[0]:g} on."
+        return f"Decisions are made by the score: selected {say_limit(f'{thresholds.values[0]:g}', thresholds)}."
+    side = "up to" if thresholds.low_is_good else "from"
     return (
-        f"A what-if with thresholds by {thresholds.attribute}: selected from a score of {thresholds.describe()}. Such "
-        f"a decision uses {thresholds.attribute}: people with the same score are decided differently by it, which "
+        f"A what-if with thresholds by {thresholds.attribute}: selected {side} a score of {thresholds.describe()}. "
+        f"Such a decision uses {thresholds.attribute}: people with the same score are decided differently by it, which "
         "anti-discrimination law may forbid, whatever it does to the gaps."
     )
+
+
+def say_limit(threshold: str, thresholds: Thresholds | ThresholdCurves) -> str:
+    """Return ``from 0.5 on``, or where low scores are good ``up to 0.5``."""
+    return f"up to {threshold}" if thresholds.low_is_good else f"from {threshold} on"
 
 
 def threshold_answers(curves: ThresholdCurves) -> list[str]:
@@ -372,8 +393,8 @@ def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
         rows.append(TableRow((ReportedNumber(name, threshold), *cells)))
     level = format_level(columns[0].confidence)
     return Table(
-        f"Selected from each threshold on, observed; below each its {level} band, which holds for all thresholds at "
-        "once",
+        f"Selected {say_limit('each threshold', curves)}, observed; below each its {level} band, which holds for all "
+        "thresholds at once",
         (Column("threshold", numeric=True), *(Column(title, numeric=True) for title in titles)),
         tuple(rows),
         usual="observed",
@@ -400,7 +421,8 @@ def threshold_blocks(curves: ThresholdCurves) -> Iterator[Block]:
     )
     labels = "" if curves.curve("accuracy") else " The data has no true labels, so nothing is said about accuracy."
     yield Text(
-        "What a decision by the score alone would do, for each threshold from which on people are selected. "
+        "What a decision by the score alone would do, for each threshold "
+        f"{'up to which' if curves.low_is_good else 'from which on'} people are selected. "
         f"{every}. Bands hold for all of them at once, each curve by itself, so a threshold may be chosen by looking "
         f"at them.{labels} At both ends nobody or everybody is selected, and there is no gap for that reason alone."
     )

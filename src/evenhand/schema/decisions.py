@@ -69,7 +69,10 @@ class RecordedDecisions:
         people: whom they are about. Their attributes are those that groups are made by; their target is the decision,
             and their labels say whether the true label is the favourable one (None where true labels are not known).
         selected: who was given the favourable decision, shape (n,).
-        scores: what the decisions were made from, shape (n,); None where scores are not known.
+        scores: what the decisions were made from, high where the favourable decision is likely, shape (n,); None where
+            scores are not known.
+        risks: the scores as they were given where low ones are good; ``scores`` are 1 minus these, or without a range
+            of 0 to 1 their negatives. None where high ones are good.
         weights: how much each person counts; None where all count alike.
         truth: the column of the true labels; None where these are not known.
         undecided: rows left out because they have no decision, or no true label where these are known.
@@ -81,6 +84,7 @@ class RecordedDecisions:
     people: People
     selected: Booleans
     scores: Floats | None = None
+    risks: Floats | None = None
     weights: PeopleWeights | None = None
     truth: str | None = None
     undecided: int = 0
@@ -96,6 +100,7 @@ class RecordedDecisions:
             people=self.people.at(rows),
             selected=self.selected[rows],
             scores=None if self.scores is None else self.scores[rows],
+            risks=None if self.risks is None else self.risks[rows],
             weights=None if weights is None else weights.at(rows),
             memberships=tuple(one.at(rows) for one in self.memberships),
         )
@@ -139,6 +144,7 @@ class DecisionRoles:
         membership: what is known by probability alone, such as ``race`` -> group -> column of its probability.
         known: by the same names other people, of known group, on whom the probabilities are calibrated.
         replicates: columns of replicate weights beside ``weight``, and how they were made.
+        low_is_good: whether low scores speak for the favourable decision, as a risk does.
     """
 
     decision: str | None = None
@@ -154,6 +160,7 @@ class DecisionRoles:
     membership: Mapping[str, Mapping[str, str]] | None = None
     known: Mapping[str, KnownGroups] | None = None
     replicates: ReplicateRole | None = None
+    low_is_good: bool = False
 
     def read(self, frame: Any, *, location: str = "data") -> RecordedDecisions | RecordedNumbers | RecordedLabels:
         """Return the decisions in a data frame: yes or no, or several labels, or numbers where the column holds these.
@@ -168,6 +175,12 @@ class DecisionRoles:
         import narwhals as nw
 
         thresholds = self._thresholds()
+        if self.low_is_good and self.score is None:
+            raise OptionError(
+                "expected scores of which low ones are good, got none",
+                location="`low_is_good=`",
+                hint="name them: `y_score=...`; of numbers that are decided say `favourable=lower`",
+            )
         names = self._protected(list_columns(frame))
         table = nw.from_native(frame, eager_only=True)
         if self.decision is not None:
@@ -198,10 +211,14 @@ class DecisionRoles:
             thresholds.check_schema(schema)
             thresholds.check_scale(scores)
             selected = thresholds.select(scores, schema, people.individuals)
+        risks = None
+        if self.low_is_good and scores is not None:
+            risks, scores = scores, (1.0 if scores.min() >= 0 and scores.max() <= 1 else 0.0) - scores
         return RecordedDecisions(
             people=replace(people, labels=labels, rows=kept),
             selected=selected,
             scores=scores,
+            risks=risks,
             weights=None if self.weight is None else read_weights(frame, self.weight, kept, self.replicates),
             truth=self.target,
             undecided=int((~known).sum()),
@@ -230,7 +247,7 @@ class DecisionRoles:
             )
         if self.score is None:
             raise OptionError("a threshold needs scores", hint="name them: `y_score=...`")
-        return Thresholds.parse(self.threshold)
+        return Thresholds.parse(self.threshold).model_copy(update={"low_is_good": self.low_is_good})
 
     def _name_decisions(self, truth: _Labels | None, people: int) -> _Labels:
         """Return the labels that scores decide between: those of the truth, else *selected* and its opposite."""
@@ -507,8 +524,8 @@ def table_of_decisions(
             array of shape (n,) or (n, attributes).
         y_true, y_score, sample_weight: true labels, scores and weights, shape (n,), or None.
         membership: attribute -> probabilities of its groups, a mapping from groups to columns or a data frame.
-        about: ``favourable``, ``schema``, ``threshold``, ``accept_proposals``, ``outcome`` and ``known`` of
-            ``DecisionRoles``; ``replicate_weights``, a data frame or an array of shape (n, R), with the
+        about: ``favourable``, ``schema``, ``threshold``, ``low_is_good``, ``accept_proposals``, ``outcome`` and
+            ``known`` of ``DecisionRoles``; ``replicate_weights``, a data frame or an array of shape (n, R), with the
             ``replicate_method`` by which they were made.
 
     Raises:

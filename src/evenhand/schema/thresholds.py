@@ -30,6 +30,7 @@ class Thresholds(BaseModel):
         default: for everybody who has none of their own; None where each value of the attribute has one.
         attribute: by which thresholds differ; None where there is one for all.
         own: value of that attribute -> its threshold.
+        low_is_good: whether people are selected up to the threshold, as by a risk score, in place of from it on.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,6 +38,7 @@ class Thresholds(BaseModel):
     default: float | None = None
     attribute: str | None = None
     own: dict[str, float] = Field(default_factory=dict)
+    low_is_good: bool = False
 
     @classmethod
     def parse(cls, given: Any) -> Self:
@@ -88,27 +90,28 @@ class Thresholds(BaseModel):
         return tuple(sorted({*self.own.values(), *([] if self.default is None else [self.default])}))
 
     def describe(self) -> str:
-        """Return from where on people are selected: ``0.4 for sex Female, 0.5 for everybody else``."""
+        """Return from (or up to) where people are selected: ``0.4 for sex Female, 0.5 for everybody else``."""
         parts = [f"{threshold:g} for {self.attribute} {value}" for value, threshold in self.own.items()]
         if self.default is not None:
             parts.append(f"{self.default:g} for everybody else" if parts else f"{self.default:g}")
         return ", ".join(parts)
 
     def select(self, scores: Floats, schema: Schema, individuals: Floats) -> Booleans:
-        """Return who is selected: a score of at least the threshold, shape (n,).
+        """Return who is selected: a score of at least the threshold, or at most where low is good, shape (n,).
 
         Args:
             scores: shape (n,).
             schema: of the people; ``check_schema`` has been asked.
             individuals: the people, shape (n, attributes).
         """
-        otherwise = math.inf if self.default is None else self.default
+        sign = -1 if self.low_is_good else 1
+        otherwise = sign * math.inf if self.default is None else self.default
         if self.attribute is None:
-            return np.asarray(scores >= otherwise)
+            return np.asarray(sign * scores >= sign * otherwise)
         attribute = schema[self.attribute]
         entries, code = np.unique(individuals[:, schema.position(self.attribute)], return_inverse=True)
-        least = np.array([self.own.get(attribute.text(entry), otherwise) for entry in entries.tolist()])
-        return np.asarray(scores >= least[code])
+        limits = np.array([self.own.get(attribute.text(entry), otherwise) for entry in entries.tolist()])
+        return np.asarray(sign * scores >= sign * limits[code])
 
     def check_schema(self, schema: Schema) -> None:
         """Refuse an attribute or a value that the schema does not have, and values that have no threshold.
@@ -160,7 +163,7 @@ class Thresholds(BaseModel):
             if threshold > 1 and low >= 0 and high <= 1:
                 own = f", such as `threshold={threshold / PERCENT:g}`" if threshold <= PERCENT else ""
                 raise OptionError(
-                    f"{seen} {threshold:g}: no person would be selected",
+                    f"{seen} {threshold:g}: {'every' if self.low_is_good else 'no'} person would be selected",
                     location="`threshold=`",
                     hint=f"give the threshold on the scale of the scores{own}",
                 )
