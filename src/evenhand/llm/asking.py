@@ -100,20 +100,24 @@ def ask_sweeps(
     done: list[tuple[Trials, TrialOutcomes]] = []
     again: TrialOutcomes | None = None
     reason: StopReason = "sweeps" if last == config.sweeps else "calls"
-    gaps: list[MultiwayMean | None] = []
-    levels: tuple[float, ...] = ()
+
+    def estimate() -> tuple[list[MultiwayMean | None], list[MultiwayMean]]:
+        """Return the gaps so far, and again if all of them are known."""
+        table = tabulate(done, again)
+        gaps = [estimate_gap(table.pair(one, respondent.names, plan.cluster)) for one in plan.comparisons]
+        known = [gap for gap in gaps if gap is not None]
+        return gaps, known if len(known) == len(gaps) else []
+
     try:
         while len(done) < last:
             trials = design.sweep(len(done))
             done.append((trials, interviewer.ask(trials)))
             if len(done) == 1 and plan.twice:
                 again = interviewer.ask(design.again(trials))
-            table = tabulate(done, again)
-            gaps = [estimate_gap(table.pair(one, respondent.names, plan.cluster)) for one in plan.comparisons]
+            gaps, known = estimate()
             if report is not None:
                 report(len(done), last, gaps)
-            known = [gap for gap in gaps if gap is not None]
-            stop = rule.stop(known, len(done), last) if len(known) == len(gaps) else None
+            stop = rule.stop(known, len(done), last) if known else None
             if stop is not None or limit.passed():
                 reason = stop or "time"
                 break
@@ -121,10 +125,9 @@ def ask_sweeps(
         if not done:
             raise
         reason, fresh = "budget" if isinstance(error, BudgetError) else "interrupt", False
-    table = tabulate(done, again)
-    known = [gap for gap in gaps if gap is not None]
-    levels = rule.levels(known, len(done), last) if len(known) == len(gaps) else ()
-    asked = AskedAnswers(table, len(done), rule.looks, levels, reason, [], [], fresh, interviewer.calls)
+    _, known = estimate()
+    levels = rule.levels(known, len(done), last) if known else ()
+    asked = AskedAnswers(tabulate(done, again), len(done), rule.looks, levels, reason, [], [], fresh, interviewer.calls)
     if not fresh or limit.passed():
         return asked
     return _ask_afresh(asked, design, interviewer, plan, config)
