@@ -7,9 +7,9 @@ Three lines give a first result::
     result = evenhand.audit(model, people, target="income", protected=["sex"])
     print(result)
 
-The verbs ``audit``, ``audit_predictions``, ``audit_rankings``, ``compare``, ``certify``, ``search``,
-``find_subgroups``, ``mitigate``, ``synthesize_shield`` and ``assess_generator`` take what users of scikit-learn and
-fairlearn hold; the packages hold what they are made of.
+The verbs ``audit``, ``audit_predictions``, ``audit_rankings``, ``audit_language_model``, ``compare``, ``certify``,
+``search``, ``find_subgroups``, ``mitigate``, ``synthesize_shield`` and ``assess_generator`` take what users of
+scikit-learn and fairlearn hold; the packages hold what they are made of.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from evenhand.verbs import (
         assess_generator,
         audit,
+        audit_language_model,
         audit_predictions,
         audit_rankings,
         certify,
@@ -68,6 +69,7 @@ __all__ = [
     "__version__",
     "assess_generator",
     "audit",
+    "audit_language_model",
     "audit_predictions",
     "audit_rankings",
     "auditing",

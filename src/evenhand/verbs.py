@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evenhand.genai import GenaiAssessment
     from evenhand.groups import rankings
     from evenhand.individual import SearchResult
+    from evenhand.llm import LanguageModelAudit
     from evenhand.mitigation import Mitigation
     from evenhand.models import Subject
     from evenhand.shields import ShieldPolicy
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "assess_generator",
     "audit",
+    "audit_language_model",
     "audit_predictions",
     "audit_rankings",
     "certify",
@@ -92,11 +94,11 @@ def audit(
         [0.81]
     """
     from evenhand import auditing
-    from evenhand.schema import read_weights
+    from evenhand.schema import add_weights, read_weights
 
     clock = _clock(settings)
     data = _read(data, settings)
-    frame, weight = _add_weights(data, sample_weight)
+    frame, weight = add_weights(data, sample_weight)
     if weight is not None:
         settings["ignore"] = [*(settings.get("ignore") or ()), weight]
     subject = _subject(model, frame, y, target, protected, settings)
@@ -475,6 +477,30 @@ def synthesize_shield(config: Mapping[str, Any] | str | Path | None = None, **en
     return shields.synthesize(plan) if ranges is None else shields.synthesize_robust(plan, ranges)
 
 
+def audit_language_model(model: Any, data: Any, **settings: Any) -> LanguageModelAudit:
+    """Audit a language model that decides about people: gaps between groups, beyond its own noise and that of names.
+
+    Args:
+        model: the file of a language model, or its entries as a mapping.
+        data: a data frame or the path of a table, whose rows are templates of the prompt; or a list of texts.
+        settings: as for ``evenhand.llm.audit_language_model``, such as ``calls``, ``answers``, ``seed``.
+
+    Examples:
+        >>> import evenhand
+        >>> from evenhand.testing import FakeChat
+        >>> entries = {"prompt": "{{ person.name }}: {{ text }} Invite?", "people": {"names": "bertrand-mullainathan"}}
+        >>> entries["answers"] = {"choices": ["yes", "no"], "favourable": "yes"}
+        >>> with FakeChat(0.5) as chat:
+        ...     entries["service"] = {"url": chat.url, "model": "fake"}
+        ...     found = evenhand.audit_language_model(entries, ["A clerk.", "A cook."], sweeps=3, findings=0)
+        >>> found.usage.calls
+        32
+    """
+    from evenhand import llm
+
+    return llm.audit_language_model(model, _read(data, settings), **settings)
+
+
 def assess_generator(
     items: Any,
     groups: Sequence[str],
@@ -534,33 +560,6 @@ def _read(data: Any, settings: dict[str, Any]) -> Any:
 
     encoding = settings.pop("encoding", None)
     return read_frame(data, encoding=encoding) if isinstance(data, str | Path) else data
-
-
-def _add_weights(data: Any, weights: Any) -> tuple[Any, str | None]:
-    """Return the data with a column of weights, and its name; the data as they are where there are none.
-
-    Raises:
-        DataError: there is not one weight for each row.
-    """
-    if weights is None:
-        return data, None
-    import narwhals as nw
-    import numpy as np
-
-    from evenhand.errors import DataError
-    from evenhand.schema import list_columns, require_column
-
-    names = list_columns(data)
-    if isinstance(weights, str):
-        require_column(weights, names, "sample_weight")
-        return data, weights
-    table = nw.from_native(data, eager_only=True)
-    values = weights.to_list() if hasattr(weights, "to_list") else np.asarray(weights).tolist()
-    if not isinstance(values, list) or len(values) != len(table):
-        given = f"{len(values):,}" if isinstance(values, list) else repr(values)
-        raise DataError(f"expected one weight per person, got {given} in sample_weight= for {len(table):,} rows")
-    name = "sample_weight" + " (given)" * ("sample_weight" in names)
-    return table.with_columns(nw.new_series(name, values, backend=table.implementation)).to_native(), name
 
 
 def _subject(

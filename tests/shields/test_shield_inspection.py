@@ -16,7 +16,7 @@ from evenhand.shields import (
     synthesize,
     welfare_bounds_of,
 )
-from evenhand.view.charts.shield_inspection import draw_action_maps, draw_intervention_heatmap
+from evenhand.view.charts.shields.inspection import draw_action_maps, draw_intervention_heatmap
 from support import shortened
 
 

@@ -14,7 +14,7 @@ from evenhand.core import Metric
 from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, simulate_shield
 from evenhand.text import format_percent
 from evenhand.view import drawing
-from evenhand.view.charts.shield_simulation import draw_normalised, draw_over_time
+from evenhand.view.charts.shields.simulation import draw_normalised, draw_over_time
 
 INPUTS = Inputs(("a", "<b>"), (0.3, 0.7), (0.35, 0.6))
 

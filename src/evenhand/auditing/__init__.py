@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
     from evenhand.auditing.decisions import audit_decisions
     from evenhand.auditing.example import train_example
-    from evenhand.auditing.gates import Gate, measure_values, parse_gate
+    from evenhand.auditing.gates import Gate, GatedResult, measure_values, parse_gate
     from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "DataCard",
     "DecisionAuditConfig",
     "Gate",
+    "GatedResult",
     "ModelCard",
     "SkippedAnalysis",
     "audit",

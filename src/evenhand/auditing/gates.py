@@ -33,11 +33,14 @@ from evenhand.groups import (
     Gap,
     rankings,
 )
-from evenhand.stats import Observed, Quantity, Unknown, quantity_value
+from evenhand.llm import LanguageModelAudit, LanguageModelComparison
+from evenhand.stats import Estimated, Observed, Quantity, Unknown, quantity_value
 from evenhand.subgroups import Finding, SubgroupResult, counts_as_worse
 from evenhand.text import list_some, suggest_name
 
-GatedResult: TypeAlias = AuditResult | AuditComparison | rankings.RankingResult
+GatedResult: TypeAlias = (
+    AuditResult | AuditComparison | rankings.RankingResult | LanguageModelAudit | LanguageModelComparison
+)
 """What a condition may be asked of."""
 
 COMPARED: dict[str, Callable[[float, float], bool]] = {
@@ -49,8 +52,12 @@ VERDICTS = ("better", "worse")
 MOST_OUTCOMES = 9
 """Different labels or bands that a condition may name: ``outcomes_3`` is who can get at least three."""
 
+LANGUAGE_MEASURES = ("gap", "gap_here", "identity_flips", "noise", "refusal_gap", "findings", "better", "worse")
+"""What a condition on a language model may name after ``llm``: ``llm.gap``; the last two are of a comparison."""
+
 MEASURE_NAMES = frozenset(
     {
+        "llm",
         "counterfactual_flip_rate",
         "excess_flip_rate",
         "flip_rate",
@@ -96,7 +103,8 @@ class Gate:
 
     A number is called ``name``, ``name.attribute`` or ``name['attribute']`` (``a_x_b`` for several together), each
     with ``.low`` or ``.high`` for an end of its interval. Without an attribute the worst one counts. A gap of one label
-    is ``name.attribute.label``; without a label it is the largest over all of them.
+    is ``name.attribute.label``; without a label it is the largest over all of them. Numbers of a language model are
+    called ``llm.name``, the largest over all pairs of groups, or ``llm.name['group 1 against group 0']``.
     """
 
     parsed: Expression
@@ -133,7 +141,7 @@ class Gate:
         A number that is unknown, and a gap that leaves out groups because they are too small.
         """
         known = measure_values(audit)
-        left_out = {} if isinstance(audit, AuditComparison) else _groups_left_out(audit)
+        left_out = _groups_left_out(audit) if isinstance(audit, AuditResult | rankings.RankingResult) else {}
         found = []
         for node in _names(self.parsed.tree):
             name, rest, _ = _name_parts(node)
@@ -180,6 +188,8 @@ def measure_values(audit: GatedResult) -> dict[str, dict[str, Quantity | float]]
         return found | {"better": {"": float(audit.count("better"))}, "worse": {"": float(audit.count("worse"))}}
     if isinstance(audit, rankings.RankingResult):
         return _ranking_values(audit)
+    if isinstance(audit, LanguageModelAudit | LanguageModelComparison):
+        return {"llm": _language_values(audit)}
     for by, gap in _list_gaps(audit):
         found.setdefault(gap.name, {})[by] = gap.value
     for rate in () if audit.individual is None else audit.individual.rates:
@@ -238,6 +248,42 @@ def _ranking_values(audit: rankings.RankingResult) -> dict[str, dict[str, Quanti
     return found
 
 
+def _language_values(result: LanguageModelAudit | LanguageModelComparison) -> dict[str, Quantity | float]:
+    """Return the sizes of gaps between groups, each pair's and the largest, flips by identity, noise, and findings."""
+    if isinstance(result, LanguageModelComparison):
+        return {verdict: float(result.count(verdict)) for verdict in VERDICTS}
+    found: dict[str, Quantity | float] = {"noise": result.noise, "findings": float(result.findings)}
+    each: dict[str, dict[str, Quantity]] = {"gap": {}, "gap_here": {}, "refusal_gap": {}, "identity_flips": {}}
+    for one in result.comparisons:
+        for name in ("gap", "gap_here", "refusal_gap"):
+            each[name][one.name] = _absolute(getattr(one, name))
+        if one.flips is not None:
+            each["identity_flips"][one.name] = one.flips.identity
+    for name, numbers in each.items():
+        found |= {f"{name}.{pair}": number for pair, number in numbers.items()}
+        if numbers:
+            found[name] = _largest(list(numbers.values()))
+    return found
+
+
+def _absolute(gap: Quantity) -> Quantity:
+    """Return the size of a gap, whichever group is better off; its low end is 0 where the interval holds 0."""
+    if not isinstance(gap, Estimated | Observed):
+        return gap
+    ends = sorted((abs(gap.low), abs(gap.high)))
+    least = 0.0 if gap.low <= 0 <= gap.high else ends[0]
+    return gap.model_copy(update={"value": abs(gap.value), "low": least, "high": ends[1]})
+
+
+def _largest(numbers: Sequence[Quantity]) -> Quantity:
+    """Return the largest value with the largest ends; unknown only where all are."""
+    known = [one for one in numbers if isinstance(one, Estimated | Observed)]
+    if not known:
+        return numbers[0]
+    ends = {name: max(getattr(one, name) for one in known) for name in ("value", "low", "high")}
+    return known[0].model_copy(update=ends)
+
+
 def _worst_subgroup_gap(searched: SubgroupResult) -> Observed:
     """Return the gap of which most is certain of all subgroups worse off; its ends hold for all of them.
 
@@ -272,6 +318,13 @@ def _check_tree(node: Node, source: Source, names: frozenset[str]) -> None:
             known = f"the numbers are: {', '.join(sorted(names))}"
             message = f"there is no number called {side.parts[0]!r}"
             raise source.unknown(message, side, names | ALIASES.keys(), known)
+        if (
+            isinstance(side, Name)
+            and side.parts[0] == "llm"
+            and side.parts[1:2] not in [(name,) for name in LANGUAGE_MEASURES]
+        ):
+            known = f"the numbers are: {', '.join(f'llm.{name}' for name in LANGUAGE_MEASURES)}"
+            raise source.fault(f"there is no number called {'.'.join(side.parts)!r}", side, known)
 
 
 def _number(node: Node) -> float | None:

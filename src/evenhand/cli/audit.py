@@ -16,7 +16,7 @@ from evenhand.errors import OptionError
 from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from evenhand.auditing import AuditConfig, AuditResult, DecisionAuditConfig, Gate
+    from evenhand.auditing import AuditConfig, AuditResult, DecisionAuditConfig, Gate, GatedResult
     from evenhand.dossier import DossierName
     from evenhand.groups import rankings as ranked
     from evenhand.models import Subject
@@ -208,7 +208,7 @@ def audit(
         placed = _audit_rankings(context, model, rankings, people, output, gates)
         output.emit(placed)
         output.show(placed.document, view.write_report(placed, folder) if folder is not None else ())
-        _leave(placed, gates, allow_unassessable=allow_unassessable)
+        leave_by_gates(placed, gates, allow_unassessable=allow_unassessable)
         return
     if decision is not None or score is not None:
         option = "--score" if decision is None else "--decision"
@@ -261,7 +261,7 @@ def audit(
     output.emit(result)
     if not output.silent:
         view.show_document(result.document(), written=written)
-    _leave(result, gates, allow_unassessable=allow_unassessable)
+    leave_by_gates(result, gates, allow_unassessable=allow_unassessable)
 
 
 class _Asked(NamedTuple):
@@ -456,7 +456,7 @@ def _read_dossiers(given: list[str]) -> tuple[DossierName, ...]:
     return cast("tuple[DossierName, ...]", tuple(dict.fromkeys(given)))
 
 
-def _leave(result: AuditResult | ranked.RankingResult, gates: list[Gate], *, allow_unassessable: bool) -> None:
+def leave_by_gates(result: GatedResult, gates: list[Gate], *, allow_unassessable: bool) -> None:
     """Say which gates hold, or cannot be assessed, and leave with the exit code that says so."""
     unclear = False
     failed = [gate for gate in gates if gate.holds(result)]
@@ -468,7 +468,9 @@ def _leave(result: AuditResult | ranked.RankingResult, gates: list[Gate], *, all
                 typer.echo(f"--fail-on: not assessable in {gate.expression}: {what}", err=True)
                 unclear = True
         if unclear:
-            typer.echo("more people of those groups settle it; --allow-unassessable lets it pass", err=True)
+            typer.echo(
+                "more people of those groups, or more answers, settle it; --allow-unassessable lets it pass", err=True
+            )
     if getattr(result, "interrupted", False):
         raise typer.Exit(INTERRUPTED)
     if failed or unclear:

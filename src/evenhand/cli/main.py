@@ -22,6 +22,7 @@ from evenhand.cli import (
     data,
     dossier,
     genai,
+    llm,
     mitigate,
     reproduce,
     search,
@@ -70,6 +71,7 @@ app.command("mitigate", cls=with_settings(mitigate.SETTINGS))(mitigate.mitigate)
 app.command("dossier")(dossier.dossier)
 app.add_typer(shield.app)
 app.add_typer(genai.app)
+app.add_typer(llm.app)
 app.add_typer(service.app)
 app.add_typer(reproduce.app)
 app.command("serve")(service.serve)

@@ -26,6 +26,7 @@ PARAMETER = re.compile(r"`(\w+)=([^`]*)`")
 """How errors name what a caller may set, such as `time_limit=SECONDS`."""
 
 OPTIONS = {
+    "calls": "budget",
     "constraints": "constraint",
     "findings": "from",
     "methods": "method",

@@ -73,6 +73,7 @@ def ask_sweeps(
     *,
     report: Report | None = None,
     limit: TimeLimit = NEVER,
+    least: int = 2,
 ) -> AskedAnswers:
     """Ask until the gaps are known well enough, then about the templates and names that were most conspicuous.
 
@@ -82,6 +83,7 @@ def ask_sweeps(
         config: when to stop; ``half_width``, ``calls`` and ``seed`` are given.
         report: told about every sweep.
         limit: of time, looked at after every sweep.
+        least: sweeps before it may stop for precision.
 
     Raises:
         OptionError: the calls do not suffice for two sweeps.
@@ -91,9 +93,10 @@ def ask_sweeps(
     assert config.seed is not None
     design = Design(respondent.templates, respondent.names, config.seed)
     interviewer = Interviewer(respondent, excluded=plan.excluded)
-    last, fresh = _afford(respondent, config, twice=plan.twice)
+    afforded = afford_calls(respondent, config, twice=plan.twice)
+    last, fresh = afforded.sweeps, bool(afforded.fresh)
     rule = (
-        PrecisionRule(config.half_width, config.confidence)
+        PrecisionRule(config.half_width, config.confidence, least)
         if config.goal == "precision"
         else DecisionRule(config.threshold, config.confidence, len(plan.comparisons))
     )
@@ -168,8 +171,33 @@ def tabulate(done: list[tuple[Trials, TrialOutcomes]], again: TrialOutcomes | No
     return AnswerTable(value, kind, name, again)
 
 
-def _afford(respondent: Respondent, config: LanguageModelConfig, *, twice: bool) -> tuple[int, bool]:
-    """Return how many sweeps the calls allow, and whether they allow fresh questions too."""
+class AffordedCalls(NamedTuple):
+    """What a limit of calls allows.
+
+    Attributes:
+        sweep: questions of one sweep.
+        sweeps: how many of them, at most.
+        again: questions to ask the first one again.
+        fresh: questions about what was most conspicuous; 0 where they are not affordable, or none are wanted.
+    """
+
+    sweep: int
+    sweeps: int
+    again: int
+    fresh: int
+
+    @property
+    def most(self) -> int:
+        """Questions in all, at most."""
+        return self.sweeps * self.sweep + self.again + self.fresh
+
+
+def afford_calls(respondent: Respondent, config: LanguageModelConfig, *, twice: bool) -> AffordedCalls:
+    """Return what the calls allow: sweeps, at least two, and fresh questions if all of them are affordable.
+
+    Raises:
+        OptionError: the calls do not suffice for two sweeps.
+    """
     assert config.calls is not None
     sweep = respondent.templates * len(respondent.names)
     sides = len(respondent.names) if respondent.ranks else 2
@@ -177,10 +205,10 @@ def _afford(respondent: Respondent, config: LanguageModelConfig, *, twice: bool)
     for reserved in (fresh, 0):
         last = (config.calls - reserved) // sweep - twice
         if last >= 2:
-            return min(last, config.sweeps), bool(fresh) and reserved == fresh
+            return AffordedCalls(sweep, min(last, config.sweeps), twice * sweep, reserved)
     raise OptionError(
         f"expected at least {(2 + twice) * sweep:,} calls for two sweeps over {respondent.templates:,} templates, got "
         f"{config.calls:,}",
-        location="calls",
+        location="`calls=`",
         hint="allow more calls, or take fewer templates",
     )

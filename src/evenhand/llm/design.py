@@ -183,7 +183,7 @@ class Interviewer:
 
     def ask(self, trials: Trials) -> TrialOutcomes:
         """Return the outcomes of trials. A question that was asked before gets the next draw."""
-        batch = self._questions(trials)
+        batch = self.questions(trials)
         self.calls += len(batch.template)
         value, kind = self.respondent.ask(batch)
         if not self.excluded:
@@ -195,7 +195,8 @@ class Interviewer:
         worst = np.tile(kind.reshape(n, w).max(axis=1)[:, None], (1, w))
         return TrialOutcomes(value.reshape(n, w, w)[:, turn, (person - turn) % w].mean(axis=1), worst)
 
-    def _questions(self, trials: Trials) -> QuestionBatch:
+    def questions(self, trials: Trials) -> QuestionBatch:
+        """Return the questions of trials, each with its draw."""
         n, w = trials.group.shape
         template, seed = np.repeat(trials.template, w), np.repeat(trials.seed, w)
         if self.respondent.ranks:

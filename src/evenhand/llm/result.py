@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from evenhand.core import Result, ResultPart
+from evenhand.core import Document, Result, ResultPart
 from evenhand.stats import Quantity, Unknown, quantity_value
 
 if TYPE_CHECKING:
@@ -98,6 +98,11 @@ class GroupGap(ResultPart):
         """The two groups, as in ``white woman against black woman``."""
         return f"{self.group_1} against {self.group_0}"
 
+    def sides(self, gap: Quantity) -> tuple[str, str]:
+        """Return the group with more and the one with less of what a gap is of."""
+        more = (quantity_value(gap) or 0.0) > 0
+        return (self.group_1, self.group_0) if more else (self.group_0, self.group_1)
+
 
 class GroupOutcome(ResultPart):
     """What was answered about the people of one group.
@@ -129,7 +134,6 @@ class AskedSide(ResultPart):
         prompt: the text as it was sent, without the system prompt.
         answer: what came back, as text.
         label: how it was read: a choice, a number, or ``refused``, ``unreadable``, ``cut off``.
-        person: the entry of the name list, with which the prompt can be written again.
     """
 
     group: str
@@ -137,7 +141,6 @@ class AskedSide(ResultPart):
     prompt: str
     answer: str
     label: str
-    person: dict[str, Any] = Field(default_factory=dict)
 
 
 class ConfirmedTemplate(ResultPart):
@@ -244,7 +247,6 @@ class LanguageModelAudit(Result):
         noise: share of identical questions that are answered differently when they are asked twice.
         template_findings, name_findings: what was confirmed by fresh questions, the widest gap first.
         tested: how many templates and names were asked about again.
-        family: intervals that hold together: comparisons, with scenarios where there are any.
         sweeps: sweeps that were finished, looks: how often the intervals were looked at to decide whether to stop.
         goal: what it was asked until.
         stopped_by: what ended it.
@@ -253,6 +255,7 @@ class LanguageModelAudit(Result):
         cautions: what a reader must know first, such as questions that failed.
         interrupted: whether somebody stopped it; what is here was found before.
         settings: what it was called with, the file's plan included.
+        table: all answers, with which it is compared with another audit; not part of the JSON.
     """
 
     kind: Literal["llm"] = "llm"
@@ -271,23 +274,43 @@ class LanguageModelAudit(Result):
     template_findings: tuple[ConfirmedTemplate, ...] = ()
     name_findings: tuple[ConfirmedName, ...] = ()
     tested: int = 0
-    family: int = 1
     sweeps: int
     looks: int = 0
     goal: Literal["precision", "decision"] = "precision"
     stopped_by: Literal[
-        "half-width", "names", "decided", "sweeps", "calls", "money", "time", "interrupt", "all asked", "batch"
+        "half-width",
+        "names",
+        "decided",
+        "sweeps",
+        "calls",
+        "money",
+        "budget",
+        "time",
+        "interrupt",
+        "all asked",
+        "batch",
     ]
     usage: ServiceUsage = ServiceUsage()
     names: NameListCard | None = None
     cautions: tuple[str, ...] = ()
     interrupted: bool = False
     settings: dict[str, Any] = Field(default_factory=dict)
+    table: Any = Field(default=None, exclude=True, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two results say the same; the table of all answers does not travel as JSON and does not count."""
+        return isinstance(other, LanguageModelAudit) and self.plain() == other.plain()
+
+    __hash__ = None  # type: ignore[assignment]  # settings and table cannot be hashed
 
     @property
     def findings(self) -> int:
         """How many templates and names were confirmed."""
         return len(self.template_findings) + len(self.name_findings)
+
+    def document(self) -> Document:
+        """Return the gaps first, then flips by cause, refusals, confirmed pairs, the names and the price."""
+        return self._write_document("evenhand.llm.wording")
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per number: comparison, scenario, number, value, low, high, kind, confidence."""

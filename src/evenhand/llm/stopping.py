@@ -26,14 +26,15 @@ class PrecisionRule:
     Args:
         half_width: what is wanted of every interval.
         confidence: of all intervals together.
+        least: sweeps before it looks for the first time.
     """
 
-    def __init__(self, half_width: float, confidence: float) -> None:
-        self.half_width, self.confidence, self.looks = half_width, confidence, 0
+    def __init__(self, half_width: float, confidence: float, least: int = 2) -> None:
+        self.half_width, self.confidence, self.least, self.looks = half_width, confidence, max(2, least), 0
 
     def stop(self, gaps: Sequence[MultiwayMean], sweep: int, last: int) -> Outcome | None:
         """Return why to stop after a sweep; None: go on."""
-        if sweep < 2:
+        if sweep < self.least:
             return None
         self.looks += 1
         level = bonferroni(self.confidence, len(gaps))

@@ -1,7 +1,7 @@
 """Data schema: attributes, domains, encodings, who is protected, what is decided."""
 
 from evenhand.schema.attribute import AffineEncoding, Attribute, Missing, Value
-from evenhand.schema.columns import ColumnRoles, change_target, list_columns, list_names, require_column
+from evenhand.schema.columns import ColumnRoles, add_weights, change_target, list_columns, list_names, require_column
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.counterparts import Counterparts, counterparts_of
 from evenhand.schema.decisions import (
@@ -59,6 +59,7 @@ __all__ = [
     "TargetKind",
     "Thresholds",
     "Value",
+    "add_weights",
     "attribute_to_yaml",
     "change_target",
     "counterparts_of",

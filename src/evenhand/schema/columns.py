@@ -123,6 +123,33 @@ def require_column(name: str, columns: Sequence[str], argument: str) -> None:
         raise DataError(f"expected a column of the data as `{argument}=`, got {name!r}", hint=hint)
 
 
+def add_weights(data: Any, weights: Any) -> tuple[Any, str | None]:
+    """Return the data with a column of weights, and its name; the data as they are where there are none.
+
+    Args:
+        data: a data frame.
+        weights: one per row, or the name of their column; None: there are none.
+
+    Raises:
+        DataError: there is not one weight for each row.
+    """
+    if weights is None:
+        return data, None
+    import narwhals as nw
+
+    names = list_columns(data)
+    if isinstance(weights, str):
+        require_column(weights, names, "sample_weight")
+        return data, weights
+    table = nw.from_native(data, eager_only=True)
+    values = weights.to_list() if hasattr(weights, "to_list") else np.asarray(weights).tolist()
+    if not isinstance(values, list) or len(values) != len(table):
+        given = f"{len(values):,}" if isinstance(values, list) else repr(values)
+        raise DataError(f"expected one weight per person, got {given} in sample_weight= for {len(table):,} rows")
+    name = "sample_weight" + " (given)" * ("sample_weight" in names)
+    return table.with_columns(nw.new_series(name, values, backend=table.implementation)).to_native(), name
+
+
 def change_target(
     schema: Schema, target: str | None = None, favourable: Value | None = None, outcome: OutcomeRole | None = None
 ) -> Schema:

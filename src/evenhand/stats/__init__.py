@@ -26,7 +26,7 @@ from evenhand.stats.distribution import (
 )
 from evenhand.stats.excess import FlipCounts, excess_over_noise
 from evenhand.stats.inequality import decision_inequality, generalized_entropy
-from evenhand.stats.level import bonferroni, normal_cdf, normal_quantile, poisson_cdf
+from evenhand.stats.level import bonferroni, normal_cdf, normal_quantile, poisson_cdf, student_p_value
 from evenhand.stats.mean import (
     ClusteredMeans,
     ReplicateSpread,
@@ -259,6 +259,7 @@ __all__ = [
     "stratified_total",
     "stretch_interval",
     "student_interval",
+    "student_p_value",
     "tail_scales",
     "total_variation",
     "weighted_kappa",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.cli import genai_assess
 from evenhand.cli.factory import ConfigOptions, grouped, with_settings
-from evenhand.cli.genai_assess import parse_deadlines, split_pair, split_words
+from evenhand.cli.genai import assess
+from evenhand.cli.genai.assess import parse_deadlines, split_pair, split_words
 from evenhand.cli.options import OutputOptions, PageOptions, SeedOption
 from evenhand.errors import DataError, OptionError
 from evenhand.interrupts import INTERRUPTED
@@ -244,7 +244,7 @@ app = typer.Typer(
 def _genai_group() -> None: ...
 
 
-app.command("assess", cls=with_settings(genai_assess.SETTINGS))(genai_assess.assess)
+app.command("assess", cls=with_settings(assess.SETTINGS))(assess.assess)
 app.command("check")(check)
 app.command("confusion", cls=with_settings(CONFUSION))(confusion)
 app.command("generate")(generate)

@@ -1,0 +1,188 @@
+"""``evenhand llm ...``: language models that decide about people."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evenhand.cli.audit import leave_by_gates
+from evenhand.cli.factory import ConfigOptions, grouped, with_settings
+from evenhand.cli.options import (
+    DataArgument,
+    EncodingOption,
+    FindingsOptions,
+    HomeOption,
+    OutputOptions,
+    read_data,
+)
+from evenhand.errors import OptionError
+
+if TYPE_CHECKING:
+    from evenhand.auditing import Gate
+    from evenhand.llm import LanguageModelConfig, LanguageModelForecast
+
+SETTINGS: ConfigOptions[LanguageModelConfig] = ConfigOptions(
+    "evenhand.llm:LanguageModelConfig", about="language models", renamed={"calls": "budget"}
+)
+
+COMPARED: ConfigOptions[LanguageModelConfig] = ConfigOptions(
+    "evenhand.llm:LanguageModelConfig",
+    about="a comparison",
+    without=("goal", "threshold", "findings", "finding_pairs", "name_findings", "scenario"),
+    renamed={"calls": "budget"},
+)
+
+FileArgument = Annotated[
+    Path, typer.Argument(help="File of a language model (YAML): service, prompt, answers, people.")
+]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How DATA is read."""
+
+    data_home: HomeOption = None
+    encoding: EncodingOption = None
+
+    def read(self, data: str) -> tuple[Any, str]:
+        """Return the table, and what it is called."""
+        source = read_data(data, schema=None, data_home=self.data_home, encoding=self.encoding)
+        return source.frame, source.name
+
+
+@dataclass(frozen=True)
+class AskOptions:
+    """What may be asked of the service, and what the exit code says."""
+
+    answers: Annotated[
+        Path | None,
+        typer.Option("--answers", metavar="FILE", help="Keep every answer in this file, and pay for none twice."),
+    ] = None
+    yes: Annotated[bool, typer.Option("--yes", help="Agree to what is forecast, without a --budget.")] = False
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option("--fail-on", help="Exit with 1 if this holds, e.g. 'llm.gap.low > 0.02'; may be repeated."),
+    ] = None
+    allow_unassessable: Annotated[
+        bool, typer.Option("--allow-unassessable", help="Let a --fail-on pass on numbers that are unknown.")
+    ] = False
+
+    def gates(self) -> list[Gate]:
+        """Return the conditions, parsed before anything is asked."""
+        from evenhand import auditing
+
+        return [auditing.parse_gate(expression) for expression in self.fail_on or []]
+
+    def agree(self, config: LanguageModelConfig, *forecasts: LanguageModelForecast) -> None:
+        """Show what will be asked at most, and ask for agreement where neither an option nor a person gave it.
+
+        Raises:
+            OptionError: there is no one to ask.
+            typer.Abort: the person said no.
+        """
+        if self.yes or config.calls is not None or config.money is not None:
+            return
+        message = "; ".join(one.sentence for one in forecasts)
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            hint = "agree with --yes, or set a ceiling: --budget CALLS or --money AMOUNT"
+            raise OptionError(f"{message}; this needs your agreement", hint=hint)
+        typer.confirm(f"{message}. Go on?".capitalize(), err=True, abort=True)
+
+
+@grouped
+def audit(
+    context: typer.Context,
+    file: FileArgument,
+    data: DataArgument,
+    table: TableOptions,
+    run: AskOptions,
+    output: FindingsOptions,
+    save_tests: Annotated[
+        Path | None, typer.Option("--save-tests", help="Write a pytest file that asks about the findings afresh.")
+    ] = None,
+) -> None:
+    """Audit a language model: gaps between groups beyond its own noise, with names and texts as samples."""
+    from evenhand import llm, view
+
+    gates, config = run.gates(), SETTINGS.read(context)
+    output.check_places(answers=run.answers, save_tests=save_tests)
+    if save_tests is not None and save_tests.suffix != ".py":
+        raise OptionError(
+            f"tests are a Python file, not {save_tests}", location="--save-tests", hint="name it test_....py"
+        )
+    people, name = table.read(data)
+    with view.show_progress(quiet=output.silent) as progress:
+        progress("forecasting", 0.0)
+        forecast = llm.forecast_language_model(file, people, config)
+    run.agree(config, forecast)
+    with view.show_progress(quiet=output.silent) as progress:
+        result = llm.audit_language_model(file, people, config, answers=run.answers, data_name=name, progress=progress)
+    written = output.write_findings(result, result.document)
+    if save_tests is not None and result.template_findings:
+        llm.save_language_tests(result, save_tests)
+        written.append(save_tests)
+    output.emit(result)
+    output.show(result.document, written)
+    leave_by_gates(result, gates, allow_unassessable=run.allow_unassessable)
+
+
+@grouped
+def cost(
+    context: typer.Context, file: FileArgument, data: DataArgument, table: TableOptions, output: OutputOptions
+) -> None:
+    """Forecast what an audit asks at most: calls, tokens, money. Nothing is asked."""
+    from evenhand import llm
+
+    output.check_places()
+    config = SETTINGS.read(context)
+    people, name = table.read(data)
+    result = llm.forecast_language_model(file, people, config, data_name=name)
+    output.finish(result, result.document)
+
+
+@grouped
+def compare(
+    context: typer.Context,
+    before: FileArgument,
+    after: FileArgument,
+    data: DataArgument,
+    table: TableOptions,
+    run: AskOptions,
+    output: FindingsOptions,
+) -> None:
+    """Ask two models, or two prompts, the same questions: did the gaps, the favourable rates and the price change?"""
+    from evenhand import llm, view
+
+    gates, config = run.gates(), COMPARED.read(context, findings=0)
+    output.check_places(answers=run.answers)
+    people, name = table.read(data)
+    run.agree(config, *(llm.forecast_language_model(file, people, config) for file in (before, after)))
+    with view.show_progress(quiet=output.silent) as progress:
+        result = llm.compare_language_models(
+            before, after, people, config, answers=run.answers, data_name=name, progress=progress
+        )
+    written = output.write_findings(result, result.document)
+    output.emit(result)
+    output.show(result.document, written)
+    leave_by_gates(result, gates, allow_unassessable=run.allow_unassessable)
+
+
+app = typer.Typer(
+    name="llm",
+    help="Language models that decide about people: gaps between groups, beyond their own noise.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _llm_group() -> None: ...
+
+
+app.command("audit", cls=with_settings(SETTINGS))(audit)
+app.command("cost", cls=with_settings(SETTINGS))(cost)
+app.command("compare", cls=with_settings(COMPARED))(compare)

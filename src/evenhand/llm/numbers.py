@@ -1,0 +1,317 @@
+"""The numbers of an audit of a language model, each with what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from evenhand.llm.asking import AskedAnswers, AskingPlan
+from evenhand.llm.design import CUT_OFF, FAILED, REFUSED, UNREADABLE
+from evenhand.llm.estimates import PairedAnswers, ShareEstimate, estimate_flips, estimate_gap, estimate_gap_here
+from evenhand.llm.findings import Confirmation
+from evenhand.llm.interview import Interview
+from evenhand.llm.result import (
+    ConfirmedName,
+    ConfirmedTemplate,
+    FlipShares,
+    GroupGap,
+    GroupOutcome,
+    Narrowing,
+    ScenarioGap,
+)
+from evenhand.llm.stopping import advise
+from evenhand.stats import (
+    Estimated,
+    MultiwayMean,
+    Observed,
+    Quantity,
+    Unknown,
+    bonferroni,
+    holm,
+    observed_rate,
+    student_p_value,
+)
+from evenhand.text import format_percent
+from evenhand.typing import Floats, Integers
+
+POPULATION = "templates and names like these"
+"""What estimates are about."""
+
+METHOD = "clusters of templates and names, Student's t"
+"""How the interval of a gap is called."""
+
+MUCH = 0.01
+"""Share of questions without an answer above which gaps are bounded, whatever the answers would have been."""
+
+TOO_FEW = Unknown(reason="fewer than two templates or names have answers, which stand for no others")
+
+
+class AuditNumbers:
+    """The numbers of a result, from all answers.
+
+    Args:
+        interview: who was asked about what.
+        asked: all that was asked and answered.
+        plan: which groups were compared.
+    """
+
+    def __init__(self, interview: Interview, asked: AskedAnswers, plan: AskingPlan) -> None:
+        self.interview, self.asked, self.plan, self.config = interview, asked, plan, interview.config
+
+    def comparisons(self, scenarios: Integers | None) -> tuple[GroupGap, ...]:
+        """Return every pair of groups; ``scenarios`` has the scenario of each template, as a number."""
+        tables = [
+            self.asked.table.pair(pair, self.interview.names, self.plan.cluster) for pair in self.plan.comparisons
+        ]
+        gaps = [estimate_gap(table) for table in tables]
+        level = bonferroni(self.config.confidence, len(tables))
+        levels = self.asked.levels or (level,) * len(tables)
+        p = _adjusted_p(gaps) if self.config.goal == "precision" else [None] * len(gaps)
+        scenes = self._scenarios(scenarios)
+        return tuple(self._comparison(c, tables[c], gaps[c], levels[c], p[c], scenes[c]) for c in range(len(tables)))
+
+    def _comparison(
+        self,
+        number: int,
+        pairs: PairedAnswers,
+        gap: MultiwayMean | None,
+        level: float,
+        p: float | None,
+        scenarios: tuple[ScenarioGap, ...],
+    ) -> GroupGap:
+        """Return one pair of groups, with intervals at its level."""
+        one, other = self.plan.comparisons[number]
+        names = self.interview.names
+        here = estimate_gap_here(pairs, level)
+        refused = self.asked.table.pair((one, other), names, self.plan.cluster, refused=True)
+        count = int((~np.isnan(pairs.difference)).sum())
+        return GroupGap(
+            group_1=self.interview.groups[one],
+            group_0=self.interview.groups[other],
+            names_1=names[one],
+            names_0=names[other],
+            templates=self.interview.templates,
+            pairs=count,
+            gap=self._scaled(_estimated(gap, level)),
+            gap_here=self._scaled(_observed(here, count, level)),
+            freedom=None if gap is None else gap.variance.freedom,
+            p=p,
+            refusal_gap=_estimated(estimate_gap(refused), level),
+            flips=self._flips(pairs, count, level),
+            scenarios=scenarios,
+            narrowing=None if gap is None else self._narrowing(gap, min(names[one], names[other]), level),
+        )
+
+    def _scaled(self, quantity: Quantity) -> Quantity:
+        """Return a difference in the unit of the answers, which may be one of which less is favourable."""
+        unit = self.interview.unit
+        if isinstance(quantity, Unknown) or unit == 1:
+            return quantity
+        ends = sorted(unit * getattr(quantity, end) for end in ("low", "high"))
+        return quantity.model_copy(update={"value": unit * quantity.value, "low": ends[0], "high": ends[1]})
+
+    def _flips(self, pairs: PairedAnswers, count: int, level: float) -> FlipShares | None:
+        """Return flips by cause, of choices and of their chances."""
+        if self.interview.model.file.outcome not in ("rate", "score"):
+            return None
+        found = estimate_flips(pairs, level)
+        if found is None:
+            unknown = Unknown(reason="fewer than two templates have two pairs")
+            return FlipShares(asked_once=unknown, noise=unknown, names=unknown, identity=unknown)
+        method = "products of pairs, Hall's transformation"
+        return FlipShares(**{
+            name: Estimated(value=one.value, low=one.low, high=one.high, confidence=level, n=count,
+                            population=POPULATION, method=method)
+            for name, one in found._asdict().items()
+        })  # fmt: skip
+
+    def _narrowing(self, gap: MultiwayMean, names: int, level: float) -> Narrowing:
+        assert self.config.half_width is not None
+        advice = advise(gap, names if names > 1 else None, self.config.half_width, level)
+        parts = ("templates", "names")
+        shares = {"answers": gap.variance.own} | dict(zip(parts, gap.variance.shared, strict=False))
+        return Narrowing(
+            what=advice.what, more=advice.more, shares={name: part / gap.total for name, part in shares.items()}
+        )
+
+    def _scenarios(self, codes: Integers | None) -> list[tuple[ScenarioGap, ...]]:
+        """Return the gaps of every comparison by scenario, adjusted for all of them together."""
+        pairs = self.plan.comparisons
+        if codes is None:
+            return [()] * len(pairs)
+        assert self.config.scenario is not None
+        values = list(dict.fromkeys(map(str, self.interview.column(self.config.scenario))))
+        rows = [np.flatnonzero(codes == number) for number in range(len(values))]
+        level = bonferroni(self.config.confidence, len(pairs) * len(rows))
+        cluster = self.plan.cluster
+        gaps = [
+            estimate_gap(
+                self.asked.table.select(part).pair(
+                    pair, self.interview.names, None if cluster is None else cluster[part]
+                )
+            )
+            for pair in pairs
+            for part in rows
+        ]
+        fixed = self.config.goal == "precision"
+        p = _adjusted_p(gaps) if fixed else [None] * len(gaps)
+        found = [
+            ScenarioGap(scenario=values[k % len(rows)], gap=self._scaled(_estimated(gap, level)),
+                        templates=len(rows[k % len(rows)]), p=p[k])
+            for k, gap in enumerate(gaps)
+        ]  # fmt: skip
+        return [tuple(found[c * len(rows) : (c + 1) * len(rows)]) for c in range(len(pairs))]
+
+    def group(self, number: int) -> GroupOutcome:
+        """Return what was answered about a group in the sweeps."""
+        table, confidence = self.asked.table, self.config.confidence
+        value, kind = table.value[:, number], table.kind[:, number]
+        calls = int((kind != FAILED).sum())
+        refused, unreadable, cut_off = (
+            observed_rate(int((kind == one).sum()), calls, confidence, if_empty="no question was answered")
+            for one in (REFUSED, UNREADABLE, CUT_OFF)
+        )
+        alone = PairedAnswers(value, np.zeros_like(value), table.name[:, number], table.name[:, number],
+                              (self.interview.names[number] > 1, False), self.plan.cluster)  # fmt: skip
+        mean = self._scaled(_estimated(estimate_gap(alone), confidence))
+        return GroupOutcome(
+            group=self.interview.groups[number],
+            names=self.interview.names[number],
+            calls=calls,
+            mean=mean if isinstance(mean, Unknown) else self._shifted(mean),
+            refused=refused,
+            unreadable=unreadable,
+            cut_off=cut_off,
+            failed=int((kind == FAILED).sum()),
+        )
+
+    def _shifted(self, mean: Quantity) -> Quantity:
+        """Return a mean from the worst number on as the number itself."""
+        worst = self.interview.model.file.answers.worst
+        if isinstance(mean, Unknown):
+            return mean
+        return mean.model_copy(update={name: getattr(mean, name) + worst for name in ("value", "low", "high")})
+
+    def noise(self) -> Quantity:
+        """Return the share of identical questions that were answered differently."""
+        again = self.asked.table.again
+        if again is None:
+            return Unknown(reason="probabilities were read, so no question was asked twice")
+        first, second = self.asked.table.value[:, :, 0], again.value
+        known = ~np.isnan(first) & ~np.isnan(second)
+        different = int((first != second)[known].sum())
+        return observed_rate(
+            different, int(known.sum()), self.config.confidence, if_empty="no question was answered twice"
+        )
+
+    def template(self, one: Confirmation) -> ConfirmedTemplate:
+        """Return a confirmed template, with the pair of its fresh ones that shows the difference best."""
+        (a, b), interview = one.suspect.groups, self.interview
+        value, trials = one.outcomes.value, one.trials
+        means = np.nanmean(value, axis=0)
+        toward = (value[:, 0] - value[:, 1]) * np.sign(means[0] - means[1])
+        shown = int(np.nanargmax(toward))
+        at, seed = int(trials.template[shown]), int(trials.seed[shown])
+        sides = []
+        for group in (a, b):
+            place = int(np.flatnonzero(trials.group[shown] == group)[0])
+            sides.append(interview.side(at, group, int(trials.name[shown, place]), seed))
+        scenario = "" if self.config.scenario is None else str(interview.column(self.config.scenario)[at])
+        low = interview.model.file.answers.worst
+        better = one.better
+        return ConfirmedTemplate(
+            group_1=interview.groups[a],
+            group_0=interview.groups[b],
+            template=interview.positions[at],
+            row=plain_values(interview.rows[at][0]),
+            scenario=scenario,
+            pairs=len(value),
+            mean_1=low + interview.unit * float(means[0]),
+            mean_0=low + interview.unit * float(means[1]),
+            better_1=better[0],
+            better_0=better[1],
+            p=one.p,
+            side_1=sides[0],
+            side_0=sides[1],
+        )
+
+    def name(self, one: Confirmation) -> ConfirmedName:
+        """Return a confirmed name."""
+        group = one.suspect.groups[0]
+        means = np.nanmean(one.outcomes.value, axis=0)
+        low, unit = self.interview.model.file.answers.worst, self.interview.unit
+        return ConfirmedName(
+            name=self.interview.people[group][one.suspect.number].label,
+            group=self.interview.groups[group],
+            pairs=len(one.outcomes.value),
+            mean=low + unit * float(means[0]),
+            others=low + unit * float(means[1]),
+            p=one.p,
+        )
+
+    def cautions(self) -> Iterator[str]:
+        """Yield what a reader must know first: questions without an answer, and what they could change."""
+        value, kind = self.asked.table.value, self.asked.table.kind
+        failed, groups = int((kind == FAILED).sum()), self.interview.groups
+        if failed:
+            share = f"{failed:,} of {kind.size:,} questions ({format_percent(failed / kind.size)})"
+            yield f"{share} stayed without an answer; they are in no number."
+        if failed > MUCH * kind.size:
+            for pair in map(list, self.plan.comparisons):
+                ends = sorted(self.interview.unit * end for end in _worst_case(value[:, pair], kind[:, pair]))
+                yield (
+                    f"Whatever these answers had been, the gap of {groups[pair[0]]} against {groups[pair[1]]} for "
+                    f"these templates and names lies between {ends[0]:+.3f} and {ends[1]:+.3f}."
+                )
+        if not self.asked.affordable and (self.config.findings or self.config.name_findings):
+            yield "The calls did not suffice to confirm templates or names that differed most, so none are shown."
+
+
+def plain_values(row: object) -> dict[str, object]:
+    """Return the values of a row as JSON has them: numbers, texts, and nothing for what is missing."""
+    found = {}
+    for name, value in dict(row).items():  # type: ignore[call-overload]  # a mapping
+        plain = value.item() if hasattr(value, "item") else value
+        known = plain is None or isinstance(plain, str | int | float | bool)
+        found[str(name)] = None if plain != plain else plain if known else str(plain)
+    return found
+
+
+def _worst_case(value: Floats, kind: Integers) -> tuple[float, float]:
+    """Return the least and the greatest gap here, whatever the failed questions had been answered.
+
+    Args:
+        value, kind: shape (templates, 2, sweeps).
+    """
+    ends = []
+    for one, other in ((0.0, 1.0), (1.0, 0.0)):
+        filled = np.where(kind == FAILED, np.array([one, other])[None, :, None], value)
+        ends.append(float(np.nanmean(filled[:, 0] - filled[:, 1])))
+    return ends[0], ends[1]
+
+
+def _estimated(gap: MultiwayMean | None, level: float) -> Quantity:
+    if gap is None:
+        return TOO_FEW
+    low, high = gap.interval(level)
+    return Estimated(
+        value=gap.mean, low=low, high=high, confidence=level, n=gap.n, population=POPULATION, method=METHOD
+    )
+
+
+def _observed(here: ShareEstimate | None, n: int, level: float) -> Quantity:
+    if here is None:
+        return TOO_FEW
+    method = "noise of identical questions, Student's t"
+    return Observed(value=here.value, n=n, low=here.low, high=here.high, confidence=level, method=method)
+
+
+def _adjusted_p(gaps: Sequence[MultiwayMean | None]) -> list[float | None]:
+    """Return p-values of no gap, adjusted by Holm's method for those that are known."""
+    known = [k for k, gap in enumerate(gaps) if gap is not None]
+    own = [student_p_value(gap.mean, gap.total, gap.variance.freedom) for gap in gaps if gap is not None]
+    found: list[float | None] = [None] * len(gaps)
+    for k, p in zip(known, holm(own).tolist(), strict=True):
+        found[k] = p
+    return found

@@ -1,0 +1,446 @@
+"""The audit of a language model in words: gaps, flips by cause, refusals, confirmed pairs, names and price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from textwrap import shorten
+
+from evenhand.core import (
+    Block,
+    Column,
+    Document,
+    Facts,
+    Figure,
+    Fold,
+    Heading,
+    Metric,
+    Note,
+    Pair,
+    ReportedNumber,
+    Side,
+    Table,
+    TableRow,
+    Text,
+)
+from evenhand.llm.result import (
+    AskedSide,
+    ConfirmedTemplate,
+    GroupGap,
+    GroupOutcome,
+    LanguageModelAudit,
+    ServiceUsage,
+)
+from evenhand.stats import Quantity, Unknown, format_value, show_quantity
+from evenhand.text import format_count, format_level, format_percent, list_some
+
+OUTCOMES = {"rate": "favourable rate", "score": "favourable score", "number": "number", "rank": "scaled rank"}
+"""What is compared, by the kind of answer."""
+
+STOPPED = {
+    "half-width": "every interval was as narrow as planned",
+    "names": "more calls would not have narrowed the intervals",
+    "decided": "every gap was decided",
+    "sweeps": "all planned sweeps were done",
+    "calls": "the limit of calls was reached",
+    "money": "the limit of money was reached",
+    "budget": "the limit of calls or money was reached",
+    "time": "the time limit was reached",
+    "interrupt": "interrupted",
+    "all asked": "every combination of templates and names was asked about",
+    "batch": "the next batch of questions is waiting for its answers",
+}
+"""Why an audit ended."""
+
+CAUSES = {"noise": "own noise", "names": "names", "identity": "identity"}
+"""The causes of flips, as they are read."""
+
+PAIRS = 2
+"""Confirmed pairs that are seen before the others are unfolded."""
+
+LONGEST = 200
+"""Characters of a value of a row that are shown; a whole text may be long, and is in the JSON."""
+
+TERMS = (
+    "Templates and names are samples, so the interval of a gap holds for other templates and names like these; "
+    "“here” is the gap for exactly these, with the noise of the answers as its only doubt. Flips: the share of pairs, "
+    "one person of each group and each asked about once, that get different answers. Own noise is the part that two "
+    "identical questions have as well, names the part that two names of one group add, identity the part that the "
+    "groups add."
+)
+
+
+def build_document(result: LanguageModelAudit) -> Document:
+    """Return what an audit of a language model says."""
+    blocks: list[Block] = [Text(items=tuple(_headlines(result)), role="finding")]
+    blocks += [Note(text, "caution") for text in result.cautions]
+    if result.names is not None:
+        blocks += [Note(f"Name list: {text}", "caution") for text in result.names.warnings]
+    if result.interrupted:
+        blocks.append(Note("Interrupted: this was found before.", "caution"))
+    blocks += [metric for one in result.comparisons for metric in _answers(result, one)]
+    blocks.append(Text(TERMS, role="small"))
+    for section in (_gaps, _flips, _outcomes, _pairs, _name_findings, _names, _cost, _method):
+        blocks += section(result)
+    return Document(
+        f"Audit of the language model {result.model} on {result.data}",
+        f"{format_count(result.templates, 'template', 'templates')} of {format_count(result.rows, 'row', 'rows')} in "
+        f"{result.data}; {_about_outcome(result)}.",
+        tuple(blocks),
+        brand="Evenhand audit",
+        made=f"{result.provenance} All numbers at full precision are in the JSON.",
+    )
+
+
+def _about_outcome(result: LanguageModelAudit) -> str:
+    """Say what is compared."""
+    if result.outcome == "rate":
+        counted = "count as unfavourable" if result.refused_as == "unfavourable" else "are left out"
+        return f"favourable answer: “{result.favourable}”; refused and unreadable answers {counted}"
+    if result.outcome == "score":
+        return f"compared: the probability that the model gives to “{result.favourable}”"
+    if result.outcome == "rank":
+        return "compared: the place in the ranking, scaled from 0 (last) to 1 (first)"
+    return "compared: the number in the answer"
+
+
+def _headlines(result: LanguageModelAudit) -> Iterator[str]:
+    """Yield what a manager may repeat: gaps first, then causes, refusals, confirmed pairs, and why it ended."""
+    means = {one.group: one.mean for one in result.groups}
+    for one in result.comparisons:
+        yield _gap_sentence(result, one, means)
+    for one in result.comparisons:
+        if one.flips is not None and not isinstance(one.flips.identity, Unknown):
+            yield _flip_sentence(one)
+        if not isinstance(one.refusal_gap, Unknown) and certain(one.refusal_gap):
+            more, less = one.sides(one.refusal_gap)
+            shown = _unsigned(show_points(_turn(one.refusal_gap)))
+            yield (
+                f"The model refuses to answer about {more} more often than about {less}, by {shown.text} "
+                f"({shown.interval})."
+            )
+    if result.tested:
+        found = result.findings
+        yield (
+            f"Of {format_count(result.tested, 'template or name', 'templates and names')} that differed most and were "
+            f"asked about again, {found or 'none'} {'is' if found == 1 else 'are'} confirmed by fresh questions."
+        )
+
+
+def _gap_sentence(result: LanguageModelAudit, one: GroupGap, means: dict[str, Quantity]) -> str:
+    gap = one.gap
+    if isinstance(gap, Unknown):
+        return f"Whether {one.name} makes a difference is unknown: {gap.reason}."
+    family = f", adjusted for {len(result.comparisons)} pairs of groups" if len(result.comparisons) > 1 else ""
+    if not certain(gap):
+        shown = show_gap(result, gap)
+        return (
+            f"No difference between {one.group_1} and {one.group_0} is certain: {shown.text}, {shown.interval}{family}."
+        )
+    shown = _unsigned(show_gap(result, _turn(gap)))
+    more, less = one.sides(gap)
+    rates, size = [means.get(group) for group in (more, less)], shown.text
+    said = {
+        "rate": f"{more} gets the favourable answer more often than {less}, by {size}",
+        "score": f"{more} gets a higher probability of the favourable answer than {less}, by {size}",
+        "number": f"{more} gets a higher number than {less}, by {size}",
+        "rank": f"{more} is placed higher than {less}, by {size} of the ranking",
+    }[result.outcome]
+    known = [format_percent(rate.value) for rate in rates if rate is not None and not isinstance(rate, Unknown)]
+    against = f"{known[0]} against {known[1]}; " if len(known) == 2 and result.outcome in ("rate", "score") else ""
+    return f"{said[0].upper()}{said[1:]} ({against}{shown.interval} over other templates and names{family})."
+
+
+def _flip_sentence(one: GroupGap) -> str:
+    """Say how often answers differ, and how much of it is due to the groups."""
+    flips = one.flips
+    assert flips is not None
+    identity = flips.identity
+    assert not isinstance(identity, Unknown)
+    if isinstance(flips.asked_once, Unknown):
+        return f"The groups themselves make {show_share(identity).text} of pairs differ, {_interval(identity)}."
+    different = (
+        f"Asked once each, {one.group_1} and {one.group_0} get different answers in "
+        f"{show_share(flips.asked_once).text} of pairs"
+    )
+    identified = f"{show_share(identity).text} identity ({_interval(identity)})"
+    verdict = "so the groups play a part" if certain(identity) else "so it is not certain that the groups play a part"
+    known = [(name, number) for name, number in (("own noise", flips.noise), ("names", flips.names))
+             if not isinstance(number, Unknown)]  # fmt: skip
+    if known and known[0][1].value >= flips.asked_once.value:
+        noise = show_share(known[0][1]).text
+        return f"{different}, no more often than by own noise alone ({noise}); {identified}, {verdict}."
+    parts = ", ".join(f"{show_share(number).text} {name}" for name, number in known)
+    return f"{different}: {parts}, and {identified}, {verdict}."
+
+
+def certain(quantity: Quantity) -> bool:
+    """Whether an interval leaves out 0."""
+    return not isinstance(quantity, Unknown) and (getattr(quantity, "low", 0.0) > 0 or getattr(quantity, "high", 0) < 0)
+
+
+def show_points(quantity: Quantity, basis: str | None = None) -> ReportedNumber:
+    """Return a difference of shares in percentage points, with its sign."""
+    shown = show_quantity(quantity, "rate", basis=basis)
+    if isinstance(quantity, Unknown):
+        return shown
+    low, high = (getattr(quantity, end, quantity.value) for end in ("low", "high"))
+    digits = max(1, len(format_value(quantity, "rate").rstrip(" %").partition(".")[2]))
+    text, first, last = (f"{round(100 * number, digits) + 0.0:+.{digits}f}" for number in (quantity.value, low, high))
+    return ReportedNumber(
+        f"{text} points", shown.value, shown.kind, shown.low, shown.high, f"{first} to {last} points",
+        shown.confidence, shown.basis,
+    )  # fmt: skip
+
+
+def show_gap(result: LanguageModelAudit, quantity: Quantity, basis: str | None = None) -> ReportedNumber:
+    """Return a gap in the unit of what is compared."""
+    if result.outcome in ("rate", "score"):
+        return show_points(quantity, basis)
+    return show_quantity(quantity, "mean_difference" if result.outcome == "number" else "mean_score", basis=basis)
+
+
+def show_share(quantity: Quantity, basis: str | None = None) -> ReportedNumber:
+    """Return a share to a hundredth of a percent: estimated parts can be tiny without meaning it."""
+    if not isinstance(quantity, Unknown):
+        ends = {name: round(getattr(quantity, name), 4) for name in ("value", "low", "high")}
+        quantity = quantity.model_copy(update=ends)
+    return show_quantity(quantity, "rate", basis=basis)
+
+
+def _unsigned(shown: ReportedNumber) -> ReportedNumber:
+    return replace(shown, text=shown.text.lstrip("+"), ends=shown.ends.replace("+", ""))
+
+
+def _turn(quantity: Quantity) -> Quantity:
+    """Return a difference the other way round if it is negative."""
+    if isinstance(quantity, Unknown) or quantity.value >= 0:
+        return quantity
+    ends = {name: -getattr(quantity, end) for name, end in (("low", "high"), ("high", "low")) if hasattr(quantity, end)}
+    return quantity.model_copy(update={"value": -quantity.value} | ends)
+
+
+def _interval(quantity: Quantity) -> str:
+    return show_share(quantity).interval
+
+
+def _answers(result: LanguageModelAudit, one: GroupGap) -> Iterator[Metric]:
+    """Yield the numbers of the first screen for one pair of groups."""
+    basis = (
+        f"from {format_count(one.pairs, 'pair', 'pairs')} of answers, "
+        f"{format_count(one.templates, 'template', 'templates')}, {one.names_1:,} and {one.names_0:,} names"
+    )
+    notes = [] if isinstance(one.gap_here, Unknown) else [_here(result, one)]
+    notes += [] if one.narrowing is None else [narrowing_sentence(one)]
+    about = f"{one.group_1} minus {one.group_0}"
+    yield Metric(f"gap of the {OUTCOMES[result.outcome]}", show_gap(result, one.gap, basis), tuple(notes), about=about)
+    if one.flips is not None:
+        parts = ", ".join(
+            f"{show_share(number).text} {name}"
+            for name, number in (("in all when asked once", one.flips.asked_once), ("by own noise", one.flips.noise),
+                                 ("by names", one.flips.names))
+            if not isinstance(number, Unknown)
+        )  # fmt: skip
+        number = show_share(one.flips.identity, basis)
+        yield Metric("flips by identity", number, (parts,) if parts else (), about)
+    yield Metric("gap in refusals", show_points(one.refusal_gap, basis), (), about)
+
+
+def _here(result: LanguageModelAudit, one: GroupGap) -> str:
+    shown = show_gap(result, one.gap_here)
+    return f"for exactly these templates and names: {shown.text}, {shown.interval}"
+
+
+def narrowing_sentence(one: GroupGap) -> str:
+    """Say what would narrow the interval of a gap."""
+    narrowing = one.narrowing
+    assert narrowing is not None
+    if narrowing.what == "nothing":
+        return "the interval is as narrow as planned"
+    what = {"calls": "calls", "names": "names per group", "templates": "templates", "clusters": "values of the cluster"}
+    many = "more" if narrowing.more is None else f"about {narrowing.more:,} more"
+    reason = "" if narrowing.what == "calls" else "; more calls will not help"
+    return f"{many} {what[narrowing.what]} would narrow the interval{reason}"
+
+
+def _gaps(result: LanguageModelAudit) -> Iterator[Block]:
+    """Yield the gaps by pair of groups and scenario."""
+    yield Heading("Gaps", anchor="gaps")
+    yield Figure(
+        "language gaps",
+        "Gap of each pair of groups, and of each scenario, with its interval. Right of the line the first group is "
+        "better off. Hollow diamond: over other templates and names. Filled dot: these templates and names alone.",
+        result,
+    )
+    columns = [Column("groups"), Column("templates", numeric=True), Column("gap", numeric=True)]
+    columns += [Column("here", numeric=True), Column("adjusted p", numeric=True)]
+    rows = []
+    for one in result.comparisons:
+        rows.append(TableRow((f"{one.group_1} minus {one.group_0}", one.templates, show_gap(result, one.gap),
+                              show_gap(result, one.gap_here, f"on {one.pairs:,} pairs"), _show_p(one.p))))  # fmt: skip
+        rows += [
+            TableRow((each.scenario, each.templates, show_gap(result, each.gap), "", _show_p(each.p)), indent=1)
+            for each in one.scenarios
+        ]
+    yield Table(f"Gaps of the {OUTCOMES[result.outcome]}{_adjusted(result)}", tuple(columns), tuple(rows), "estimated")
+
+
+def _adjusted(result: LanguageModelAudit) -> str:
+    pairs, scenarios = len(result.comparisons), sum(len(one.scenarios) for one in result.comparisons)
+    said = f"; adjusted for {pairs} pairs of groups" if pairs > 1 else ""
+    return said + (f"; scenarios adjusted for all {scenarios} of them" if scenarios > 1 else "")
+
+
+def _show_p(p: float | None) -> str:
+    return "-" if p is None else "below 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _flips(result: LanguageModelAudit) -> Iterator[Block]:
+    """Yield how often answers differ, by cause."""
+    split = [(one, one.flips) for one in result.comparisons if one.flips is not None]
+    if not split:
+        return
+    yield Heading("Noise, names and identity", anchor="flips")
+    yield Figure(
+        "causes of flips",
+        "Share of pairs with different answers when each is asked about once, by cause; the interval is that of "
+        "identity.",
+        result,
+    )
+    columns = (Column("groups"), *(Column(name, numeric=True) for name in ("asked once", *CAUSES.values())))
+    rows = tuple(
+        TableRow((one.name, *(show_share(number) for number in
+                              (flips.asked_once, flips.noise, flips.names, flips.identity))))
+        for one, flips in split
+    )  # fmt: skip
+    yield Table("Flips by cause", columns, rows, "estimated")
+    if not isinstance(result.noise, Unknown):
+        yield Text(
+            f"Asked the same question twice, the model answers differently in {show_share(result.noise).text} of "
+            f"cases ({_interval(result.noise)})."
+        )
+
+
+def _outcomes(result: LanguageModelAudit) -> Iterator[Block]:
+    """Yield what was answered about each group, and what was no answer."""
+    yield Heading("Answers, refusals and unreadable answers", anchor="answers")
+    columns = (
+        Column("group"),
+        *(Column(name, numeric=True) for name in ("names", "calls", OUTCOMES[result.outcome], "refused", "unreadable",
+                                                  "cut off", "failed")),
+    )  # fmt: skip
+    yield Table(
+        "What was answered about each group; failed questions are in no number",
+        columns,
+        tuple(_outcome_row(result, one) for one in result.groups),
+        "observed",
+    )
+
+
+def _outcome_row(result: LanguageModelAudit, one: GroupOutcome) -> TableRow:
+    name = {"number": "mean", "rank": "mean_score"}.get(result.outcome, "rate")
+    shares = (show_share(number) for number in (one.refused, one.unreadable, one.cut_off))
+    return TableRow((one.group, one.names, one.calls, show_quantity(one.mean, name), *shares, one.failed))
+
+
+def _pairs(result: LanguageModelAudit) -> Iterator[Block]:
+    """Yield the confirmed templates as pairs, the widest first."""
+    if not result.template_findings:
+        return
+    yield Heading("Confirmed pairs", anchor="pairs")
+    yield Text(
+        "These templates differed most and were asked about again with fresh pairs of names; the exact sign test of "
+        "the fresh pairs alone is adjusted for all templates and names that were asked about again (Holm)."
+    )
+    pairs = [_pair(result, one) for one in result.template_findings]
+    yield from pairs[:PAIRS]
+    if pairs[PAIRS:]:
+        yield Fold(format_count(len(pairs) - PAIRS, "more pair", "more pairs"), tuple(pairs[PAIRS:]))
+    yield Note("The pairs show rows of the data: handle this document as you handle the data.")
+
+
+def _pair(result: LanguageModelAudit, one: ConfirmedTemplate) -> Pair:
+    first, second = (_side(result, side) for side in (one.side_1, one.side_0))
+    shares = f"{one.group_1} {_mean(result, one.mean_1)}, {one.group_0} {_mean(result, one.mean_0)}"
+    note = (
+        f"Of {one.pairs:,} fresh pairs {one.group_1} had the better answer in {one.better_1:,}, {one.group_0} in "
+        f"{one.better_0:,}; {OUTCOMES[result.outcome]}: {shares}; adjusted p {_show_p(one.p)}"
+    )
+    title = f"Row {one.template + 1}" + f", {one.scenario}" * bool(one.scenario)
+    row = {name: shorten(str(value), LONGEST, placeholder="...") for name, value in one.row.items()}
+    return Pair(title, first, second, row, note)
+
+
+def _mean(result: LanguageModelAudit, value: float) -> str:
+    return format_percent(value) if result.outcome in ("rate", "score") else f"{value:.3g}"
+
+
+def _side(result: LanguageModelAudit, side: AskedSide) -> Side:
+    return Side({"group": side.group, "name": side.name}, side.label, side.label == result.favourable)
+
+
+def _name_findings(result: LanguageModelAudit) -> Iterator[Block]:
+    """Yield the names that are treated differently from others of their group."""
+    if not result.name_findings:
+        return
+    yield Heading("Confirmed names", anchor="names-confirmed")
+    numbers = ("fresh pairs", "its mean", "others", "adjusted p")
+    columns = (Column("name"), Column("group"), *(Column(name, numeric=True) for name in numbers))
+    rows = tuple(
+        TableRow((one.name, one.group, one.pairs, _mean(result, one.mean), _mean(result, one.others), _show_p(one.p)))
+        for one in result.name_findings
+    )
+    yield Table(
+        "Names treated differently from others of the same group, in the same templates", columns, rows, "observed"
+    )
+
+
+def _names(result: LanguageModelAudit) -> Iterator[Block]:
+    """Yield where the names come from."""
+    card = result.names
+    if card is None:
+        return
+    yield Heading("Names", anchor="names", detail=True)
+    groups = ", ".join(f"{group} ({many:,})" for group, many in card.groups.items())
+    entries = [("list", card.name), ("language", card.language), ("source", card.source), ("licence", card.licence),
+               ("groups", groups)]  # fmt: skip
+    yield Facts(tuple((term, said) for term, said in entries if said))
+
+
+def _cost(result: LanguageModelAudit) -> Iterator[Block]:
+    """Yield what was asked, what it cost, why it ended and what would narrow the intervals."""
+    yield Heading("Calls and cost", anchor="cost")
+    yield Facts(
+        (
+            *describe_usage(result.usage),
+            ("sweeps", f"{result.sweeps:,}; looked at {format_count(result.looks, 'time', 'times')}"),
+            ("stopped because", STOPPED[result.stopped_by]),
+            *((f"to narrow {one.name}", narrowing_sentence(one)) for one in result.comparisons if one.narrowing),
+        )
+    )
+
+
+def describe_usage(usage: ServiceUsage) -> Iterator[tuple[str, str]]:
+    """Yield what was asked of a service and what it cost, as facts."""
+    again = f"; {usage.remembered:,} more were remembered and cost nothing" if usage.remembered else ""
+    failed = f"; {usage.failed:,} failed" if usage.failed else ""
+    yield "calls", f"{usage.calls:,}{again}{failed}"
+    yield "tokens", f"{usage.tokens_in:,} in, {usage.tokens_out:,} out"
+    yield "price", "the file gives no prices" if usage.money is None else f"{usage.money:,.2f}"
+
+
+def _method(result: LanguageModelAudit) -> Iterator[Block]:
+    """Yield how it was done."""
+    yield Heading("How it was done", anchor="method", detail=True)
+    level = next((format_level(one.gap.confidence) for one in result.comparisons if hasattr(one.gap, "confidence")), "")
+    goal = "a precision of the gaps" if result.goal == "precision" else "a decision about the gaps"
+    methods = dict.fromkeys(getattr(one.gap, "method", "") for one in result.comparisons)
+    settings = [f"{name} {value}" for name, value in result.settings.items()]
+    entries = [
+        ("model", f"{result.model} at {result.service}"),
+        ("file", result.file),
+        ("asked until", goal),
+        ("intervals", ", ".join(filter(None, (level, *methods)))),
+        ("settings", list_some(settings, 40)),
+    ]
+    yield Facts(tuple((term, said) for term, said in entries if said))

@@ -1,0 +1,1 @@
+"""Charts of shields: how they act, and what simulations of them show."""

@@ -1,0 +1,196 @@
+"""Audits of doubles with known chances: bias and noise are told apart, budgets kept, answers never paid for twice.
+
+The port of a double is part of what its answers are drawn from, so each run has other ones: what is asserted of numbers
+leaves four standard deviations and more.
+"""
+
+import contextlib
+import itertools
+from collections import Counter
+
+import pytest
+
+import evenhand
+from evenhand.errors import BudgetError, OptionError
+from evenhand.llm import LanguageModelForecast, compare_language_models, forecast_language_model, replay_findings
+from evenhand.testing import FakeChat
+
+ROWS = [{"years": years, "trade": trade} for years, trade in itertools.product(range(1, 11), ("clerk", "driver"))]
+BLACK = ("Jackson", "Jones", "Robinson", "Washington", "Williams")
+
+
+def model(chat, **entries):
+    """Return the entries of a language model's file."""
+    return {
+        "service": {"url": chat.url, "model": "fake", "options": {"max_tokens": 8}},
+        "prompt": "{{ person.name }}: {{ years }} years as {{ trade }}. Invite? Answer yes or no.",
+        "answers": {"choices": ["yes", "no"], "favourable": "yes"},
+        "people": {"names": "bertrand-mullainathan", "compare": [["white man", "black man"]]},
+        "plan": {"price": [1, 2]},
+    } | entries
+
+
+def is_black(text):
+    """Whether a prompt has one of the list's surnames of black people."""
+    return any(name in text for name in BLACK)
+
+
+def audit(chat, rows=ROWS, entries=(), **settings):
+    """Audit a double."""
+    return evenhand.audit_language_model(model(chat, **dict(entries)), rows, **{"findings": 0, "sweeps": 6} | settings)
+
+
+def test_a_coin_has_noise_and_no_identity():
+    with FakeChat(0.2) as chat:
+        found = audit(chat, sweeps=9, half_width=0.001)
+    (one,) = found.comparisons
+    assert abs(one.gap.value) < 0.2
+    assert one.flips.identity.value < 0.15
+    assert one.flips.asked_once.value == pytest.approx(0.32, abs=0.15)  # 2 x 0.2 x 0.8
+    assert found.noise.value == pytest.approx(0.32, abs=0.3)
+    assert found.usage.calls == len(chat.paid) == 20 * 2 * 10
+    assert found.usage.money == pytest.approx((chat.tokens[0] + 2 * chat.tokens[1]) / 1e6)
+
+
+def test_a_known_gap_lies_inside_and_is_confirmed():
+    with FakeChat(lambda text: 0.1 if is_black(text) else 0.9, refusals=lambda text: 0.2 * is_black(text)) as chat:
+        found = audit(chat, findings=2, finding_pairs=24, calls=600)
+        (one,) = found.comparisons
+        assert one.gap.value == pytest.approx(0.9 - 0.8 * 0.1, abs=0.2)
+        assert one.refusal_gap.value == pytest.approx(-0.2, abs=0.17)
+        assert one.p < 0.001
+        assert found.findings == found.tested == 2
+        first = found.template_findings[0]
+        assert (first.side_1.label, first.side_1.group) == ("yes", "white man")
+        assert f"{first.row['years']} years as {first.row['trade']}" in first.side_1.prompt
+        assert first.side_0.label in ("no", "refused")
+        cases = [{"row": each.row, "groups": (each.group_1, each.group_0)} for each in found.template_findings]
+        assert all(each.p < 0.05 for each in replay_findings(model(chat), cases, 24))
+        assert all(each.p > 0.05 for each in replay_findings(model(chat, blind=True), cases, 24))
+
+
+def test_exchanged_groups_turn_the_sign():
+    with FakeChat(lambda text: 0.3 if is_black(text) else 0.7) as chat:
+        first = audit(chat)
+        people = {"names": "bertrand-mullainathan", "compare": [["black man", "white man"]]}
+        second = audit(chat, entries={"people": people})
+    assert first.comparisons[0].gap.value > 0.15
+    assert second.comparisons[0].gap.value < -0.15
+
+
+def test_a_run_that_was_cut_short_goes_on_and_pays_for_nothing_twice(tmp_path):
+    kept = tmp_path / "answers.jsonl"
+    with FakeChat(lambda text: 0.4 if is_black(text) else 0.6, faults={5: 500, 50: 429}) as chat:
+        service = {"url": chat.url, "model": "fake", "options": {"max_tokens": 8}, "backoff": 0}
+        entries = {"service": service, "plan": {"price": [1, 2]}}
+        whole = audit(chat, entries=entries)
+        for _ in range(3):  # each time a little money is spent
+            with contextlib.suppress(BudgetError):
+                audit(chat, entries=entries, answers=kept, money=0.0006)
+        found = audit(chat, entries=entries, answers=kept)
+        again = audit(chat, entries=entries, answers=kept)
+        assert set(Counter(chat.paid).values()) == {2}  # once without the file, once with it
+    assert found.usage.remembered > 20
+    assert again.usage.calls == 0
+    assert again.usage.remembered == whole.usage.calls
+    assert found.comparisons == again.comparisons == whole.comparisons
+
+
+def test_money_is_a_ceiling():
+    with FakeChat(0.5) as chat:
+        with pytest.raises(BudgetError, match="may cost more than is left"):
+            audit(chat, money=0.0001)
+        assert chat.tokens[0] + 2 * chat.tokens[1] <= 100
+        found = audit(chat, money=0.004)
+        assert found.stopped_by == "budget"
+        assert found.usage.money <= 0.004
+
+
+def test_scenarios_and_clusters_are_columns():
+    with FakeChat(lambda text: 0.2 if is_black(text) and "clerk" in text else 0.8) as chat:
+        found = audit(chat, scenario="trade", cluster="years")
+        with pytest.raises(evenhand.EvenhandError, match="expected a column of the data"):
+            audit(chat, scenario="job")
+    clerk, driver = found.comparisons[0].scenarios
+    assert (clerk.scenario, clerk.templates) == ("clerk", 10)
+    assert clerk.gap.value == pytest.approx(0.6, abs=0.3)
+    assert abs(driver.gap.value) < 0.3
+    assert clerk.gap.confidence == pytest.approx(0.975)
+
+
+def test_probabilities_are_scores_and_need_no_second_asking():
+    answers = {"choices": ["yes", "no"], "favourable": "yes", "read": "logprobs"}
+    with FakeChat(lambda text: 0.4 if is_black(text) else 0.6) as chat:
+        found = audit(chat, entries={"answers": answers})
+    assert found.outcome == "score"
+    assert found.comparisons[0].gap.value == pytest.approx(0.2)
+    assert found.noise.kind == "unknown"
+    assert found.usage.calls == 2 * 20 * 2  # it stops as soon as it may
+
+
+def test_numbers_are_compared_in_their_own_unit():
+    answers = {"read": "number", "range": [0, 10]}
+    with FakeChat(lambda text: {"4": 0.5, "6": 0.5} if is_black(text) else {"6": 0.5, "8": 0.5}) as chat:
+        found = audit(chat, entries={"answers": answers})
+    (one,) = found.comparisons
+    assert one.gap.value == pytest.approx(2, abs=0.6)
+    assert one.flips is None
+    means = {group.group: group.mean.value for group in found.groups}
+    assert means["white man"] == pytest.approx(7, abs=0.5)
+
+
+def test_rankings_compare_scaled_places():
+    answers = {"read": "ranking", "candidates": 2}
+    prompt = (
+        "{% for one in candidates %}{{ one.number }}. {{ one.person.name }}, {{ one.years }}. {% endfor %}Rank them."
+    )
+
+    def order(text):
+        first = is_black(text.partition("2. ")[0].rpartition("1. ")[2])
+        return {"2, 1" if first else "1, 2": 0.8, "1, 2" if first else "2, 1": 0.2}
+
+    with FakeChat(order) as chat:
+        found = audit(chat, entries={"answers": answers, "prompt": prompt})
+    (one,) = found.comparisons
+    assert found.outcome == "rank"
+    assert one.templates == 10
+    assert one.gap.value == pytest.approx(0.6, abs=0.35)
+
+
+def test_the_forecast_is_a_ceiling_and_asks_nothing():
+    with FakeChat(0.5) as chat:
+        forecast = forecast_language_model(model(chat), ROWS, sweeps=6, findings=0)
+        assert chat.received == []
+        found = audit(chat, half_width=0.001)
+    assert forecast.calls == found.usage.calls == 20 * 2 * 7
+    assert forecast.tokens_out >= found.usage.tokens_out
+    assert [one.sweep for one in forecast.sweeps] == [2, 3, 5, 6]
+    assert forecast.sweeps[-1].half_width == pytest.approx(1.96 * (0.5 / 120) ** 0.5, rel=1e-3)
+    assert LanguageModelForecast.from_json(forecast.to_json()) == forecast
+
+
+def test_a_name_blind_prompt_removes_the_gap():
+    with FakeChat(lambda text: 0.1 if is_black(text) else 0.9) as chat:
+        found = compare_language_models(model(chat), model(chat, blind=True), ROWS, sweeps=4)
+    (one,) = found.changes
+    assert one.verdict == "better"
+    assert found.sweeps == found.before.sweeps == found.after.sweeps
+    assert one.after.value == pytest.approx(0, abs=0.3)
+    assert found.after.usage.calls < found.before.usage.calls  # identical prompts with the same seed are asked once
+
+
+@pytest.mark.parametrize(
+    ("people", "message"),
+    [
+        (None, "`names` is missing"),
+        ({"names": "bertrand-mullainathan", "compare": [["white man", "green man"]]}, "no group 'green man'"),
+        ({"names": "bertrand-mullainathan", "compare": ["white man"]}, "expected pairs of two groups"),
+        ({"names": "nobody"}, "no list of names called 'nobody'"),
+        ({"names": "bertrand-mullainathan", "pairs": []}, "no entry 'pairs'"),
+    ],
+)
+def test_faults_of_the_file_are_found_before_anything_is_asked(people, message):
+    with FakeChat(0.5) as chat:
+        with pytest.raises(OptionError, match=message):
+            audit(chat, entries={"people": people})
+        assert chat.received == []
