@@ -10,6 +10,7 @@ import yaml
 
 from evenhand.errors import EvenhandError, OptionError
 from evenhand.models import LanguageModel, ScreeningFile, read_screening_file
+from support import ROOT
 
 WHOLE: dict[str, Any] = {
     "service": {"url": "http://127.0.0.1:8000/v1", "model": "m", "key": "API_KEY", "options": {"max_tokens": 8}},
@@ -44,6 +45,13 @@ def test_a_file_is_what_it_says(tmp_path: Path) -> None:
     assert (file.plan.price, file.plan.at_once, file.asks, file.refused) == ((0.15, 0.6), 8, 3, "excluded")
     assert (file.name, file.outcome, file.kept_answers) == ("screening.yaml", "rate", None)
     assert file.people == WHOLE["people"]
+
+
+def test_the_example_of_the_reference_is_one(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "reference" / "screening-file.md").read_text("utf-8")
+    (tmp_path / "screening.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0], "utf-8")
+    file = read_screening_file(tmp_path / "screening.yaml")
+    assert (file.service.key, file.plan.money, file.kept_answers) == ("API_KEY", 5.0, tmp_path / "answers.jsonl")
 
 
 def test_words_stay_words(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 from evenhand.errors import DataError
 from evenhand.models.language.answers import ModelReply
@@ -17,11 +18,14 @@ def question_key(url: str, body: Mapping[str, Any], draw: int) -> str:
     """Return what tells a question from all others: SHA-256 of its service, its whole body in canonical JSON, its draw.
 
     Args:
-        url: of the service.
+        url: of the service; the port does not matter, as servers on one's own machine change it.
         body: of the request.
         draw: which of several answers to the same question.
     """
-    canonical = json.dumps([url.rstrip("/"), body, draw], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    parts = urlsplit(url)
+    canonical = json.dumps(
+        [parts.hostname, parts.path.rstrip("/"), body, draw], sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
