@@ -104,12 +104,19 @@ def audit(
     save_tests: Annotated[
         Path | None, typer.Option("--save-tests", help="Write a pytest file that asks about the findings afresh.")
     ] = None,
+    batch_out: Annotated[
+        Path | None,
+        typer.Option("--batch-out", help="Write the next questions as a batch file (JSON lines) instead of asking."),
+    ] = None,
+    batch_in: Annotated[
+        Path | None, typer.Option("--batch-in", help="Keep the answers in this result file of a batch, and go on.")
+    ] = None,
 ) -> None:
     """Audit a language model: gaps between groups beyond its own noise, with names and texts as samples."""
     from evenhand import llm, view
 
     gates, config = run.gates(), SETTINGS.read(context)
-    output.check_places(answers=run.answers, save_tests=save_tests)
+    output.check_places(answers=run.answers, save_tests=save_tests, batch_out=batch_out)
     if save_tests is not None and save_tests.suffix != ".py":
         raise OptionError(
             f"tests are a Python file, not {save_tests}", location="--save-tests", hint="name it test_....py"
@@ -118,9 +125,19 @@ def audit(
     with view.show_progress(quiet=output.silent) as progress:
         progress("forecasting", 0.0)
         forecast = llm.forecast_language_model(file, people, config)
-    run.agree(config, forecast)
+    if batch_out is None:
+        run.agree(config, forecast)
     with view.show_progress(quiet=output.silent) as progress:
-        result = llm.audit_language_model(file, people, config, answers=run.answers, data_name=name, progress=progress)
+        result = llm.audit_language_model(
+            file,
+            people,
+            config,
+            answers=run.answers,
+            batch_in=batch_in,
+            batch_out=batch_out,
+            data_name=name,
+            progress=progress,
+        )
     written = output.write_findings(result, result.document)
     if save_tests is not None and result.template_findings:
         llm.save_language_tests(result, save_tests)

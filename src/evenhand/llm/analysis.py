@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evenhand.core import WorkClock
+from evenhand.errors import OptionError
 from evenhand.llm.asking import AskingPlan, ask_sweeps
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.estimates import AnswerTable
@@ -38,6 +39,8 @@ def audit_language_model(
     config: LanguageModelConfig | None = None,
     *,
     answers: Path | str | None = None,
+    batch_in: Path | None = None,
+    batch_out: Path | None = None,
     data_name: str = "data",
     progress: Progress | None = None,
     clock: WorkClock | None = None,
@@ -50,6 +53,8 @@ def audit_language_model(
         people: a data frame whose rows are templates, or a list of texts, which the prompt calls ``text``.
         config: the settings; what they leave open is as the file's plan says.
         answers: a file that keeps every answer, so that a run that was cut short goes on and pays for none twice.
+        batch_in: results of a batch, as a provider wrote them; they are kept among the answers first.
+        batch_out: write the next questions into this batch file instead of asking them; needs ``answers``.
         data_name: what the rows are called.
         progress: called with what is being done and the share done, 0 to 1.
         clock: by which the time limit is told; one made of the result's ``work`` repeats that run.
@@ -61,6 +66,7 @@ def audit_language_model(
     Raises:
         OptionError: the file or a setting makes no sense, or the calls do not suffice for two sweeps.
         BudgetError: the budget ended before the first sweep did.
+        LimitError: questions wait in ``batch_out``.
         FetchError: the service is down.
 
     Examples:
@@ -79,7 +85,12 @@ def audit_language_model(
     config = LanguageModelConfig.of(config, settings)
     timer = WorkClock.start(clock, config)
     interview = open_interview(model, people, config, answers=answers, data_name=data_name)
-    with interview.model:
+    interview.batch = batch_out
+    with interview.model as asked:
+        if (batch_in or batch_out) and answers is None and asked.file.kept_answers is None:
+            raise OptionError("batches need a file that keeps their answers", hint="`answers=FILE`")
+        if batch_in is not None:
+            asked.read_batch(batch_in)
         return run_interview(interview, timer, progress=progress)
 
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from evenhand.core import check_configuration
 from evenhand.datasets import NameList, Person, check_name_list, load_name_list
-from evenhand.errors import OptionError
+from evenhand.errors import LimitError, OptionError
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import CHOICE, CUT_OFF, FAILED, REFUSED, UNREADABLE, AnswerBatch, QuestionBatch
 from evenhand.llm.result import AskedSide, NameListCard
 from evenhand.models import ChatOutcome, ChatQuestion, LanguageModel, Prompt, ScreeningFile, read_screening_file
 from evenhand.schema import require_column
-from evenhand.text import suggest_name
+from evenhand.text import format_count, suggest_name
 from evenhand.typing import Integers, Progress
 
 KINDS = {"choice": CHOICE, "refused": REFUSED, "unreadable": UNREADABLE, "cut off": CUT_OFF, "failed": FAILED}
@@ -63,6 +63,7 @@ class Interview:
         comparisons: pairs of groups, group 1 and group 0.
         card: where the people come from.
         config: the settings, with nothing left to the file's plan.
+        batch: where questions are written that have no answer yet, in place of asking them; None: they are asked.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Interview:
         self.groups, self.people = tuple(people), tuple(people.values())
         self.comparisons = [(self.groups.index(one), self.groups.index(other)) for one, other in comparisons]
         self.progress: Progress = lambda what, share: None
+        self.batch: Path | None = None
         self._spoken: dict[tuple[int, int, int, int], Spoken] = {}
 
     @property
@@ -116,8 +118,17 @@ class Interview:
                 yield ChatQuestion(prompt, draw, seed, place)
 
     def ask(self, batch: QuestionBatch) -> AnswerBatch:
-        """Return the answers, in the order of the questions: outcomes from 0, the worst, to 1, the best."""
+        """Return the answers, in the order of the questions: outcomes from 0, the worst, to 1, the best.
+
+        Raises:
+            LimitError: questions were written to the file ``batch``.
+        """
         questions = list(self.questions(batch))
+        if self.batch is not None and (written := self.model.write_batch(questions, self.batch)):
+            raise LimitError(
+                f"{format_count(written, 'question waits', 'questions wait')} in {self.batch} for an answer",
+                hint="have the file answered, then go on with `batch_in=RESULTS`",
+            )
         outcomes = self.model.ask(questions, lambda share: self.progress("asking", share))
         shape = batch.group.shape
         values = np.array([one.value for one in outcomes], dtype=np.float64).reshape(shape)

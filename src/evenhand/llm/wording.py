@@ -203,7 +203,7 @@ def show_gap(result: LanguageModelAudit, quantity: Quantity, basis: str | None =
 def show_share(quantity: Quantity, basis: str | None = None) -> ReportedNumber:
     """Return a share to a hundredth of a percent: estimated parts can be tiny without meaning it."""
     if not isinstance(quantity, Unknown):
-        ends = {name: round(getattr(quantity, name), 4) for name in ("value", "low", "high")}
+        ends = {name: round(getattr(quantity, name), 4) + 0.0 for name in ("value", "low", "high")}
         quantity = quantity.model_copy(update=ends)
     return show_quantity(quantity, "rate", basis=basis)
 
