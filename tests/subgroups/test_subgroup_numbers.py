@@ -15,6 +15,7 @@ from evenhand.errors import DataError, OptionError
 from evenhand.schema import Attribute, ColumnRoles, RecordedNumbers, Schema, Target, encode
 from evenhand.stats import SampleMoments, welch_interval
 from evenhand.subgroups import MeasuredNumber, SubgroupResult, find_members, find_subgroups_of_numbers
+from evenhand.subgroups.gaps import StratifiedGroups, adjusted_intervals, correct_tails
 from evenhand.subgroups.tabulate import CellTable
 from evenhand.view import render_page
 from support import scaled
@@ -222,3 +223,45 @@ def test_false_findings_and_missed_gaps_are_as_rare_as_they_say(kind):
         missed += any(not one.low <= gap <= one.high for one, gap in zip(result.findings, gaps, strict=True))
     # Three standard errors of a share of 5 % above it.
     assert missed <= runs * 0.05 + 3 * math.sqrt(runs * 0.05 * 0.95)
+
+
+def test_welch_limits_move_out_on_the_side_of_the_long_tail():
+    """20 people with a fourfold spread and 80 others, skewness 6: by hand."""
+    size, rest, own, others = 20.0, 80.0, 16.0, 1.0  # people and variances of both sides, whose means are 9 and 10
+    squares = [(n - 1) * variance + n * mean**2 for n, mean, variance in ((size, 9, own), (rest, 10, others))]
+    groups = StratifiedGroups(
+        np.array([[size]]), np.array([[9 * size]]), np.array([[squares[0]]]),
+        (np.array([size + rest]), np.array([9 * size + 10 * rest]), np.array([sum(squares)])), counted=False, width=1e3,
+    )  # fmt: skip
+    tails = correct_tails(groups, np.zeros(1))
+    z = 3.0
+    plain = adjusted_intervals(groups, tails, z, np.zeros(1))
+    skewed = adjusted_intervals(groups, tails, z, np.full(1, 6.0))
+    error = math.sqrt(own / size + others / rest)
+    skewness = 6 * (own**1.5 / size**2 - others**1.5 / rest**2) / error**3
+    shift = error * (skewness * 19 / 6 + skewness**2 * 5 * 3 * 35 / 72)
+    assert skewness > 0
+    assert skewed[0] == pytest.approx(plain[0])
+    assert skewed[1] == pytest.approx(plain[1] + shift)
+    lower = adjusted_intervals(groups, tails, z, np.full(1, -6.0))
+    assert (lower[0], lower[1]) == (pytest.approx(plain[0] - shift), pytest.approx(plain[1]))
+
+
+@pytest.mark.full
+def test_equal_means_of_skewed_numbers_with_unequal_spreads_are_rarely_called_different():
+    runs, found = scaled(150), 0
+    schema = Schema(
+        target=SMALL.target,
+        attributes=(
+            Attribute(name="race", kind="categorical", values=RACE, protected=True),
+            Attribute(name="class", kind="categorical", values=CLASS, protected=True),
+        ),
+    )
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        race = np.array(["a"] * 80 + rng.choice(["b", "c"], 420).tolist())
+        people = encode(schema, pd.DataFrame({"race": race, "class": rng.choice(CLASS, 500)}))
+        numbers = 10 + np.where(race == "a", 4, 1) * (rng.lognormal(size=500) - math.exp(0.5))
+        result = find_subgroups_of_numbers(RecordedNumbers(people, numbers), permutations=200, margin=0.0, seed=seed)
+        found += any(one.low > 0 or one.high < 0 for one in result.findings)
+    assert found <= runs * 0.06 + 3 * math.sqrt(runs * 0.06 * 0.94)

@@ -301,7 +301,7 @@ def assess_candidates(
     # Exact intervals cost too much for all of many thousands; the fast ones say which are worth it.
     closely = np.flatnonzero(_select_for_exact(lot, known, np.abs(z), MOST_EXACT + config.most))
     some, edges = groups.at(closely), shape.at(closely)
-    low[closely], high[closely] = adjusted_intervals(some, edges, critical)
+    low[closely], high[closely] = adjusted_intervals(some, edges, critical, table.skewness)
     plain_low, plain_high = np.full((2, len(lot)), np.nan)
     plain_low[closely], plain_high[closely] = single_intervals(some, config.confidence)
     found[closely] &= (low[closely] > 0) | (high[closely] < 0)
