@@ -48,10 +48,10 @@ def test_a_file_is_what_it_says(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_reference_is_one(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "reference" / "screening-file.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "language-models.md").read_text("utf-8")
     (tmp_path / "screening.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0], "utf-8")
     file = read_screening_file(tmp_path / "screening.yaml")
-    assert (file.service.key, file.plan.money, file.kept_answers) == ("API_KEY", 5.0, tmp_path / "answers.jsonl")
+    assert (file.service.key, file.plan.money, file.refused) == ("API_KEY", 5.0, "unfavourable")
 
 
 def test_words_stay_words(tmp_path: Path) -> None:
