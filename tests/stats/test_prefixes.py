@@ -1,6 +1,8 @@
 """The ranked group fairness test: the paper's table, its authors' figures, and rankings counted one by one."""
 
 import itertools
+import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -24,6 +26,42 @@ PUBLISHED = {
 @pytest.mark.parametrize("share", PUBLISHED)
 def test_minimum_numbers_are_those_of_the_paper(share):
     assert tuple(prefix_table(12, share, 0.1, adjusted=False).minimum) == PUBLISHED[share]
+
+
+@pytest.mark.parametrize("share", PUBLISHED)
+def test_the_table_is_what_its_definition_gives_in_fractions(share):
+    """The smallest m with F(m; i, p) > 1/10, binomial terms added up as exact fractions; the table is typed in."""
+    p, level = Fraction(str(share)), Fraction(1, 10)
+    for i, minimum in enumerate(PUBLISHED[share], start=1):
+        terms = [math.comb(i, m) * p**m * (1 - p) ** (i - m) for m in range(i + 1)]
+        assert minimum == next(m for m in range(i + 1) if sum(terms[: m + 1]) > level)
+
+
+def test_adjusted_tables_are_the_largest_that_fail_rarely_enough_in_fractions():
+    """Every level at which the table changes, tried from the top; rankings counted prefix by prefix in fractions."""
+    for k, share, alpha in ((10, Fraction(1, 5), Fraction(3, 20)), (12, Fraction(1, 2), Fraction(1, 10))):
+        cumulative = [
+            [sum(math.comb(i, j) * share**j * (1 - share) ** (i - j) for j in range(m + 1)) for m in range(i + 1)]
+            for i in range(1, k + 1)
+        ]
+        # A table is constant between two tails: just below a tail that m fails no longer, m suffices.
+        levels = sorted({Fraction(alpha), *(tail for row in cumulative for tail in row if tail <= alpha)}, reverse=True)
+        for level in levels:
+            minimum = [next(m for m, tail in enumerate(row) if tail >= level) for row in cumulative]
+            ways = {0: Fraction(1)}
+            for least in minimum:
+                after: dict[int, Fraction] = {}
+                for m, chance in ways.items():
+                    for more, probability in ((0, 1 - share), (1, share)):
+                        if m + more >= least:
+                            after[m + more] = after.get(m + more, Fraction(0)) + chance * probability
+                ways = after
+            failing = 1 - sum(ways.values())
+            if failing <= alpha:
+                break
+        found = prefix_table(k, float(share), float(alpha))
+        assert found.minimum.tolist() == minimum
+        assert found.failing == pytest.approx(float(failing))
 
 
 def test_agrees_with_the_authors_program():
