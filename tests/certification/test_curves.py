@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -18,6 +18,7 @@ from sklearn.preprocessing import (
     OneHotEncoder,
     PowerTransformer,
     QuantileTransformer,
+    SplineTransformer,
     StandardScaler,
 )
 
@@ -58,6 +59,9 @@ STEPS = {
     "cube root, then scaled": make_pipeline(FunctionTransformer(np.cbrt), StandardScaler()),
     "scaled, then arctan": make_pipeline(StandardScaler(), FunctionTransformer(np.arctan)),
     "clipped": MinMaxScaler(clip=True),
+    "splines": make_pipeline(StandardScaler(), SplineTransformer(n_knots=4)),
+    "splines, a piece left out": SplineTransformer(n_knots=6, degree=2, knots="quantile", include_bias=False),
+    "splines that go on as lines": SplineTransformer(degree=1, extrapolation="linear"),
 }
 POSITIVE = {
     "Box-Cox": PowerTransformer("box-cox"),
@@ -115,7 +119,8 @@ def test_what_a_cell_holds_adds_no_more_than_is_said(case, seed):
     assert (found.residual <= 1e-5 * rise).all()
 
 
-EACH = [name if name in ("Yeo-Johnson", "normal quantiles", "log") else pytest.param(name, marks=pytest.mark.full)
+QUICK = ("Yeo-Johnson", "normal quantiles", "log", "splines that go on as lines")
+EACH = [name if name in QUICK else pytest.param(name, marks=pytest.mark.full)
         for name in ALL]  # fmt: skip
 
 
@@ -132,6 +137,30 @@ def test_a_proof_brackets_what_asking_about_everybody_counts(name):
         assert found.falsified <= unfair <= 1 - found.certified
         assert 1 - found.certified - found.falsified < 0.001
         assert unfair > 0.005
+
+
+@pytest.mark.parametrize("name", ["log1p", "splines", pytest.param("normal quantiles", marks=pytest.mark.full)])
+def test_trees_over_whole_numbers_that_a_curve_bends_are_exact(name):
+    """Every whole number is compared with the thresholds: all that asking about everybody counts is decided."""
+    schema = Schema.parse(PEOPLE | {"attributes": [PEOPLE["attributes"][0], PEOPLE["attributes"][2]]})
+    frame, everybody = FRAME[["income", "sex"]], pd.DataFrame({"income": np.arange(1, TOP + 1)})
+    columns = ColumnTransformer([("bent", ALL[name], ["income"]), ("sex", OneHotEncoder(), ["sex"])])
+    for classifier in (
+        RandomForestClassifier(5, max_depth=4, random_state=0),
+        HistGradientBoostingClassifier(max_iter=5),
+    ):
+        model = make_pipeline(columns, classifier).fit(frame, GRANTED)
+        unfair = (model.predict(everybody.assign(sex="f")) != model.predict(everybody.assign(sex="m"))).mean()
+        inside = load_white_box(model, schema, like=frame)
+        found = certify(inside)
+        assert (found.falsified, 1 - found.certified) == pytest.approx((unfair, unfair), abs=1e-9)
+        assert unfair > 0.005
+    forest = RandomForestRegressor(3, max_depth=5, random_state=0)
+    priced = Schema.parse(schema.model_dump() | {"target": {"name": "price", "kind": "number"}})
+    prices = make_pipeline(columns, forest).fit(frame, MERIT)
+    numbers = [prices.predict(everybody.assign(sex=value)) for value in ("f", "m")]
+    found = certify(load_white_box(load_regressor(prices, priced, like=frame), priced), tolerance=0.1)
+    assert 1 - found.certified == pytest.approx((np.abs(numbers[0] - numbers[1]) > 0.1).mean(), abs=1e-9)
 
 
 def test_a_real_number_and_a_regressor_are_certified():
@@ -160,7 +189,18 @@ def test_what_cannot_be_followed_is_refused_with_the_reason(tmp_path):
         certify(network("Yeo-Johnson"), certificate=tmp_path / "made.evenhand", max_boxes=10)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(NotAdditiveError, match="trees compare a number that a curve bends"):
-        load_white_box(fit_pipeline("log1p", RandomForestClassifier(3, random_state=0)), SCHEMA, like=FRAME)
+        load_white_box(fit_pipeline("quantiles", RandomForestClassifier(3, random_state=0)), SCHEMA, like=FRAME)
+    for settings_, reason in (
+        ({"extrapolation": "continue"}, "extrapolation='continue' is not followed"),
+        ({"extrapolation": "periodic"}, "extrapolation='periodic' is not followed"),
+        ({"degree": 0}, "a spline of degree 0"),
+    ):
+        columns = ColumnTransformer(
+            [("bent", SplineTransformer(**settings_), ["debt"]), ("sex", OneHotEncoder(), ["sex"])]
+        )
+        pipeline = make_pipeline(columns, LogisticRegression()).fit(FRAME, GRANTED)
+        with pytest.raises(NotAdditiveError, match=reason):
+            load_white_box(pipeline, SCHEMA, like=FRAME)
     low = Schema.parse(PEOPLE | {"attributes": [PEOPLE["attributes"][0] | {"lower": 0}, *PEOPLE["attributes"][1:]]})
     with pytest.raises(NotAdditiveError, match="infinite or undefined"), np.errstate(all="ignore"):
         read_sklearn(fit_pipeline("log"), low, like=FRAME)

@@ -450,7 +450,7 @@ def _cells_by_curves(attribute: Attribute, position: int, part: CurveTerm, mass:
     """
     alone = len(part.curves) == 1
     levels = (CURVE_CELLS if alone else SHARED_CELLS) + 1
-    if alone and attribute.size is not None and attribute.size <= LISTED_CELLS:
+    if attribute.size is not None and attribute.size <= (LISTED_CELLS if alone else CURVE_CELLS):
         cuts = attribute.domain()
     else:
         cuts = np.concatenate([_rises(curve.computed, attribute, levels) for curve in part.curves])

@@ -15,7 +15,7 @@ from evenhand.models.blackbox.number_model import NumberModel
 from evenhand.models.readers.boosters import read_booster
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
 from evenhand.models.readers.sklearn_tables import estimator_columns, perceptron_outputs, transform_columns
-from evenhand.models.readers.sklearn_trees import BENT, read_histogram_tree, read_tree
+from evenhand.models.readers.sklearn_trees import list_bent, read_histogram_tree, read_tree
 from evenhand.models.trees.ensemble import TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree
 from evenhand.population import uniform_population
@@ -76,8 +76,6 @@ def _found_model(model: Any) -> Any:
 def _read_trees(model: Any, columns: cell.Cells, box: NumberModel) -> TreeEnsemble:
     """Return the trees of a regressor, over columns that are functions of one attribute each."""
     for column in columns:
-        if isinstance(column, cell.CurveCell):
-            raise NotAdditiveError(BENT, location=box.name)
         if isinstance(column, cell.ListedCell) and column.values.dtype.kind not in "fiub":
             raise NotAdditiveError("the trees look at words", location=box.name)
     names = [str(name) for name in getattr(model, "feature_names_in_", [])]
@@ -90,6 +88,7 @@ def _read_trees(model: Any, columns: cell.Cells, box: NumberModel) -> TreeEnsemb
     plain = Schema.parse({"target": {"name": taken, "kind": "number"}, "attributes": attributes})
     family = type(model).__module__.partition(".")[0]
     read = read_booster(model, plain) if family in ("xgboost", "lightgbm") else _read_sklearn(model, plain, box.name)
+    columns = list_bent(columns, read, box.schema, box.name)
     return dataclasses.replace(read, schema=box.schema, columns=columns, takes_missing=False, name=box.name)
 
 

@@ -15,7 +15,7 @@ from evenhand.models.blackbox.estimator import EstimatorModel
 from evenhand.models.readers.boosters import read_booster
 from evenhand.models.readers.sklearn_tables import estimator_columns, transform_columns
 from evenhand.models.trees.columns import category_codes, match_columns
-from evenhand.models.trees.ensemble import TreeEnsemble, build_ensemble, ensemble_labels
+from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, build_ensemble, ensemble_labels
 from evenhand.models.trees.nodes import DecisionTree, at_most_float32
 from evenhand.schema import Schema
 from evenhand.typing import Floats, Integers
@@ -241,6 +241,9 @@ def _ask_rows(method: Callable[[Any], Any], rows: Floats) -> Floats:
 
 # Tree classifiers behind preprocessing that acts on one attribute at a time, as ensembles over the attributes.
 
+MAX_FOLLOWED = 2**20
+"""Values of a whole number that a curve bends, each of which is compared with the thresholds of trees."""
+
 BOOSTERS = ("catboost", "lightgbm", "xgboost")
 TREES = frozenset(
     {"DecisionTreeClassifier", "ExtraTreeClassifier", "RandomForestClassifier", "ExtraTreesClassifier",
@@ -285,17 +288,53 @@ def read_tree_pipeline(box: EstimatorModel) -> TreeEnsemble | None:
 
 
 BENT = (
-    "the trees compare a number that a curve bends (a logarithm, a power, quantiles) and that has too many values to "
-    "list: rounding of the curve leaves open on which side of a threshold some values are"
+    "the trees compare a number that a curve bends (a logarithm, a power, quantiles, a spline): rounding of the curve "
+    "leaves open on which side of a threshold some values are, unless they are whole numbers that can be tried one by "
+    f"one, up to {MAX_FOLLOWED:,} of them"
 )
+
+
+def list_bent(columns: cell.Cells, trees: TreeEnsemble, schema: Schema, name: str) -> cell.Cells:
+    """Return columns in which each curve of a whole number is listed: bins of values that no threshold tells apart.
+
+    Args:
+        columns: what the trees look at.
+        trees: over plain columns.
+        schema: of the attributes.
+        name: how to call the model.
+
+    Raises:
+        NotAdditiveError: a number has fractions or too many values.
+    """
+    listed = columns.copy()
+    for i, column in enumerate(columns):
+        if not isinstance(column, cell.CurveCell | cell.HumpCell):
+            continue
+        attribute = schema.attributes[column.attribute]
+        if attribute.size is None or attribute.size > MAX_FOLLOWED:
+            raise NotAdditiveError(BENT, location=name)
+        entries = attribute.domain()
+        values = cell.evaluate_cell(column, attribute, entries)
+        nodes = trees.nodes
+        asked = (nodes.feature == i) & (nodes.left >= 0)
+        zero = [-ZERO_THRESHOLD, ZERO_THRESHOLD] if (nodes.zero_missing & asked).any() else []
+        ends = np.sort(np.concatenate([nodes.threshold[asked], zero]))
+        side = np.searchsorted(ends, values)
+        if (nodes.set_start[asked] >= 0).any():
+            raise NotAdditiveError(BENT, location=name)
+        starts = np.flatnonzero(np.diff(side)) + 1
+        listed[i] = (
+            cell.ListedCell(column.attribute, values[np.concatenate([[0], starts])], entries[starts])
+            if len(starts)
+            else cell.ListedCell(None, values[:1])
+        )
+    return listed
 
 
 def _trees_over_columns(columns: cell.Cells, model: Any, box: EstimatorModel) -> TreeEnsemble:
     """Return the trees over columns that are functions of one attribute each."""
     cell.refuse_passthrough(columns)
     for column in columns:
-        if isinstance(column, cell.CurveCell):
-            raise NotAdditiveError(BENT, location=box.name)
         if isinstance(column, cell.ListedCell) and column.values.dtype.kind not in "fiub":
             raise NotAdditiveError("the trees look at words", location=box.name)
     encoded = getattr(model, "is_categorical_", None) is not None
@@ -312,6 +351,7 @@ def _trees_over_columns(columns: cell.Cells, model: Any, box: EstimatorModel) ->
         read = _histogram_ensemble(model, plain, np.arange(len(columns)), {}, box.name)
     else:
         read = _read_tree_model(model, plain)
+    columns = list_bent(columns, read, box.schema, box.name)
     classes, favourable = ensemble_labels(box.schema, list(read.classes), location=box.name)
     trees = dataclasses.replace(
         read, schema=box.schema, columns=columns, classes=classes, favourable=favourable, takes_missing=False
