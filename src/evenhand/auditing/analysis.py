@@ -21,7 +21,13 @@ from evenhand.auditing.labels import (
     name_any_favourable,
     refuse_settings_of_one_label,
 )
-from evenhand.auditing.numbers import audit_number_model, count_outcomes, refuse_metrics
+from evenhand.auditing.numbers import (
+    MIN_CERTIFY_SECONDS,
+    audit_number_model,
+    count_outcomes,
+    prove_outcomes,
+    refuse_metrics,
+)
 from evenhand.auditing.result import AuditResult, ModelCard, SkippedAnalysis
 from evenhand.auditing.versions import library_versions, make_data_card
 from evenhand.certification import Certificate, estimated_share
@@ -48,9 +54,6 @@ if TYPE_CHECKING:
     from evenhand.individual import FlipRate, SearchResult
     from evenhand.models import TreeEnsemble
 
-MIN_CERTIFY_SECONDS = 1.0
-"""Less time than this for a certificate is not worth starting."""
-
 MIN_PROGRESS = 5e-4
 """Without a time limit, proofs end where another second would decide less than this share."""
 
@@ -67,9 +70,6 @@ SEARCH_SHARE = 0.1
 SUBGROUP_SHARE = 0.1
 LEAST_SUBGROUP_SECONDS = 2.0
 """Share of the time limit for the subgroups, at most, and what they get at least: mostly it is over in a second."""
-
-OUTCOME_SHARE = 0.2
-"""Share of the time limit, beyond it, for the proof of who can get several different labels or bands."""
 
 NO_WEIGHTS = "its permutations let every person count alike: leave the weights out for it"
 
@@ -250,7 +250,7 @@ def _run_analyses(
     if not interrupted and (config.bands or config.outcomes > 2):
         say(f"counting different {'bands' if config.bands else 'labels'}", 0.97)
         outcomes = _count_outcomes(scorer, flips.noise, people, wider, config, not_run)
-        bounds = None if network is None else _prove_outcomes(network, wider, config, timer, not_run)
+        bounds = None if network is None else prove_outcomes(network, wider, config, timer, not_run)
     if interrupted:
         not_run.append(
             SkippedAnalysis(what="the rest of the audit", reason="it was interrupted; what is here was found before")
@@ -518,34 +518,6 @@ def _count_outcomes(
     except (OptionError, BudgetError) as error:
         not_run.append(SkippedAnalysis(what=what, reason=error.message))
         return None
-
-
-def _prove_outcomes(
-    network: AdditiveNetwork | TreeEnsemble,
-    wider: ProductPopulation | MixturePopulation,
-    config: AuditConfig,
-    clock: WorkClock,
-    not_run: list[SkippedAnalysis],
-) -> Certificate | None:
-    """Prove who can get several different labels or bands, with the protected attributes together."""
-    try:
-        found = certification.certify(
-            network,
-            protected=network.schema.protected,
-            population=wider,
-            bands=config.bands,
-            outcomes=config.outcomes,
-            time_limit=config.share(OUTCOME_SHARE, MIN_CERTIFY_SECONDS),
-            max_boxes=config.max_boxes,
-            confidence=config.confidence,
-            seed=config.seed,
-            clock=clock,
-        )
-    except (OptionError, ModelError) as error:
-        not_run.append(SkippedAnalysis(what="certification of different outcomes", reason=error.message))
-        return None
-    two = certification.OutcomeShare.of(2, found.certified, found.falsified)
-    return found if found.outcomes else found.model_copy(update={"outcomes": (two,)})
 
 
 def _draws_of(rate: FlipRate, wider: ProductPopulation | MixturePopulation) -> Draws:

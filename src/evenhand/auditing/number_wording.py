@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from evenhand.auditing.method import interval_methods, schema_rows, title_document
 from evenhand.auditing.result import AuditResult
-from evenhand.certification import proof_answers, proof_blocks
+from evenhand.certification import outcome_blocks, proof_answers, proof_blocks
 from evenhand.core import Block, Column, Document, Facts, Fold, Heading, Note, ReportedNumber, Table, TableRow, Text
 from evenhand.groups import (
     describe_outcome,
@@ -129,6 +129,8 @@ def _individuals(audit: AuditResult) -> Iterator[Block]:
     if audit.outcomes is not None:
         yield Heading("Different bands", level=3)
         yield from outcome_count_blocks(audit.outcomes)
+    if audit.outcome_certificate is not None:
+        yield from outcome_blocks(audit.outcome_certificate)
 
 
 def _proof(audit: AuditResult) -> Iterator[Block]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,11 +25,21 @@ from evenhand.errors import (
     OptionError,
 )
 from evenhand.groups import GroupMetrics
-from evenhand.models import Regressor, Scorer, Subject, ask_numbers
+from evenhand.models import AdditiveNetwork, Regressor, Scorer, Subject, ask_numbers
 from evenhand.schema import People, RecordedNumbers
 from evenhand.subgroups import SubgroupResult
 from evenhand.text import join_names
 from evenhand.typing import Floats, Progress
+
+if TYPE_CHECKING:
+    from evenhand.models import TreeEnsemble
+
+CERTIFICATION = "certification"
+MIN_CERTIFY_SECONDS = 1.0
+"""Less time than this for a certificate is not worth starting."""
+
+OUTCOME_SHARE = 0.2
+"""Share of the time limit, beyond it, for the proof of who can get several different labels or bands."""
 
 SUBGROUPS = "search for subgroups"
 SUBGROUP_SHARE = 0.1
@@ -101,10 +111,16 @@ def audit_number_model(
             skipped.append(SkippedAnalysis(what="individual changes", reason=error.message))
         outcomes = None
         try:
-            outcomes = _count_bands(regressor, people, wider, config, skipped)
+            outcomes = _count_bands(regressor, people, wider, config)
         except (BudgetError, OptionError) as error:
             skipped.append(SkippedAnalysis(what="different bands", reason=error.message))
-        certificates, why_not = _certify_changes(subject, config, skipped, progress)
+        box, why_not = _read_inside(subject, config, skipped, progress)
+        certificates, bounds = [], None
+        if box is not None and config.tolerance is not None:
+            certificates = _certify_changes(box, subject, config, skipped, progress)
+        if box is not None and config.bands:
+            progress("proving different bands", 0.95)
+            bounds = prove_outcomes(box, wider, config, clock, skipped)
     subject.ledger.settle()
     progress("done", 1.0)
     model = ModelCard(
@@ -113,7 +129,7 @@ def audit_number_model(
         classes=(),
         favourable=str(schema.target.favourable),
         label_only=False,
-        white_box=bool(certificates),
+        white_box=bool(certificates) or bounds is not None,
         why_not=why_not,
         caution=str(getattr(regressor, "caution", "")),
     )
@@ -131,6 +147,7 @@ def audit_number_model(
             "queries": subject.ledger.sent - before,
             "changes": changes,
             "outcomes": outcomes,
+            "outcome_certificate": bounds,
             "certificates": tuple(certificates),
             **found,
         }
@@ -163,35 +180,65 @@ def _count_bands(
     people: People,
     wider: population.Population,
     config: AuditConfig,
-    skipped: list[SkippedAnalysis],
 ) -> individual.OutcomeResult | None:
-    """Count who can get different bands of the number, where they are asked for; proofs of them there are none."""
-    if not config.bands:
+    """Count who can get different bands of the number, where they are asked for."""
+    return count_outcomes(regressor, people, wider, config) if config.bands else None
+
+
+def prove_outcomes(
+    box: AdditiveNetwork | TreeEnsemble,
+    wider: population.ProductPopulation | population.MixturePopulation,
+    config: AuditConfig,
+    clock: WorkClock,
+    skipped: list[SkippedAnalysis],
+) -> Certificate | None:
+    """Prove who can get several different labels or bands, with the protected attributes together."""
+    try:
+        found = certification.certify(
+            box,
+            protected=box.schema.protected,
+            population=wider,
+            bands=config.bands,
+            outcomes=config.outcomes,
+            time_limit=config.share(OUTCOME_SHARE, MIN_CERTIFY_SECONDS),
+            max_boxes=config.max_boxes,
+            confidence=config.confidence,
+            seed=config.seed,
+            clock=clock,
+        )
+    except (OptionError, ModelError) as error:
+        skipped.append(SkippedAnalysis(what="certification of different outcomes", reason=error.message))
         return None
-    reason = "bands of a number are counted, not proved; a tolerance is proved (tolerance)"
-    skipped.append(SkippedAnalysis(what="certification of bands", reason=reason))
-    return count_outcomes(regressor, people, wider, config)
+    two = certification.OutcomeShare.of(2, found.certified, found.falsified)
+    return found if found.outcomes else found.model_copy(update={"outcomes": (two,)})
+
+
+def _read_inside(
+    subject: Subject, config: AuditConfig, skipped: list[SkippedAnalysis], progress: Progress
+) -> tuple[AdditiveNetwork | TreeEnsemble | None, str | None]:
+    """Return the model as a white box where something is to be proved of it, and why it is none."""
+    if config.tolerance is None:
+        reason = "no tolerance was given: by how much a number may change (tolerance)"
+        skipped.append(SkippedAnalysis(what=CERTIFICATION, reason=reason))
+        if not config.bands:
+            return None, None
+    try:
+        progress("reading the model from the inside", 0.5)
+        return subject.white_box, None
+    except (NotAdditiveError, ModelError, MissingExtraError, BudgetError) as error:
+        skipped.append(SkippedAnalysis(what=CERTIFICATION, reason=error.message))
+        return None, error.message
 
 
 def _certify_changes(
-    subject: Subject, config: AuditConfig, skipped: list[SkippedAnalysis], progress: Progress
-) -> tuple[list[Certificate], str | None]:
-    """Prove who changes by no more than the tolerance, for each protected attribute and all together.
-
-    Returns:
-        The certificates, and why there are none.
-    """
-    schema, what = subject.people.schema, "certification"
-    if config.tolerance is None:
-        reason = "no tolerance was given: by how much a number may change (tolerance)"
-        skipped.append(SkippedAnalysis(what=what, reason=reason))
-        return [], None
-    try:
-        progress("reading the model from the inside", 0.5)
-        box = subject.white_box
-    except (NotAdditiveError, ModelError, MissingExtraError, BudgetError) as error:
-        skipped.append(SkippedAnalysis(what=what, reason=error.message))
-        return [], error.message
+    box: AdditiveNetwork | TreeEnsemble,
+    subject: Subject,
+    config: AuditConfig,
+    skipped: list[SkippedAnalysis],
+    progress: Progress,
+) -> list[Certificate]:
+    """Prove who changes by no more than the tolerance, for each protected attribute and all together."""
+    schema = subject.people.schema
     sets: list[tuple[str, ...]] = [(name,) for name in schema.protected]
     if len(sets) > 1:
         sets.append(schema.protected)
@@ -220,7 +267,7 @@ def _certify_changes(
             )
         except (OptionError, ModelError) as error:
             skipped.append(SkippedAnalysis(what=f"certification by {join_names(protected)}", reason=error.message))
-    return found, None
+    return found
 
 
 def audit_recorded_numbers(

@@ -87,7 +87,7 @@ class AuditResult(Result):
         searches: who was found by searching, one per protected attribute; how common flips are is in ``individual``.
         certificates: one per protected attribute (white boxes only), one for all of them jointly.
         outcomes: who can get several different labels or bands, where that was asked for.
-        outcome_certificate: what is proved of it, for all protected attributes together (white boxes of labels only).
+        outcome_certificate: what is proved of it, for all protected attributes together (white boxes only).
         not_run: what could not be run, with reasons.
         settings: the options that were in force.
         versions: libraries that took part.

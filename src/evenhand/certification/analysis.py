@@ -90,6 +90,9 @@ def certify(
     if certificate is not None and not isinstance(network, AdditiveNetwork):
         raise OptionError("certificates of trees cannot be written to a file", location="`certificate=`",
                           hint="leave it out")  # fmt: skip
+    if certificate is not None and config.bands and not network.classes:
+        raise OptionError("a certificate file holds bands of a score, not of a number", location="`certificate=`",
+                          hint="leave it out")  # fmt: skip
     # Who can get so many outcomes is a question of its own for each number; all of them share the time.
     counts = _outcome_counts(network, config)
     if config.time_limit is not None and counts:

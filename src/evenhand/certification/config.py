@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, Self
@@ -44,7 +45,9 @@ class CertifyConfig(Config):
         None, "of a model that gives a number: treat people fairly whose number changes by no more than this", ge=0
     )
     bands: tuple[float, ...] = setting(
-        (), "compare bands of the favourable label's score instead of labels, cut at these scores, like 0.3,0.6"
+        (),
+        "compare bands of the favourable label's score instead of labels, cut at these scores, like 0.3,0.6; of a "
+        "model that gives a number, bands of it, like 150,200",
     )
     outcomes: int = setting(
         2, "of several labels or bands: prove too who can get 3 different ones, and so on up to this many", ge=2
@@ -110,16 +113,17 @@ class CertifyConfig(Config):
         return bands
 
 
-def check_edges(edges: Sequence[float]) -> None:
-    """Refuse edges that do not cut scores into bands.
+def check_edges(edges: Sequence[float], *, of_scores: bool = False) -> None:
+    """Refuse edges that do not cut numbers, or scores, into bands.
 
     Raises:
-        OptionError: one is not a probability, they do not increase, or there are too many.
+        OptionError: one is not finite, or no probability where scores are cut; they do not increase, or there are too
+            many.
     """
-    inside = all(0 < edge < 1 for edge in edges)
+    inside = all((0 < edge < 1) if of_scores else math.isfinite(edge) for edge in edges)
     if not inside or any(low >= high for low, high in itertools.pairwise(edges)) or len(edges) >= MOST_BANDS:
         raise OptionError(
-            f"expected scores between 0 and 1 in increasing order, fewer than {MOST_BANDS}, got "
-            f"{', '.join(f'{edge:g}' for edge in edges)}",
+            f"expected {'scores between 0 and 1' if of_scores else 'finite numbers'} in increasing order, fewer than "
+            f"{MOST_BANDS}, got {', '.join(f'{edge:g}' for edge in edges)}",
             hint="such as 0.3,0.6",
         )

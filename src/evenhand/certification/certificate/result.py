@@ -266,7 +266,7 @@ class Certificate(Result):
             asked.append(f"Fair is a change of the model\u2019s number by no more than {self.tolerance:g}.")
         if self.bands:
             edges = ", ".join(f"{edge:g}" for edge in self.bands)
-            asked.append(f"Decisions are bands of the favourable label\u2019s score, cut at {edges}.")
+            asked.append(f"Decisions are bands of the favourable label\u2019s score, or of a number, cut at {edges}.")
         if self.threshold not in (None, 0.5):
             asked.append(f"{self.positive!r} is given if its probability is greater than {self.threshold:g}.")
         same, other = "the decision stays the same", "changes"

@@ -247,7 +247,7 @@ class Query(Question):
 
     @property
     def classes(self) -> tuple[Value, ...]:
-        """The network's labels, or the bands of its score."""
+        """The network's labels, or the bands of its score or number."""
         return self.network.classes if self.bands is None else self.bands.names
 
     @cached_property
@@ -276,6 +276,8 @@ class Query(Question):
 
     def labels(self, individuals: Floats) -> Integers:
         """The model's labels for rows of its schema, as positions in its classes, shape (n,)."""
+        if self.bands is not None and self.bands.of_number:
+            return self.bands.of_scores(self.network.predict_numbers(individuals))
         if self.bands is not None:
             return self.bands.of_scores(self.network.scores(individuals)[:, self.bands.favourable])
         if self.threshold is None or self.threshold == 0.5:
@@ -284,6 +286,8 @@ class Query(Question):
 
     def deployed(self, individuals: Floats) -> Integers:
         """Labels by a forward pass in float32."""
+        if self.bands is not None and self.bands.of_number:
+            return self.bands.of_scores(_outputs_float32(self.network, individuals)[:, 0])
         if self.bands is not None:
             second = _probability_float32(self.network, individuals)
             return self.bands.of_scores(second if self.bands.favourable == 1 else np.float32(1) - second)

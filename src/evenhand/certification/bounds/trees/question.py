@@ -239,6 +239,8 @@ class TreeQuery(Question):
 
     def labels(self, individuals: Floats) -> Integers:
         """The model's labels for rows of its schema, as positions in its classes, shape (n,)."""
+        if self.bands is not None and self.bands.of_number:
+            return self.bands.of_scores(self.ensemble.predict_numbers(individuals))
         if self.bands is not None:
             return self.bands.of_scores(self.ensemble.scores(individuals)[:, self.bands.favourable])
         if self.threshold is None or self.threshold == 0.5:
@@ -425,6 +427,9 @@ def _band_map(ensemble: TreeEnsemble, cut: ScoreBands) -> tuple[Integers, Floats
 
 def _band_rounding(ensemble: TreeEnsemble, cut: ScoreBands, fold: Floats, base: Floats) -> tuple[Floats, Floats]:
     """Slack and sizes of the margins between bands: those of a threshold at each edge, the widest for all."""
+    if cut.of_number:
+        slack, sizes = _rounding_error(ensemble, fold, base, None)
+        return slack + cut.resolution, sizes
     # At a half too the score itself is compared, not the outputs.
     edges = [edge if edge != 0.5 else float(np.nextafter(0.5, 1)) for edge in cut.edges]
     found = [_rounding_error(ensemble, fold, base, edge) for edge in edges]
@@ -455,7 +460,7 @@ def _rounding_error(
         return np.zeros(len(sizes)), sizes
     unit = BINARY32_UNIT if ensemble.single else BINARY64_UNIT
     slack = summation_error(nodes.trees + 16, unit) * sizes
-    if ensemble.link != "frequency":
+    if ensemble.link not in ("frequency", "identity"):
         limit = 0.5 if threshold is None else threshold
         # A float64 sigmoid or softmax errs as a float32 one does, 2**29 times less.
         resolution = resolution_of(limit) if ensemble.single else 2.0**-46 * (1 + sizes + abs(math.log(1 / limit - 1)))
