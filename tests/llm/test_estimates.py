@@ -11,7 +11,15 @@ from tests.support import scaled
 
 from evenhand.llm.asking import tabulate
 from evenhand.llm.design import CHOICE, FAILED, REFUSED, Design, Interviewer, TrialOutcomes
-from evenhand.llm.estimates import AnswerTable, PairedAnswers, estimate_flips, estimate_gap, estimate_gap_here
+from evenhand.llm.estimates import (
+    AnswerTable,
+    PairedAnswers,
+    ShareEstimate,
+    _add_up,
+    estimate_flips,
+    estimate_gap,
+    estimate_gap_here,
+)
 from evenhand.stats.level import student_quantile
 
 
@@ -179,3 +187,11 @@ def test_the_interval_of_the_gap_holds_the_truth_where_names_have_effects():
         alone += bare.interval(0.95)[0] <= 0 <= bare.interval(0.95)[1]
     assert ours >= 90
     assert alone < 80
+
+
+@given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))
+def test_parts_of_flips_add_up_and_none_is_below_zero(whole, noise, identity):
+    """Rounding included: 0.47 - 0.37 - 0.1 is below 0 in floating point."""
+    parts = _add_up(whole / 100, *(ShareEstimate(part / 100, 0.0, 1.0) for part in (noise, 0, identity)))
+    assert sum(part.value for part in parts) == pytest.approx(whole / 100)
+    assert all(part.value >= 0 for part in parts)

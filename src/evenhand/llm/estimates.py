@@ -201,7 +201,7 @@ def _add_up(
     """Return parts that add up to the whole, which is known best: noise, of fewer questions, gives way."""
     groups = min(identity.value, whole)
     own = min(noise.value, whole - groups)
-    values = (own, whole - own - groups, groups)
+    values = (own, max(whole - own - groups, 0.0), groups)
     first, second, third = (
         ShareEstimate(value, min(part.low, value), max(part.high, value))
         for value, part in zip(values, (noise, names, identity), strict=True)
