@@ -185,7 +185,8 @@ def show_points(quantity: Quantity, basis: str | None = None) -> ReportedNumber:
     if isinstance(quantity, Unknown):
         return shown
     low, high = (getattr(quantity, end, quantity.value) for end in ("low", "high"))
-    digits = max(1, len(format_value(quantity, "rate").rstrip(" %").partition(".")[2]))
+    # A hundredth of a point says something only where the interval is as narrow as a fifth of one.
+    digits = 1 if high - low > 0.002 else max(1, len(format_value(quantity, "rate").rstrip(" %").partition(".")[2]))
     text, first, last = (f"{round(100 * number, digits) + 0.0:+.{digits}f}" for number in (quantity.value, low, high))
     return ReportedNumber(
         f"{text} points", shown.value, shown.kind, shown.low, shown.high, f"{first} to {last} points",
